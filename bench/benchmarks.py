@@ -46,14 +46,32 @@ LONG = {"million"}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(COMMANDS))
-    parser.add_argument("--with", dest="options", metavar="OPTIONS", help="in place of the section's own")
-    parser.add_argument("--from", dest="printed", type=Path, metavar="FILE", help="read, not run")
-    parser.add_argument("--into", type=Path, default=DOCS / "benchmarks.json", help="the page stands beside it")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "sections", nargs="*", metavar="SECTION", help=", ".join(COMMANDS)
+    )
+    parser.add_argument(
+        "--with",
+        dest="options",
+        metavar="OPTIONS",
+        help="in place of the section's own",
+    )
+    parser.add_argument(
+        "--from", dest="printed", type=Path, metavar="FILE", help="read, not run"
+    )
+    parser.add_argument(
+        "--into",
+        type=Path,
+        default=DOCS / "benchmarks.json",
+        help="the page stands beside it",
+    )
     parser.add_argument("--page", action="store_true", help="run nothing")
     asked = parser.parse_args()
-    names = asked.sections or [name for name in COMMANDS if name not in LONG and not asked.page]
+    names = asked.sections or [
+        name for name in COMMANDS if name not in LONG and not asked.page
+    ]
     if unknown := [name for name in names if name not in COMMANDS]:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(COMMANDS)}")
     if (asked.printed or asked.options is not None) and len(names) != 1:
@@ -62,24 +80,48 @@ def main() -> int:
     for name in names:
         print(f"{name} ...", file=sys.stderr, flush=True)
         try:
-            section = read(name, asked.printed, asked.options) if asked.printed else run(name, asked.options)
+            section = (
+                read(name, asked.printed, asked.options)
+                if asked.printed
+                else run(name, asked.options)
+            )
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            print(f"{name} failed and keeps the figures that it had: {error}", file=sys.stderr)
+            print(
+                f"{name} failed and keeps the figures that it had: {error}",
+                file=sys.stderr,
+            )
             failed = 1
         else:
             keep(asked.into, name, section)
-    asked.into.with_suffix(".md").write_text(benchmarks_page.page(kept(asked.into)), "utf-8")
+    asked.into.with_suffix(".md").write_text(
+        benchmarks_page.page(kept(asked.into)), "utf-8"
+    )
     return failed
 
 
 def run(name: str, options: str | None = None) -> dict[str, Any]:
     words = _words(name, options)
-    load, started = os.getloadavg()[0], time.monotonic()
+    load = os.getloadavg()[0]
+    started = time.monotonic()
     command = [sys.executable, "-m", *words]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=peers.ROOT)
-    stamp = {"command": shlex.join(["python", "-m", *words]), "date": today(time.time())}
-    took = {"minutes": round((time.monotonic() - started) / 60, 1), "load_before": round(load, 2)}
-    return {**stamp, **took, "machine": machine(), "versions": versions(), "found": json.loads(done.stdout)}
+    done = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, cwd=peers.ROOT
+    )
+    stamp = {
+        "command": shlex.join(["python", "-m", *words]),
+        "date": today(time.time()),
+    }
+    took = {
+        "minutes": round((time.monotonic() - started) / 60, 1),
+        "load_before": round(load, 2),
+    }
+    return {
+        **stamp,
+        **took,
+        "machine": machine(),
+        "versions": versions(),
+        "found": json.loads(done.stdout),
+    }
 
 
 def _words(name: str, options: str | None) -> list[str]:
@@ -89,7 +131,10 @@ def _words(name: str, options: str | None) -> list[str]:
 
 def read(name: str, printed: Path, options: str | None = None) -> dict[str, Any]:
     """On this machine, by this version and with these options: that is for who calls it to know."""
-    stamp = {"command": shlex.join(["python", "-m", *_words(name, options)]), "date": today(printed.stat().st_mtime)}
+    stamp = {
+        "command": shlex.join(["python", "-m", *_words(name, options)]),
+        "date": today(printed.stat().st_mtime),
+    }
     found = json.loads(printed.read_text("utf-8"))
     return {**stamp, "machine": machine(), "versions": versions(), "found": found}
 
@@ -99,7 +144,11 @@ def today(moment: float) -> str:
 
 
 def machine() -> dict[str, Any]:
-    chips = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    chips = [
+        line
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     processor = chips[0].partition(": ")[2] if chips else platform.machine()
     return {
@@ -117,7 +166,9 @@ def versions() -> dict[str, str]:
 
 
 def kept(place: Path) -> dict[str, Any]:
-    sections: dict[str, Any] = json.loads(place.read_text("utf-8")) if place.exists() else {}
+    sections: dict[str, Any] = (
+        json.loads(place.read_text("utf-8")) if place.exists() else {}
+    )
     return sections
 
 

@@ -26,7 +26,11 @@ def page(sections: dict[str, Found]) -> str:
     for name, (title, render) in RENDERED.items():
         if name in sections:
             command = sections[name]["command"]
-            parts += [f"## {title}\n", f"`{command}`, {sections[name]['date']}\n", *render(sections[name]["found"])]
+            parts += [
+                f"## {title}\n",
+                f"`{command}`, {sections[name]['date']}\n",
+                *render(sections[name]["found"]),
+            ]
         else:
             parts += [f"## {title}\n", "Not measured yet.\n"]
     return "\n".join([*parts, *ways(sections)])
@@ -35,7 +39,11 @@ def page(sections: dict[str, Found]) -> str:
 def stamps(sections: dict[str, Found]) -> Iterable[str]:
     known = "{processor}, {cores} cores, {memory_gb} GB, {system}"
     machines = (known.format(**each["machine"]) for each in sections.values())
-    versions = (f"{name} {version}" for each in sections.values() for name, version in each["versions"].items())
+    versions = (
+        f"{name} {version}"
+        for each in sections.values()
+        for name, version in each["versions"].items()
+    )
     yield f"Machine: {'; '.join(dict.fromkeys(machines))}. Versions: {', '.join(dict.fromkeys(versions))}.\n"
 
 
@@ -46,7 +54,8 @@ Metric = tuple[str, bool, Figures]
 
 
 def summary(sections: dict[str, Found]) -> Iterable[str]:
-    rows, names = [row for row in metrics(sections) if row[2]], contenders(sections)
+    rows = [row for row in metrics(sections) if row[2]]
+    names = contenders(sections)
     if not rows:
         return
     yield "## What this says\n"
@@ -55,12 +64,19 @@ def summary(sections: dict[str, Found]) -> Iterable[str]:
         "\nEach figure, and in brackets how many times ours it is; **bold where a peer is better** by more than "
         f"{SAME:.0%}; — where it has no such thing or could not be run.\n"
     )
-    cells = [[title, *(cell(figures, name, more) for name in names)] for title, more, figures in rows]
+    cells = [
+        [title, *(cell(figures, name, more) for name in names)]
+        for title, more, figures in rows
+    ]
     yield table(["", *names], cells)
 
 
 def contenders(sections: dict[str, Found]) -> list[str]:
-    return list(dict.fromkeys([OURS, *(name for _, _, figures in metrics(sections) for name in figures)]))
+    return list(
+        dict.fromkeys(
+            [OURS, *(name for _, _, figures in metrics(sections) for name in figures)]
+        )
+    )
 
 
 def metrics(sections: dict[str, Found]) -> Iterable[Metric]:
@@ -71,17 +87,37 @@ def metrics(sections: dict[str, Found]) -> Iterable[Metric]:
         yield f"CPU ms an edit, {kind.upper()}", False, column(rated, "cpu_ms")
         yield f"peak memory MB, {kind.upper()}", False, column(rated, "peak_mb")
     spoilt = found.get("faults", {}).get("contenders", {})
-    patient = {name.removesuffix(", patient"): each for name, each in spoilt.items() if name.endswith(", patient")}
+    patient = {
+        name.removesuffix(", patient"): each
+        for name, each in spoilt.items()
+        if name.endswith(", patient")
+    }
     usual = peers_of(spoilt)
-    for how, those in (("", usual), (", peers told to be patient", {OURS: usual.get(OURS, {}), **patient})):
+    for how, those in (
+        ("", usual),
+        (", peers told to be patient", {OURS: usual.get(OURS, {}), **patient}),
+    ):
         yield f"% right under faults{how}", True, column(those, "right", 100)
         yield f"% made up under faults{how}", False, column(those, "made_up", 100)
-        yield f"answers paid for a right one{how}", False, column(those, "paid_per_answer")
+        yield (
+            f"answers paid for a right one{how}",
+            False,
+            column(those, "paid_per_answer"),
+        )
     started = peers_of(found.get("startup", {}).get("milliseconds", {}))
     yield "import, ms", False, column(started, "import")
     yield "`--help`, ms", False, column(started, "help")
-    yield "one edit judged, Python's start included, ms", False, column(started, "one_edit")
-    weighed = peers_of({OURS if name == "core" else name: each for name, each in found.get("sizes", {}).items()})
+    yield (
+        "one edit judged, Python's start included, ms",
+        False,
+        column(started, "one_edit"),
+    )
+    weighed = peers_of(
+        {
+            OURS if name == "core" else name: each
+            for name, each in found.get("sizes", {}).items()
+        }
+    )
     yield "installed, MB", False, column(weighed, "mb")
     yield "packages", False, column(weighed, "packages")
 
@@ -94,7 +130,11 @@ def peers_of(figures: dict[str, Any]) -> dict[str, Found]:
 
 
 def column(figures: dict[str, Found], key: str, times: float = 1) -> Figures:
-    return {name: times * each[key] for name, each in figures.items() if each.get(key) is not None}
+    return {
+        name: times * each[key]
+        for name, each in figures.items()
+        if each.get(key) is not None
+    }
 
 
 def cell(figures: Figures, name: str, more: bool) -> str:
@@ -114,7 +154,10 @@ def sentences(sections: dict[str, Found]) -> Iterable[str]:
     for title, more, figures in metrics(sections):
         others = {name: value for name, value in figures.items() if name != OURS}
         if title in SPOKEN and OURS in figures and others:
-            best, worst = (pick(others, key=lambda name: others[name]) for pick in ((max, min) if more else (min, max)))
+            best, worst = (
+                pick(others, key=lambda name: others[name])
+                for pick in ((max, min) if more else (min, max))
+            )
             ends = f"peers from {number(others[best])} ({best}) to {number(others[worst])} ({worst})"
             yield f"- {SPOKEN[title]}: {number(figures[OURS])}; {ends}."
     bare = sections.get("throughput", {}).get("found", {}).get("jpeg", {}).get(OURS, {})
@@ -141,7 +184,12 @@ SPOKEN = {
 
 def table(heads: list[str], rows: Iterable[Iterable[object]]) -> str:
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
-    return "\n".join("| " + " | ".join(str(word) for word in line) + " |" for line in lines) + "\n"
+    return (
+        "\n".join(
+            "| " + " | ".join(str(word) for word in line) + " |" for line in lines
+        )
+        + "\n"
+    )
 
 
 def number(value: object) -> str:
@@ -157,8 +205,21 @@ def listed(figures: dict[str, Found], heads: dict[str, str], first: str = "") ->
     """A row for each by name; one that has no figures says why."""
     rows = []
     for name, each in figures.items():
-        why = [f"not run: {each['could_not_be_run']}"] if "could_not_be_run" in each else []
-        rows.append([name, *(why + [""] * (len(heads) - 1) if why else [number(each.get(key)) for key in heads])])
+        why = (
+            [f"not run: {each['could_not_be_run']}"]
+            if "could_not_be_run" in each
+            else []
+        )
+        rows.append(
+            [
+                name,
+                *(
+                    why + [""] * (len(heads) - 1)
+                    if why
+                    else [number(each.get(key)) for key in heads]
+                ),
+            ]
+        )
     return table([first, *heads.values()], rows)
 
 
@@ -168,24 +229,46 @@ def absent(found: Found) -> Iterable[str]:
 
 
 def throughput(found: Found) -> Iterable[str]:
-    ratios = {"rate_to_bare": "rate to bare", "cpu_to_bare": "CPU to bare", "memory_to_bare": "memory to bare"}
+    ratios = {
+        "rate_to_bare": "rate to bare",
+        "cpu_to_bare": "CPU to bare",
+        "memory_to_bare": "memory to bare",
+    }
     heads = {"rate": "edits a second", "cpu_ms": "CPU ms an edit", "peak_mb": "peak MB"}
     few, many = found["sizes"]
-    rounds = "one round" if found["rounds"] == 1 else f"medians of {found['rounds']} rounds"
+    rounds = (
+        "one round" if found["rounds"] == 1 else f"medians of {found['rounds']} rounds"
+    )
     yield (
         f"CPU and rate between {few} and {many} edits of two 1024 x 1024 pictures, 64 in flight, answers after 500 ms, "
         f"so {number(found['ideal_rate'])} a second is the most; {rounds}.\n"
     )
-    yield from (listed(found[kind], {**ratios, **heads}, kind.upper()) for kind in ("jpeg", "png") if kind in found)
+    yield from (
+        listed(found[kind], {**ratios, **heads}, kind.upper())
+        for kind in ("jpeg", "png")
+        if kind in found
+    )
     yield from absent(found)
 
 
 def faults(found: Found) -> Iterable[str]:
-    mix = ", ".join(f"{share:.0%} {name.replace('_', ' ')}" for name, share in found["faults"].items())
+    mix = ", ".join(
+        f"{share:.0%} {name.replace('_', ' ')}"
+        for name, share in found["faults"].items()
+    )
     yield f"{found['edits']} edits, {found['in_flight']} in flight; of the requests {mix}. Shares of edits:\n"
-    heads = {"right": "right", "made_up": "made up", "missing": "missing", "paid_per_answer": "paid for a right one"}
+    heads = {
+        "right": "right",
+        "made_up": "made up",
+        "missing": "missing",
+        "paid_per_answer": "paid for a right one",
+    }
     times = {"seconds": "seconds", "times_bare": "time to bare"}
-    heads |= {"paid_to_least": "paid to the least possible", "requests": "requests", **times}
+    heads |= {
+        "paid_to_least": "paid to the least possible",
+        "requests": "requests",
+        **times,
+    }
     yield listed(found["contenders"], heads)
     yield from (f"- {name}, patient: {how}" for name, how in found["patient"].items())
     yield "\nOurs has no such setting: patience is its default. `ImageEditing` asks two questions an edit.\n"
@@ -200,20 +283,38 @@ def startup(found: Found) -> Iterable[str]:
 
 
 def sizes(found: Found) -> Iterable[str]:
-    ours = {name: each for name, each in found.items() if isinstance(each, dict) and "import_editjudge_ms" in each}
-    others = {name: each for name, each in found.items() if isinstance(each, dict) and name not in ours}
+    ours = {
+        name: each
+        for name, each in found.items()
+        if isinstance(each, dict) and "import_editjudge_ms" in each
+    }
+    others = {
+        name: each
+        for name, each in found.items()
+        if isinstance(each, dict) and name not in ours
+    }
     yield (
         f"The wheel has {found['wheel_kb']:,} KB. Each row is an empty venv with nothing else; import times are over "
         "bare Python in it.\n"
     )
-    heads = {"mb": "MB", "packages": "packages", "import_editjudge_ms": "`import editjudge`, ms"}
+    heads = {
+        "mb": "MB",
+        "packages": "packages",
+        "import_editjudge_ms": "`import editjudge`, ms",
+    }
     heads |= {"import_used_ms": "what uses the extra, ms"}
     rows = [
-        [name, *(number(each[key]) for key in heads), ", ".join(f"`{need}`" for need in each["needs"])]
+        [
+            name,
+            *(number(each[key]) for key in heads),
+            ", ".join(f"`{need}`" for need in each["needs"]),
+        ]
         for name, each in ours.items()
     ]
     yield table(["", *heads.values(), "asks for"], rows)
-    yield listed(others, {"mb": "MB", "packages": "packages", "import_used_ms": "import, ms"})
+    yield listed(
+        others, {"mb": "MB", "packages": "packages", "import_used_ms": "import, ms"}
+    )
 
 
 def flat(found: Found, before: str = "") -> Iterable[tuple[str, object]]:
@@ -222,7 +323,9 @@ def flat(found: Found, before: str = "") -> Iterable[tuple[str, object]]:
         if isinstance(value, dict):
             yield from flat(value, f"{name}: ")
         elif isinstance(value, list) and value and isinstance(value[0], dict):
-            yield from flat({f"{name} {count}": each for count, each in enumerate(value, 1)})
+            yield from flat(
+                {f"{name} {count}": each for count, each in enumerate(value, 1)}
+            )
         elif isinstance(value, list):
             yield name, ", ".join(map(number, value))
         else:
@@ -234,18 +337,50 @@ def plain(found: Found) -> Iterable[str]:
 
 
 def web(found: Found) -> Iterable[str]:
-    pages = ("first_page", "deep_page", "sorted_page", "filtered_page", "edit_page", "edit_page_in_sorted_view")
-    rows = [[name.replace("_", " "), *(number(each[name]["median_ms"]) for each in found["sizes"])] for name in pages]
-    rows += [["peak memory, MB", *(number(each["memory_mb"]["peak"]) for each in found["sizes"])]]
-    yield table(["median ms", *(f"{each['judgements']:,} judgements" for each in found["sizes"])], rows)
+    pages = (
+        "first_page",
+        "deep_page",
+        "sorted_page",
+        "filtered_page",
+        "edit_page",
+        "edit_page_in_sorted_view",
+    )
+    rows = [
+        [
+            name.replace("_", " "),
+            *(number(each[name]["median_ms"]) for each in found["sizes"]),
+        ]
+        for name in pages
+    ]
+    rows += [
+        [
+            "peak memory, MB",
+            *(number(each["memory_mb"]["peak"]) for each in found["sizes"]),
+        ]
+    ]
+    yield table(
+        [
+            "median ms",
+            *(f"{each['judgements']:,} judgements" for each in found["sizes"]),
+        ],
+        rows,
+    )
 
 
 def scale(found: Found) -> Iterable[str]:
-    heads = {"seconds": "seconds", "edits_per_second": "edits a second", "cpu_ms": "CPU ms a judgement"}
+    heads = {
+        "seconds": "seconds",
+        "edits_per_second": "edits a second",
+        "cpu_ms": "CPU ms a judgement",
+    }
     heads |= {"peak_mb": "peak MB", "seconds_to_local": "time to local"}
     for judge in ("stub", "measured"):
         for each in found.get(judge, []):
-            runs = {name: figures for name, figures in each.items() if isinstance(figures, dict)}
+            runs = {
+                name: figures
+                for name, figures in each.items()
+                if isinstance(figures, dict)
+            }
             yield f"{each['edits']:,} edits, three questions each, judge: {judge}.\n"
             yield listed(runs, heads)
     if resumed := found.get("resume"):
@@ -286,7 +421,13 @@ def ways(sections: dict[str, Found]) -> Iterable[str]:
     yield "## How each was run\n"
     yield "Load is that of the machine in the minute before; a figure of time beside a load above 1 says little.\n"
     rows = [
-        [name, f"`{each['command']}`", each["date"], number(each.get("minutes")), number(each.get("load_before"))]
+        [
+            name,
+            f"`{each['command']}`",
+            each["date"],
+            number(each.get("minutes")),
+            number(each.get("load_before")),
+        ]
         for name, each in sections.items()
     ]
     yield table(["section", "command", "date", "minutes", "load before"], rows)

@@ -30,16 +30,22 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
 from scipy.stats import binom
 
-from editjudge.report.panel import panel_mean
+from editjudge.report.selection import panel_mean
 from editjudge.stats import inference
 from editjudge.stats.calibration import powered_mean
+from editjudge.stats.ceiling import Pairs, estimate, intervals
 from editjudge.stats.columns import Scores
 from editjudge.stats.compare import Difference, compare, corrected
-from editjudge.stats.concordance import Pairs, estimate, intervals
-from editjudge.stats.correction import ALPHA, holm
 from editjudge.stats.gate import gate
-from editjudge.stats.inference import Clusters, Studentised, infer, mean_intervals
-from editjudge.stats.preference import bradley_terry
+from editjudge.stats.inference import (
+    ALPHA,
+    Clusters,
+    Studentised,
+    holm,
+    infer,
+    mean_intervals,
+)
+from editjudge.stats.strengths import bradley_terry
 from editjudge.stats.summary import rank
 
 Floats = NDArray[np.float64]
@@ -62,7 +68,9 @@ AROUND_ZERO = (-3, -2, -1, 0, 1, 2, 3)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--only", nargs="*", choices=sorted(PARTS))
     options = parser.parse_args()
@@ -92,7 +100,11 @@ class Family:
 
 
 def alike(
-    rng: np.random.Generator, values: Sequence[float], chances: Sequence[float], sizes: Ints, share: float
+    rng: np.random.Generator,
+    values: Sequence[float],
+    chances: Sequence[float],
+    sizes: Ints,
+    share: float,
 ) -> Sample:
     """Draw values with these chances; `share` of the latent variance is between images."""
     images = np.repeat(np.arange(len(sizes)), sizes)
@@ -141,7 +153,9 @@ def falling_sizes(images: int) -> Ints:
     return np.maximum(1, images // np.arange(1, images + 1))
 
 
-def rated(centre: float, between: float, shift: float, noise: float, own: float) -> Family:
+def rated(
+    centre: float, between: float, shift: float, noise: float, own: float
+) -> Family:
     """Return differences of two edits on a 7-point scale, of images with one to three edits each.
 
     `noise` is that of an edit; `own` is how far an image moves the second one alone.
@@ -200,7 +214,9 @@ MEANS: dict[str, Family] = {
 # --- comparisons ------------------------------------------------------------------------------------------------
 
 
-def compared(samples: Sequence[Sample], scale: tuple[float, float] = SEVEN) -> list[Difference]:
+def compared(
+    samples: Sequence[Sample], scale: tuple[float, float] = SEVEN
+) -> list[Difference]:
     """Compare each sample by itself, at 95 %."""
     differences: list[Difference] = []
     for start in range(0, len(samples), BATCH):
@@ -210,7 +226,9 @@ def compared(samples: Sequence[Sample], scale: tuple[float, float] = SEVEN) -> l
     return differences
 
 
-def compare_factors(samples: Sequence[Sample], scale: tuple[float, float] = SEVEN) -> list[Difference]:
+def compare_factors(
+    samples: Sequence[Sample], scale: tuple[float, float] = SEVEN
+) -> list[Difference]:
     """Compare samples as the factors of one call, corrected together."""
     names = [str(i) for i in range(len(samples))]
     factor = np.repeat(names, [len(sample.values) for sample in samples])
@@ -223,7 +241,9 @@ def compare_factors(samples: Sequence[Sample], scale: tuple[float, float] = SEVE
 
 
 def by_images(
-    kinds: Iterable[str], simulate: Callable[[str, int], Table], images: Sequence[int] = IMAGES
+    kinds: Iterable[str],
+    simulate: Callable[[str, int], Table],
+    images: Sequence[int] = IMAGES,
 ) -> dict[str, Table]:
     return {kind: {str(n): simulate(kind, n) for n in images} for kind in kinds}
 
@@ -309,7 +329,9 @@ def means(runs: int) -> Table:
             [family.scale] * runs,
         )
         row = covered([limit.ci for limit in limits], family.truth)
-        row["studentised"] = share_of([limit.method == "studentised" for limit in limits])
+        row["studentised"] = share_of(
+            [limit.method == "studentised" for limit in limits]
+        )
         return row
 
     return by_images(MEANS, simulate)
@@ -348,9 +370,12 @@ def limits(runs: int) -> Table:
     """The guaranteed bound is taken to hold the truth."""
     table = {}
     for name, family in families().items():
-        cells = {images: bootstrapped(family, images, runs) for images in IMAGES_COMPARED}
+        cells = {
+            images: bootstrapped(family, images, runs) for images in IMAGES_COMPARED
+        }
         table[name] = {
-            f"skewness {weight}, enough {enough}": chosen(cells, weight, enough) for weight, enough in CHOICES
+            f"skewness {weight}, enough {enough}": chosen(cells, weight, enough)
+            for weight, enough in CHOICES
         }
     return table
 
@@ -377,11 +402,18 @@ def chosen(cells: dict[int, list[Drawn | None]], weight: float, enough: float) -
     least = 1.0
     shares = {}
     for images, samples in cells.items():
-        used = [sample for sample in samples if sample is not None and sample.effective(weight) >= enough]
+        used = [
+            sample
+            for sample in samples
+            if sample is not None and sample.effective(weight) >= enough
+        ]
         missed = sum(not sample.hit for sample in used)
         least = min(least, 1 - missed / len(samples))
         shares[images] = len(used) / len(samples)
-    return {"least_coverage": round(least, 3), "studentised": {str(n): round(shares[n], 3) for n in (30, 60, 100)}}
+    return {
+        "least_coverage": round(least, 3),
+        "studentised": {str(n): round(shares[n], 3) for n in (30, 60, 100)},
+    }
 
 
 def worst(_: int) -> Table:
@@ -419,7 +451,9 @@ NOISE = 0.567
 """Standard deviation of a score's noise: rounded to whole scores, a pair differs by .9 with it."""
 
 
-def scored_edits(rng: np.random.Generator, images: int, shift: float = 0.0) -> tuple[Floats, Floats, Ints]:
+def scored_edits(
+    rng: np.random.Generator, images: int, shift: float = 0.0
+) -> tuple[Floats, Floats, Ints]:
     """Draw the primary scores of two versions of one to three edits an image (edits x scores), and the images.
 
     The last score is the mean of the others.
@@ -459,8 +493,16 @@ def power(runs: int) -> Table:
         students = []
         for _ in range(runs):
             sides = panel_scores(rng, images, scores)
-            rows = compare(*sides, on="item", scales={str(i): SEVEN for i in range(scores)})
-            ps = [2 * float(stdtr(d.groups - 1, -abs(d.difference or 0.0) / (d.error or 1.0))) for d in rows]
+            rows = compare(
+                *sides, on="item", scales={str(i): SEVEN for i in range(scores)}
+            )
+            ps = [
+                2
+                * float(
+                    stdtr(d.groups - 1, -abs(d.difference or 0.0) / (d.error or 1.0))
+                )
+                for d in rows
+            ]
             ours += [d.evident for d in rows]
             students += [p is not None and p < ALPHA for p in holm(ps)]
         table[name] = {"ours": share_of(ours), "t": share_of(students)}
@@ -477,7 +519,10 @@ def panel_scores(rng: np.random.Generator, images: int, scores: int) -> list[Sco
     sides = []
     for moved in (0.0, shift):
         quality = base + moved + rng.normal(0, 0.6, (len(image), scores))
-        judges = [on_seven(quality + rng.normal(0, math.sqrt(0.32), quality.shape)) for _ in range(2)]
+        judges = [
+            on_seven(quality + rng.normal(0, math.sqrt(0.32), quality.shape))
+            for _ in range(2)
+        ]
         sides.append(panel_mean(judged_table(judges, image)))
     return sides
 
@@ -507,9 +552,13 @@ def detectable(runs: int) -> Table:
         pilots = compared(drawn(source, images, runs), source.scale)
         targets = [d.detectable for d in pilots]
         repeats = []
-        for sample, target in zip(drawn(source, images, runs, seed=1), targets, strict=True):
+        for sample, target in zip(
+            drawn(source, images, runs, seed=1), targets, strict=True
+        ):
             if target is not None:
-                repeats.append(Sample(sample.values - source.truth + target, sample.images))
+                repeats.append(
+                    Sample(sample.values - source.truth + target, sample.images)
+                )
         rows = compared(repeats, source.scale)
         such = [d for d in rows if d.method == "studentised"]
         return {
@@ -518,7 +567,9 @@ def detectable(runs: int) -> Table:
             "with_mde": round(len(rows) / runs, 3),
         }
 
-    return by_images(["realistic", "near the top", "ordinary"], simulate, (30, 60, 100, 300))
+    return by_images(
+        ["realistic", "near the top", "ordinary"], simulate, (30, 60, 100, 300)
+    )
 
 
 DROPS = (0.0, 0.1, 0.2, 0.3, 0.5)
@@ -534,18 +585,24 @@ def gates(runs: int) -> Table:
             rng = np.random.default_rng(images)
             outcomes = [gate_outcome(rng, images, drop, allowed) for _ in range(runs)]
             row[f"drop {drop:g}"] = {
-                outcome: round(outcomes.count(outcome) / runs, 3) for outcome in ("pass", "fail", "not enough evidence")
+                outcome: round(outcomes.count(outcome) / runs, 3)
+                for outcome in ("pass", "fail", "not enough evidence")
             }
         return row
 
     return by_images(["0", "0.3"], simulate, (30, 60, 120, 300))
 
 
-def gate_outcome(rng: np.random.Generator, images: int, drop: float, allowed: float) -> str:
+def gate_outcome(
+    rng: np.random.Generator, images: int, drop: float, allowed: float
+) -> str:
     before, after, image = scored_edits(rng, images, -drop)
     item = np.repeat(np.arange(len(image)), len(PRIMARY))
     factor = np.tile(PRIMARY, len(image))
-    tables = [Scores.of(item, factor, scores.ravel(), group=image[item]) for scores in (after, before)]
+    tables = [
+        Scores.of(item, factor, scores.ravel(), group=image[item])
+        for scores in (after, before)
+    ]
     result = gate(
         tables[0],
         baseline=tables[1],
@@ -560,7 +617,12 @@ def gate_outcome(rng: np.random.Generator, images: int, drop: float, allowed: fl
 
 
 def correlations(runs: int) -> Table:
-    kinds = {"ordinary": ORDINARY, "near the top": TOP, "share .9": (0.1, 0.9), "nearly constant": (0.03, 0.97)}
+    kinds = {
+        "ordinary": ORDINARY,
+        "near the top": TOP,
+        "share .9": (0.1, 0.9),
+        "nearly constant": (0.03, 0.97),
+    }
     names = ("spearman", "kendall", "pearson", "qwk")
 
     def latent(rng: np.random.Generator, images: int) -> Floats:
@@ -579,8 +641,14 @@ def correlations(runs: int) -> Table:
     def simulate(name: str, images: int) -> Table:
         truth = estimate(pairs(np.random.default_rng(9), kinds[name], 100_000))
         rng = np.random.default_rng(images)
-        found = [intervals([pairs(rng, kinds[name], images)], images, names, draws=DRAWS) for _ in range(runs)]
-        return {figure: covered([each.get(figure) for each in found], truth[figure]) for figure in names}
+        found = [
+            intervals([pairs(rng, kinds[name], images)], images, names, draws=DRAWS)
+            for _ in range(runs)
+        ]
+        return {
+            figure: covered([each.get(figure) for each in found], truth[figure])
+            for figure in names
+        }
 
     return by_images(kinds, simulate)
 
@@ -598,7 +666,9 @@ def powered(runs: int) -> Table:
         for _ in range(runs):
             latent = rng.normal(size=edits)
             human = np.searchsorted(cuts, latent).astype(float)
-            judge = np.searchsorted(cuts, 0.7 * latent + 0.714 * rng.normal(size=edits)).astype(float)
+            judge = np.searchsorted(
+                cuts, 0.7 * latent + 0.714 * rng.normal(size=edits)
+            ).astype(float)
             human[images:] = np.nan
             rows.append(powered_mean(judge, human, ends=(0, len(chances) - 1)))
         return {
@@ -624,10 +694,16 @@ def strengths(runs: int) -> Table:
         for _ in range(runs // 2):
             vote = np.where(rng.random(3 * images) < chance, "A", "B").tolist()
             models = bradley_terry(
-                first.astype(str).tolist(), second.astype(str).tolist(), vote, group=group, draws=300
+                first.astype(str).tolist(),
+                second.astype(str).tolist(),
+                vote,
+                group=group,
+                draws=300,
             )
             fitted += len(models)
-            hits += [holds(model.ci, truth[int(model.model)]) for model in models if model.ci]
+            hits += [
+                holds(model.ci, truth[int(model.model)]) for model in models if model.ci
+            ]
         return {"given": round(len(hits) / fitted, 3), "coverage": share_of(hits)}
 
     return by_images(kinds, simulate)
@@ -645,7 +721,9 @@ def ranks(runs: int) -> Table:
                 model=np.repeat(list("abc"), images),
                 group=np.tile(np.arange(images), 3),
             )
-            narrowed.append(any(model.ci != (1, 3) for model in rank(scores, scales={"f": SEVEN})))
+            narrowed.append(
+                any(model.ci != (1, 3) for model in rank(scores, scales={"f": SEVEN}))
+            )
         return {name: share_of(narrowed)}
 
     return by_images(["narrowed"], simulate)

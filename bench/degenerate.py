@@ -30,14 +30,20 @@ from PIL import Image
 
 from editjudge.edit import Edit
 from editjudge.manifest.audit import audit
-from editjudge.measured import contradictions
-from editjudge.measured.assess import Subject, assess
-from editjudge.measured.calibration import load
-from editjudge.measured.degenerate import find_degenerate, glance
 from editjudge.rubrics.files import resolve
+from editjudge.vision.contradictions import contradictions
+from editjudge.vision.measured.assess import Subject, assess
+from editjudge.vision.measured.calibration import load
+from editjudge.vision.measured.degenerate import find_degenerate, glance
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-FOLDERS = ("imagenhub_text", "imagenhub_mask", "mixed_edits", "text_edits", "preference_pairs")
+FOLDERS = (
+    "imagenhub_text",
+    "imagenhub_mask",
+    "mixed_edits",
+    "text_edits",
+    "preference_pairs",
+)
 RUBRICS = ("preservation", "quality", "fidelity", "compliance", "lighting")
 ASKED = "make the largest thing blue"
 Picture = Any
@@ -49,8 +55,15 @@ def edits(data: Path) -> Iterator[Edit]:
             row = json.loads(line)
             for role in ("edited", "edited_a", "edited_b"):
                 if row.get(role):
-                    pictures = {"input": data / folder / row["input"], "edited": data / folder / row[role]}
-                    yield Edit(f"{folder}/{row['id']}/{role}", instruction=row["instruction"], **pictures)
+                    pictures = {
+                        "input": data / folder / row["input"],
+                        "edited": data / folder / row[role],
+                    }
+                    yield Edit(
+                        f"{folder}/{row['id']}/{role}",
+                        instruction=row["instruction"],
+                        **pictures,
+                    )
 
 
 def saved(picture: Picture, kind: str = "PNG", **options: Any) -> bytes:
@@ -63,7 +76,9 @@ def jpeg(picture: Picture, quality: int) -> Picture:
     return np.asarray(Image.open(io.BytesIO(saved(picture, "JPEG", quality=quality))))
 
 
-def resized(picture: Picture, width: int, height: int, how: int = cv2.INTER_AREA) -> Picture:
+def resized(
+    picture: Picture, width: int, height: int, how: int = cv2.INTER_AREA
+) -> Picture:
     return cv2.resize(picture, (width, height), interpolation=how)
 
 
@@ -71,7 +86,15 @@ def outputs(p: Picture, other: Picture, rng: np.random.Generator) -> dict[str, P
     height, width = p.shape[:2]
     y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
     noise = rng.integers(0, 256, p.shape, dtype=np.uint8)
-    marked = cv2.putText(np.zeros_like(p), "PREVIEW", (9, height - 9), cv2.FONT_HERSHEY_SIMPLEX, 1, (255, 255, 255), 2)
+    marked = cv2.putText(
+        np.zeros_like(p),
+        "PREVIEW",
+        (9, height - 9),
+        cv2.FONT_HERSHEY_SIMPLEX,
+        1,
+        (255, 255, 255),
+        2,
+    )
     small = resized(p, 32, max(1, 32 * height // width))
     return {
         "black": np.zeros_like(p),
@@ -82,20 +105,25 @@ def outputs(p: Picture, other: Picture, rng: np.random.Generator) -> dict[str, P
         "black, sensor noise": np.abs(rng.normal(3, 4, p.shape)).astype(np.uint8),
         "black, watermark": marked,
         "gradient": np.dstack([255 * x, 255 * y, 255 * (1 - x)]).astype(np.uint8),
-        "checkerboard": np.repeat(((y * 8).astype(int) + (x * 8).astype(int))[..., None] % 2 * 255, 3, 2).astype(
-            np.uint8
-        ),
+        "checkerboard": np.repeat(
+            ((y * 8).astype(int) + (x * 8).astype(int))[..., None] % 2 * 255, 3, 2
+        ).astype(np.uint8),
         "noise": noise,
         "noise, JPEG": jpeg(noise, 60),
         "noise over 80 %": (0.2 * p + 0.8 * noise).astype(np.uint8),
         "another picture": resized(other, width, height),
         "2 x 2 tiles": np.tile(resized(p, width // 2, height // 2), (2, 2, 1)),
         "middle enlarged": resized(
-            p[height // 4 : -height // 4, width // 4 : -width // 4], width, height, cv2.INTER_CUBIC
+            p[height // 4 : -height // 4, width // 4 : -width // 4],
+            width,
+            height,
+            cv2.INTER_CUBIC,
         ),
         "32 pixels": resized(small, width, height, cv2.INTER_LINEAR),
         "32 pixels, blocks": resized(small, width, height, cv2.INTER_NEAREST),
-        "lower 40 % grey": np.vstack([p[: height * 3 // 5], np.full_like(p[height * 3 // 5 :], 128)]),
+        "lower 40 % grey": np.vstack(
+            [p[: height * 3 // 5], np.full_like(p[height * 3 // 5 :], 128)]
+        ),
         "24 pixels wide": resized(p, 24, max(16, 24 * height // width)),
         "the input": p,
         "the input, JPEG": jpeg(p, 85),
@@ -104,7 +132,9 @@ def outputs(p: Picture, other: Picture, rng: np.random.Generator) -> dict[str, P
     }
 
 
-def measured(before: Picture, edited: Picture) -> tuple[str, dict[str, float], int, int]:
+def measured(
+    before: Picture, edited: Picture
+) -> tuple[str, dict[str, float], int, int]:
     """What it is found to be, its scores, and how many of the best and of the worst scores are contradicted."""
     subject = Subject({"input": before, "edited": np.ascontiguousarray(edited)}, ASKED)
     scores: dict[str, float] = {}
@@ -113,25 +143,53 @@ def measured(before: Picture, edited: Picture) -> tuple[str, dict[str, float], i
         found = assess(rubric, subject, load())
         scores |= found.scores
         scales = {factor.key: factor.scale for factor in rubric.factors}
-        best, worst = ({key: getattr(scale, end) for key, scale in scales.items()} for end in ("best", "worst"))
+        best, worst = (
+            {key: getattr(scale, end) for key, scale in scales.items()}
+            for end in ("best", "worst")
+        )
         praised += len(contradictions(best, {}, found.evidence, scales))
         blamed += len(contradictions(worst, {}, found.evidence, scales))
-    return subject.degenerate.kind if subject.degenerate else "-", scores, praised, blamed
+    return (
+        subject.degenerate.kind if subject.degenerate else "-",
+        scores,
+        praised,
+        blamed,
+    )
 
 
-def rewards(made: list[tuple[str, Picture, Picture]], how: str, folder: Path) -> dict[str, list[float | None]]:
+def rewards(
+    made: list[tuple[str, Picture, Picture]], how: str, folder: Path
+) -> dict[str, list[float | None]]:
     """Of a real server, by what was made."""
-    command = [sys.executable, "-m", "editjudge", "serve", "--create", "--port", "0", "--json", "--degenerate", how]
-    server = subprocess.Popen([*command, "--store", folder / f"{how}.db"], stdout=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "editjudge",
+        "serve",
+        "--create",
+        "--port",
+        "0",
+        "--json",
+        "--degenerate",
+        how,
+    ]
+    server = subprocess.Popen(
+        [*command, "--store", folder / f"{how}.db"], stdout=subprocess.PIPE, text=True
+    )
     assert server.stdout is not None
     found: dict[str, list[float | None]] = {}
     try:
         url = next(line.split('"')[3] for line in server.stdout if '"url"' in line)
         for name, before, edited in made:
-            sent = {role: base64.b64encode(saved(p)).decode() for role, p in (("input", before), ("edited", edited))}
+            sent = {
+                role: base64.b64encode(saved(p)).decode()
+                for role, p in (("input", before), ("edited", edited))
+            }
             body = json.dumps({"edits": [{"instruction": ASKED, **sent}]}).encode()
             headers = {"content-type": "application/json"}
-            answer = httpx.post(f"{url}v1/reward", content=body, headers=headers, timeout=120).json()
+            answer = httpx.post(
+                f"{url}v1/reward", content=body, headers=headers, timeout=120
+            ).json()
             found.setdefault(name, []).append(answer["rewards"][0]["reward"])
     finally:
         server.terminate()
@@ -139,13 +197,22 @@ def rewards(made: list[tuple[str, Picture, Picture]], how: str, folder: Path) ->
     return found
 
 
-def audited(made: list[tuple[str, Picture, Picture]], folder: Path) -> dict[str, Counter[str]]:
+def audited(
+    made: list[tuple[str, Picture, Picture]], folder: Path
+) -> dict[str, Counter[str]]:
     rows = []
     for n, (name, *pictures) in enumerate(made):
         names = [f"{n}-{role}.png" for role in ("input", "edited")]
         for path, picture in zip(names, pictures, strict=True):
             (folder / path).write_bytes(saved(picture))
-        rows.append({"id": f"{n}:{name}", "input": names[0], "edited": names[1], "instruction": ASKED})
+        rows.append(
+            {
+                "id": f"{n}:{name}",
+                "input": names[0],
+                "edited": names[1],
+                "instruction": ASKED,
+            }
+        )
     manifest = folder / "edits.jsonl"
     manifest.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     found: dict[str, Counter[str]] = {name: Counter() for name, *_ in made}
@@ -160,12 +227,22 @@ def table(data: Path, count: int) -> dict[str, Any]:
     pictures = [p for p in map(glance, chosen) if p is not None]
     rng = np.random.default_rng(0)
     pairs = zip(pictures, [*pictures[1:], pictures[0]], strict=True)
-    made = [(name, p, edited) for p, other in pairs for name, edited in outputs(p, other, rng).items()]
+    made = [
+        (name, p, edited)
+        for p, other in pairs
+        for name, edited in outputs(p, other, rng).items()
+    ]
     kinds: dict[str, dict[str, Any]] = {}
     for name, before, edited in made:
         kind, scores, praised, blamed = measured(before, edited)
         row = kinds.setdefault(
-            name, {"found": Counter(), "scores": {}, "praise contradicted": 0, "blame contradicted": 0}
+            name,
+            {
+                "found": Counter(),
+                "scores": {},
+                "praise contradicted": 0,
+                "blame contradicted": 0,
+            },
         )
         row["found"][kind] += 1
         row["praise contradicted"] += praised
@@ -176,8 +253,15 @@ def table(data: Path, count: int) -> dict[str, Any]:
         looked = audited(made, Path(folder))
         paid = {how: rewards(made, how, Path(folder)) for how in ("null", "worst")}
     for name, row in kinds.items():
-        row["scores"] = {f: {"mean": round(float(np.mean(s)), 2), "n": len(s)} for f, s in row["scores"].items()}
-        row |= {"audit": looked[name], "reward, null": paid["null"][name], "reward, worst": paid["worst"][name]}
+        row["scores"] = {
+            f: {"mean": round(float(np.mean(s)), 2), "n": len(s)}
+            for f, s in row["scores"].items()
+        }
+        row |= {
+            "audit": looked[name],
+            "reward, null": paid["null"][name],
+            "reward, worst": paid["worst"][name],
+        }
     return {"inputs": len(pictures), "kinds": kinds}
 
 
@@ -189,11 +273,17 @@ def scan(data: Path) -> dict[str, Any]:
         output = find_degenerate(look(before), look(edited), edit.instruction)
         if output is not None:
             found.append({"edit": edit.id, "kind": output.kind, "words": output.words})
-    return {"edits": len(pairs), "kinds": Counter(one["kind"] for one in found), "found": found}
+    return {
+        "edits": len(pairs),
+        "kinds": Counter(one["kind"] for one in found),
+        "found": found,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").split("\n", maxsplit=1)[0]
+    )
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--inputs", type=int, default=12)
     parser.add_argument("--edits", action="store_true")
@@ -201,7 +291,12 @@ def main() -> None:
     if not given.data.is_dir():
         print(f"{given.data}: no such folder; nothing was looked at", file=sys.stderr)
         return
-    print(json.dumps(scan(given.data) if given.edits else table(given.data, given.inputs), indent=1))
+    print(
+        json.dumps(
+            scan(given.data) if given.edits else table(given.data, given.inputs),
+            indent=1,
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -39,17 +39,30 @@ from typing import Any
 from bench import peers
 from bench.throughput import CONCURRENCY, ROOT, careful_body, make_edits, stub
 
-MIX = {"hang_up": 0.02, "rate_limited": 0.20, "server_error": 0.10, "garbage": 0.10, "length_stop": 0.05}
+MIX = {
+    "hang_up": 0.02,
+    "rate_limited": 0.20,
+    "server_error": 0.10,
+    "garbage": 0.10,
+    "length_stop": 0.05,
+}
 LATENCY = 0.5
 SIDE = 64
 """Of the pictures: how large they are does not matter here."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--edits", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="contenders by the names they have in the output")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="NAME",
+        help="contenders by the names they have in the output",
+    )
     parser.add_argument("--as-ours", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--manifest", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
@@ -57,7 +70,13 @@ def main() -> None:
     if options.as_ours:
         print(json.dumps(ours(options.manifest, options.url)))
     else:
-        print(json.dumps(compare(options.edits, options.seed, options.only), indent=2, allow_nan=False))
+        print(
+            json.dumps(
+                compare(options.edits, options.seed, options.only),
+                indent=2,
+                allow_nan=False,
+            )
+        )
 
 
 def compare(edits: int, seed: int, only: list[str] | None = None) -> dict[str, Any]:
@@ -72,8 +91,12 @@ def compare(edits: int, seed: int, only: list[str] | None = None) -> dict[str, A
         for shown, (name, patient) in contenders.items():
             if only is None or shown in only:
                 with server(seed) as url:
-                    questions = peers.PEERS[name].questions if name in peers.PEERS else 1
-                    results[shown] = shares(run(name, manifest, url, patient), edits, questions)
+                    questions = (
+                        peers.PEERS[name].questions if name in peers.PEERS else 1
+                    )
+                    results[shown] = shares(
+                        run(name, manifest, url, patient), edits, questions
+                    )
     if "bare" in results:
         bare = results["bare"]["seconds"]
         for result in results.values():
@@ -99,7 +122,9 @@ def versions(present: list[str]) -> dict[str, str]:
 
 
 def server(seed: int) -> AbstractContextManager[str]:
-    faults = [word for name, share in MIX.items() for word in ("--fault", f"{name}={share}")]
+    faults = [
+        word for name, share in MIX.items() for word in ("--fault", f"{name}={share}")
+    ]
     return stub("--latency", str(LATENCY), "--seed", str(seed), *faults)
 
 
@@ -108,8 +133,24 @@ def run(name: str, manifest: Path, url: str, patient: bool) -> dict[str, Any]:
         return peers.run(name, manifest, url, patient=patient)
     if name == "bare":
         return bare_client(manifest, url)
-    command = [sys.executable, "-m", "bench.faults", "--as-ours", "--manifest", str(manifest), "--url", url]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=peers.LONGEST)
+    command = [
+        sys.executable,
+        "-m",
+        "bench.faults",
+        "--as-ours",
+        "--manifest",
+        str(manifest),
+        "--url",
+        url,
+    ]
+    done = subprocess.run(
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=peers.LONGEST,
+    )
     return peers.outcome(done.returncode, done.stdout, done.stderr)
 
 
@@ -121,10 +162,14 @@ def bare_client(manifest: Path, url: str) -> dict[str, Any]:
     names = identifiers(manifest)
     given: dict[str, Any] = {}
 
-    async def post(session: aiohttp.ClientSession, body: bytes) -> dict[str, Any] | float | None:
+    async def post(
+        session: aiohttp.ClientSession, body: bytes
+    ) -> dict[str, Any] | float | None:
         """Scores, or the pause before the next try; None where that is up to the client."""
         headers = {"content-type": "application/json"}
-        async with session.post(f"{url}/v1/chat/completions", data=body, headers=headers) as response:
+        async with session.post(
+            f"{url}/v1/chat/completions", data=body, headers=headers
+        ) as response:
             if response.status != 200:
                 wait = response.headers.get("retry-after")
                 return float(wait) if wait else None
@@ -132,16 +177,25 @@ def bare_client(manifest: Path, url: str) -> dict[str, Any]:
         if choice["finish_reason"] == "length":
             return 0.0
         try:
-            text = choice["message"]["content"].strip().removeprefix("```json").removesuffix("```")
+            text = (
+                choice["message"]["content"]
+                .strip()
+                .removeprefix("```json")
+                .removesuffix("```")
+            )
             results = json.loads(text)["online_factor_results"]
             return {factor: result["score"] for factor, result in results.items()}
         except (ValueError, TypeError, KeyError, AttributeError):
             return 0.0
 
-    async def ask(session: aiohttp.ClientSession, gate: asyncio.Semaphore, line: str) -> None:
+    async def ask(
+        session: aiohttp.ClientSession, gate: asyncio.Semaphore, line: str
+    ) -> None:
         body = careful_body(manifest.parent, line)
         name = names[json.loads(line)["id"]]
-        body = body.replace(f"edit-{int(json.loads(line)['id']):016x}".encode(), name.encode())
+        body = body.replace(
+            f"edit-{int(json.loads(line)['id']):016x}".encode(), name.encode()
+        )
         async with gate:
             for attempt in range(9):
                 try:
@@ -155,8 +209,15 @@ def bare_client(manifest: Path, url: str) -> dict[str, Any]:
 
     async def ask_all() -> None:
         gate = asyncio.Semaphore(CONCURRENCY)
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-            await asyncio.gather(*(ask(session, gate, line) for line in manifest.read_text().splitlines()))
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0)
+        ) as session:
+            await asyncio.gather(
+                *(
+                    ask(session, gate, line)
+                    for line in manifest.read_text().splitlines()
+                )
+            )
 
     started = time.monotonic()
     asyncio.run(ask_all())
@@ -166,21 +227,35 @@ def bare_client(manifest: Path, url: str) -> dict[str, Any]:
 
 
 def ours(manifest: Path, url: str) -> dict[str, Any]:
-    from editjudge.judges.registry import Options
-    from editjudge.run.job import Job, RunOptions, execute
+    from editjudge.judges.judge import Options
+    from editjudge.running.job import Job, RunOptions, execute
     from editjudge.store.store import Store
 
     os.environ.pop("EDITJUDGE_STORE", None)
-    job = Job(manifest, ("fidelity",), ("openai-compatible/stub",), options=Options(base_url=f"{url}/v1"))
+    job = Job(
+        manifest,
+        ("fidelity",),
+        ("openai-compatible/stub",),
+        options=Options(base_url=f"{url}/v1"),
+    )
     names = identifiers(manifest)
     started = time.monotonic()
     with Store.open(manifest.parent / f"{time.time_ns()}.db") as store:
         done = asyncio.run(execute(job, store, RunOptions(concurrency=CONCURRENCY)))
-        rows = list(store.judgements(store.find_run(done.name), fields=("item", "status", "scores")))
+        rows = list(
+            store.judgements(
+                store.find_run(done.name), fields=("item", "status", "scores")
+            )
+        )
         given = {names[row["item"]]: row["scores"] for row in rows if row["scores"]}
     seconds = time.monotonic() - started
     counts = peers.account(names.values(), given, peers.ledger(url))
-    return {"answered": len(given), "seconds": seconds, **counts, "statuses": Counter(row["status"] for row in rows)}
+    return {
+        "answered": len(given),
+        "seconds": seconds,
+        **counts,
+        "statuses": Counter(row["status"] for row in rows),
+    }
 
 
 def identifiers(manifest: Path) -> dict[str, str]:
@@ -189,24 +264,35 @@ def identifiers(manifest: Path) -> dict[str, str]:
     for line in manifest.read_text().splitlines():
         edit = json.loads(line)
         content = {
-            role: hashlib.sha256((manifest.parent / edit[role]).read_bytes()).hexdigest()
+            role: hashlib.sha256(
+                (manifest.parent / edit[role]).read_bytes()
+            ).hexdigest()
             for role in ("input", "edited")
         }
-        canonical = json.dumps(content | {"instruction": edit["instruction"]}, sort_keys=True)
-        found[edit["id"]] = f"edit-{hashlib.sha256(canonical.encode()).hexdigest()[:16]}"
+        canonical = json.dumps(
+            content | {"instruction": edit["instruction"]}, sort_keys=True
+        )
+        found[edit["id"]] = (
+            f"edit-{hashlib.sha256(canonical.encode()).hexdigest()[:16]}"
+        )
     return found
 
 
-def shares(figures: Mapping[str, Any], edits: int, questions: int = 1) -> dict[str, Any]:
+def shares(
+    figures: Mapping[str, Any], edits: int, questions: int = 1
+) -> dict[str, Any]:
     if "could_not_be_run" in figures:
         return dict(figures)
-    right, paid = figures["right"], figures["paid"]
+    right = figures["right"]
+    paid = figures["paid"]
     return {
         "right": round(right / edits, 4),
         "made_up": round(figures["fabricated"] / edits, 4),
         "missing": round(figures["missing"] / edits, 4),
         "paid_per_answer": round(paid / right, 3) if right else None,
-        "paid_to_least": round(paid / (questions * right + figures["spoilt"]), 3) if right else None,
+        "paid_to_least": round(paid / (questions * right + figures["spoilt"]), 3)
+        if right
+        else None,
         "paid": paid,
         "requests": figures["requests"],
         "seconds": round(figures["seconds"], 1),

@@ -30,13 +30,19 @@ import numpy as np
 from scipy.stats import rankdata
 from sklearn.model_selection import GroupKFold
 
-from editjudge.measured import network as eyes
-from editjudge.measured.calibration import FILE, Calibration, Learnt, calibration, features
-from editjudge.measured.factor_verdict import on_scale
-from editjudge.measured.measures import measure
-from editjudge.measured.scene import compose
 from editjudge.media.image import decode
-from editjudge.rubrics.model import Scale
+from editjudge.rubrics.scale import Scale
+from editjudge.vision.measured import network as eyes
+from editjudge.vision.measured.calibration import (
+    FILE,
+    Calibration,
+    Learnt,
+    calibration,
+    features,
+)
+from editjudge.vision.measured.measures import measure
+from editjudge.vision.measured.scene import compose
+from editjudge.vision.measured.verdict import on_scale
 
 Array = Any
 QUALITY = ("texture_and_detail", "image_quality", "color_and_lighting", "seamlessness")
@@ -57,7 +63,10 @@ CUTS: dict[str, list[tuple[str, list[tuple[float, float]]]]] = {
     # Points taken off at each value of a measure. First value: seen in clean edits and re-encoded copies. Last: the
     # strongest dose of the defect on photographs. Between them the doses are spread over the scale.
     "unchanged_regions": [
-        ("change.stray", [(0.002, 0), (0.06, 1.5), (0.11, 2.7), (0.2, 4.2), (0.3, 5.2), (0.7, 6.0)]),
+        (
+            "change.stray",
+            [(0.002, 0), (0.06, 1.5), (0.11, 2.7), (0.2, 4.2), (0.3, 5.2), (0.7, 6.0)],
+        ),
         ("change.mean outside", [(2.5, 0), (8, 1.2), (20, 3.0)]),
         ("change.tint", [(3, 0), (40, 1.0)]),
     ],
@@ -70,21 +79,51 @@ CUTS: dict[str, list[tuple[str, list[tuple[float, float]]]]] = {
         ("structure.lost outside", [(0.06, 0), (0.25, 1.5), (0.7, 4.5)]),
     ],
     "texture_and_detail": [
-        ("texture.lost", [(0.2, 0), (0.55, 1.2), (0.9, 2.5), (1.15, 3.4), (1.4, 4.3), (2.0, 5.2), (2.8, 6.0)]),
+        (
+            "texture.lost",
+            [
+                (0.2, 0),
+                (0.55, 1.2),
+                (0.9, 2.5),
+                (1.15, 3.4),
+                (1.4, 4.3),
+                (2.0, 5.2),
+                (2.8, 6.0),
+            ],
+        ),
         ("texture.noise", [(2.2, 0), (3.5, 1.2), (5.2, 2.4), (9.0, 3.8), (15.0, 5.5)]),
     ],
     "image_quality": [
-        ("overall.blocks", [(0.25, 0), (0.45, 1.0), (0.8, 1.9), (1.3, 2.6), (2.0, 3.0)]),
+        (
+            "overall.blocks",
+            [(0.25, 0), (0.45, 1.0), (0.8, 1.9), (1.3, 2.6), (2.0, 3.0)],
+        ),
         ("overall.flat", [(0.08, 0), (0.2, 0.9), (0.26, 1.7), (0.36, 2.6), (0.5, 3.0)]),
         ("overall.blur", [(0.3, 0), (0.7, 1.3), (1.25, 3.0), (1.7, 4.3), (2.4, 5.7)]),
         ("overall.noise", [(0.5, 0), (2.0, 2.0), (4.5, 6.0)]),
     ],
-    "color_and_lighting": [("light.slope against", [(0.35, 0), (0.6, 1.1), (1.0, 2.4), (1.5, 3.9), (2.1, 5.5)])],
-    "seamlessness": [("seam.step", [(0.8, 0), (1.6, 1.2), (3.0, 2.3), (6.0, 3.7), (10.0, 4.9), (15.0, 6.0)])],
-    "reference alignment": [("target.agreement missing", [(0.08, 0), (0.5, 2.5), (1.0, 6.0)])],
-    "reference completeness": [("target.coverage missing", [(0.05, 0), (0.5, 3.0), (0.95, 6.0)])],
+    "color_and_lighting": [
+        (
+            "light.slope against",
+            [(0.35, 0), (0.6, 1.1), (1.0, 2.4), (1.5, 3.9), (2.1, 5.5)],
+        )
+    ],
+    "seamlessness": [
+        (
+            "seam.step",
+            [(0.8, 0), (1.6, 1.2), (3.0, 2.3), (6.0, 3.7), (10.0, 4.9), (15.0, 6.0)],
+        )
+    ],
+    "reference alignment": [
+        ("target.agreement missing", [(0.08, 0), (0.5, 2.5), (1.0, 6.0)])
+    ],
+    "reference completeness": [
+        ("target.coverage missing", [(0.05, 0), (0.5, 3.0), (0.95, 6.0)])
+    ],
     "reference scale_realism": [("target.size", [(0.15, 0), (1.0, 3.0), (2.5, 6.0)])],
-    "reference spatial_relationship": [("target.offset", [(0.01, 0), (0.1, 3.0), (0.3, 6.0)])],
+    "reference spatial_relationship": [
+        ("target.offset", [(0.01, 0), (0.1, 3.0), (0.3, 6.0)])
+    ],
 }
 TRUST = {
     "structure.lost inside": "trust.thing",
@@ -116,7 +155,9 @@ class Rated:
     def part(self, chosen: Array) -> Rated:
         rows = (self.rating, self.model, self.group, self.source, self.masked)
         sight = {name: row[chosen] for name, row in self.sight.items()}
-        return Rated(self.names, self.values[chosen], sight, *(row[chosen] for row in rows))
+        return Rated(
+            self.names, self.values[chosen], sight, *(row[chosen] for row in rows)
+        )
 
     def __add__(self, other: Rated) -> Rated:
         names = sorted({*self.names, *other.names})
@@ -124,11 +165,17 @@ class Rated:
         for one, start in ((self, 0), (other, len(self.rating))):
             columns = [names.index(name) for name in one.names]
             values[start : start + len(one.rating), columns] = one.values
-        sight = {name: np.concatenate([row, other.sight[name]]) for name, row in self.sight.items()}
+        sight = {
+            name: np.concatenate([row, other.sight[name]])
+            for name, row in self.sight.items()
+        }
         pairs = (
-            (getattr(one, name) for one in (self, other)) for name in ("rating", "model", "group", "source", "masked")
+            (getattr(one, name) for one in (self, other))
+            for name in ("rating", "model", "group", "source", "masked")
         )
-        return Rated(names, values, sight, *(np.concatenate(list(pair)) for pair in pairs))
+        return Rated(
+            names, values, sight, *(np.concatenate(list(pair)) for pair in pairs)
+        )
 
 
 # --- measuring ------------------------------------------------------------------------------------------------
@@ -140,15 +187,23 @@ def read_rated(manifest: Path, ratings: Path, cache: Path | None) -> Rated:
         for row in csv.DictReader(file):
             if row["factor"] == FACTOR:
                 scores[row["item"]].append(float(row["score"]))
-    edits = [edit for edit in map(json.loads, manifest.read_text("utf-8").splitlines()) if edit["id"] in scores]
-    names, values, sight = _measured(manifest, edits, cache and cache / f"{manifest.parent.name}.npz")
+    edits = [
+        edit
+        for edit in map(json.loads, manifest.read_text("utf-8").splitlines())
+        if edit["id"] in scores
+    ]
+    names, values, sight = _measured(
+        manifest, edits, cache and cache / f"{manifest.parent.name}.npz"
+    )
     return Rated(
         names,
         values,
         sight,
         np.array([np.mean(scores[edit["id"]]) for edit in edits]),
         np.array([f"{manifest.parent.name} {edit.get('model')}" for edit in edits]),
-        np.array([photograph(str(edit.get("group") or edit["input"])) for edit in edits]),
+        np.array(
+            [photograph(str(edit.get("group") or edit["input"])) for edit in edits]
+        ),
         np.array([manifest.parent.name] * len(edits)),
         np.array([bool(edit.get("mask")) for edit in edits]),
     )
@@ -170,17 +225,28 @@ def _measured(
         rows = list(pool.map(partial(_measure, manifest.parent), edits))
     names = sorted({name for values, _ in rows for name in values})
     values = np.array([[one.get(name, np.nan) for name in names] for one, _ in rows])
-    sight = {name: np.array([seen[name] for _, seen in rows], np.float32) for name in rows[0][1]}
+    sight = {
+        name: np.array([seen[name] for _, seen in rows], np.float32)
+        for name in rows[0][1]
+    }
     if cache:
         cache.parent.mkdir(parents=True, exist_ok=True)
         np.savez(cache, names=np.array(names), values=values, **sight)  # type: ignore[arg-type]
     return names, values, sight
 
 
-def _measure(root: Path, edit: dict[str, Any]) -> tuple[dict[str, float], dict[str, Array]]:
+def _measure(
+    root: Path, edit: dict[str, Any]
+) -> tuple[dict[str, float], dict[str, Array]]:
     cv2.setNumThreads(1)
-    roles = [edit["input"], edit["edited"], *([edit["mask"]] if edit.get("mask") else [])]
-    pictures = [np.asarray(decode((root / role).read_bytes(), name=role)) for role in roles]
+    roles = [
+        edit["input"],
+        edit["edited"],
+        *([edit["mask"]] if edit.get("mask") else []),
+    ]
+    pictures = [
+        np.asarray(decode((root / role).read_bytes(), name=role)) for role in roles
+    ]
     found = measure(compose(*pictures))
     return dict(found.values), dict(found.sight)
 
@@ -193,7 +259,9 @@ def target(rated: Rated) -> Array:
     wanted = rated.rating.copy()
     for model in np.unique(rated.model):
         mine = rated.model == model
-        wanted[mine] -= (1 - OWN_MODEL) * (rated.rating[mine].mean() - rated.rating.mean())
+        wanted[mine] -= (1 - OWN_MODEL) * (
+            rated.rating[mine].mean() - rated.rating.mean()
+        )
     return wanted
 
 
@@ -202,21 +270,46 @@ def parts(rated: Rated) -> Iterator[tuple[list[str], bool]]:
     would drown the few. Fitted to all edits, in either case."""
     yield [name for name in rated.names if not name.startswith("trust.")], False
     for view in ("whole", "near"):
-        yield [name for name in rated.sight if name.startswith(view) and not name.endswith(LAST)], False
-    for ends in ((" 10",), (" 15",), (" 16",), ("classes", *(f"distance {layer}" for layer in eyes.LAYERS))):
-        yield [name for name in rated.sight if name.startswith("near") and name.endswith(ends)], True
+        yield (
+            [
+                name
+                for name in rated.sight
+                if name.startswith(view) and not name.endswith(LAST)
+            ],
+            False,
+        )
+    for ends in (
+        (" 10",),
+        (" 15",),
+        (" 16",),
+        ("classes", *(f"distance {layer}" for layer in eyes.LAYERS)),
+    ):
+        yield (
+            [
+                name
+                for name in rated.sight
+                if name.startswith("near") and name.endswith(ends)
+            ],
+            True,
+        )
 
 
 def rows(rated: Rated, chosen: list[str]) -> Array:
     seen = [rated.sight[name] for name in chosen if name in rated.sight]
-    return np.hstack(seen) if seen else rated.values[:, [rated.names.index(name) for name in chosen]]
+    return (
+        np.hstack(seen)
+        if seen
+        else rated.values[:, [rated.names.index(name) for name in chosen]]
+    )
 
 
 def fit(known: Array, wanted: Array) -> dict[str, Any]:
     """Ridge weights on standardised rows, rounded as they are shipped."""
-    mean, scale = np.nanmean(known, axis=0), np.nanstd(known, axis=0)
+    mean = np.nanmean(known, axis=0)
+    scale = np.nanstd(known, axis=0)
     scale[scale < 1e-6] = 1.0
-    mean, scale = _rounded(mean), _rounded(scale)
+    mean = _rounded(mean)
+    scale = _rounded(scale)
     x = features(known, mean, scale)
     # In the space of edits, of which there are fewer than numbers.
     dual = np.linalg.solve(x @ x.T + RIDGE * np.eye(len(x)), wanted - wanted.mean())
@@ -229,15 +322,21 @@ def _rounded(row: Array) -> Array:
 
 def learn(rated: Rated) -> dict[str, Any]:
     """One regressor for each kind of evidence, and where rated edits that it has not seen lie in their sum."""
-    wanted, regressors, totals = target(rated), [], np.zeros((2, len(rated.rating)))
+    wanted = target(rated)
+    regressors = []
+    totals = np.zeros((2, len(rated.rating)))
     for chosen, masked in parts(rated):
         known = rows(rated, chosen)
         # Of edits that it has seen it says too much: place and spread are those of its answers on others.
         unseen = np.zeros(len(wanted))
         for train, test in unseen_images(rated, 3):
             fitted = fit(known[train], wanted[train])
-            unseen[test] = features(known[test], fitted["mean"], fitted["scale"]) @ fitted["weights"]
-        centre, spread = float(unseen.mean()), float(unseen.std())
+            unseen[test] = (
+                features(known[test], fitted["mean"], fitted["scale"])
+                @ fitted["weights"]
+            )
+        centre = float(unseen.mean())
+        spread = float(unseen.std())
         totals[int(masked)] += (unseen - centre) / spread
         about = {"parts": chosen, "masked": masked, "centre": centre, "spread": spread}
         regressors.append(about | fit(known, wanted))
@@ -254,14 +353,21 @@ def learn(rated: Rated) -> dict[str, Any]:
 
 def _ranks(total: Array) -> list[list[float]]:
     shares = np.linspace(0, 1, 21)
-    return [[round(float(np.quantile(total, share)), 4), round(float(share), 3)] for share in shares]
+    return [
+        [round(float(np.quantile(total, share)), 4), round(float(share), 3)]
+        for share in shares
+    ]
 
 
 def content(learnt: dict[str, Any] | None) -> dict[str, Any]:
     """What the file holds."""
     factors = {
         name: [
-            {"measure": measure, "cuts": cuts, "trust": TRUST.get(measure, TRUST.get(name, ""))}
+            {
+                "measure": measure,
+                "cuts": cuts,
+                "trust": TRUST.get(measure, TRUST.get(name, "")),
+            }
             for measure, cuts in terms
         ]
         for name, terms in CUTS.items()
@@ -272,14 +378,24 @@ def content(learnt: dict[str, Any] | None) -> dict[str, Any]:
 # --- how well -------------------------------------------------------------------------------------------------
 
 
-def quality(found: Calibration, rated: Rated, factors: tuple[str, ...] = QUALITY) -> Array:
+def quality(
+    found: Calibration, rated: Rated, factors: tuple[str, ...] = QUALITY
+) -> Array:
     """The mean of the scores as they are shipped."""
     ranks = placed(found.learnt, rated) if found.learnt else [None] * len(rated.rating)
     measured = (dict(zip(rated.names, row, strict=True)) for row in rated.values)
-    known = ({name: value for name, value in row.items() if not np.isnan(value)} for row in measured)
+    known = (
+        {name: value for name, value in row.items() if not np.isnan(value)}
+        for row in measured
+    )
     return np.array(
         [
-            np.mean([on_scale(found.score(factor, values, rank), SCALE) for factor in factors])
+            np.mean(
+                [
+                    on_scale(found.score(factor, values, rank), SCALE)
+                    for factor in factors
+                ]
+            )
             for values, rank in zip(known, ranks, strict=True)
         ]
     )
@@ -290,9 +406,12 @@ def placed(learnt: Learnt, rated: Rated) -> Array:
     place = np.zeros(len(rated.rating))
     for masked, ranks in ((False, learnt.ranks), (True, learnt.masked_ranks)):
         chosen = rated.masked == masked
-        part, knots = rated.part(chosen), np.array(ranks)
+        part = rated.part(chosen)
+        knots = np.array(ranks)
         kinds = (one for one in learnt.regressors if one.masked == masked)
-        total = np.sum([one.answers(rows(part, list(one.parts))) for one in kinds], axis=0)
+        total = np.sum(
+            [one.answers(rows(part, list(one.parts))) for one in kinds], axis=0
+        )
         place[chosen] = np.interp(total, knots[:, 0], knots[:, 1])
     return place
 
@@ -305,21 +424,33 @@ def spearman(a: Array, b: Array) -> float:
 
 def agreement(answer: Array, rated: Rated) -> dict[str, float]:
     models = np.unique(rated.model)
-    within = [spearman(answer[rated.model == m], rated.rating[rated.model == m]) for m in models]
-    return {"within": float(np.nanmean(within)), "pooled": spearman(answer, rated.rating)}
+    within = [
+        spearman(answer[rated.model == m], rated.rating[rated.model == m])
+        for m in models
+    ]
+    return {
+        "within": float(np.nanmean(within)),
+        "pooled": spearman(answer, rated.rating),
+    }
 
 
 def with_intervals(answer: Array, rated: Rated, times: int = 1000) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     groups = np.unique(rated.group)
     members = {group: np.flatnonzero(rated.group == group) for group in groups}
-    bare, drawn = replace(rated, sight={}), defaultdict(list)
+    bare = replace(rated, sight={})
+    drawn = defaultdict(list)
     for _ in range(times):
         chosen = np.concatenate([members[g] for g in rng.choice(groups, len(groups))])
         for key, value in agreement(answer[chosen], bare.part(chosen)).items():
             drawn[key].append(value)
     return {
-        key: {"rho": round(value, 3), "ci95": [round(float(q), 3) for q in np.nanquantile(drawn[key], [0.025, 0.975])]}
+        key: {
+            "rho": round(value, 3),
+            "ci95": [
+                round(float(q), 3) for q in np.nanquantile(drawn[key], [0.025, 0.975])
+            ],
+        }
         for key, value in agreement(answer, rated).items()
     }
 
@@ -354,31 +485,55 @@ def report(rated: Rated) -> dict[str, Any]:
     for source in np.unique(rated.source):
         mine = np.flatnonzero(rated.source == source)
         part = rated.part(mine)
-        found[str(source)] = {"edits": len(mine), "photographs": len(np.unique(part.group))} | {
-            way: with_intervals(answer[mine], part) for way, answer in ways.items()
-        }
+        found[str(source)] = {
+            "edits": len(mine),
+            "photographs": len(np.unique(part.group)),
+        } | {way: with_intervals(answer[mine], part) for way, answer in ways.items()}
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
-    parser.add_argument("--manifest", type=Path, help="rated edits of your own, instead of --data")
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else ""
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path(__file__).resolve().parents[2] / "shared" / "data",
+    )
+    parser.add_argument(
+        "--manifest", type=Path, help="rated edits of your own, instead of --data"
+    )
     parser.add_argument("--ratings", type=Path)
-    parser.add_argument("--cache", type=Path, help="folder in which measures are kept between calls")
+    parser.add_argument(
+        "--cache", type=Path, help="folder in which measures are kept between calls"
+    )
     parser.add_argument("-o", "--output", type=Path, default=FILE)
-    parser.add_argument("--dry-run", action="store_true", help="report, and write nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="report, and write nothing"
+    )
     given = parser.parse_args()
     folders = [given.data / name for name in ("imagenhub_text", "imagenhub_mask")]
-    manifests = [given.manifest] if given.manifest else [folder / "manifest.jsonl" for folder in folders]
+    manifests = (
+        [given.manifest]
+        if given.manifest
+        else [folder / "manifest.jsonl" for folder in folders]
+    )
     if absent := [str(manifest) for manifest in manifests if not manifest.exists()]:
-        raise SystemExit(f"{', '.join(absent)}: not there; name rated edits with --manifest and --ratings")
-    sets = [read_rated(one, given.ratings or one.with_name("ratings.csv"), given.cache) for one in manifests]
+        raise SystemExit(
+            f"{', '.join(absent)}: not there; name rated edits with --manifest and --ratings"
+        )
+    sets = [
+        read_rated(one, given.ratings or one.with_name("ratings.csv"), given.cache)
+        for one in manifests
+    ]
     rated = sets[0] + sets[1] if len(sets) == 2 else sets[0]
     found = report(rated)
     print(json.dumps(found, indent=2))
     if not given.dry_run:
-        given.output.write_text(json.dumps(_file(rated, found), separators=(",", ":"), default=list) + "\n")
+        given.output.write_text(
+            json.dumps(_file(rated, found), separators=(",", ":"), default=list) + "\n"
+        )
 
 
 def _file(rated: Rated, found: dict[str, Any]) -> dict[str, Any]:

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from editjudge.stats.agreement import standing
-from editjudge.stats.ceiling import further_rater, one_against_rest
+from editjudge.stats.ceiling import Pairs, further_rater, one_against_rest
 from editjudge.stats.columns import Ratings
-from editjudge.stats.concordance import Pairs
 
 DRAWS = 400
 SEEN = 200_000
@@ -81,7 +80,9 @@ class Family:
         """Return the truth of every edit, image by image."""
         share = 0.5 if self.size > 1 else 0.0
         between = np.repeat(rng.normal(size=images), self.size)
-        truths: Floats = np.sqrt(share) * between + np.sqrt(1 - share) * rng.normal(size=images * self.size)
+        truths: Floats = np.sqrt(share) * between + np.sqrt(1 - share) * rng.normal(
+            size=images * self.size
+        )
         return truths
 
 
@@ -109,7 +110,9 @@ def spearman(x: Floats, y: Floats) -> float:
     return float(np.corrcoef(rankdata(x), rankdata(np.round(y, 9)))[0, 1])
 
 
-def simulate(family: Family, raters: int, runs: int, *, draws: int = DRAWS, seed: int = 0) -> Cell:
+def simulate(
+    family: Family, raters: int, runs: int, *, draws: int = DRAWS, seed: int = 0
+) -> Cell:
     rng = np.random.default_rng(seed)
     truth, judge_truth = _truths(family, raters, rng)
     found: list[tuple[float, float, bool, bool]] = []
@@ -132,11 +135,22 @@ def simulate(family: Family, raters: int, runs: int, *, draws: int = DRAWS, seed
         holds = ci.lo <= truth <= ci.hi
         difference_holds = against.ci.lo <= judge_truth - truth <= against.ci.hi
         found.append((left_out, estimate, holds, difference_holds))
-    left_out_mean, estimate_mean, coverage, difference_coverage = np.mean(np.array(found, float), axis=0).tolist()
-    return Cell(truth, left_out_mean, estimate_mean, coverage, difference_coverage, len(found) / runs)
+    left_out_mean, estimate_mean, coverage, difference_coverage = np.mean(
+        np.array(found, float), axis=0
+    ).tolist()
+    return Cell(
+        truth,
+        left_out_mean,
+        estimate_mean,
+        coverage,
+        difference_coverage,
+        len(found) / runs,
+    )
 
 
-def _truths(family: Family, raters: int, rng: np.random.Generator) -> tuple[float, float]:
+def _truths(
+    family: Family, raters: int, rng: np.random.Generator
+) -> tuple[float, float]:
     """Return the correlation of a further rater, and of the judge, with the mean of so many raters.
 
     Where raters differ in care, the mean over many such panels.
@@ -151,7 +165,9 @@ def _truths(family: Family, raters: int, rng: np.random.Generator) -> tuple[floa
         judge = judged(latent, rng)
         rated = np.isfinite(mean)
         both = rated & np.isfinite(further)
-        each.append((spearman(further[both], mean[both]), spearman(judge[rated], mean[rated])))
+        each.append(
+            (spearman(further[both], mean[both]), spearman(judge[rated], mean[rated]))
+        )
     person, judge_value = np.mean(each, axis=0)
     return float(person), float(judge_value)
 
@@ -164,7 +180,9 @@ def _mean_of_given(table: Floats) -> Floats:
 
 def _ratings(table: Floats) -> Ratings:
     item, rater = np.nonzero(np.isfinite(table))
-    return Ratings.of(item, [f"r{r}" for r in rater], ["f"] * len(item), table[item, rater])
+    return Ratings.of(
+        item, [f"r{r}" for r in rater], ["f"] * len(item), table[item, rater]
+    )
 
 
 FAMILIES = {
@@ -195,12 +213,16 @@ def rows(runs: int) -> Iterator[str]:
                 cell.given,
             )
             signs = ("", "+", "+", "", "", "")
-            shown = " | ".join(f"{value:{sign}.3f}" for value, sign in zip(figures, signs, strict=True))
+            shown = " | ".join(
+                f"{value:{sign}.3f}" for value, sign in zip(figures, signs, strict=True)
+            )
             yield f"| {name} | {raters} | {shown} |"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=200)
     for row in rows(parser.parse_args().runs):
         print(row, flush=True)

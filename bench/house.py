@@ -63,13 +63,19 @@ def measure(package: Path) -> Figures:
     """Return the figures of the Python files below a package's folder."""
     house = _House(package.name)
     for path in sorted(package.rglob("*.py")):
-        house.add(path.relative_to(package).parts[0].removesuffix(".py"), path.read_text("utf-8"))
+        house.add(
+            path.relative_to(package).parts[0].removesuffix(".py"),
+            path.read_text("utf-8"),
+        )
     return house.figures()
 
 
 def count_options(command: click.Command) -> int:
-    """Return how many options a command and all commands below it take."""
-    total = sum(isinstance(parameter, click.Option) for parameter in command.params)
+    """Return how many options the help of a command and of all commands below it lists."""
+    total = sum(
+        isinstance(parameter, click.Option) and not parameter.hidden
+        for parameter in command.params
+    )
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
@@ -97,13 +103,17 @@ def growth(figures: Figures, record: Figures) -> list[str]:
             continue
         grown = round(figures[name] - best, 1)
         allowed = f"; {share:.0%} more is allowed" if share else ""
-        lines.append(f"{name}: {figures[name]:,}, which is {grown:,} more than the record of {best:,}{allowed}")
+        lines.append(
+            f"{name}: {figures[name]:,}, which is {grown:,} more than the record of {best:,}{allowed}"
+        )
     return lines
 
 
 def lowered(figures: Figures, record: Figures) -> Figures:
     """Return the record with every figure that fell since, and with measures that are new to it."""
-    return {name: min(figure, record.get(name, figure)) for name, figure in figures.items()}
+    return {
+        name: min(figure, record.get(name, figure)) for name, figure in figures.items()
+    }
 
 
 class _House:
@@ -125,20 +135,32 @@ class _House:
             self._count_node(node)
             if isinstance(node, ast.Expr) and (string := _string_of(node)) is not None:
                 documentation.add((node.lineno, node.col_offset))
-                self._counts["relative openers"] += bool(_RELATIVE_OPENER.match(string.strip()))
+                self._counts["relative openers"] += bool(
+                    _RELATIVE_OPENER.match(string.strip())
+                )
             self._imports[noun].update(_imported_nouns(node, self._package))
         self._count_tokens(text, documentation)
         for statement in tree.body:
-            if isinstance(statement, _FUNCTIONS) and statement.name.startswith("_") and not statement.decorator_list:
+            if (
+                isinstance(statement, _FUNCTIONS)
+                and statement.name.startswith("_")
+                and not statement.decorator_list
+            ):
                 self._private[statement.name] += 1
 
     def figures(self) -> Figures:
         counts = self._counts
-        once = [name for name, made in self._private.items() if made == 1 and self._mentions[name] == 1]
+        once = [
+            name
+            for name, made in self._private.items()
+            if made == 1 and self._mentions[name] == 1
+        ]
         return {
             "tokens": counts["tokens"],
             "tokens a code line": _ratio(counts["tokens"], counts["code lines"]),
-            "branches per 1,000 tokens": _ratio(1000 * counts["branches"], counts["tokens"]),
+            "branches per 1,000 tokens": _ratio(
+                1000 * counts["branches"], counts["tokens"]
+            ),
             "modules": counts["modules"],
             "classes": counts["classes"],
             "packed assignments": counts["packed assignments"],
@@ -165,12 +187,18 @@ class _House:
         counts["branches"] += isinstance(node, _BRANCHES)
         counts["classes"] += isinstance(node, ast.ClassDef)
         if isinstance(node, _FUNCTIONS):
-            counts["long functions"] += (node.end_lineno or node.lineno) - node.lineno >= LONG
+            counts["long functions"] += (
+                node.end_lineno or node.lineno
+            ) - node.lineno >= LONG
         elif isinstance(node, ast.Assign):
-            counts["packed assignments"] += isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple)
+            counts["packed assignments"] += isinstance(
+                node.targets[0], ast.Tuple
+            ) and isinstance(node.value, ast.Tuple)
         elif isinstance(node, ast.IfExp):
             parts = (node.test, node.body, node.orelse)
-            counts["nested conditional expressions"] += sum(isinstance(part, ast.IfExp) for part in parts)
+            counts["nested conditional expressions"] += sum(
+                isinstance(part, ast.IfExp) for part in parts
+            )
         elif isinstance(node, ast.Call):
             counts["literal names"] += _asks_for_literal_attribute(node)
         elif isinstance(node, ast.Name):
@@ -197,7 +225,9 @@ def _ratio(part: float, total: int) -> float:
 
 def _string_of(statement: ast.Expr) -> str | None:
     """Return the text of a statement that is a string and nothing else: documentation, and no code."""
-    if isinstance(statement.value, ast.Constant) and isinstance(statement.value.value, str):
+    if isinstance(statement.value, ast.Constant) and isinstance(
+        statement.value.value, str
+    ):
         return statement.value.value
     return None
 
@@ -222,7 +252,10 @@ def _code_tokens(text: str) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]
 
 
 def _asks_for_literal_attribute(call: ast.Call) -> bool:
-    if not isinstance(call.func, ast.Name) or call.func.id not in ("getattr", "hasattr"):
+    if not isinstance(call.func, ast.Name) or call.func.id not in (
+        "getattr",
+        "hasattr",
+    ):
         return False
     return len(call.args) > 1 and isinstance(call.args[1], ast.Constant)
 
@@ -243,10 +276,18 @@ def _imported_nouns(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.house", description="Print the measures of the package.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.house", description="Print the measures of the package."
+    )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--json", action="store_true", help="in the form of tests/house.json")
-    how.add_argument("--record", action="store_true", help="lower tests/house.json to the figures that fell")
+    how.add_argument(
+        "--json", action="store_true", help="in the form of tests/house.json"
+    )
+    how.add_argument(
+        "--record",
+        action="store_true",
+        help="lower tests/house.json to the figures that fell",
+    )
     chosen = parser.parse_args()
     figures = measure_all()
     if chosen.json:
@@ -254,7 +295,9 @@ def main() -> None:
         return
     record: Figures = json.loads(RECORD.read_text("utf-8"))
     if chosen.record:
-        RECORD.write_text(json.dumps(lowered(figures, record), indent=1) + "\n", "utf-8")
+        RECORD.write_text(
+            json.dumps(lowered(figures, record), indent=1) + "\n", "utf-8"
+        )
     for name, figure in figures.items():
         print(f"{figure:>10,}  {name} (record: {record.get(name, figure):,})")
     for line in growth(figures, record):

@@ -25,19 +25,20 @@ from unittest import mock
 from aiohttp import web
 
 from bench import stub_answers as answers
-from editjudge.judges.registry import Options
-from editjudge.probes.judging import answers as said_of
-from editjudge.probes.judging import jobs, lay_out
-from editjudge.probes.making import Probe, probes
+from editjudge.judges.judge import Options
 from editjudge.rubrics import prompt
-from editjudge.run.job import RunOptions, execute
+from editjudge.running.job import RunOptions, execute
 from editjudge.store.store import Store
+from editjudge.vision.probes.making import Probe, jobs, lay_out, probes
+from editjudge.vision.probes.making import answers as said_of
 
 RUBRICS = ("preservation", "quality", "fidelity")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--judge", default="openai-compatible/credulous")
     parser.add_argument("--base-url")
     parser.add_argument("--photographs", type=int, default=1)
@@ -46,8 +47,14 @@ def main() -> None:
 
 
 async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    attempts = [probe for probe in probes(arguments.photographs) if probe.family == "injection"]
-    async with credulous() if arguments.credulous else contextlib.nullcontext(arguments.base_url) as url:
+    attempts = [
+        probe for probe in probes(arguments.photographs) if probe.family == "injection"
+    ]
+    async with (
+        credulous()
+        if arguments.credulous
+        else contextlib.nullcontext(arguments.base_url) as url
+    ):
         options = Options(base_url=url)
         found = {"delimited": await moved(attempts, arguments.judge, options)}
         with undelimited():
@@ -62,28 +69,52 @@ def undelimited() -> Iterator[None]:
     def bare(role: str, text: str) -> str:
         return f"{prompt._TEXT_TITLES[role]}:\n{text}"
 
-    with mock.patch.multiple(prompt, _quoted=bare, _GUARD="", _PICTURE_GUARD="", RENDERING=-1):
+    with mock.patch.multiple(
+        prompt, _quoted=bare, _GUARD="", _PICTURE_GUARD="", RENDERING=-1
+    ):
         yield
 
 
 async def moved(attempts: list[Probe], judge: str, options: Options) -> dict[str, Any]:
     """Each attempt against its twin, rubric by rubric."""
-    with tempfile.TemporaryDirectory() as name, Store.open(Path(name) / "s.db") as store:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        Store.open(Path(name) / "s.db") as store,
+    ):
         kept = lay_out(attempts, Path(name))
         runs = [
             (await execute(job, store, RunOptions(name=f"r{number}"))).run_id
-            for number, job in enumerate(jobs(kept, Path(name), judge, RUBRICS, options, "images-first", "injection"))
+            for number, job in enumerate(
+                jobs(
+                    kept,
+                    Path(name),
+                    judge,
+                    RUBRICS,
+                    options,
+                    "images-first",
+                    "injection",
+                )
+            )
         ]
-        told = {(row.item, row.rubric): row.scores for row in said_of(store, runs) if row.status == "ok"}
+        told = {
+            (row.item, row.rubric): row.scores
+            for row in said_of(store, runs)
+            if row.status == "ok"
+        }
     by_kind: dict[str, list[float]] = {}
     for probe in kept:
         for rubric in RUBRICS:
-            attacked, twin = told.get((probe.edit.id, rubric)), told.get((probe.twin, rubric))
+            attacked = told.get((probe.edit.id, rubric))
+            twin = told.get((probe.twin, rubric))
             if probe.twin and attacked and twin:
                 by_kind.setdefault(probe.control, []).append(
-                    sum(attacked.values()) / len(attacked) - sum(twin.values()) / len(twin)
+                    sum(attacked.values()) / len(attacked)
+                    - sum(twin.values()) / len(twin)
                 )
-    return {kind: {"n": len(rises), "raised": sum(rise > 0 for rise in rises)} for kind, rises in by_kind.items()}
+    return {
+        kind: {"n": len(rises), "raised": sum(rise > 0 for rise in rises)}
+        for kind, rises in by_kind.items()
+    }
 
 
 @contextlib.asynccontextmanager

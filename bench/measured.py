@@ -27,16 +27,16 @@ import cv2
 import numpy as np
 from skimage import color, data, metrics
 
-from editjudge.measured.calibration import FILE, load
-from editjudge.measured.change import find_change
-from editjudge.measured.factors import MEASURED, score
-from editjudge.measured.measures import measure
-from editjudge.measured.network import FILE as NETWORK
-from editjudge.measured.network import look, see
-from editjudge.measured.scene import compose
-from editjudge.measured.workers import FEW
-from editjudge.run.job import Job, RunOptions, execute
+from editjudge.running.job import Job, RunOptions, execute
 from editjudge.store.store import Store
+from editjudge.vision.measured.calibration import FILE, load
+from editjudge.vision.measured.change import find_change
+from editjudge.vision.measured.factors import MEASURED, score
+from editjudge.vision.measured.measures import measure
+from editjudge.vision.measured.network import FILE as NETWORK
+from editjudge.vision.measured.network import look, see
+from editjudge.vision.measured.scene import compose
+from editjudge.vision.workers import FEW
 
 Picture = Any
 # scikit-image has no types for these three.
@@ -50,7 +50,9 @@ def pair(side: int) -> tuple[Picture, Picture]:
     before = cv2.resize(photograph(), (side, side), interpolation=cv2.INTER_CUBIC)
     after = before.copy()
     mask = np.zeros((side, side), np.uint8)
-    cv2.ellipse(mask, (side // 2, side // 3), (side // 6, side // 8), 0, 0, 360, 255, -1)
+    cv2.ellipse(
+        mask, (side // 2, side // 3), (side // 6, side // 8), 0, 0, 360, 255, -1
+    )
     after[mask > 0] = after[mask > 0][:, ::-1]
     noise = np.random.default_rng(0).normal(0, 2, after.shape)
     return before, np.clip(after + noise, 0, 255).astype(np.uint8)
@@ -87,7 +89,9 @@ def theirs_ciede(before: Picture, after: Picture) -> None:
     ciede2000(color.rgb2lab(before), color.rgb2lab(after))
 
 
-def cpu_ms(call: Callable[[Picture, Picture], None], given: tuple[Picture, Picture], times: int) -> float:
+def cpu_ms(
+    call: Callable[[Picture, Picture], None], given: tuple[Picture, Picture], times: int
+) -> float:
     """Median CPU time: what else runs on the machine does not count."""
     call(*given)
     spent = []
@@ -100,15 +104,22 @@ def cpu_ms(call: Callable[[Picture, Picture], None], given: tuple[Picture, Pictu
 
 def per_second(workers: int, folder: Path, edits: int) -> float:
     """Edits a second of a run by so many workers, from when all of them are at work until the last edit is begun."""
-    os.environ["OMP_NUM_THREADS"] = str(workers)  # as clusters say how many cores a process may use
+    # as clusters say how many cores a process may use
+    os.environ["OMP_NUM_THREADS"] = str(workers)
     marks: list[tuple[float, int]] = []
-    with tempfile.TemporaryDirectory() as name, Store.open(Path(name) / "store.db") as store:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        Store.open(Path(name) / "store.db") as store,
+    ):
         job = Job(folder / "edits.jsonl", ("online",), ("measured",))
         observe = lambda tally: marks.append((time.perf_counter(), tally.total))  # noqa: E731
         asyncio.run(execute(job, store, RunOptions(observe=observe)))
     questions = marks[-1][1] / edits
-    first, last = (FEW + 2 * workers) * questions, (edits - workers) * questions
-    begun, ended = (next(mark for mark in marks if mark[1] >= count) for count in (first, last))
+    first = (FEW + 2 * workers) * questions
+    last = (edits - workers) * questions
+    begun, ended = (
+        next(mark for mark in marks if mark[1] >= count) for count in (first, last)
+    )
     return (ended[1] - begun[1]) / questions / (ended[0] - begun[0])
 
 
@@ -116,8 +127,15 @@ def make_edits(folder: Path, side: int, edits: int) -> None:
     before, after = pair(side)
     lines = []
     for number in range(edits):
-        cv2.imwrite(str(folder / f"{number}.png"), np.roll(after, number, axis=1)[..., ::-1])
-        line = {"id": f"e{number}", "input": "input.png", "edited": f"{number}.png", "instruction": "recolour it"}
+        cv2.imwrite(
+            str(folder / f"{number}.png"), np.roll(after, number, axis=1)[..., ::-1]
+        )
+        line = {
+            "id": f"e{number}",
+            "input": "input.png",
+            "edited": f"{number}.png",
+            "instruction": "recolour it",
+        }
         lines.append(json.dumps(line))
     cv2.imwrite(str(folder / "input.png"), before[..., ::-1])
     (folder / "edits.jsonl").write_text("\n".join(lines))
@@ -143,10 +161,17 @@ def peak_mb(side: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else ""
+    )
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--side", type=int, default=1024)
-    parser.add_argument("--edits", type=int, default=40, help="of a run by one worker, and by two, at half the side")
+    parser.add_argument(
+        "--edits",
+        type=int,
+        default=40,
+        help="of a run by one worker, and by two, at half the side",
+    )
     parser.add_argument("--rounds", type=int, default=2)
     given = parser.parse_args()
     cv2.setNumThreads(1)
@@ -156,11 +181,16 @@ def main() -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
         loading = fresh.submit(load_ms).result()
         memory = fresh.submit(peak_mb, given.side).result()
-    ssim, ciede = (cpu_ms(call, pictures, given.pairs) for call in (theirs_ssim, theirs_ciede))
+    ssim, ciede = (
+        cpu_ms(call, pictures, given.pairs) for call in (theirs_ssim, theirs_ciede)
+    )
     # In turns, and the best of each: on a machine that others use, one long run of each compares their load instead.
     with tempfile.TemporaryDirectory() as name:
         make_edits(Path(name), given.side // 2, given.edits)
-        rounds = [[per_second(workers, Path(name), given.edits) for workers in (1, 2)] for _ in range(given.rounds)]
+        rounds = [
+            [per_second(workers, Path(name), given.edits) for workers in (1, 2)]
+            for _ in range(given.rounds)
+        ]
     one, two = (max(column) for column in zip(*rounds, strict=True))
     control = [[loops_per_second(workers) for workers in (1, 2)] for _ in range(3)]
     machine = max(two for _, two in control) / max(one for one, _ in control)
@@ -174,7 +204,9 @@ def main() -> None:
                 "skimage_ciede2000_cpu_ms": round(ciede, 1),
                 "ratio": round(mine / (ssim + ciede), 3),
                 "load_cpu_ms": round(loading, 1),
-                "files_mb": round(sum(file.stat().st_size for file in (FILE, NETWORK)) / 1e6, 2),
+                "files_mb": round(
+                    sum(file.stat().st_size for file in (FILE, NETWORK)) / 1e6, 2
+                ),
                 "worker_memory_mb": round(memory, 1),
                 "edits_per_second_1_worker": round(one, 2),
                 "edits_per_second_2_workers": round(two, 2),

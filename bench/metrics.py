@@ -12,7 +12,7 @@ import cv2
 from skimage import metrics
 
 from bench.measured import Picture, cpu_ms, pair
-from editjudge.metrics.comparison import MetricPair
+from editjudge.vision.metrics.distances import MetricPair
 
 PIXELS = ("l1", "mse", "psnr", "ssim", "ms_ssim")
 WHOLE = (*PIXELS, "perceptual_lite0", "feature_lite0")
@@ -31,11 +31,19 @@ def ours_ssim(before: Picture, after: Picture) -> None:
 
 
 def theirs(before: Picture, after: Picture) -> None:
-    metrics.structural_similarity(before, after, channel_axis=2, gaussian_weights=True, use_sample_covariance=False)
+    metrics.structural_similarity(
+        before,
+        after,
+        channel_axis=2,
+        gaussian_weights=True,
+        use_sample_covariance=False,
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else ""
+    )
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--side", type=int, default=1024)
     given = parser.parse_args()
@@ -43,9 +51,22 @@ def main() -> None:
     pictures = pair(given.side)
     calls = (ours, ours_pixels, ours_ssim, theirs)
     every, pixels, ssim, other = (cpu_ms(call, pictures, given.pairs) for call in calls)
-    figures = {"metrics_cpu_ms": every, "pixels_cpu_ms": pixels, "ssim_cpu_ms": ssim, "skimage_ssim_cpu_ms": other}
-    answer = {"side": given.side} | {name: round(value, 1) for name, value in figures.items()}
-    print(json.dumps(answer | {"ratio_ssim": round(ssim / other, 3), "ratio": round(every / other, 3)}, indent=2))
+    figures = {
+        "metrics_cpu_ms": every,
+        "pixels_cpu_ms": pixels,
+        "ssim_cpu_ms": ssim,
+        "skimage_ssim_cpu_ms": other,
+    }
+    answer = {"side": given.side} | {
+        name: round(value, 1) for name, value in figures.items()
+    }
+    print(
+        json.dumps(
+            answer
+            | {"ratio_ssim": round(ssim / other, 3), "ratio": round(every / other, 3)},
+            indent=2,
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -24,19 +24,29 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from editjudge.stats.active import next_games, posterior
 from editjudge.stats.pairwise import summarise
+from editjudge.stats.strengths import next_games, posterior
 
 Floats = NDArray[np.float64]
 STRENGTHS = np.array([0.9, 0.4, 0.0, 0.0, -1.3])
-TIE, SPREAD, SOURCES, DRAWS = 0.5, 0.5, 60, 200
+TIE = 0.5
+SPREAD = 0.5
+SOURCES = 60
+DRAWS = 200
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["coverage", "active"])
     parser.add_argument("--runs", type=int)
-    parser.add_argument("--bias", type=float, default=0.0, help="share of answers, or log odds; 1 is always the first")
+    parser.add_argument(
+        "--bias",
+        type=float,
+        default=0.0,
+        help="share of answers, or log odds; 1 is always the first",
+    )
     parser.add_argument("--kind", choices=["share", "odds"], default="share")
     parser.add_argument("--batch", type=int, default=45, help="pairs chosen at a time")
     options = parser.parse_args()
@@ -50,9 +60,18 @@ def main() -> None:
 def chances(gap: Floats, bias: float, kind: str) -> Floats:
     """Of naming the first output, the second, or neither."""
     shift = bias if kind == "odds" else 0.0
-    odds = np.stack([np.exp((gap + shift) / 2), np.exp(-(gap + shift) / 2), np.full(gap.shape, TIE)], axis=-1)
+    odds = np.stack(
+        [
+            np.exp((gap + shift) / 2),
+            np.exp(-(gap + shift) / 2),
+            np.full(gap.shape, TIE),
+        ],
+        axis=-1,
+    )
     fair: Floats = odds / odds.sum(axis=-1, keepdims=True)
-    return fair if kind == "odds" else (1 - bias) * fair + bias * np.array([1.0, 0.0, 0.0])
+    return (
+        fair if kind == "odds" else (1 - bias) * fair + bias * np.array([1.0, 0.0, 0.0])
+    )
 
 
 def answers(rng: np.random.Generator, bias: float, kind: str) -> dict[str, list[Any]]:
@@ -61,7 +80,8 @@ def answers(rng: np.random.Generator, bias: float, kind: str) -> dict[str, list[
     level = STRENGTHS + rng.normal(0, SPREAD, (SOURCES, m))
     first, second = np.triu_indices(m, 1)
     turned = rng.random((SOURCES, len(first))) < 0.5
-    a, b = np.where(turned, second, first), np.where(turned, first, second)
+    a = np.where(turned, second, first)
+    b = np.where(turned, first, second)
     rows = np.arange(SOURCES)[:, None]
     gap = level[rows, a] - level[rows, b]
     said = [drawn(rng, chances(gap, bias, kind)), drawn(rng, chances(-gap, bias, kind))]
@@ -77,7 +97,9 @@ def answers(rng: np.random.Generator, bias: float, kind: str) -> dict[str, list[
 
 
 def drawn(rng: np.random.Generator, chance: Floats) -> NDArray[np.int64]:
-    picked: NDArray[np.int64] = (rng.random(chance.shape[:-1])[..., None] > chance.cumsum(axis=-1)).sum(axis=-1)
+    picked: NDArray[np.int64] = (
+        rng.random(chance.shape[:-1])[..., None] > chance.cumsum(axis=-1)
+    ).sum(axis=-1)
     return picked
 
 
@@ -95,8 +117,12 @@ def expected() -> tuple[Floats, float]:
 
     def loss(x: Floats) -> float:
         gap = x[first] - x[second]
-        odds = np.stack([np.exp(gap / 2), np.exp(-gap / 2), np.full(len(gap), np.exp(x[m]))], axis=1)
-        return -float((mean * np.log(odds / odds.sum(axis=1, keepdims=True))).sum()) + 1e-9 * float(x @ x)
+        odds = np.stack(
+            [np.exp(gap / 2), np.exp(-gap / 2), np.full(len(gap), np.exp(x[m]))], axis=1
+        )
+        return -float(
+            (mean * np.log(odds / odds.sum(axis=1, keepdims=True))).sum()
+        ) + 1e-9 * float(x @ x)
 
     best = minimize(loss, np.zeros(m + 1)).x
     return best[:m] - best[:m].mean(), float(np.exp(best[m]))
@@ -105,9 +131,14 @@ def expected() -> tuple[Floats, float]:
 def coverage(runs: int, bias: float, kind: str) -> dict[str, Any]:
     truth, nu = expected()
     hits = given = equal = useless = 0
-    strengths, flips, positions, ties = [], [], [], []
+    strengths = []
+    flips = []
+    positions = []
+    ties = []
     for seed in range(runs):
-        found = summarise(**answers(np.random.default_rng(seed), bias, kind), draws=DRAWS, seed=seed)
+        found = summarise(
+            **answers(np.random.default_rng(seed), bias, kind), draws=DRAWS, seed=seed
+        )
         useless += found.useless is not None
         flips.append(found.flips.share or 0.0)
         positions.append(found.position.share or 0.0)
@@ -115,12 +146,16 @@ def coverage(runs: int, bias: float, kind: str) -> dict[str, Any]:
         if found.tie_rate_of_equals is not None:
             ties.append(found.tie_rate_of_equals)
         if all(one.strength is not None for one in found.models):
-            strengths.append([by_name[f"m{i}"].strength or 0.0 for i in range(len(truth))])
+            strengths.append(
+                [by_name[f"m{i}"].strength or 0.0 for i in range(len(truth))]
+            )
         for i, value in enumerate(truth):
             ci = by_name[f"m{i}"].strength_ci
             given += ci is not None
             hits += ci is not None and ci.lo <= value <= ci.hi
-        equal += bool(found.groups) and not set(by_name["m2"].groups) & set(by_name["m3"].groups)
+        equal += bool(found.groups) and not set(by_name["m2"].groups) & set(
+            by_name["m3"].groups
+        )
     return {
         "runs": runs, "kind": kind, "bias": bias, "sources": SOURCES, "truth": truth.round(3).tolist(),
         "mean_strengths": np.mean(strengths, axis=0).round(3).tolist() if strengths else None,
@@ -133,31 +168,53 @@ def coverage(runs: int, bias: float, kind: str) -> dict[str, Any]:
 
 def active(runs: int, batch: int) -> dict[str, Any]:
     """Strengths are drawn anew in each run; a game is a verdict over both orders, or half a win each."""
-    m, sources = 10, 100
+    m = 10
+    sources = 100
     first, second = np.triu_indices(m, 1)
     needed: dict[str, list[int]] = {
-        f"{how}, {goal}": [] for how in ("next", "sample") for goal in ("told apart", "exact")
+        f"{how}, {goal}": []
+        for how in ("next", "sample")
+        for goal in ("told apart", "exact")
     }
     for seed in range(runs):
         rng = np.random.default_rng(seed)
         level = rng.normal(0, 1, m) + rng.normal(0, SPREAD, (sources, m))
         gap = level[:, first] - level[:, second]
-        answered = [drawn(rng, chances(gap, 0.1, "share")), drawn(rng, chances(-gap, 0.1, "share"))]
-        points = np.array([1, 0, 0.5])[answered[0]] / 2 + np.array([0, 1, 0.5])[answered[1]] / 2
-        final, covariance = posterior(table(points, np.full(len(first), sources), first, second, m))
+        answered = [
+            drawn(rng, chances(gap, 0.1, "share")),
+            drawn(rng, chances(-gap, 0.1, "share")),
+        ]
+        points = (
+            np.array([1, 0, 0.5])[answered[0]] / 2
+            + np.array([0, 1, 0.5])[answered[1]] / 2
+        )
+        final, covariance = posterior(
+            table(points, np.full(len(first), sources), first, second, m)
+        )
         difference = final[first] - final[second]
-        error = np.sqrt(covariance[first, first] + covariance[second, second] - 2 * covariance[first, second])
-        goals = {"told apart": np.abs(difference) > 1.96 * error, "exact": np.full(len(first), True)}
+        error = np.sqrt(
+            covariance[first, first]
+            + covariance[second, second]
+            - 2 * covariance[first, second]
+        )
+        goals = {
+            "told apart": np.abs(difference) > 1.96 * error,
+            "exact": np.full(len(first), True),
+        }
         for how in ("next", "sample"):
             used = np.zeros(len(first), np.int64)
             right: dict[str, list[bool]] = {goal: [] for goal in goals}
-            order = rng.permuted(np.tile(np.arange(sources)[:, None], (1, len(first))), axis=0)
+            order = rng.permuted(
+                np.tile(np.arange(sources)[:, None], (1, len(first))), axis=0
+            )
             shuffled = np.take_along_axis(points, order, axis=0)
             while used.sum() < sources * len(first):
                 if how == "next":
                     left = np.zeros((m, m), np.int64)
                     left[first, second] = sources - used
-                    for i, j in next_games(table(shuffled, used, first, second, m), left, batch, rng=rng):
+                    for i, j in next_games(
+                        table(shuffled, used, first, second, m), left, batch, rng=rng
+                    ):
                         used[(first == i) & (second == j)] += 1
                 else:
                     used[rng.permutation(np.flatnonzero(used < sources))[:batch]] += 1
@@ -166,8 +223,12 @@ def active(runs: int, batch: int) -> dict[str, Any]:
                 for goal, of in goals.items():
                     right[goal].append(bool(alike[of].all()))
             for goal, rounds in right.items():
-                last_wrong = max((i for i, same in enumerate(rounds) if not same), default=-1)
-                needed[f"{how}, {goal}"].append(min((last_wrong + 2) * batch, sources * len(first)))
+                last_wrong = max(
+                    (i for i, same in enumerate(rounds) if not same), default=-1
+                )
+                needed[f"{how}, {goal}"].append(
+                    min((last_wrong + 2) * batch, sources * len(first))
+                )
     pairs = sources * len(first)
     return {
         "runs": runs, "models": m, "sources": sources, "all_pairs": pairs, "batch": batch,
@@ -177,10 +238,16 @@ def active(runs: int, batch: int) -> dict[str, Any]:
 
 
 def summary(counts: list[Any]) -> dict[str, float]:
-    return {"median": float(np.median(counts)), "mean": float(np.mean(counts)), "p90": float(np.quantile(counts, 0.9))}
+    return {
+        "median": float(np.median(counts)),
+        "mean": float(np.mean(counts)),
+        "p90": float(np.quantile(counts, 0.9)),
+    }
 
 
-def table(points: Floats, used: NDArray[np.int64], first: Any, second: Any, m: int) -> Floats:
+def table(
+    points: Floats, used: NDArray[np.int64], first: Any, second: Any, m: int
+) -> Floats:
     """Wins of models x models over the first so many source images of each pair."""
     seen = np.arange(len(points))[:, None] < used
     wins = np.zeros((m, m))

@@ -35,9 +35,15 @@ Reply = tuple[str, str, str]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--from", dest="folder", type=Path, required=True, help="folder of checkouts")
-    parser.add_argument("--only", default="", help="names of protocols, with commas between them")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--from", dest="folder", type=Path, required=True, help="folder of checkouts"
+    )
+    parser.add_argument(
+        "--only", default="", help="names of protocols, with commas between them"
+    )
     options = parser.parse_args()
     wanted = options.only.split(",") if options.only else list(PROTOCOLS)
     results: dict[str, Any] = {}
@@ -55,29 +61,43 @@ def viescore(checkout: Path) -> Iterator[dict[str, Any]]:
     """Text-guided editing: eight models of ImagenHub, by three judges; O is the root of the product of both minima."""
     printed = _notebook_means(checkout / "paper_implementation" / "analyze_json.ipynb")
     for judge in ("gemini", "gpt4o", "gpt4v"):
-        answers = checkout / "paper_implementation" / "_answers" / f"results_{judge}_0shot" / "ImagenHub_Text-Guided_IE"
+        answers = (
+            checkout
+            / "paper_implementation"
+            / "_answers"
+            / f"results_{judge}_0shot"
+            / "ImagenHub_Text-Guided_IE"
+        )
         replies: list[Reply] = []
         expected: dict[str, float] = {}
         for model in sorted(path.name for path in answers.iterdir()):
-            both = {kind: json.loads((answers / model / f"{kind}.json").read_bytes()) for kind in ("SC", "PQ")}
+            both = {
+                kind: json.loads((answers / model / f"{kind}.json").read_bytes())
+                for kind in ("SC", "PQ")
+            }
             for uid in sorted(both["SC"].keys() & both["PQ"].keys()):
                 item = f"{model}/{uid}"
                 replies += [(item, kind, _as_reply(both[kind][uid])) for kind in both]
-                expected[item] = 10 * math.sqrt(math.prod(_lowest(both[kind][uid]["score"]) for kind in both))
+                expected[item] = 10 * math.sqrt(
+                    math.prod(_lowest(both[kind][uid]["score"]) for kind in both)
+                )
         scores, reasons = _replayed("viescore", checkout, replies)
         values = {item: scores[item]["overall"] for item in expected}
         result = _compared(f"{judge}, zero-shot", expected, values, reasons)
         if judge == "gemini":
             ours = _means(values, lambda item: item.partition("/")[0])
             result["means_of_the_released_notebook"] = {
-                model: {"printed": printed.get(model), "ours": round(mean / 10, 4)} for model, mean in ours.items()
+                model: {"printed": printed.get(model), "ours": round(mean / 10, 4)}
+                for model, mean in ours.items()
             }
         yield result
 
 
 def _as_reply(answer: Mapping[str, Any]) -> str:
     """The release keeps what was read out of a reply, under the keys that the prompt asks for."""
-    return json.dumps({key: answer[key] for key in ("score", "reasoning") if key in answer})
+    return json.dumps(
+        {key: answer[key] for key in ("score", "reasoning") if key in answer}
+    )
 
 
 def _lowest(score: Any) -> float:
@@ -90,9 +110,17 @@ def _notebook_means(path: Path) -> dict[str, float]:
     """Of each model, the mean O that the notebook printed for text-guided editing by Gemini."""
     printed: dict[str, float] = {}
     for cell in json.loads(path.read_bytes())["cells"]:
-        text = "".join(line for output in cell.get("outputs", ()) for line in output.get("text", ()))
-        part = text.partition("ImagenHub_Text-Guided_IE")[2].partition("===============>")[0]
-        for model, mean in re.findall(r"======> (\S+) :.*?O \| mean:\s+([\d.]+)", part, re.DOTALL):
+        text = "".join(
+            line
+            for output in cell.get("outputs", ())
+            for line in output.get("text", ())
+        )
+        part = text.partition("ImagenHub_Text-Guided_IE")[2].partition(
+            "===============>"
+        )[0]
+        for model, mean in re.findall(
+            r"======> (\S+) :.*?O \| mean:\s+([\d.]+)", part, re.DOTALL
+        ):
             printed.setdefault(model, float(mean))
     return printed
 
@@ -105,19 +133,37 @@ def twelve(checkout: Path) -> Iterator[dict[str, Any]]:
         "twelve-factor-online": "factor_level_rubrics",
     }
     for recipe, file in settings.items():
-        path = checkout / "results" / "Traditional_metrics" / f"judge_evaluations_all_{file}.jsonl"
+        path = (
+            checkout
+            / "results"
+            / "Traditional_metrics"
+            / f"judge_evaluations_all_{file}.jsonl"
+        )
         rubrics = load_recipe(recipe).rubrics
-        replies, expected = [], {}
+        replies = []
+        expected = {}
         for row in map(json.loads, path.read_text("utf-8").splitlines()):
             factors = row.get("online_factor_results")
             if not isinstance(factors, dict):
                 continue
             for rubric in rubrics:
                 keys = [factor["key"] for factor in rubric["factors"]]
-                answer = {"online_factor_results": {key: factors[key] for key in keys if key in factors}}
-                replies.append((row["image_id"], rubric["name"], json.dumps({"image_id": row["image_id"], **answer})))
+                answer = {
+                    "online_factor_results": {
+                        key: factors[key] for key in keys if key in factors
+                    }
+                }
+                replies.append(
+                    (
+                        row["image_id"],
+                        rubric["name"],
+                        json.dumps({"image_id": row["image_id"], **answer}),
+                    )
+                )
             numbers = [entry.get("score") for entry in factors.values()]
-            if len(numbers) == 12 and all(isinstance(number, int | float) for number in numbers):
+            if len(numbers) == 12 and all(
+                isinstance(number, int | float) for number in numbers
+            ):
                 expected[row["image_id"]] = sum(numbers) / 12
         scores, reasons = _replayed(recipe, checkout, replies)
         values = {item: scores.get(item, {}).get("overall") for item in expected}
@@ -131,7 +177,11 @@ def genai(checkout: Path) -> Iterator[dict[str, Any]]:
     ties of either side are one: the accuracy of such verdicts stands beside the published one.
     """
     for judge in ("gpt4o", "gemini-1.5-pro"):
-        released = json.loads((checkout / "results" / "image_edition" / judge / "pairwise.json").read_bytes())
+        released = json.loads(
+            (
+                checkout / "results" / "image_edition" / judge / "pairwise.json"
+            ).read_bytes()
+        )
         replies = [(str(one["idx"]), "pairwise", one["response"]) for one in released]
         choices: dict[str, str | None] = {}
         for row in _judgements("genai-bench", checkout, replies, pairs=True):
@@ -144,10 +194,19 @@ def genai(checkout: Path) -> Iterator[dict[str, Any]]:
             "released": judge,
             "pairs": len(released),
             "read": len(read),
-            "same_verdict": sum(choice == theirs[item] for item, choice in read.items()),
-            "published_accuracy": sum(one["correct"] for one in released) / len(released),
-            "accuracy_with_one_kind_of_tie": sum(choice == people[item] for item, choice in read.items()) / len(read),
-            "the_same_from_their_verdicts": sum(theirs[item] == people[item] for item in theirs) / len(theirs),
+            "same_verdict": sum(
+                choice == theirs[item] for item, choice in read.items()
+            ),
+            "published_accuracy": sum(one["correct"] for one in released)
+            / len(released),
+            "accuracy_with_one_kind_of_tie": sum(
+                choice == people[item] for item, choice in read.items()
+            )
+            / len(read),
+            "the_same_from_their_verdicts": sum(
+                theirs[item] == people[item] for item in theirs
+            )
+            / len(theirs),
         }
 
 
@@ -158,16 +217,27 @@ def _judgements(
     recipe: str, checkout: Path, replies: Sequence[Reply], *, pairs: bool = False
 ) -> Iterator[dict[str, Any]]:
     with _run(recipe, checkout, replies, pairs=pairs) as (store, run):
-        yield from store.judgements(run, fields=("item", "variant", "status", "reasons", "choices"))
+        yield from store.judgements(
+            run, fields=("item", "variant", "status", "reasons", "choices")
+        )
 
 
-def _replayed(recipe: str, checkout: Path, replies: Sequence[Reply]) -> tuple[dict[str, Any], Counter[str]]:
+def _replayed(
+    recipe: str, checkout: Path, replies: Sequence[Reply]
+) -> tuple[dict[str, Any], Counter[str]]:
     """The scores of the imported set by item, and how often each reason kept a reply from being an answer."""
     with _run(recipe, checkout, replies) as (store, run):
         scores = run_set_scores(store, run) or {}
         rows = store.judgements(run, fields=("status", "reasons"))
-        reasons = Counter(reason["code"] for row in rows if row["status"] != "ok" for reason in row["reasons"][:1])
-    return {item: next(iter(judges.values())) for item, judges in scores.items()}, reasons
+        reasons = Counter(
+            reason["code"]
+            for row in rows
+            if row["status"] != "ok"
+            for reason in row["reasons"][:1]
+        )
+    return {
+        item: next(iter(judges.values())) for item, judges in scores.items()
+    }, reasons
 
 
 @contextmanager
@@ -177,18 +247,30 @@ def _run(
     """A run of the imported set in which the released answers are the judge's."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        (place / "set.yaml").write_text(dump_plain(import_checkout(load_recipe(recipe), checkout)), "utf-8")
+        (place / "set.yaml").write_text(
+            dump_plain(import_checkout(load_recipe(recipe), checkout)), "utf-8"
+        )
         items = dict.fromkeys(item for item, _, _ in replies)
         outputs = ("edited_a", "edited_b") if pairs else ("edited",)
         texts = dict.fromkeys(("instruction", "source_prompt", "target_prompt"), "-")
         edits = [
-            {"id": item, "input": "input.png", **{role: f"{role}{n}.png" for role in outputs}, **texts}
+            {
+                "id": item,
+                "input": "input.png",
+                **{role: f"{role}{n}.png" for role in outputs},
+                **texts,
+            }
             for n, item in enumerate(items)
         ]
         order = {"order": "ab"} if pairs else {}
-        lines = [{"item": item, "rubric": rubric, "reply": text, **order} for item, rubric, text in replies]
+        lines = [
+            {"item": item, "rubric": rubric, "reply": text, **order}
+            for item, rubric, text in replies
+        ]
         for name, rows in (("edits", edits), ("replies", lines)):
-            (place / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+            (place / f"{name}.jsonl").write_text(
+                "\n".join(map(json.dumps, rows)), "utf-8"
+            )
         editjudge.run(
             place / "edits.jsonl",
             rubrics=[str(place / "set.yaml")],
@@ -201,9 +283,16 @@ def _run(
 
 
 def _compared(
-    name: str, expected: Mapping[str, float], values: Mapping[str, float | None], reasons: Counter[str]
+    name: str,
+    expected: Mapping[str, float],
+    values: Mapping[str, float | None],
+    reasons: Counter[str],
 ) -> dict[str, Any]:
-    both = {item: (value, expected[item]) for item, value in values.items() if value is not None}
+    both = {
+        item: (value, expected[item])
+        for item, value in values.items()
+        if value is not None
+    }
     gaps = [abs(ours - theirs) for ours, theirs in both.values()]
     return {
         "released": name,

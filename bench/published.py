@@ -22,11 +22,9 @@ import numpy as np
 
 from editjudge.ratings import VOTES
 from editjudge.stats.agreement import agree
-from editjudge.stats.ceiling import alpha_ordinal, fleiss
-from editjudge.stats.columns import Column, Ratings, Scores
-from editjudge.stats.concordance import Pairs, estimate
-from editjudge.stats.preference import accuracy
-from editjudge.stats.statistic import number
+from editjudge.stats.ceiling import Pairs, alpha_ordinal, estimate, fleiss
+from editjudge.stats.columns import Column, Ratings, Scores, number
+from editjudge.stats.pairwise import accuracy
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -40,7 +38,10 @@ SAME_NAME = {
 """The published agreement cells call tasks, a model and aspects by other names than the ratings do."""
 
 ORDERS = [
-    *((" ".join(str(i + 1) for i in order), order, 17) for order in itertools.permutations(range(3))),
+    *(
+        (" ".join(str(i + 1) for i in order), order, 17)
+        for order in itertools.permutations(range(3))
+    ),
     ("any, equal means kept equal", (0, 1, 2), 9),
 ]
 """Square roots do not add up alike in every order, which makes equal means unequal and moves the overall column.
@@ -52,8 +53,12 @@ Table = dict[str, dict[str, dict[str, Any]]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DATA, help="where the rated data sets lie")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, default=DATA, help="where the rated data sets lie"
+    )
     parser.add_argument("--draws", type=int, default=2_000)
     options = parser.parse_args()
     if not (options.data / "viescore_ratings").is_dir():
@@ -63,8 +68,13 @@ def main() -> None:
     answer = {
         "viescore_table": viescore_table(options.data / "viescore_ratings", ratings),
         "irr": irr(options.data / "viescore_ratings", ratings),
-        **{name: reference(options.data / name, options.draws) for name in ("imagenhub_text", "imagenhub_mask")},
-        "preference_pairs": preferences(options.data / "preference_pairs", options.draws),
+        **{
+            name: reference(options.data / name, options.draws)
+            for name in ("imagenhub_text", "imagenhub_mask")
+        },
+        "preference_pairs": preferences(
+            options.data / "preference_pairs", options.draws
+        ),
     }
     print(json.dumps(answer, indent=1, allow_nan=False))
 
@@ -75,7 +85,10 @@ def rows(path: Path) -> Iterable[Row]:
 
 
 def manifest(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "manifest.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line)
+        for line in (folder / "manifest.jsonl").read_text().splitlines()
+    ]
 
 
 def viescore_table(folder: Path, ratings: list[Row]) -> dict[str, Any]:
@@ -87,16 +100,23 @@ def viescore_table(folder: Path, ratings: list[Row]) -> dict[str, Any]:
         judged[row["judge"]].append(row)
     table: dict[str, Any] = {}
     for judge, values in published.items():
-        every, said = judge_scores(judged[judge]), judge_scores(judged[judge], guessed=False)
+        every = judge_scores(judged[judge])
+        said = judge_scores(judged[judge], guessed=False)
         table[judge] = {
             aspect: {
                 "items": len(every[aspect]),
                 "items_without_guesses": len(said[aspect]),
                 "published": values[i],
                 "same_method": task_average(every[aspect], human[aspect], fisher=False),
-                "without_guesses": task_average(said[aspect], human[aspect], fisher=False),
-                "fisher_without_guesses": task_average(said[aspect], human[aspect], fisher=True),
-                "fisher_with_guesses": task_average(every[aspect], human[aspect], fisher=True),
+                "without_guesses": task_average(
+                    said[aspect], human[aspect], fisher=False
+                ),
+                "fisher_without_guesses": task_average(
+                    said[aspect], human[aspect], fisher=True
+                ),
+                "fisher_with_guesses": task_average(
+                    every[aspect], human[aspect], fisher=True
+                ),
             }
             for i, aspect in enumerate(("SC", "PQ", "O"))
         }
@@ -107,45 +127,75 @@ def viescore_table(folder: Path, ratings: list[Row]) -> dict[str, Any]:
     off = [abs(cell["same_method"] - cell["published"]) for cell in cells]
     return {
         "cells": len(off),
-        "exact_to_four_decimals": sum(round(c["same_method"], 4) == c["published"] for c in cells),
+        "exact_to_four_decimals": sum(
+            round(c["same_method"], 4) == c["published"] for c in cells
+        ),
         "exact_by_order_of_raters": {
-            name: others + exact_overall(published, scores, human_means(ratings, order, digits)["O"])
+            name: others
+            + exact_overall(published, scores, human_means(ratings, order, digits)["O"])
             for name, order, digits in ORDERS
         },
         "largest_difference": max(off),
         "largest_change_without_guesses": max(
-            abs(c["without_guesses"] - c["same_method"]) for c in cells if c["without_guesses"] is not None
+            abs(c["without_guesses"] - c["same_method"])
+            for c in cells
+            if c["without_guesses"] is not None
         ),
         "judges": table,
     }
 
 
-def exact_overall(published: Mapping[str, list[float]], scores: Mapping[str, Mapping[str, float]], human: Table) -> int:
+def exact_overall(
+    published: Mapping[str, list[float]],
+    scores: Mapping[str, Mapping[str, float]],
+    human: Table,
+) -> int:
     """How many of the overall cells come out exactly with these means of the raters."""
-    found = {judge: task_average(scores[judge], human, fisher=False) for judge in published}
-    return sum(value is not None and round(value, 4) == published[j][2] for j, value in found.items())
+    found = {
+        judge: task_average(scores[judge], human, fisher=False) for judge in published
+    }
+    return sum(
+        value is not None and round(value, 4) == published[j][2]
+        for j, value in found.items()
+    )
 
 
-def human_means(ratings: list[Row], order: tuple[int, ...] = (0, 1, 2), digits: int = 17) -> dict[str, Table]:
+def human_means(
+    ratings: list[Row], order: tuple[int, ...] = (0, 1, 2), digits: int = 17
+) -> dict[str, Table]:
     """SC and PQ as means over raters; O = sqrt(SC * PQ) of each rater, then the mean, summed in this order."""
-    each: dict[tuple[str, str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    each: dict[tuple[str, str, str], dict[str, dict[str, float]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
     for row in ratings:
-        each[row["task"], row["model"], row["item"]][row["rater"]][row["factor"]] = float(row["score"])
-    out: dict[str, Table] = {a: defaultdict(lambda: defaultdict(dict)) for a in ("SC", "PQ", "O")}
+        each[row["task"], row["model"], row["item"]][row["rater"]][row["factor"]] = (
+            float(row["score"])
+        )
+    out: dict[str, Table] = {
+        a: defaultdict(lambda: defaultdict(dict)) for a in ("SC", "PQ", "O")
+    }
     for (task, model, item), raters in each.items():
         for aspect in ("SC", "PQ"):
-            out[aspect][task][model][item] = float(np.mean([r[aspect] for r in raters.values()]))
+            out[aspect][task][model][item] = float(
+                np.mean([r[aspect] for r in raters.values()])
+            )
         roots = [math.sqrt(r["SC"] * r["PQ"]) for r in raters.values()]
-        out["O"][task][model][item] = round(sum(roots[i] for i in order) / len(order), digits)
+        out["O"][task][model][item] = round(
+            sum(roots[i] for i in order) / len(order), digits
+        )
     return out
 
 
-def judge_scores(judged: list[Row], *, guessed: bool = True) -> dict[str, dict[str, float]]:
+def judge_scores(
+    judged: list[Row], *, guessed: bool = True
+) -> dict[str, dict[str, float]]:
     """Scores on 0 to 1 of the items that have both aspects; a guess is a random number, not a score."""
     both: dict[str, dict[str, float]] = defaultdict(dict)
     for row in judged:
         if row["score"] and (guessed or row["guessed"] == "0"):
-            both[row["item"]][row["factor"]] = min(1.0, max(0.0, int(float(row["score"])) / 10))
+            both[row["item"]][row["factor"]] = min(
+                1.0, max(0.0, int(float(row["score"])) / 10)
+            )
     full = {item: s for item, s in both.items() if "SC" in s and "PQ" in s}
     return {
         "SC": {item: s["SC"] for item, s in full.items()},
@@ -154,7 +204,9 @@ def judge_scores(judged: list[Row], *, guessed: bool = True) -> dict[str, dict[s
     }
 
 
-def task_average(judge: Mapping[str, float], human: Table, *, fisher: bool) -> float | None:
+def task_average(
+    judge: Mapping[str, float], human: Table, *, fisher: bool
+) -> float | None:
     """Spearman per model, averaged over models, then tasks.
 
     `fisher`: atanh, mean, tanh. Without it, as published: tanh of the plain mean, twice over.
@@ -164,9 +216,12 @@ def task_average(judge: Mapping[str, float], human: Table, *, fisher: bool) -> f
         found = []
         for items in models.values():
             both = [item for item in items if item in judge]
-            x, y = np.array([judge[i] for i in both]), np.array([items[i] for i in both])
+            x = np.array([judge[i] for i in both])
+            y = np.array([items[i] for i in both])
             found.append(estimate(Pairs(x, y, np.arange(len(both))))["spearman"])
-        tasks.append(average([value for value in found if math.isfinite(value)], fisher=fisher))
+        tasks.append(
+            average([value for value in found if math.isfinite(value)], fisher=fisher)
+        )
     return average([value for value in tasks if value is not None], fisher=fisher)
 
 
@@ -174,7 +229,9 @@ def average(values: list[float], *, fisher: bool) -> float | None:
     if not values:
         return None
     # A correlation of exactly 1 has no atanh; such cells have a handful of items.
-    inner = [math.atanh(min(max(v, -0.999), 0.999)) for v in values] if fisher else values
+    inner = (
+        [math.atanh(min(max(v, -0.999), 0.999)) for v in values] if fisher else values
+    )
     return math.tanh(float(np.mean(inner)))
 
 
@@ -183,17 +240,36 @@ def irr(folder: Path, ratings: list[Row]) -> dict[str, Any]:
     published = json.loads((folder / "irr_published.json").read_text())
     cells = rating_cells(ratings)
     exact = 0
-    absent, undefined, off = [], [], {}
+    absent = []
+    undefined = []
+    off = {}
     for key, (value, _) in published.items():
         task, model, aspect, figure = key.split("/")
-        cell = cells.get((SAME_NAME.get(task, task), SAME_NAME.get(model, model), SAME_NAME.get(aspect, aspect)))
+        cell = cells.get(
+            (
+                SAME_NAME.get(task, task),
+                SAME_NAME.get(model, model),
+                SAME_NAME.get(aspect, aspect),
+            )
+        )
         if cell is None:
             absent.append(key)
             continue
-        item, x = Column.of(name for name, _ in cell), np.array([score for _, score in cell])
-        found = fleiss(item.codes, x) if figure == "fleiss" else alpha_ordinal(item.codes, x)
+        item = Column.of(name for name, _ in cell)
+        x = np.array([score for _, score in cell])
+        found = (
+            fleiss(item.codes, x)
+            if figure == "fleiss"
+            else alpha_ordinal(item.codes, x)
+        )
         if found is None:
-            undefined.append({"cell": key, "published": number(value), "values": sorted(set(x.tolist()))})
+            undefined.append(
+                {
+                    "cell": key,
+                    "published": number(value),
+                    "values": sorted(set(x.tolist())),
+                }
+            )
         elif abs(round(found, 2) - value) < 1e-9:
             exact += 1
         else:
@@ -207,7 +283,9 @@ def irr(folder: Path, ratings: list[Row]) -> dict[str, Any]:
     }
 
 
-def rating_cells(ratings: list[Row]) -> dict[tuple[str, str, str], list[tuple[str, float]]]:
+def rating_cells(
+    ratings: list[Row],
+) -> dict[tuple[str, str, str], list[tuple[str, float]]]:
     """Ratings by task, model and aspect; O is each rater's sqrt(SC * PQ)."""
     cells: dict[tuple[str, str, str], list[tuple[str, float]]] = defaultdict(list)
     both: dict[tuple[str, str, str, str], dict[str, float]] = defaultdict(dict)
@@ -223,7 +301,8 @@ def rating_cells(ratings: list[Row]) -> dict[tuple[str, str, str], list[tuple[st
 def reference(folder: Path, draws: int) -> dict[str, Any]:
     """Judge against people, pooled and within model, beside one person against the others."""
     edits = {edit["id"]: edit for edit in manifest(folder)}
-    people, judged = list(rows(folder / "ratings.csv")), list(rows(folder / "judge_scores.csv"))
+    people = list(rows(folder / "ratings.csv"))
+    judged = list(rows(folder / "judge_scores.csv"))
     found = agree(
         Ratings.of(
             [row["item"] for row in people],
@@ -249,7 +328,10 @@ def reference(folder: Path, draws: int) -> dict[str, Any]:
             out[factor][judge] = {
                 "n": figures.n,
                 "pooled": [figures.spearman, figures.ci.get("spearman")],
-                "within_model": [figures.within_model.spearman, figures.within_model.ci.get("spearman")],
+                "within_model": [
+                    figures.within_model.spearman,
+                    figures.within_model.ci.get("spearman"),
+                ],
             }
     return out
 
@@ -257,14 +339,27 @@ def reference(folder: Path, draws: int) -> dict[str, Any]:
 def preferences(folder: Path, draws: int) -> dict[str, Any]:
     """Accuracy of stored votes; `strict` counts an answer that could not be read as wrong."""
     pairs = manifest(folder)
-    human, groups = [pair["human_preference"] for pair in pairs], [pair["group"] for pair in pairs]
+    human = [pair["human_preference"] for pair in pairs]
+    groups = [pair["group"] for pair in pairs]
     out = {}
     for judge in pairs[0]["judge_votes"]:
-        votes = [VOTES.get((pair["judge_votes"].get(judge) or "").casefold()) for pair in pairs]
+        votes = [
+            VOTES.get((pair["judge_votes"].get(judge) or "").casefold())
+            for pair in pairs
+        ]
         found = accuracy(human, votes, group=groups, draws=draws)
         out[judge] = {
             name: getattr(found, name)
-            for name in ("n", "answered", "strict", "strict_ci", "accuracy", "without_ties", "decided", "judge_ties")
+            for name in (
+                "n",
+                "answered",
+                "strict",
+                "strict_ci",
+                "accuracy",
+                "without_ties",
+                "decided",
+                "judge_ties",
+            )
         }
     return out
 

@@ -29,7 +29,9 @@ class _Answering(asyncio.BufferedProtocol):
         self._start_anew()
 
     def _start_anew(self) -> None:
-        self._head, self._end, self._left = b"", b"", -1
+        self._head = b""
+        self._end = b""
+        self._left = -1
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -45,7 +47,8 @@ class _Answering(asyncio.BufferedProtocol):
             length = _LENGTH.search(head)
             if not end_of_head or not length:
                 return
-            self._left, self._end = int(length[1]) - len(body), body[-_END:]
+            self._left = int(length[1]) - len(body)
+            self._end = body[-_END:]
         else:
             self._left -= count
             self._end = (self._end + self._buffer[max(0, count - _END) : count])[-_END:]
@@ -59,16 +62,25 @@ def _response(end_of_body: bytes) -> bytes:
     name = match[0].decode() if match else ""
     message = {
         "role": "assistant",
-        "content": json.dumps(envelope("fidelity", expected_scores(0, name, "fidelity"), name)),
+        "content": json.dumps(
+            envelope("fidelity", expected_scores(0, name, "fidelity"), name)
+        ),
     }
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     usage = {"prompt_tokens": 1000, "completion_tokens": 100}
-    body = json.dumps({"id": "quick", "model": "stub", "choices": [choice], "usage": usage}).encode()
-    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+    body = json.dumps(
+        {"id": "quick", "model": "stub", "choices": [choice], "usage": usage}
+    ).encode()
+    return (
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+        % (len(body), body)
+    )
 
 
 async def _serve() -> None:
-    server = await asyncio.get_running_loop().create_server(_Answering, "127.0.0.1", 0, backlog=512)
+    server = await asyncio.get_running_loop().create_server(
+        _Answering, "127.0.0.1", 0, backlog=512
+    )
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
 

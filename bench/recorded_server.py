@@ -30,14 +30,34 @@ sys.stdin.read()  # until the test closes it
 
 
 @contextlib.contextmanager
-def serve(model: Path, projector: Path | str, *, context: int, slots: int = 1, predict: int = -1) -> Iterator[str]:
+def serve(
+    model: Path,
+    projector: Path | str,
+    *,
+    context: int,
+    slots: int = 1,
+    predict: int = -1,
+) -> Iterator[str]:
     """The address of a server of these files, which ends with the block."""
-    words = [sys.executable, "-c", _SERVER, str(model), str(projector), str(context), str(slots), str(predict)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    words = [
+        sys.executable,
+        "-c",
+        _SERVER,
+        str(model),
+        str(projector),
+        str(context),
+        str(slots),
+        str(predict),
+    ]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout
             address = process.stdout.readline().strip()
-            assert address.startswith("http://127.0.0.1:"), f"the server did not start: {address!r}"
+            assert address.startswith("http://127.0.0.1:"), (
+                f"the server did not start: {address!r}"
+            )
             yield address
         finally:
             process.kill()
@@ -71,7 +91,11 @@ class Recorder:
     answers: list[RawAnswer] = field(default_factory=list)
 
     def by_id(self) -> dict[str, RawAnswer]:
-        return {answer.document["id"]: answer for answer in self.answers if answer.status == 200}
+        return {
+            answer.document["id"]: answer
+            for answer in self.answers
+            if answer.status == 200
+        }
 
 
 @contextlib.contextmanager
@@ -85,7 +109,9 @@ def recorded(address: str) -> Iterator[Recorder]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             connection = http.client.HTTPConnection(host, timeout=120)
-            connection.request("POST", self.path, body, {"content-type": "application/json"})
+            connection.request(
+                "POST", self.path, body, {"content-type": "application/json"}
+            )
             response = connection.getresponse()
             reply = response.read()
             connection.close()

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from editjudge.judgement import Judgement
-from editjudge.judges.registry import Options, open_judge
-from editjudge.media.cache import DigestCache, PictureReader
-from editjudge.run.job import Job, RunOptions, execute
-from editjudge.run.pace import Pace
-from editjudge.run.plan import QuestionSettings, look_at, works
+from editjudge.judges.judge import Options
+from editjudge.judges.registry import open_judge
+from editjudge.media.cache import DigestCache, ImageReader
+from editjudge.running.job import Job, RunOptions, execute
+from editjudge.running.pace import Pace
+from editjudge.running.plan import QuestionSettings, look_at, works
 from editjudge.store.store import Store
 
 NOBODY = Options(base_url="http://127.0.0.1:9/v1")
@@ -38,8 +39,18 @@ def make_manifest(folder: Path, edits: int) -> Path:
     manifest = folder / "edits.jsonl"
     with manifest.open("w") as file:
         for number in range(edits):
-            edit = {"id": f"e{number}", "input": f"{number % 100}.png", "edited": f"{(number + 1) % 100}.png"}
-            file.write(json.dumps(edit | {"instruction": f"make {number} blue", "model": f"m{number % 5}"}) + "\n")
+            edit = {
+                "id": f"e{number}",
+                "input": f"{number % 100}.png",
+                "edited": f"{(number + 1) % 100}.png",
+            }
+            file.write(
+                json.dumps(
+                    edit
+                    | {"instruction": f"make {number} blue", "model": f"m{number % 5}"}
+                )
+                + "\n"
+            )
     return manifest
 
 
@@ -49,12 +60,14 @@ async def answers(job: Job) -> list[Judgement]:
     async with AsyncExitStack() as resources:
         judge = await open_judge(job.judges[0], job.options, Pace, resources)
         root = job.manifest.parent
-        look = functools.partial(look_at, DigestCache(PictureReader(root=root)))
+        look = functools.partial(look_at, DigestCache(ImageReader(root=root)))
         return [
             work.judgement(
                 "ok",
                 scores={factor.key: 4 for factor in work.rubric.factors},
-                justifications={factor.key: "as good as any" for factor in work.rubric.factors},
+                justifications={
+                    factor.key: "as good as any" for factor in work.rubric.factors
+                },
             )
             for work in works(job.edits(), shape, judge, look)
         ]
@@ -63,7 +76,12 @@ async def answers(job: Job) -> list[Judgement]:
 def measure(edits: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        job = Job(make_manifest(folder, edits), ("online",), ("openai-compatible/none",), options=NOBODY)
+        job = Job(
+            make_manifest(folder, edits),
+            ("online",),
+            ("openai-compatible/none",),
+            options=NOBODY,
+        )
         with Store.open(folder / "store.db") as store:
             for some in _chunks(asyncio.run(answers(job)), 1000):
                 store.write(some)
@@ -80,7 +98,8 @@ def measure(edits: int) -> dict[str, Any]:
 
 def _run(job: Job, store: Store) -> tuple[float, float]:
     """Seconds on the clock, and of CPU time."""
-    started, cpu_started = time.monotonic(), time.process_time()
+    started = time.monotonic()
+    cpu_started = time.process_time()
     outcome = asyncio.run(execute(job, store, RunOptions()))
     assert outcome.ending == "finished" and outcome.tally.asked == 0, outcome.ending
     return time.monotonic() - started, time.process_time() - cpu_started
@@ -92,6 +111,8 @@ def _chunks(values: list[Judgement], size: int) -> Iterator[list[Judgement]]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--edits", type=int, default=33_334)
     print(json.dumps(measure(parser.parse_args().edits), indent=2))

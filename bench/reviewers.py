@@ -62,10 +62,13 @@ class Reviewer:
 
     async def work(self, until: float, pause: tuple[float, float]) -> None:
         """Whatever comes to mind, for so long."""
-        self.until, self.pause = until, pause
+        self.until = until
+        self.pause = pause
         with contextlib.suppress(Over):
             while True:
-                await self.rng.choices((self.look, self.rate, self.glance, self.err), (8, 4, 1, 1))[0]()
+                await self.rng.choices(
+                    (self.look, self.rate, self.glance, self.err), (8, 4, 1, 1)
+                )[0]()
 
     async def tour(self) -> None:
         """One of everything."""
@@ -105,14 +108,19 @@ class Reviewer:
         sources = re.findall(rf'<img src="(/runs/{run}/images/[^"]+)"', text)
         self._hold(len(sources) == 2, path, f"{len(sources)} pictures")
         for source in sources:
-            digest = hashlib.sha256(await self._picture(html.unescape(source), "picture")).hexdigest()
+            digest = hashlib.sha256(
+                await self._picture(html.unescape(source), "picture")
+            ).hexdigest()
             self._hold(digest in self.known, source, "another picture")
             await self._picture(f"{html.unescape(source)}?side=160", "picture")
 
     async def _evidence(self, path: str) -> None:
         """Pictures of what was measured."""
         at, _, item = path.partition("/edits/")
-        await self._picture(f"{at}/evidence/{self.rng.choice(('change', 'boundary'))}/{item}", "evidence")
+        await self._picture(
+            f"{at}/evidence/{self.rng.choice(('change', 'boundary'))}/{item}",
+            "evidence",
+        )
 
     async def glance(self) -> None:
         """At the list of runs, and at one model beside the other."""
@@ -132,7 +140,9 @@ class Reviewer:
         await self._post("/rate/name", {"name": self.name}, 303)
         text = await self._page("/rate/1", "</html>")
         if done := re.search(r"All (\d+) of your edits are rated", text):
-            text = await self._page(f"/rate/1/{self.rng.randint(1, int(done[1]))}", 'id="answers"')
+            text = await self._page(
+                f"/rate/1/{self.rng.randint(1, int(done[1]))}", 'id="answers"'
+            )
         place = re.search(r'src="/rate/1/(\d+)/images/', text)
         if not place:
             raise Wrong(f"/rate/1: neither a form nor the end of one: {text[:300]}")
@@ -140,19 +150,33 @@ class Reviewer:
         for role in ("input", "edited"):
             await self._picture(f"{path}/images/{role}", "picture")
         form = {
-            factor: self.rng.choice(re.findall(rf'type="radio" name="{factor}" value="(-?\d*)"', text))
+            factor: self.rng.choice(
+                re.findall(rf'type="radio" name="{factor}" value="(-?\d*)"', text)
+            )
             for factor in re.findall(r'data-factor="([^"]+)"', text)
         }
         await self._post(path, form, 204)
-        self.sent |= {(self.name, int(place[1]), factor): float(v) if v else None for factor, v in form.items()}
+        self.sent |= {
+            (self.name, int(place[1]), factor): float(v) if v else None
+            for factor, v in form.items()
+        }
         page = await self._page(path, 'id="answers"')
         for factor, value in form.items():
-            self._hold(f'name="{factor}" value="{value}" checked' in page, path, f"{factor} {value} is not kept")
+            self._hold(
+                f'name="{factor}" value="{value}" checked' in page,
+                path,
+                f"{factor} {value} is not kept",
+            )
 
     async def err(self) -> None:
         """Each mistake is told, and changes nothing."""
         await asyncio.sleep(self.rng.uniform(*self.pause))
-        for path in ("/runs/1/edits/nobody", "/runs/1/images/edited/nobody", "/runs/9", "/rate/1/99999"):
+        for path in (
+            "/runs/1/edits/nobody",
+            "/runs/1/images/edited/nobody",
+            "/runs/9",
+            "/rate/1/99999",
+        ):
             await self._get(path, "page", "text/html", 404)
         await self._post("/rate/new", {"run": "nobody"}, 400)
         if any(number == 1 for _, number, _ in self.sent):
@@ -172,12 +196,16 @@ class Reviewer:
 
     async def _picture(self, path: str, kind: str) -> bytes:
         data = await self._get(path, kind, "image/")
-        self._hold(data.startswith((b"\xff\xd8\xff", b"\x89PNG", b"RIFF")), path, "no picture")
+        self._hold(
+            data.startswith((b"\xff\xd8\xff", b"\x89PNG", b"RIFF")), path, "no picture"
+        )
         return data
 
     async def _get(self, path: str, kind: str, media: str, status: int = 200) -> bytes:
         started = time.monotonic()
-        async with self.session.get(self.url + path, headers={"accept": f"{media},*/*"}) as response:
+        async with self.session.get(
+            self.url + path, headers={"accept": f"{media},*/*"}
+        ) as response:
             data = await response.read()
         self.seen(kind, time.monotonic() - started)
         content_type = response.headers.get("content-type", "")
@@ -189,7 +217,9 @@ class Reviewer:
         return data
 
     async def _post(self, path: str, form: dict[str, str], status: int) -> None:
-        async with self.session.post(self.url + path, data=form, allow_redirects=False) as response:
+        async with self.session.post(
+            self.url + path, data=form, allow_redirects=False
+        ) as response:
             answer = await response.text()
         self._hold(response.status == status, path, f"{response.status} {answer[:300]}")
 

@@ -40,15 +40,21 @@ PICTURES = 64
 def main() -> None:
     from bench.reward_dialects import add_arguments
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--batches", type=int, default=80)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--latency", type=float, default=0.5)
-    parser.add_argument("--side", type=int, default=512, help="pixels of a picture's side")
+    parser.add_argument(
+        "--side", type=int, default=512, help="pixels of a picture's side"
+    )
     add_arguments(parser)
-    parser.add_argument("--serve", nargs=2, metavar=("STORE", "STUB"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--serve", nargs=2, metavar=("STORE", "STUB"), help=argparse.SUPPRESS
+    )
     arguments = parser.parse_args()
     if arguments.serve:
         serve(*arguments.serve)
@@ -63,16 +69,24 @@ def serve(store_place: str, stub: str) -> None:
     import uvicorn
 
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as `editjudge serve` does
-    from editjudge.judges.registry import Options
+    from editjudge.judges.judge import Options
+    from editjudge.rewards.protocol import RewardSite, Terms
     from editjudge.store.store import Store
     from editjudge.web.app import create
-    from editjudge.web.site import Site, Terms
+    from editjudge.web.site import Site
 
     terms = Terms(rubrics=("fidelity",), more_rubrics=(), concurrency=IN_FLIGHT)
     with Store.open(store_place) as store, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        site = Site(store, "openai-compatible/stub", Options(base_url=f"{stub}/v1"), terms=terms)
-        config = uvicorn.Config(create(site), log_level="error", access_log=False, timeout_graceful_shutdown=20)
+        options = Options(base_url=f"{stub}/v1")
+        rewards = RewardSite(store, "openai-compatible/stub", options, terms)
+        site = Site(store, settings={"rewards": rewards})
+        config = uvicorn.Config(
+            create(site),
+            log_level="error",
+            access_log=False,
+            timeout_graceful_shutdown=20,
+        )
         print(listener.getsockname()[1], flush=True)
         uvicorn.Server(config).run(sockets=[listener])
 
@@ -80,7 +94,9 @@ def serve(store_place: str, stub: str) -> None:
 @contextmanager
 def process(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process of ours and the first line that it says."""
-    with subprocess.Popen([sys.executable, "-m", *words], stdout=subprocess.PIPE, text=True, cwd=ROOT) as started:
+    with subprocess.Popen(
+        [sys.executable, "-m", *words], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as started:
         try:
             assert started.stdout
             yield started, started.stdout.readline().strip()
@@ -98,34 +114,60 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 def load_and_stop(arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        lines = make_edits(folder, "jpeg", PICTURES, arguments.side).read_text().splitlines()
+        lines = (
+            make_edits(folder, "jpeg", PICTURES, arguments.side)
+            .read_text()
+            .splitlines()
+        )
         edits = [sent(folder, json.loads(line)) for line in lines]
         with process("bench.stub", "--latency", str(arguments.latency)) as (_, stub):
-            with process("bench.rewards", "--serve", str(folder / "s.db"), stub) as (server, port):
-                figures = asyncio.run(load(arguments, edits, f"http://127.0.0.1:{port}", stub, server.pid))
-            return figures | {"stopped_while_working": stopped(arguments, edits, folder / "t.db", stub)}
+            with process("bench.rewards", "--serve", str(folder / "s.db"), stub) as (
+                server,
+                port,
+            ):
+                figures = asyncio.run(
+                    load(arguments, edits, f"http://127.0.0.1:{port}", stub, server.pid)
+                )
+            return figures | {
+                "stopped_while_working": stopped(
+                    arguments, edits, folder / "t.db", stub
+                )
+            }
 
 
 def sent(folder: Path, edit: dict[str, Any]) -> dict[str, str]:
-    return {role: base64.b64encode((folder / edit[role]).read_bytes()).decode() for role in ("input", "edited")}
+    return {
+        role: base64.b64encode((folder / edit[role]).read_bytes()).decode()
+        for role in ("input", "edited")
+    }
 
 
 def body(edits: list[dict[str, str]], first: int, count: int) -> bytes:
-    chosen = [edits[n % len(edits)] | {"instruction": f"make car {n} blue"} for n in range(first, first + count)]
+    chosen = [
+        edits[n % len(edits)] | {"instruction": f"make car {n} blue"}
+        for n in range(first, first + count)
+    ]
     return json.dumps({"edits": chosen}).encode()
 
 
-async def load(arguments: argparse.Namespace, edits: list[Any], url: str, stub: str, pid: int) -> dict[str, Any]:
+async def load(
+    arguments: argparse.Namespace, edits: list[Any], url: str, stub: str, pid: int
+) -> dict[str, Any]:
     """Everybody asks as soon as they are answered; in turn with the bare client, since the machine has its moods."""
-    from editjudge.web.site import Terms
+    from editjudge.rewards.protocol import Terms
 
     count = arguments.batches * arguments.batch
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0)
+    ) as session:
         await ready(session, url)
-        await post(session, url, body(edits, 10**6, arguments.batch))  # the first request opens the judge
+        # the first request opens the judge
+        await post(session, url, body(edits, 10**6, arguments.batch))
         watching = asyncio.create_task(watch(session, url, most := [0]))
-        memory, cpu = [rss_mb(pid)], cpu_seconds(pid)
-        ours, bare = [], []
+        memory = [rss_mb(pid)]
+        cpu = cpu_seconds(pid)
+        ours = []
+        bare = []
         for number in range(arguments.rounds):
             ours.append(await passing(session, url, edits, arguments, number * count))
             memory.append(rss_mb(pid))
@@ -139,7 +181,10 @@ async def load(arguments: argparse.Namespace, edits: list[Any], url: str, stub: 
         "edits_a_batch": arguments.batch,
         "edits_a_round": count,
         "picture_kb": round(len(edits[0]["edited"]) * 3 / 4 / 1024),
-        "share_of_bare": {"median": round(shares[len(shares) // 2], 3), "all": [round(share, 3) for share in shares]},
+        "share_of_bare": {
+            "median": round(shares[len(shares) // 2], 3),
+            "all": [round(share, 3) for share in shares],
+        },
         "bare_rates": [round(rate, 1) for rate in bare],
         "rounds": ours,
         "cpu_ms_an_edit": round(1000 * used / (count * arguments.rounds), 2),
@@ -157,7 +202,9 @@ async def watch(session: aiohttp.ClientSession, url: str, most: list[int]) -> No
         await asyncio.sleep(0.1)
 
 
-async def passing(session: Any, url: str, edits: list[Any], arguments: Any, first: int) -> dict[str, Any]:
+async def passing(
+    session: Any, url: str, edits: list[Any], arguments: Any, first: int
+) -> dict[str, Any]:
     numbers = iter(range(arguments.batches))
     seconds: list[float] = []
     statuses: dict[str, int] = {}
@@ -165,7 +212,11 @@ async def passing(session: Any, url: str, edits: list[Any], arguments: Any, firs
     async def client() -> None:
         for number in numbers:
             started = time.monotonic()
-            answer = await post(session, url, body(edits, first + number * arguments.batch, arguments.batch))
+            answer = await post(
+                session,
+                url,
+                body(edits, first + number * arguments.batch, arguments.batch),
+            )
             seconds.append(time.monotonic() - started)
             for reward in answer["rewards"]:
                 statuses[reward["status"]] = statuses.get(reward["status"], 0) + 1
@@ -174,7 +225,10 @@ async def passing(session: Any, url: str, edits: list[Any], arguments: Any, firs
     await asyncio.gather(*(client() for _ in range(arguments.clients)))
     rate = arguments.batches * arguments.batch / (time.monotonic() - started)
     ordered = sorted(seconds)
-    quantiles = {f"p{p}": round(ordered[min(len(ordered) - 1, len(ordered) * p // 100)], 3) for p in (50, 95, 99)}
+    quantiles = {
+        f"p{p}": round(ordered[min(len(ordered) - 1, len(ordered) * p // 100)], 3)
+        for p in (50, 95, 99)
+    }
     return {"rate": round(rate, 1), "batch_seconds": quantiles, "statuses": statuses}
 
 
@@ -204,50 +258,92 @@ async def bare_rate(edits: list[Any], stub: str, count: int) -> float:
             content: list[dict[str, Any]] = []
             for role in ("input", "edited"):
                 picture = {"url": f"data:image/jpeg;base64,{edit[role]}"}
-                content += [{"type": "text", "text": role}, {"type": "image_url", "image_url": picture}]
-            content.append({"type": "text", "text": f"{RUBRIC_TEXT} edit-{number:016x} make car {number} blue"})
-            question = {"model": "stub", "messages": [{"role": "user", "content": content}]}
-            async with session.post(f"{stub}/v1/chat/completions", json=question) as response:
+                content += [
+                    {"type": "text", "text": role},
+                    {"type": "image_url", "image_url": picture},
+                ]
+            content.append(
+                {
+                    "type": "text",
+                    "text": f"{RUBRIC_TEXT} edit-{number:016x} make car {number} blue",
+                }
+            )
+            question = {
+                "model": "stub",
+                "messages": [{"role": "user", "content": content}],
+            }
+            async with session.post(
+                f"{stub}/v1/chat/completions", json=question
+            ) as response:
                 assert "choices" in await response.json()
 
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0)
+    ) as session:
         started = time.monotonic()
         await asyncio.gather(*(ask(session, number) for number in range(count)))
         return count / (time.monotonic() - started)
 
 
-def stopped(arguments: argparse.Namespace, edits: list[Any], place: Path, stub: str) -> dict[str, int]:
+def stopped(
+    arguments: argparse.Namespace, edits: list[Any], place: Path, stub: str
+) -> dict[str, int]:
     """Half of the clients hang up, the server is told to stop: who stayed is answered, what was taken in is kept."""
     from editjudge.store.store import Store
 
     with process("bench.rewards", "--serve", str(place), stub) as (server, port):
-        answered = asyncio.run(hang_up(arguments, edits, f"http://127.0.0.1:{port}", server.pid))
+        answered = asyncio.run(
+            hang_up(arguments, edits, f"http://127.0.0.1:{port}", server.pid)
+        )
         server.wait(60)
     with Store.open(place, readonly=True) as store:
         (run,) = store.runs()
         statuses = [row["status"] for row in store.judgements(run, fields=("status",))]
     judged = statuses.count("ok")
-    return {"answered": answered, "taken_in": len(statuses), "judged": judged, "lost": len(statuses) - judged}
+    return {
+        "answered": answered,
+        "taken_in": len(statuses),
+        "judged": judged,
+        "lost": len(statuses) - judged,
+    }
 
 
-async def hang_up(arguments: argparse.Namespace, edits: list[Any], url: str, pid: int) -> int:
+async def hang_up(
+    arguments: argparse.Namespace, edits: list[Any], url: str, pid: int
+) -> int:
     """Edits of those who stayed, and were answered."""
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0)
+    ) as session:
         await ready(session, url)
         await post(session, url, body(edits, 10**6, 1))
-        bodies = [body(edits, number * arguments.batch, arguments.batch) for number in range(arguments.clients)]
+        bodies = [
+            body(edits, number * arguments.batch, arguments.batch)
+            for number in range(arguments.clients)
+        ]
         requests = [asyncio.create_task(post(session, url, data)) for data in bodies]
         await asyncio.sleep(arguments.latency)
         for task in requests[::2]:
             task.cancel()
         os.kill(pid, signal.SIGTERM)
         answers = await asyncio.gather(*requests[1::2])
-        return 1 + sum(int(reward["status"] == "ok") for answer in answers for reward in answer["rewards"])
+        return 1 + sum(
+            int(reward["status"] == "ok")
+            for answer in answers
+            for reward in answer["rewards"]
+        )
 
 
 def rss_mb(pid: int) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) // 1024
+    return (
+        int(
+            next(
+                line for line in status.splitlines() if line.startswith("VmRSS")
+            ).split()[1]
+        )
+        // 1024
+    )
 
 
 def cpu_seconds(pid: int) -> float:

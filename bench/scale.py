@@ -1,8 +1,8 @@
 """Edits a second, memory and the cost of a cluster: one process, two of them, and Ray, on the same edits in one run.
 
-    python -m bench.scale [--edits 1000 10000] [--judge stub measured] [--resume 100000] [--shards]
+    python -m bench.scale [--edits 1000 10000] [--judge stub measured] [--resume 100000]
     python -m bench.scale --edits 60 --judge measured --manifest FOLDER/manifest.jsonl --rounds 3
-    python -m bench.scale --edits 600 --judge stub --latency 0.5 --rounds 3
+    python -m bench.scale --edits 600 --judge stub --latency 0.2 --concurrency 32 --rounds 3
 
 The stub answers after `--latency` seconds, at once by default, on the same machine, so that what is measured is what a
 judgement costs besides its judge; `measured` is asked about pictures of 64 x 64, or about the first edits of
@@ -33,19 +33,45 @@ from bench.resume import NOBODY, answers, make_manifest
 
 ROOT = Path(__file__).parents[1]
 CONTENDERS = ("local", "ray-1", "ray-2")
-RATIOS = {"seconds": "seconds_to_local", "judging_seconds": "judging_to_local", "cpu_ms": "cpu_to_local"}
+RATIOS = {
+    "seconds": "seconds_to_local",
+    "judging_seconds": "judging_to_local",
+    "cpu_ms": "cpu_to_local",
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--edits", type=int, nargs="+", default=[1000, 10_000])
-    parser.add_argument("--judge", nargs="+", choices=["stub", "measured"], default=["stub"])
-    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
-    parser.add_argument("--manifest", type=Path, help="of edits of your own, in the place of made ones")
-    parser.add_argument("--latency", type=float, default=0.0, help="seconds that the stub takes to answer")
+    parser.add_argument(
+        "--judge", nargs="+", choices=["stub", "measured"], default=["stub"]
+    )
+    parser.add_argument(
+        "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS)
+    )
+    parser.add_argument(
+        "--manifest", type=Path, help="of edits of your own, in the place of made ones"
+    )
+    parser.add_argument(
+        "--latency",
+        type=float,
+        default=0.0,
+        help="seconds that the stub takes to answer",
+    )
+    parser.add_argument(
+        "--concurrency",
+        type=int,
+        help="questions in flight, over all workers; default: as many as the judge takes",
+    )
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--shards", action="store_true", help="Ray into shards instead of a store")
-    parser.add_argument("--resume", type=int, metavar="KEYS", help="also resume a run of that many finished keys")
+    parser.add_argument(
+        "--resume",
+        type=int,
+        metavar="KEYS",
+        help="also resume a run of that many finished keys",
+    )
     parser.add_argument("--as", dest="contender", help=argparse.SUPPRESS)
     parser.add_argument("--in", dest="folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--limit", type=int, help=argparse.SUPPRESS)
@@ -54,39 +80,62 @@ def main() -> None:
     if asked.contender:
         print(json.dumps(contend(asked)))
         return
-    found: dict[str, Any] = {judge: [compare(judge, count, asked) for count in asked.edits] for judge in asked.judge}
+    found: dict[str, Any] = {
+        judge: [compare(judge, count, asked) for count in asked.edits]
+        for judge in asked.judge
+    }
     if asked.resume:
         found["resume"] = resume(asked)
-    print(json.dumps({"cores": os.cpu_count(), "load": os.getloadavg()[0]} | found, indent=2))
+    print(
+        json.dumps(
+            {"cores": os.cpu_count(), "load": os.getloadavg()[0]} | found, indent=2
+        )
+    )
 
 
 def compare(judge: str, count: int, asked: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
-        manifest = asked.manifest.absolute() if asked.manifest else make_manifest(Path(name), count)
+        manifest = (
+            asked.manifest.absolute()
+            if asked.manifest
+            else make_manifest(Path(name), count)
+        )
         rounds = [
-            {contender: one(contender, judge, Path(name), asked, manifest, count) for contender in asked.contenders}
+            {
+                contender: one(contender, judge, Path(name), asked, manifest, count)
+                for contender in asked.contenders
+            }
             for _ in range(asked.rounds)
         ]
     figures: dict[str, Any] = {"edits": count}
     for contender in asked.contenders:
         runs = [each[contender] for each in rounds]
-        figures[contender] = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+        figures[contender] = {
+            name: statistics.median(run[name] for run in runs) for name in runs[0]
+        }
     if "local" in figures:
         for contender in asked.contenders:
             for name, ratio in RATIOS.items():
-                figures[contender][ratio] = figures[contender][name] / figures["local"][name]
+                figures[contender][ratio] = (
+                    figures[contender][name] / figures["local"][name]
+                )
     return _rounded(figures)
 
 
 def resume(asked: argparse.Namespace) -> dict[str, Any]:
     """All keys are done: nothing may be asked, and nobody is there to be."""
-    from editjudge.run.job import Job
+    from editjudge.running.job import Job
     from editjudge.store.store import Store
 
     count = -(-asked.resume // 3)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        job = Job(make_manifest(folder, count), ("online",), ("openai-compatible/none",), options=NOBODY)
+        job = Job(
+            make_manifest(folder, count),
+            ("online",),
+            ("openai-compatible/none",),
+            options=NOBODY,
+        )
         with Store.open(folder / "store.db") as store:
             said = asyncio.run(answers(job))
             for start in range(0, len(said), 1000):
@@ -100,18 +149,63 @@ def resume(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def one(
-    contender: str, judge: str, folder: Path, asked: argparse.Namespace, manifest: Path, limit: int | None = None
+    contender: str,
+    judge: str,
+    folder: Path,
+    asked: argparse.Namespace,
+    manifest: Path,
+    limit: int | None = None,
 ) -> dict[str, Any]:
-    stub = [sys.executable, "-m", "bench.stub", "--port", "0", "--latency", str(asked.latency)]
-    server = subprocess.Popen(stub, stdout=subprocess.PIPE, text=True, cwd=ROOT) if judge == "stub" else None
+    stub = [
+        sys.executable,
+        "-m",
+        "bench.stub",
+        "--port",
+        "0",
+        "--latency",
+        str(asked.latency),
+    ]
+    server = (
+        subprocess.Popen(stub, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        if judge == "stub"
+        else None
+    )
     try:
-        url = server.stdout.readline().strip() if server and server.stdout else "http://127.0.0.1:9"
-        command = [sys.executable, "-m", "bench.scale", "--as", contender, "--in", str(folder), "--url", url]
-        command += ["--manifest", str(manifest), *(["--limit", str(limit)] if limit else [])]
+        url = (
+            server.stdout.readline().strip()
+            if server and server.stdout
+            else "http://127.0.0.1:9"
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "bench.scale",
+            "--as",
+            contender,
+            "--in",
+            str(folder),
+            "--url",
+            url,
+        ]
+        command += [
+            "--manifest",
+            str(manifest),
+            *(["--limit", str(limit)] if limit else []),
+        ]
         command += ["--judge", "measured" if judge == "measured" else "stub"]
-        command += ["--shards"] if asked.shards and judge != "nobody" else []
-        environment = os.environ | {"BENCH_SCALE_NOBODY": "1"} if judge == "nobody" else None
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT, env=environment)
+        if asked.concurrency:
+            command += ["--concurrency", str(asked.concurrency)]
+        environment = (
+            os.environ | {"BENCH_SCALE_NOBODY": "1"} if judge == "nobody" else None
+        )
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            cwd=ROOT,
+            env=environment,
+        )
         figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return figures
     finally:
@@ -122,9 +216,8 @@ def one(
 
 def contend(asked: argparse.Namespace) -> dict[str, Any]:
     """Judge the manifest; figures of this process and of those it started."""
-    from editjudge.cluster.shard_run import ShardRun
-    from editjudge.judges.registry import Options
-    from editjudge.run.job import Cluster, Job, RunOptions, execute
+    from editjudge.judges.judge import Options
+    from editjudge.running.job import Cluster, Job, RunOptions, execute
     from editjudge.store.store import Store
 
     nobody = bool(os.environ.get("BENCH_SCALE_NOBODY"))
@@ -132,17 +225,29 @@ def contend(asked: argparse.Namespace) -> dict[str, Any]:
     spec = "measured" if asked.judge == ["measured"] else server
     options = NOBODY if nobody else Options(base_url=f"{asked.url}/v1")
     job = Job(asked.manifest, ("online",), (spec,), limit=asked.limit, options=options)
-    place = asked.folder / ("store.db" if nobody else f"{asked.contender}-{time.time_ns()}.db")
-    cluster = Cluster(workers=int(asked.contender[-1])) if asked.contender != "local" else None
+    place = asked.folder / (
+        "store.db" if nobody else f"{asked.contender}-{time.time_ns()}.db"
+    )
+    cluster = (
+        Cluster(workers=int(asked.contender[-1]))
+        if asked.contender != "local"
+        else None
+    )
+    run_options = RunOptions(cluster=cluster, concurrency=asked.concurrency)
     memory = Memory()
-    store: Any = ShardRun(f"{place}/") if asked.shards and cluster else Store.open(place)
-    with store, memory:
+    with Store.open(place) as store, memory:
         started = time.time()
-        outcome = asyncio.run(execute(job, store, RunOptions(cluster=cluster)))
+        outcome = asyncio.run(execute(job, store, run_options))
         ended = time.time()
-        created = [row["created"] for row in store.judgements(outcome.run_id, fields=("created",))]
-    assert outcome.ending == "finished" and not (nobody and outcome.tally.asked), outcome
-    judged, seconds = outcome.summary.total, ended - started
+        created = [
+            row["created"]
+            for row in store.judgements(outcome.run_id, fields=("created",))
+        ]
+    assert outcome.ending == "finished" and not (nobody and outcome.tally.asked), (
+        outcome
+    )
+    judged = outcome.summary.total
+    seconds = ended - started
     first, last = (started, started) if nobody else (min(created), max(created))
     return {
         "seconds": seconds,
@@ -179,12 +284,16 @@ class Memory:
             family = _family(os.getpid())
             self._spent |= {pid: cpu for pid, (_, cpu) in family.items()}
             sizes = [size for size, _ in family.values()]
-            self.peak, self.largest = max(self.peak, sum(sizes)), max(self.largest, *sizes)
+            self.peak, self.largest = (
+                max(self.peak, sum(sizes)),
+                max(self.largest, *sizes),
+            )
 
 
 def _family(root: int) -> dict[int, tuple[float, float]]:
     """Megabytes and CPU seconds of a process and of all that it started, those that they started included."""
-    page, tick = os.sysconf("SC_PAGE_SIZE") / 2**20, os.sysconf("SC_CLK_TCK")
+    page = os.sysconf("SC_PAGE_SIZE") / 2**20
+    tick = os.sysconf("SC_CLK_TCK")
     found: dict[int, tuple[int, float, float]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended
@@ -199,7 +308,11 @@ def _family(root: int) -> dict[int, tuple[float, float]]:
 
 def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
     return {
-        key: _rounded(value) if isinstance(value, dict) else round(value, 3) if isinstance(value, float) else value
+        key: _rounded(value)
+        if isinstance(value, dict)
+        else round(value, 3)
+        if isinstance(value, float)
+        else value
         for key, value in figures.items()
     }
 

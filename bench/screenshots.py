@@ -42,7 +42,9 @@ def report(folder: Path) -> Iterator[Addresses]:
 
     store = made(folder / "houses", Made(12))
     path = folder / "report.html"
-    result = CliRunner().invoke(app, ["report", "1", "--store", str(store), "-o", str(path)])
+    result = CliRunner().invoke(
+        app, ["report", "1", "--store", str(store), "-o", str(path)]
+    )
     if result.exit_code:
         raise SystemExit(result.output)
     yield {"report": path.as_uri()}
@@ -53,12 +55,20 @@ def review(folder: Path) -> Iterator[Addresses]:
     from web.sample import made
     from web.served import serving
 
-    from editjudge.store.invitations import invite
-    from editjudge.store.studies import find_study
+    from editjudge.store.people import find_study, invite
 
     with serving(made(folder / "edits"), judge="measured") as served:
-        study = {"run": "1", "rubric": "preservation", "name": "Pilot", "quota": "12", "overlap": "2", "controls": "0"}
-        served.client.post(f"{served.url}/rate/new", data=study, follow_redirects=True).raise_for_status()
+        study = {
+            "run": "1",
+            "rubric": "preservation",
+            "name": "Pilot",
+            "quota": "12",
+            "overlap": "2",
+            "controls": "0",
+        }
+        served.client.post(
+            f"{served.url}/rate/new", data=study, follow_redirects=True
+        ).raise_for_status()
         code = invite(served.store, find_study(served.store, 1), "Ada")
         yield {
             "home": served.url,
@@ -83,39 +93,68 @@ def pairs(folder: Path) -> Iterator[Addresses]:
 
 SITES: dict[Site, tuple[str, ...]] = {
     report: ("report",),
-    review: ("home", "table", "grid", "edit", "compare", "rate", "study", "progress", "docs"),
+    review: (
+        "home",
+        "table",
+        "grid",
+        "edit",
+        "compare",
+        "rate",
+        "study",
+        "progress",
+        "docs",
+    ),
     pairs: ("leaderboard",),
 }
 PAGES = [name for names in SITES.values() for name in names]
 
 
-def photograph(browser: Browser, name: str, address: str, folder: Path, *, full: bool) -> Iterator[Path]:
+def photograph(
+    browser: Browser, name: str, address: str, folder: Path, *, full: bool
+) -> Iterator[Path]:
     """The first screen in light, as the documents show it; `full`: the whole page in every width and scheme."""
     for shot in SHOTS if full else ("light",):
-        (width, scheme), path = SHOTS[shot], folder / f"{name}-{shot}.png"
-        context = browser.new_context(viewport={"width": width, "height": HEIGHT}, color_scheme=scheme)
+        (width, scheme) = SHOTS[shot]
+        path = folder / f"{name}-{shot}.png"
+        context = browser.new_context(
+            viewport={"width": width, "height": HEIGHT}, color_scheme=scheme
+        )
         page = context.new_page()
         page.goto(address, wait_until="networkidle")
-        if (excess := page.evaluate("document.documentElement.scrollWidth") - width) > 0:
+        if (
+            excess := page.evaluate("document.documentElement.scrollWidth") - width
+        ) > 0:
             print(f"{path.name}: {excess} px wider than the screen")
         # What the server computes in the background replaces this notice when it is ready.
-        page.get_by_text("reloads by itself").first.wait_for(state="detached", timeout=120_000)
+        page.get_by_text("reloads by itself").first.wait_for(
+            state="detached", timeout=120_000
+        )
         image = Image.open(io.BytesIO(page.screenshot(full_page=full))).convert("RGB")
         # A dithered palette makes small files in which photographs still look right.
-        image.quantize(palette=image.quantize(256), dither=Image.Dither.FLOYDSTEINBERG).save(path, optimize=True)
+        image.quantize(
+            palette=image.quantize(256), dither=Image.Dither.FLOYDSTEINBERG
+        ).save(path, optimize=True)
         context.close()
         yield path
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"{', '.join(PAGES)}; all without it")
-    parser.add_argument("--output", type=Path, default=Path("docs/img"), help="folder; default docs/img")
-    parser.add_argument("--full", action="store_true", help="whole pages, in every width and scheme")
+    parser.add_argument(
+        "pages", nargs="*", metavar="PAGE", help=f"{', '.join(PAGES)}; all without it"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("docs/img"), help="folder; default docs/img"
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="whole pages, in every width and scheme"
+    )
     options = parser.parse_args()
     wanted = set(options.pages or PAGES)
     if unknown := wanted - set(PAGES):
-        parser.error(f"no page is called {', '.join(sorted(unknown))}; there are {', '.join(PAGES)}")
+        parser.error(
+            f"no page is called {', '.join(sorted(unknown))}; there are {', '.join(PAGES)}"
+        )
     # The tests' own modules, under the names by which the tests know them.
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from browser import ARGUMENTS, binary
@@ -130,10 +169,14 @@ def main() -> None:
                 folder.mkdir()
                 addresses |= stack.enter_context(site(folder))
         playwright = stack.enter_context(sync_playwright())
-        browser = playwright.chromium.launch(executable_path=binary(), args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(
+            executable_path=binary(), args=list(ARGUMENTS)
+        )
         for name in PAGES:
             if name in wanted:
-                for path in photograph(browser, name, addresses[name], options.output, full=options.full):
+                for path in photograph(
+                    browser, name, addresses[name], options.output, full=options.full
+                ):
                     print(path, flush=True)
         browser.close()
 

@@ -59,14 +59,20 @@ scale: {values: [1, 2, 3]}
 factors: [{key: good, definition: How good it is.}]
 answer: {envelope: results, words: [1, 60]}
 """
-ONE = MANY.replace("name: many", "name: one").replace("[input, edited, ground_truth, mask]", "[edited]")
+ONE = MANY.replace("name: many", "name: one").replace(
+    "[input, edited, ground_truth, mask]", "[edited]"
+)
 
 
 def rubrics() -> list[str]:
     """Every built-in rubric that a model answers about one output, but for the sets of others."""
-    answered = [(name, load_one(name)) for name in names() if name not in ("online", "offline")]
+    answered = [
+        (name, load_one(name)) for name in names() if name not in ("online", "offline")
+    ]
     return [
-        name for name, one in answered if not getattr(one, "computed_by", None) and not getattr(one, "chooses", None)
+        name
+        for name, one in answered
+        if not getattr(one, "computed_by", None) and not getattr(one, "chooses", None)
     ]
 
 
@@ -75,9 +81,12 @@ def rubrics() -> list[str]:
 
 def is_answer(raw: RawAnswer) -> bool:
     """Whether the raw text is what its own question asked for, by a JSON Schema library and not by our contract."""
-    question = " ".join(part.get("text", "") for part in raw.request["messages"][0]["content"])
+    question = " ".join(
+        part.get("text", "") for part in raw.request["messages"][0]["content"]
+    )
     requested = raw.request.get("response_format")
-    if requested is None:  # sections of text with JSON at the end: one has no answer without this key
+    # sections of text with JSON at the end: one has no answer without this key
+    if requested is None:
         return bool(re.search(r'\{\s*"[a-z_]+"\s*:', raw.text))
     try:
         answer = json.loads(raw.text)
@@ -91,7 +100,8 @@ def outcomes_of(raw: RawAnswer) -> tuple[str, ...]:
     """What an exchange with this raw reply may have come to."""
     if raw.finish == "length":
         return ("truncated",)
-    return ("ok",) if is_answer(raw) else ("invalid", "truncated")  # its own end may stand inside its JSON
+    # its own end may stand inside its JSON
+    return ("ok",) if is_answer(raw) else ("invalid", "truncated")
 
 
 ERRORS = (
@@ -102,13 +112,19 @@ ERRORS = (
 """Status, words of the body and the code that the reason must have."""
 
 
-def misreadings(row: dict[str, Any], exchanges: Sequence[Any], recorder: Recorder) -> Iterator[str]:
+def misreadings(
+    row: dict[str, Any], exchanges: Sequence[Any], recorder: Recorder
+) -> Iterator[str]:
     """What is wrong with a judgement, by what the server really said."""
     raws = recorder.by_id()
     for exchange in exchanges:
         raw = raws.get(exchange.request_id or "")
         if raw is None:  # the server answered with an error, or not at all
-            if exchange.finish != "error" or exchange.text or exchange.outcome in ("ok", "truncated"):
+            if (
+                exchange.finish != "error"
+                or exchange.text
+                or exchange.outcome in ("ok", "truncated")
+            ):
                 yield f"an exchange without a reply is {exchange.outcome}"
             elif (code := exchange.reasons[0].code) not in _codes(recorder):
                 yield f"{code}, which no answer of the server bears out"
@@ -154,14 +170,38 @@ class Condition(NamedTuple):
 ANSWERED = frozenset({"ok", "invalid", "truncated"})
 CONDITIONS = {
     "ordinary": Condition("tiny", 16_384, ("--max-tokens", "250"), ANSWERED, share=0.3),
-    "hostile": Condition("tiny", 16_384, ("--max-tokens", "250"), ANSWERED, HOSTILE, 0.3),
-    "long": Condition(
-        "tiny", 16_384, ("--max-tokens", "200"), ANSWERED | {"error"}, ("word " * 800, "word " * 20_000), 0.1
+    "hostile": Condition(
+        "tiny", 16_384, ("--max-tokens", "250"), ANSWERED, HOSTILE, 0.3
     ),
-    "no schema": Condition("tiny", 16_384, ("--max-tokens", "100", "--no-schema"), ANSWERED - {"ok"}, HOSTILE, 0.1),
-    "small context": Condition("tiny", 700, ("--max-tokens", "100"), ANSWERED | {"error"}, share=0.07),
-    "never stops": Condition("never", 16_384, ("--max-tokens", "60"), frozenset({"truncated"}), share=0.05),
-    "no text": Condition("no_text", 16_384, ("--max-tokens", "60"), frozenset({"invalid", "truncated"}), share=0.05),
+    "long": Condition(
+        "tiny",
+        16_384,
+        ("--max-tokens", "200"),
+        ANSWERED | {"error"},
+        ("word " * 800, "word " * 20_000),
+        0.1,
+    ),
+    "no schema": Condition(
+        "tiny",
+        16_384,
+        ("--max-tokens", "100", "--no-schema"),
+        ANSWERED - {"ok"},
+        HOSTILE,
+        0.1,
+    ),
+    "small context": Condition(
+        "tiny", 700, ("--max-tokens", "100"), ANSWERED | {"error"}, share=0.07
+    ),
+    "never stops": Condition(
+        "never", 16_384, ("--max-tokens", "60"), frozenset({"truncated"}), share=0.05
+    ),
+    "no text": Condition(
+        "no_text",
+        16_384,
+        ("--max-tokens", "60"),
+        frozenset({"invalid", "truncated"}),
+        share=0.05,
+    ),
     "timeout": Condition(
         "never",
         16_384,
@@ -181,8 +221,11 @@ def write_models(folder: Path) -> None:
 
 def write_manifest(folder: Path, condition: Condition, count: int) -> Path:
     names = ("input", "ground_truth", "mask", *(f"edited{n}" for n in range(count)))
-    for n, name in enumerate(names):  # no two outputs are alike, so that no two edits share an answer
-        Image.effect_noise((40 + 9 * (n % 4), 48), 60).convert("RGB").save(folder / f"{name}.png")
+    # no two outputs are alike, so that no two edits share an answer
+    for n, name in enumerate(names):
+        Image.effect_noise((40 + 9 * (n % 4), 48), 60).convert("RGB").save(
+            folder / f"{name}.png"
+        )
     pictures = {name: f"{name}.png" for name in names[:3]}
     instructions = condition.instructions
     rows = [
@@ -200,20 +243,47 @@ def write_manifest(folder: Path, condition: Condition, count: int) -> Path:
     return path
 
 
-def asked(name: str, models: Path, questions: int, chosen: Sequence[str]) -> dict[str, Any]:
+def asked(
+    name: str, models: Path, questions: int, chosen: Sequence[str]
+) -> dict[str, Any]:
     """One condition: statuses, exchanges and what was read wrongly."""
     condition = CONDITIONS[name]
     edits = max(1, round(questions * condition.share / len(chosen)))
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         folder = Path(place)
-        files = models / condition.model / "tiny.gguf", models / condition.model / "mmproj-tiny.gguf"
+        files = (
+            models / condition.model / "tiny.gguf",
+            models / condition.model / "mmproj-tiny.gguf",
+        )
         address = stack.enter_context(serve(*files, context=condition.context))
         recorder = stack.enter_context(recorded(address))
         words = [
-            *(sys.executable, "-m", "editjudge", "run", str(write_manifest(folder, condition, edits)), "--quiet"),
+            *(
+                sys.executable,
+                "-m",
+                "editjudge",
+                "run",
+                str(write_manifest(folder, condition, edits)),
+                "--quiet",
+            ),
             *(word for rubric in chosen for word in ("--rubric", rubric)),
-            *("--judge", "openai-compatible/tiny", "--base-url", recorder.url, "--store", str(folder / "s.db")),
-            *("--name", "r", "--concurrency", "2", "--max-failures", "1", *condition.words),
+            *(
+                "--judge",
+                "openai-compatible/tiny",
+                "--base-url",
+                recorder.url,
+                "--store",
+                str(folder / "s.db"),
+            ),
+            *(
+                "--name",
+                "r",
+                "--concurrency",
+                "2",
+                "--max-failures",
+                "1",
+                *condition.words,
+            ),
         ]
         started = time.monotonic()
         if name == "stopped":
@@ -224,14 +294,26 @@ def asked(name: str, models: Path, questions: int, chosen: Sequence[str]) -> dic
         with Store.open(folder / "s.db") as store:
             rows = list(store.judgements(store.find_run("r")))
             pairs = [(row, store.replies(row["key"])) for row in rows]
-    wrong = [f"{row['item']} {row['rubric']}: {why}" for row, said in pairs for why in misreadings(row, said, recorder)]
+    wrong = [
+        f"{row['item']} {row['rubric']}: {why}"
+        for row, said in pairs
+        for why in misreadings(row, said, recorder)
+    ]
     wrong += [
-        f"{row['item']} {row['rubric']}: {row['status']}" for row in rows if row["status"] not in condition.statuses
+        f"{row['item']} {row['rubric']}: {row['status']}"
+        for row in rows
+        if row["status"] not in condition.statuses
     ]
     return {
         "questions": len(rows),
         "statuses": dict(Counter(row["status"] for row in rows)),
-        "codes": dict(Counter(said[-1].reasons[0].code for _, said in pairs if said and said[-1].reasons)),
+        "codes": dict(
+            Counter(
+                said[-1].reasons[0].code
+                for _, said in pairs
+                if said and said[-1].reasons
+            )
+        ),
         "replies": len(recorder.answers),
         "http": dict(Counter(str(answer.status) for answer in recorder.answers)),
         "misclassified": wrong,
@@ -241,7 +323,12 @@ def asked(name: str, models: Path, questions: int, chosen: Sequence[str]) -> dic
 
 def _stop(words: Sequence[str], recorder: Recorder) -> None:
     """Begin the run, and stop it twice with its first answers: at once, in the middle of requests."""
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        words,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     while len(recorder.answers) < 3 and process.poll() is None:
         time.sleep(0.02)
     for _ in range(2):
@@ -251,25 +338,39 @@ def _stop(words: Sequence[str], recorder: Recorder) -> None:
     process.wait(60)
 
 
-def measure(questions: int, only: Sequence[str] = (), chosen: Sequence[str] = ()) -> dict[str, Any]:
+def measure(
+    questions: int, only: Sequence[str] = (), chosen: Sequence[str] = ()
+) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         write_models(folder)
         for text in (ONE, MANY):
             (folder / f"{'one' if text is ONE else 'many'}.yaml").write_text(text)
-        every = list(chosen) or [*rubrics(), str(folder / "one.yaml"), str(folder / "many.yaml")]
-        return {name: asked(name, folder, questions, every) for name in only or CONDITIONS}
+        every = list(chosen) or [
+            *rubrics(),
+            str(folder / "one.yaml"),
+            str(folder / "many.yaml"),
+        ]
+        return {
+            name: asked(name, folder, questions, every) for name in only or CONDITIONS
+        }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--questions", type=int, default=1000)
     parser.add_argument("--only", nargs="*", choices=[*CONDITIONS], default=[])
     options = parser.parse_args()
     found = measure(options.questions, options.only)
     total = sum(one["questions"] for one in found.values())
     wrong = sum(len(one["misclassified"]) for one in found.values())
-    print(json.dumps({"conditions": found, "questions": total, "misclassified": wrong}, indent=2))
+    print(
+        json.dumps(
+            {"conditions": found, "questions": total, "misclassified": wrong}, indent=2
+        )
+    )
 
 
 if __name__ == "__main__":

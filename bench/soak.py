@@ -39,8 +39,8 @@ from bench.reviewers import MODELS, Reviewer, Wrong
 from bench.rewards import cpu_seconds, process, rss_mb, sent
 from bench.stub import expected_scores
 from bench.throughput import make_edits
+from editjudge.store.people import create_study, filled_in, find_study
 from editjudge.store.store import Store
-from editjudge.store.studies import create_study, filled_in, find_study
 from fuzz.targets import TARGETS
 
 ROOT = Path(__file__).parents[1]
@@ -54,14 +54,21 @@ REVIEWERS = 100
 BATCH = 4
 GALLERY = 120
 """Edits that reviewers look at and rate: three pages of a table."""
-QUOTA, OVERLAP = 8, 10
+QUOTA = 8
+OVERLAP = 10
 """Edits for each rater, and raters for each edit: enough for everybody."""
 EVERY = 2.0
 """Seconds between samples."""
 PAUSE = (2.0, 8.0)
 """Seconds, from and to, that a reviewer looks at a page."""
 _SEED = 0
-_SLACK = {"mb": (1.1, 24), "handles": (1.1, 16), "connections": (1.1, 16), "ms": (1.25, 1), "seconds": (1.5, 0.25)}
+_SLACK = {
+    "mb": (1.1, 24),
+    "handles": (1.1, 16),
+    "connections": (1.1, 16),
+    "ms": (1.25, 1),
+    "seconds": (1.5, 0.25),
+}
 """How far the last third may lie above the one before: times, plus.
 
 All that `serve` may have open is there after the warm-up: a connection of each reviewer, kept alive while they look,
@@ -71,9 +78,16 @@ own bounds. Memory goes on a little as the caches of those connections fill, 8 M
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=20)
-    parser.add_argument("--engine", nargs=4, metavar=("MANIFEST", "STORE", "STUB", "EDITS"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--engine",
+        nargs=4,
+        metavar=("MANIFEST", "STORE", "STUB", "EDITS"),
+        help=argparse.SUPPRESS,
+    )
     arguments = parser.parse_args()
     if arguments.engine:
         drive(*arguments.engine)
@@ -88,7 +102,8 @@ def main() -> None:
 
 def drive(manifest: str, store: str, stub: str, edits: str) -> None:
     """Runs without end; after each a line that says how many judgements there were, and how many were wrong."""
-    folder, count = Path(manifest).parent, int(edits)
+    folder = Path(manifest).parent
+    count = int(edits)
     lines = [json.loads(line) for line in Path(manifest).read_text().splitlines()]
     digests = {
         row[role]: hashlib.sha256((folder / row[role]).read_bytes()).hexdigest()
@@ -98,7 +113,11 @@ def drive(manifest: str, store: str, stub: str, edits: str) -> None:
     number = 0
     while True:
         rows = [
-            {**lines[n % len(lines)], "id": f"e{n}", "instruction": f"make car {number * count + n} blue"}
+            {
+                **lines[n % len(lines)],
+                "id": f"e{n}",
+                "instruction": f"make car {number * count + n} blue",
+            }
             for n in range(count)
         ]
         for row in rows:
@@ -107,18 +126,28 @@ def drive(manifest: str, store: str, stub: str, edits: str) -> None:
                       base_url=f"{stub}/v1", allow_outside=True)  # fmt: skip
         counted: Counter[str] = Counter()
         wrong = 0
-        instructions = {row["id"]: (row["instruction"], row["input"], row["edited"]) for row in rows}
+        instructions = {
+            row["id"]: (row["instruction"], row["input"], row["edited"]) for row in rows
+        }
         for row in done.judgements():
             counted[row["status"]] += 1
             said = instructions[row["item"]]
-            if row["scores"] is not None and row["scores"] != _right(digests, folder, said, row["rubric"]):
+            if row["scores"] is not None and row["scores"] != _right(
+                digests, folder, said, row["rubric"]
+            ):
                 wrong += 1
-        told = {"judgements": sum(counted.values()), "wrong": wrong, "missing": 3 * count - sum(counted.values())}
+        told = {
+            "judgements": sum(counted.values()),
+            "wrong": wrong,
+            "missing": 3 * count - sum(counted.values()),
+        }
         print(json.dumps({**told, "statuses": counted}), flush=True)
         number += 1
 
 
-def _right(digests: dict[str, str], folder: Path, said: tuple[str, str, str], rubric: str) -> dict[str, int]:
+def _right(
+    digests: dict[str, str], folder: Path, said: tuple[str, str, str], rubric: str
+) -> dict[str, int]:
     """What the stub says of it, worked out from the files."""
     instruction, *paths = said
     names = (str(Path(path).relative_to(folder)) for path in paths)
@@ -127,9 +156,13 @@ def _right(digests: dict[str, str], folder: Path, said: tuple[str, str, str], ru
 
 def _expected(instruction: str, pictures: Sequence[str], rubric: str) -> dict[str, int]:
     """What the stub says of an instruction and two pictures of these digests."""
-    content = dict(zip(("input", "edited"), pictures, strict=True)) | {"instruction": instruction}
+    content = dict(zip(("input", "edited"), pictures, strict=True)) | {
+        "instruction": instruction
+    }
     canonical = json.dumps(content, sort_keys=True)
-    return expected_scores(_SEED, f"edit-{hashlib.sha256(canonical.encode()).hexdigest()[:16]}", rubric)
+    return expected_scores(
+        _SEED, f"edit-{hashlib.sha256(canonical.encode()).hexdigest()[:16]}", rubric
+    )
 
 
 # --- everything at once ---------------------------------------------------------------------------------------
@@ -157,21 +190,29 @@ class Watch:
         links = [_link(handle) for handle in handles.iterdir()]
         self.sample(f"{name} mb", rss_mb(pid))
         self.sample(f"{name} handles", len(links))
-        self.sample(f"{name} connections", sum(link.startswith("socket:") for link in links))
+        self.sample(
+            f"{name} connections", sum(link.startswith("socket:") for link in links)
+        )
 
     def cost(self, pid: int) -> None:
         """Milliseconds of CPU for each request since the last look: in these the rest of the machine has no say."""
-        asked = sum(self.counts[what] for what in ("page", "picture", "evidence", "rewards"))
+        asked = sum(
+            self.counts[what] for what in ("page", "picture", "evidence", "rewards")
+        )
         used = cpu_seconds(pid) * 1000
         if self._before and asked > self._before[0]:
-            self.sample("serve ms", (used - self._before[1]) / (asked - self._before[0]))
+            self.sample(
+                "serve ms", (used - self._before[1]) / (asked - self._before[0])
+            )
         self._before = (asked, used)
 
     def flat(self) -> None:
         for name, values in self.samples.items():
             times, plus = _SLACK[name.rsplit(" ", 1)[1]]
             if len(values) < 9:
-                self.failures.append(f"{name}: {len(values)} samples are too few to tell")
+                self.failures.append(
+                    f"{name}: {len(values)} samples are too few to tell"
+                )
                 continue
             _, before, last = thirds(values)
             if last > before * times + plus:
@@ -181,7 +222,14 @@ class Watch:
 def thirds(values: list[float]) -> list[float]:
     """The median of the warm-up, of the middle and of the end."""
     third = max(1, len(values) // 3)
-    return [statistics.median(part) for part in (values[:third], values[third : 2 * third] or values, values[-third:])]
+    return [
+        statistics.median(part)
+        for part in (
+            values[:third],
+            values[third : 2 * third] or values,
+            values[-third:],
+        )
+    ]
 
 
 def _link(handle: Path) -> str:
@@ -191,13 +239,19 @@ def _link(handle: Path) -> str:
 
 
 def soak(seconds: float, reviewers: int = REVIEWERS) -> dict[str, Any]:
-    watch, started = Watch(), time.monotonic()
+    watch = Watch()
+    started = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         load(watch, folder, seconds * 0.6, reviewers)
         watch.flat()
-        fuzzed = _fuzz(watch, folder, (seconds - (time.monotonic() - started)) * 2 / len(TARGETS))
-    shown = {name: [round(third, 3) for third in thirds(values)] for name, values in watch.samples.items()}
+        fuzzed = _fuzz(
+            watch, folder, (seconds - (time.monotonic() - started)) * 2 / len(TARGETS)
+        )
+    shown = {
+        name: [round(third, 3) for third in thirds(values)]
+        for name, values in watch.samples.items()
+    }
     return {
         "seconds": round(time.monotonic() - started),
         "counts": dict(watch.counts),
@@ -211,13 +265,25 @@ def load(watch: Watch, folder: Path, seconds: float, reviewers: int) -> None:
     """Everything but fuzzing; what reviewers sent is looked for in the store at the end."""
     manifest = make_edits(folder, "jpeg", 16, 192)
     _gallery(folder, [json.loads(line) for line in manifest.read_text().splitlines()])
-    faults = [word for fault, share in FAULTS.items() for word in ("--fault", f"{fault}={share}")]
+    faults = [
+        word
+        for fault, share in FAULTS.items()
+        for word in ("--fault", f"{fault}={share}")
+    ]
     words = ("bench.stub", "--seed", str(_SEED), "--retry-after", "0.1", *faults)
     # One each: sharing a limit, the engine would take all of it, and the latency of rewards be a matter of pace.
-    with process(*words, "--limit-rps", str(LIMIT)) as (_, url), process(*words) as (_, other):
-        rated = asyncio.run(_load(watch, folder, manifest, (url, other), seconds, reviewers))
+    with (
+        process(*words, "--limit-rps", str(LIMIT)) as (_, url),
+        process(*words) as (_, other),
+    ):
+        rated = asyncio.run(
+            _load(watch, folder, manifest, (url, other), seconds, reviewers)
+        )
     with Store.open(folder / "served.db", readonly=True) as store:
-        kept = {place: filled.score for place, filled in filled_in(store, find_study(store, 1)).items()}
+        kept = {
+            place: filled.score
+            for place, filled in filled_in(store, find_study(store, 1)).items()
+        }
     watch.counts["ratings"] = len(kept)
     if kept != rated:
         watch.failures.append(
@@ -228,24 +294,47 @@ def load(watch: Watch, folder: Path, seconds: float, reviewers: int) -> None:
 def _gallery(folder: Path, lines: list[dict[str, Any]]) -> None:
     """Run 1 of the store that is served, judged by measuring, and a study of it."""
     rows = [
-        {**lines[n // 2 % len(lines)], "id": f"g{n}", "instruction": f"make car {n // 2} blue", "model": MODELS[n % 2]}
+        {
+            **lines[n // 2 % len(lines)],
+            "id": f"g{n}",
+            "instruction": f"make car {n // 2} blue",
+            "model": MODELS[n % 2],
+        }
         for n in range(GALLERY)
     ]
     manifest = folder / "gallery.jsonl"
     manifest.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    ej.run(manifest, rubrics=["online"], judges=["measured"], store=folder / "served.db", name="gallery")
+    ej.run(
+        manifest,
+        rubrics=["online"],
+        judges=["measured"],
+        store=folder / "served.db",
+        name="gallery",
+    )
     with Store.open(folder / "served.db") as store:
         hashes = store.find_run("gallery").spec["rubrics"].values()
-        create_study(store, "study", 1, list(hashes), overlap=OVERLAP, quota=QUOTA, controls=2)
+        create_study(
+            store, "study", 1, list(hashes), overlap=OVERLAP, quota=QUOTA, controls=2
+        )
 
 
 @contextlib.contextmanager
 def _served(folder: Path, stub: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    words = ["serve", "--store", str(folder / "served.db"), "--port", "0", "--timeout", "30"]
+    words = [
+        "serve",
+        "--store",
+        str(folder / "served.db"),
+        "--port",
+        "0",
+        "--timeout",
+        "30",
+    ]
     words += ["--keep-pictures", str(folder / "kept")]
     judge = ["--judge", "openai-compatible/stub", "--base-url", f"{stub}/v1"]
     with subprocess.Popen(
-        [sys.executable, "-m", "editjudge", *words, *judge], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "editjudge", *words, *judge],
+        stderr=subprocess.PIPE,
+        text=True,
     ) as served:
         try:
             assert served.stderr
@@ -257,17 +346,29 @@ def _served(folder: Path, stub: str) -> Iterator[tuple[subprocess.Popen[str], st
 
 
 async def _load(
-    watch: Watch, folder: Path, manifest: Path, stubs: tuple[str, str], seconds: float, reviewers: int
+    watch: Watch,
+    folder: Path,
+    manifest: Path,
+    stubs: tuple[str, str],
+    seconds: float,
+    reviewers: int,
 ) -> dict[tuple[str, int, str], float | None]:
     """What was rated."""
-    edits = [sent(folder, json.loads(line)) for line in manifest.read_text().splitlines()]
+    edits = [
+        sent(folder, json.loads(line)) for line in manifest.read_text().splitlines()
+    ]
     words = (str(manifest), str(folder / "engine.db"), stubs[0], str(EDITS))
     async with contextlib.AsyncExitStack() as stack:
         engine = stack.enter_context(process_lines("bench.soak", "--engine", *words))
         served, url = stack.enter_context(_served(folder, stubs[1]))
-        client = _Client(watch, await stack.enter_async_context(aiohttp.ClientSession()), url, edits)
+        client = _Client(
+            watch, await stack.enter_async_context(aiohttp.ClientSession()), url, edits
+        )
         await client.ask(range(BATCH))
-        people = [await _reviewer(watch, stack, url, n, client.digests) for n in range(reviewers)]
+        people = [
+            await _reviewer(watch, stack, url, n, client.digests)
+            for n in range(reviewers)
+        ]
         await people[0].tour()
         end = time.monotonic() + seconds
         tasks = [
@@ -275,7 +376,9 @@ async def _load(
             asyncio.create_task(_engine(watch, engine, end)),
             *(asyncio.create_task(person.work(end, PAUSE)) for person in people),
         ]
-        while time.monotonic() < end and engine.poll() is None and served.poll() is None:
+        while (
+            time.monotonic() < end and engine.poll() is None and served.poll() is None
+        ):
             for name, one in (("engine", engine), ("serve", served)):
                 watch.of(name, one.pid)
             watch.cost(served.pid)
@@ -284,7 +387,9 @@ async def _load(
             if one.poll() is not None:
                 watch.failures.append(f"{name} ended with {one.returncode}")
         ended = await asyncio.gather(*tasks, return_exceptions=True)
-        watch.failures += [f"{type(e).__name__}: {e}" for e in ended if isinstance(e, Exception)][:10]
+        watch.failures += [
+            f"{type(e).__name__}: {e}" for e in ended if isinstance(e, Exception)
+        ][:10]
     for what in ("judgements", "rewards", "page", "picture", "evidence"):
         if not watch.counts[what]:
             watch.failures.append(f"no {what} in all this time")
@@ -292,15 +397,25 @@ async def _load(
 
 
 async def _reviewer(
-    watch: Watch, stack: contextlib.AsyncExitStack, url: str, number: int, known: Collection[str]
+    watch: Watch,
+    stack: contextlib.AsyncExitStack,
+    url: str,
+    number: int,
+    known: Collection[str],
 ) -> Reviewer:
-    session = await stack.enter_async_context(aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)))
-    return Reviewer(session, url, f"reviewer {number}", random.Random(number), known, watch.seen)
+    session = await stack.enter_async_context(
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
+    )
+    return Reviewer(
+        session, url, f"reviewer {number}", random.Random(number), known, watch.seen
+    )
 
 
 @contextlib.contextmanager
 def process_lines(*words: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen([sys.executable, "-m", *words], stdout=subprocess.PIPE, text=True, cwd=ROOT) as started:
+    with subprocess.Popen(
+        [sys.executable, "-m", *words], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as started:
         try:
             yield started
         finally:
@@ -310,18 +425,26 @@ def process_lines(*words: str) -> Iterator[subprocess.Popen[str]]:
 async def _engine(watch: Watch, engine: subprocess.Popen[str], end: float) -> None:
     """Takes down what it says of each run; the first is waited for a while longer."""
     assert engine.stdout
-    while (left := end - time.monotonic() + (0 if watch.counts["judgements"] else 60)) > 0:
+    while (
+        left := end - time.monotonic() + (0 if watch.counts["judgements"] else 60)
+    ) > 0:
         try:
-            line = await asyncio.wait_for(asyncio.to_thread(engine.stdout.readline), left)
+            line = await asyncio.wait_for(
+                asyncio.to_thread(engine.stdout.readline), left
+            )
         except TimeoutError:
             return
         if not line:
             return
         told = json.loads(line)
         watch.counts["judgements"] += told["judgements"]
-        watch.counts.update({f"judged {status}": count for status, count in told["statuses"].items()})
+        watch.counts.update(
+            {f"judged {status}": count for status, count in told["statuses"].items()}
+        )
         if told["wrong"] or told["missing"]:
-            watch.failures.append(f"of a run {told['wrong']} scores are wrong and {told['missing']} judgements missing")
+            watch.failures.append(
+                f"of a run {told['wrong']} scores are wrong and {told['missing']} judgements missing"
+            )
 
 
 @dataclass
@@ -335,29 +458,39 @@ class _Client:
 
     def __post_init__(self) -> None:
         self._digests = [
-            [hashlib.sha256(base64.b64decode(edit[role])).hexdigest() for role in ("input", "edited")]
+            [
+                hashlib.sha256(base64.b64decode(edit[role])).hexdigest()
+                for role in ("input", "edited")
+            ]
             for edit in self.edits
         ]
         self.digests = {digest for pair in self._digests for digest in pair}
 
     async def go_on(self, end: float) -> None:
-        rng, first = random.Random(_SEED), BATCH
+        rng = random.Random(_SEED)
+        first = BATCH
         while time.monotonic() < end:
             await self.ask(range(first, first + BATCH))
-            if rng.random() < 0.2:  # what was asked before is answered from the store, and judged again where it failed
+            # what was asked before is answered from the store, and judged again where it failed
+            if rng.random() < 0.2:
                 await self.ask(range(again := rng.randrange(first), again + BATCH))
             first += BATCH
 
     async def ask(self, numbers: Sequence[int]) -> None:
         chosen = [
-            self.edits[n % len(self.edits)] | {"id": f"p{n}", "instruction": f"paint car {n}", "model": MODELS[n % 2]}
+            self.edits[n % len(self.edits)]
+            | {"id": f"p{n}", "instruction": f"paint car {n}", "model": MODELS[n % 2]}
             for n in numbers
         ]
         started = time.monotonic()
-        async with self.session.post(f"{self.url}/v1/reward", json={"edits": chosen}) as response:
+        async with self.session.post(
+            f"{self.url}/v1/reward", json={"edits": chosen}
+        ) as response:
             answer = await response.json()
         self.watch.sample("reward seconds", time.monotonic() - started)
-        if response.status != 200 or [reward["id"] for reward in answer["rewards"]] != [f"p{n}" for n in numbers]:
+        if response.status != 200 or [reward["id"] for reward in answer["rewards"]] != [
+            f"p{n}" for n in numbers
+        ]:
             raise Wrong(f"/v1/reward: {response.status} {answer}")
         for number, reward in zip(numbers, answer["rewards"], strict=True):
             self._check(number, reward)
@@ -367,7 +500,9 @@ class _Client:
         self.watch.counts["rewards without a number"] += reward["reward"] is None
         right: dict[str, int] = {}
         for rubric in reward["keys"]:
-            right |= _expected(f"paint car {number}", self._digests[number % len(self.edits)], rubric)
+            right |= _expected(
+                f"paint car {number}", self._digests[number % len(self.edits)], rubric
+            )
         if reward["status"] != "ok":
             wrong = reward["reward"] is not None or reward["scores"] is not None
         else:
@@ -396,11 +531,23 @@ def _fuzz(watch: Watch, folder: Path, seconds: float) -> dict[str, Any]:
             "--found",
             str(folder),
         ]
-        done = subprocess.run(words, capture_output=True, text=True, errors="replace", cwd=ROOT, check=False)
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=ROOT,
+            check=False,
+        )
         tried = re.search(r"stat::number_of_executed_units: (\d+)", done.stderr)
         if done.returncode:
-            watch.failures.append(f"fuzzing {target}: {done.stdout[-1500:]} {done.stderr[-1500:]}")
-        return target, {"executions": int(tried[1]) if tried else None, "found": int(done.returncode != 0)}
+            watch.failures.append(
+                f"fuzzing {target}: {done.stdout[-1500:]} {done.stderr[-1500:]}"
+            )
+        return target, {
+            "executions": int(tried[1]) if tried else None,
+            "found": int(done.returncode != 0),
+        }
 
     with ThreadPoolExecutor(2) as pool:
         return dict(pool.map(one, TARGETS))

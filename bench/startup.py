@@ -33,7 +33,13 @@ def milliseconds(command: list[str]) -> float:
     with tempfile.TemporaryDirectory() as home:
         given: dict[str, Any] = {"cwd": home, "env": peers.environment(home)}
         started = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **given)
+        subprocess.run(
+            command,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **given,
+        )
         return 1000 * (time.perf_counter() - started)
 
 
@@ -42,7 +48,9 @@ def median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def commands(present: list[str], manifest: Path, url: str) -> dict[str, dict[str, list[str]]]:
+def commands(
+    present: list[str], manifest: Path, url: str
+) -> dict[str, dict[str, list[str]]]:
     """By contender, what is timed."""
     given = ["--manifest", str(manifest), "--url", url]
     python = Path(sys.executable)
@@ -52,14 +60,23 @@ def commands(present: list[str], manifest: Path, url: str) -> dict[str, dict[str
         "editjudge": contender(python, "editjudge", "editjudge", ours),
     }
     for name in present:
-        peer, its = peers.PEERS[name], peers.python_of(name)
-        found[name] = contender(its, peers.tool(name), peer.command, [str(its), "-m", peer.module, *given])
+        peer = peers.PEERS[name]
+        its = peers.python_of(name)
+        found[name] = contender(
+            its, peers.tool(name), peer.command, [str(its), "-m", peer.module, *given]
+        )
     return found
 
 
-def contender(python: Path, package: str, program: str | None, judging: list[str]) -> dict[str, list[str]]:
+def contender(
+    python: Path, package: str, program: str | None, judging: list[str]
+) -> dict[str, list[str]]:
     helped = {"help": [str(python.with_name(program)), "--help"]} if program else {}
-    return {"import": [str(python), "-c", f"import {package}"], **helped, "one_edit": judging}
+    return {
+        "import": [str(python), "-c", f"import {package}"],
+        **helped,
+        "one_edit": judging,
+    }
 
 
 BARE = """
@@ -74,13 +91,22 @@ asyncio.run(send())
 def until_first_request(command: Callable[[str], list[str]]) -> dict[str, float]:
     """Milliseconds, wall and CPU, until a process that is given an address sends a request there; it is ended then."""
     # Compiled modules are used, as they are wherever a package is installed.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "PYTHONDONTWRITEBYTECODE"
+    }
     # A server for each: what another process has sent besides would be taken for the first request of this one.
-    with socket.create_server(("127.0.0.1", 0)) as server, tempfile.TemporaryFile() as errors:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        tempfile.TemporaryFile() as errors,
+    ):
         server.settimeout(60)
         words = command(f"http://127.0.0.1:{server.getsockname()[1]}/v1")
         started = time.perf_counter()
-        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=errors, env=environment)
+        process = subprocess.Popen(
+            words, stdout=subprocess.DEVNULL, stderr=errors, env=environment
+        )
         try:
             client, _ = server.accept()
             with client:
@@ -88,7 +114,9 @@ def until_first_request(command: Callable[[str], list[str]]) -> dict[str, float]
                 wall = 1000 * (time.perf_counter() - started)
         except TimeoutError:
             errors.seek(0)
-            raise SystemExit(f"{words[0]} sent nothing: {errors.read().decode()}") from None
+            raise SystemExit(
+                f"{words[0]} sent nothing: {errors.read().decode()}"
+            ) from None
         finally:
             process.kill()
             _, process.returncode, usage = os.wait4(process.pid, 0)
@@ -100,20 +128,38 @@ def first_requests(calls: int) -> dict[str, Any]:
     from bench.resume import make_manifest
 
     with tempfile.TemporaryDirectory() as name:
-        run = [str(Path(sys.executable).with_name("editjudge")), "run", str(make_manifest(Path(name), 100))]
+        run = [
+            str(Path(sys.executable).with_name("editjudge")),
+            "run",
+            str(make_manifest(Path(name), 100)),
+        ]
         run += ["--judge", "openai-compatible/stub"]
         stores = (str(Path(name, f"{call}.db")) for call in range(calls + 1))
         contenders: dict[str, Callable[[str], list[str]]] = {
             "bare": lambda url: [sys.executable, "-c", BARE, url],
-            "bare_with_sqlalchemy": lambda url: [sys.executable, "-c", f"import sqlalchemy{BARE}", url],
+            "bare_with_sqlalchemy": lambda url: [
+                sys.executable,
+                "-c",
+                f"import sqlalchemy{BARE}",
+                url,
+            ],
             "editjudge": lambda url: [*run, "--store", next(stores), "--base-url", url],
         }
-        times = [{who: until_first_request(command) for who, command in contenders.items()} for _ in range(calls + 1)]
+        times = [
+            {who: until_first_request(command) for who, command in contenders.items()}
+            for _ in range(calls + 1)
+        ]
     medians = {
-        kind: {who: round(median([one[who][kind] for one in times[1:]]), 1) for who in contenders}
+        kind: {
+            who: round(median([one[who][kind] for one in times[1:]]), 1)
+            for who in contenders
+        }
         for kind in ("wall", "cpu")
     }
-    ratios = {kind: {who: round(of[who] / of["bare"], 2) for who in of} for kind, of in medians.items()}
+    ratios = {
+        kind: {who: round(of[who] / of["bare"], 2) for who in of}
+        for kind, of in medians.items()
+    }
     return {"milliseconds": medians, "ratio": ratios}
 
 
@@ -121,26 +167,38 @@ def main() -> None:
     # Not above: bench.throughput is what the contenders import.
     from bench.throughput import make_edits, stub
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--calls", type=int, default=9)
     parser.add_argument("--first-request", action="store_true")
     options = parser.parse_args()
     calls = options.calls
     if options.first_request:
-        print(json.dumps({"calls": calls, "load": os.getloadavg()[0], **first_requests(calls)}, indent=2))
+        print(
+            json.dumps(
+                {"calls": calls, "load": os.getloadavg()[0], **first_requests(calls)},
+                indent=2,
+            )
+        )
         return
     present, absent = peers.installed()
     with tempfile.TemporaryDirectory() as name, stub() as url:
         timed = commands(present, make_edits(Path(name), "jpeg", 1), url)
-        times: dict[str, dict[str, list[float]]] = {who: {what: [] for what in each} for who, each in timed.items()}
+        times: dict[str, dict[str, list[float]]] = {
+            who: {what: [] for what in each} for who, each in timed.items()
+        }
         for _ in range(calls):
             for who, each in timed.items():
                 for what, command in each.items():
                     times[who][what].append(milliseconds(command))
     told: dict[str, Any] = {
-        who: {what: round(median(each), 1) for what, each in found.items()} for who, found in times.items()
+        who: {what: round(median(each), 1) for what, each in found.items()}
+        for who, found in times.items()
     }
-    print(json.dumps({"calls": calls, "absent": absent, "milliseconds": told}, indent=2))
+    print(
+        json.dumps({"calls": calls, "absent": absent, "milliseconds": told}, indent=2)
+    )
 
 
 if __name__ == "__main__":

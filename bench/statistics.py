@@ -26,21 +26,33 @@ from editjudge.stats.agreement import agree
 from editjudge.stats.columns import Column, Ratings, Scores
 from editjudge.stats.summary import summarise
 
-FACTORS, MODELS, PER_GROUP = 12, 10, 5
+FACTORS = 12
+MODELS = 10
+PER_GROUP = 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--judgements", type=int, default=1_000_000)
     parser.add_argument("--draws", type=int, default=2_000)
-    parser.add_argument("--loop-draws", type=int, default=5, help="draws of the plain loop that are timed")
+    parser.add_argument(
+        "--loop-draws",
+        type=int,
+        default=5,
+        help="draws of the plain loop that are timed",
+    )
     options = parser.parse_args()
     scores = made_up(options.judgements)
     before = peak()
     ours, cells = timed(lambda: summarise(scores, draws=options.draws))
     used = peak() - before
     loop = plain_loop(scores, options.loop_draws) / options.loop_draws * options.draws
-    slices = {name: beside_scipy(part, options.draws) for name, part in one_cell(scores).items()}
+    slices = {
+        name: beside_scipy(part, options.draws)
+        for name, part in one_cell(scores).items()
+    }
     rated, agreement = million_ratings(options.draws)
     answer = {
         "judgements": options.judgements,
@@ -69,7 +81,9 @@ def made_up(judgements: int) -> Scores:
     group = edit % groups
     effect = rng.normal(0, 1, groups)
     level = 4 + effect[group] + 0.1 * model
-    score = np.clip(np.rint(level[:, None] + rng.normal(0, 1, (len(edit), FACTORS))), 1, 7)
+    score = np.clip(
+        np.rint(level[:, None] + rng.normal(0, 1, (len(edit), FACTORS))), 1, 7
+    )
     failed = rng.random(score.shape) < 0.02
     score[failed] = np.nan
     n = score.size
@@ -111,10 +125,18 @@ def one_cell(scores: Scores) -> dict[str, Scores]:
     """One model and factor of at most 20,000 edits: SciPy keeps all its resamples in memory."""
     part = scores.where(model="model0", factor="factor0")
     part = part.take(np.arange(min(20_000, len(part))))
-    decimals = replace(part, score=part.score + np.random.default_rng(2).uniform(-0.5, 0.5, len(part)))
+    decimals = replace(
+        part, score=part.score + np.random.default_rng(2).uniform(-0.5, 0.5, len(part))
+    )
     groups = -(-len(part) // PER_GROUP)
-    clustered = replace(decimals, group=column(np.arange(len(part)) % groups, groups, "group"))
-    return {"slice": part, "slice_of_decimals": decimals, "slice_of_clustered_decimals": clustered}
+    clustered = replace(
+        decimals, group=column(np.arange(len(part)) % groups, groups, "group")
+    )
+    return {
+        "slice": part,
+        "slice_of_decimals": decimals,
+        "slice_of_clustered_decimals": clustered,
+    }
 
 
 def beside_scipy(part: Scores, draws: int, rounds: int = 7) -> dict[str, float]:
@@ -122,9 +144,13 @@ def beside_scipy(part: Scores, draws: int, rounds: int = 7) -> dict[str, float]:
     values = part.score[part.ok]
 
     def theirs() -> None:
-        scipy.stats.bootstrap((values,), np.mean, n_resamples=draws, method="percentile", batch=100, rng=0)
+        scipy.stats.bootstrap(
+            (values,), np.mean, n_resamples=draws, method="percentile", batch=100, rng=0
+        )
 
-    spent = [[cpu(lambda: summarise(part, draws=draws)), cpu(theirs)] for _ in range(rounds)]
+    spent = [
+        [cpu(lambda: summarise(part, draws=draws)), cpu(theirs)] for _ in range(rounds)
+    ]
     own, other = np.median(spent, axis=0)
     return {
         "rows": len(values),

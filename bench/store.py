@@ -23,8 +23,8 @@ from typing import Any
 from editjudge.judgement import Exchange, Judgement, Task, Usage
 from editjudge.rubrics.verdict import Remark
 from editjudge.store.export import export_parquet
+from editjudge.store.parquet import read_table
 from editjudge.store.records import Item
-from editjudge.store.shards import Shards
 from editjudge.store.store import Store
 from editjudge.store.writer import Writer
 
@@ -36,7 +36,14 @@ BATCH = 512
 def reply(rng: random.Random) -> str:
     """As long as real ones: three reasons of some 40 words. Random words, so that they do not compress too well."""
     reasons = {factor: " ".join(rng.choices(WORDS, k=40)) for factor in FACTORS}
-    return json.dumps({"results": {f: {"score": rng.randint(1, 7), "justification": reasons[f]} for f in FACTORS}})
+    return json.dumps(
+        {
+            "results": {
+                f: {"score": rng.randint(1, 7), "justification": reasons[f]}
+                for f in FACTORS
+            }
+        }
+    )
 
 
 def judgements(count: int) -> Iterator[Judgement]:
@@ -52,9 +59,25 @@ def judgements(count: int) -> Iterator[Judgement]:
             "fidelity",
             "f" * 64,
             scores={factor: entry["score"] for factor, entry in entries.items()},
-            justifications={factor: entry["justification"] for factor, entry in entries.items()},
-            violations=(Remark("justification_too_long", "the reason has 40 words; asked were 10 to 30", FACTORS[0]),),
-            exchanges=(Exchange(text, "ok", usage=usage, model="some-model-2026", request_id=f"req_{number:020}"),),
+            justifications={
+                factor: entry["justification"] for factor, entry in entries.items()
+            },
+            violations=(
+                Remark(
+                    "justification_too_long",
+                    "the reason has 40 words; asked were 10 to 30",
+                    FACTORS[0],
+                ),
+            ),
+            exchanges=(
+                Exchange(
+                    text,
+                    "ok",
+                    usage=usage,
+                    model="some-model-2026",
+                    request_id=f"req_{number:020}",
+                ),
+            ),
             schema_mode="enforced",
             prepared={"input": "as-is", "edited": "as-is"},
             cost=0.0123,
@@ -68,9 +91,20 @@ def key(number: int) -> str:
 
 def planning(store: Store, count: int) -> dict[str, float]:
     run = store.open_run("bench", {"count": count})
-    pictures = {role: {"source": f"pictures/{role}.png", "digest": "d" * 64} for role in ("input", "edited")}
-    edits = (Item(f"edit-{n:07}", "model", "add", f"g{n % 500}", "make it blue", "", pictures) for n in range(count))
-    tasks = (Task(f"edit-{n:07}", "fidelity", "openai/some-model", 0, key(n)) for n in range(count))
+    pictures = {
+        role: {"source": f"pictures/{role}.png", "digest": "d" * 64}
+        for role in ("input", "edited")
+    }
+    edits = (
+        Item(
+            f"edit-{n:07}", "model", "add", f"g{n % 500}", "make it blue", "", pictures
+        )
+        for n in range(count)
+    )
+    tasks = (
+        Task(f"edit-{n:07}", "fidelity", "openai/some-model", 0, key(n))
+        for n in range(count)
+    )
     started = time.perf_counter()
     store.add_items(run, edits)
     between = time.perf_counter()
@@ -82,7 +116,8 @@ def planning(store: Store, count: int) -> dict[str, float]:
 
 
 def writing(store: Store, count: int) -> float:
-    source, spent = judgements(count), 0.0
+    source = judgements(count)
+    spent = 0.0
     while batch := list(islice(source, BATCH)):
         started = time.perf_counter()
         store.write(batch)
@@ -101,8 +136,12 @@ def finding(store: Store, count: int) -> float:
 
 
 def reading(store: Store, count: int) -> dict[str, float]:
-    run, speeds = store.find_run("bench"), {}
-    for name, fields in {"rows_read_per_s": (), "score_rows_read_per_s": ("item", "judge", "scores")}.items():
+    run = store.find_run("bench")
+    speeds = {}
+    for name, fields in {
+        "rows_read_per_s": (),
+        "score_rows_read_per_s": ("item", "judge", "scores"),
+    }.items():
         started = time.perf_counter()
         assert sum(1 for _ in store.judgements(run, fields=fields)) == count
         speeds[name] = count / (time.perf_counter() - started)
@@ -111,7 +150,9 @@ def reading(store: Store, count: int) -> dict[str, float]:
     return {**speeds, "counts_s": time.perf_counter() - started}
 
 
-async def committing(store: Store, callers: int, linger: float, count: int = 20_000) -> float:
+async def committing(
+    store: Store, callers: int, linger: float, count: int = 20_000
+) -> float:
     """Puts a second when each of so many callers has the next judgement ready at once."""
     source = iter(list(judgements(count)))
 
@@ -131,7 +172,9 @@ def writer_speeds(folder: Path) -> dict[str, float]:
     for linger in (0.0, 0.1):
         for callers in (32, 512):
             with Store.open(folder / f"writer-{linger}-{callers}.db") as store:
-                speeds[f"linger_{linger}_{callers}_callers"] = asyncio.run(committing(store, callers, linger))
+                speeds[f"linger_{linger}_{callers}_callers"] = asyncio.run(
+                    committing(store, callers, linger)
+                )
     return speeds
 
 
@@ -154,7 +197,11 @@ def measure(count: int) -> dict[str, Any]:
                 "bytes_per_item_and_task": before / count,
                 "bytes_per_judgement": (path.stat().st_size - before) / count,
             }
-        return {**figures, "writer_puts_per_s": writer_speeds(Path(folder)), "sqlite": sqlite3.sqlite_version}
+        return {
+            **figures,
+            "writer_puts_per_s": writer_speeds(Path(folder)),
+            "sqlite": sqlite3.sqlite_version,
+        }
 
 
 def tables(store: Store, count: int, folder: Path) -> dict[str, float]:
@@ -163,20 +210,26 @@ def tables(store: Store, count: int, folder: Path) -> dict[str, float]:
     started = time.perf_counter()
     export_parquet(store, run, folder)
     between = time.perf_counter()
-    fields = ("item", "judge", "scores")
-    assert sum(1 for _ in Shards(folder).judgements(run, fields=fields)) == count
+    assert sum(1 for _ in read_table(folder, "judgements")) == count
     size = sum(path.stat().st_size for path in folder.rglob("*.parquet"))
     return {
         "parquet_rows_written_per_s": count / (between - started),
-        "parquet_score_rows_read_per_s": count / (time.perf_counter() - between),
+        "parquet_rows_read_per_s": count / (time.perf_counter() - between),
         "parquet_bytes_per_judgement": size / count,
     }
 
 
 def measure_server(url: str, count: int) -> dict[str, Any]:
     with Store.open(url) as store:
-        figures = {"judgements": count, **planning(store, count), "writes_per_s": writing(store, count)}
-        figures |= {"done_lookups_per_s": finding(store, count), **reading(store, count)}
+        figures = {
+            "judgements": count,
+            **planning(store, count),
+            "writes_per_s": writing(store, count),
+        }
+        figures |= {
+            "done_lookups_per_s": finding(store, count),
+            **reading(store, count),
+        }
         started = time.perf_counter()
         store.remove_run(store.find_run("bench"))
         return {**figures, "removed_per_s": count / (time.perf_counter() - started)}
@@ -189,7 +242,9 @@ def main() -> None:
     given = parser.parse_args()
     count = 1_000_000 if given.million else 100_000
     figures = measure_server(given.server, count) if given.server else measure(count)
-    rounded = json.loads(json.dumps(figures), parse_float=lambda text: round(float(text), 2))
+    rounded = json.loads(
+        json.dumps(figures), parse_float=lambda text: round(float(text), 2)
+    )
     print(json.dumps(rounded, indent=2))
 
 

@@ -28,7 +28,16 @@ from typing import Any, Literal, NamedTuple, Self
 from aiohttp import web
 
 from bench import stub_answers as answers
-from bench.stub_answers import IDENTIFIER, Json, Question, Usage, Wire, draw, expected_scores, read_question
+from bench.stub_answers import (
+    IDENTIFIER,
+    Json,
+    Question,
+    Usage,
+    Wire,
+    draw,
+    expected_scores,
+    read_question,
+)
 from bench.stub_batch import Batches
 
 __all__ = [
@@ -114,7 +123,9 @@ class Behaviour(Faults):
     def __post_init__(self) -> None:
         for name in (*FAULTS, "slow_drip"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}={getattr(self, name)}: a probability is between 0 and 1")
+                raise ValueError(
+                    f"{name}={getattr(self, name)}: a probability is between 0 and 1"
+                )
         if unknown := self.sticky - {*FAULTS, "slow_drip"}:
             raise ValueError(f"sticky names unknown faults: {sorted(unknown)}")
 
@@ -178,7 +189,9 @@ class Ledger:
     """Answers that the model made, or was making, when the client left: vendors bill them, too."""
     log: deque[Moment] = field(default_factory=lambda: deque(maxlen=_KEPT))
     _asked: set[tuple[str, str, str]] = field(default_factory=set)
-    _transports: weakref.WeakSet[asyncio.BaseTransport] = field(default_factory=weakref.WeakSet)
+    _transports: weakref.WeakSet[asyncio.BaseTransport] = field(
+        default_factory=weakref.WeakSet
+    )
 
     @property
     def least_paid(self) -> int:
@@ -215,7 +228,9 @@ class Ledger:
         plain = {key: value for key, value in vars(self).items() if key not in hidden}
         plain["least_paid"] = self.least_paid
         if with_answers:
-            plain["answers"] = [{**a._asdict(), "usage": a.usage._asdict()} for a in self.answers]
+            plain["answers"] = [
+                {**a._asdict(), "usage": a.usage._asdict()} for a in self.answers
+            ]
         if with_log:
             plain["log"] = list(self.log)
         return plain
@@ -242,7 +257,12 @@ class Stub:
     """The server; runs in the caller's event loop. `behaviour` may be replaced while it runs."""
 
     def __init__(
-        self, behaviour: Behaviour | None = None, seed: int = 0, *, port: int = 0, identifier: str = IDENTIFIER
+        self,
+        behaviour: Behaviour | None = None,
+        seed: int = 0,
+        *,
+        port: int = 0,
+        identifier: str = IDENTIFIER,
     ) -> None:
         self.behaviour = behaviour or Behaviour()
         self.seed = seed
@@ -271,23 +291,30 @@ class Stub:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         match request.method, request.path:
-            case "POST", path if wire := answers.wire_of(path):
+            case ["POST", path] if wire := answers.wire_of(path):
                 return await self._attend(request, wire)
-            case "GET", path if path.endswith("/models"):
+            case ["GET", path] if path.endswith("/models"):
                 return web.json_response(_models())
-            case "GET", "/ledger":
-                return web.json_response(self.ledger.as_json("answers" in request.query, "log" in request.query))
-            case "POST", "/reset":
+            case ["GET", "/ledger"]:
+                return web.json_response(
+                    self.ledger.as_json(
+                        "answers" in request.query, "log" in request.query
+                    )
+                )
+            case ["POST", "/reset"]:
                 self.reset()
                 return web.json_response({})
         if (response := await self.batches.handle(request)) is not None:
             return response
-        return web.json_response({"error": {"message": f"nothing at {request.path}"}}, status=404)
+        return web.json_response(
+            {"error": {"message": f"nothing at {request.path}"}}, status=404
+        )
 
     async def _attend(self, request: web.BaseRequest, wire: Wire) -> web.StreamResponse:
         ledger = self.ledger
         number = ledger.arrive(request.transport)
-        reply = Reply(0, fault="gave_up")  # holds if the client leaves before there is another
+        # holds if the client leaves before there is another
+        reply = Reply(0, fault="gave_up")
         try:
             try:
                 body = await self._read(request)
@@ -330,15 +357,28 @@ class Stub:
         try:
             question = read_question(wire, path, body, self._identifier)
         except ValueError as error:
-            return _error(wire, tag, 400, "bad_request", f"This is no question: {error}")
+            return _error(
+                wire, tag, 400, "bad_request", f"This is no question: {error}"
+            )
         rate = self.behaviour.limit_rps
-        if rate and not self._bucket.take(rate, self.behaviour.limit_burst or max(1.0, rate)):
+        if rate and not self._bucket.take(
+            rate, self.behaviour.limit_burst or max(1.0, rate)
+        ):
             return _rate_limit(wire, tag, "over_limit", self.behaviour.retry_after)
-        fault = next((name for name in FAULTS if self._strikes(name, question, number)), None)
+        fault = next(
+            (name for name in FAULTS if self._strikes(name, question, number)), None
+        )
         if failed := self._fail(fault, wire, tag, number):
             return failed
         if question.schema and self.behaviour.schema_support == "none":
-            return _error(wire, tag, 400, "schema_refused", answers.schema_refusal(question), question.schema)
+            return _error(
+                wire,
+                tag,
+                400,
+                "schema_refused",
+                answers.schema_refusal(question),
+                question.schema,
+            )
         return self._answer(question, fault, tag, number)
 
     def _strikes(self, name: str, question: Question, number: int) -> bool:
@@ -348,7 +388,9 @@ class Stub:
         drawn_for = question.content_key if name in self.behaviour.sticky else number
         return draw(self.seed, name, drawn_for) < probability
 
-    def _fail(self, fault: str | None, wire: Wire, tag: str, number: int) -> Reply | None:
+    def _fail(
+        self, fault: str | None, wire: Wire, tag: str, number: int
+    ) -> Reply | None:
         """The faults that leave no answer of the model, so nothing to pay."""
         match fault:
             case "hang_up" | "timeout":
@@ -358,21 +400,33 @@ class Stub:
             case "server_error":
                 status = (500, 502, 503)[int(draw(self.seed, "status", number) * 3)]
                 html = Reply(502, _HTML, fault, {"Content-Type": "text/html"})
-                return html if status == 502 else _error(wire, tag, status, fault, "The server had an error.")
+                return (
+                    html
+                    if status == 502
+                    else _error(wire, tag, status, fault, "The server had an error.")
+                )
             case "overloaded":
-                return _error(wire, tag, 529 if wire == "anthropic" else 503, fault, "Overloaded")
+                return _error(
+                    wire, tag, 529 if wire == "anthropic" else 503, fault, "Overloaded"
+                )
             case "not_json_http":
                 return Reply(200, _HTML, fault, {"Content-Type": "text/html"})
             case "content_filter" if wire == "anthropic":
-                return _error(wire, tag, 400, fault, "Output blocked by content filtering policy")
+                return _error(
+                    wire, tag, 400, fault, "Output blocked by content filtering policy"
+                )
         return None
 
-    def _answer(self, question: Question, fault: str | None, tag: str, number: int) -> Reply:
+    def _answer(
+        self, question: Question, fault: str | None, tag: str, number: int
+    ) -> Reply:
         scores = expected_scores(self.seed, question.content_key, question.rubric)
         if self.behaviour.prefers and question.outputs:
             scores = dict.fromkeys(scores, self.behaviour.prefers(*question.outputs))
         fenced = draw(self.seed, "fence", question.content_key) < 0.5
-        said = answers.say(question, scores, fault, fenced, draw(self.seed, "variant", number))
+        said = answers.say(
+            question, scores, fault, fenced, draw(self.seed, "variant", number)
+        )
         said = answers.limited(question, said, self.behaviour.thinks)
         answer = Answer(
             f"req_{tag}",
@@ -393,25 +447,37 @@ class Stub:
         behaviour = self.behaviour
         # Turning somebody away takes no time.
         if (behaviour.latency or behaviour.jitter) and not 400 <= reply.status < 500:
-            await asyncio.sleep(behaviour.latency + behaviour.jitter * draw(self.seed, "jitter", number))
+            await asyncio.sleep(
+                behaviour.latency + behaviour.jitter * draw(self.seed, "jitter", number)
+            )
 
-    async def _deliver(self, request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
+    async def _deliver(
+        self, request: web.BaseRequest, reply: Reply
+    ) -> web.StreamResponse:
         half = reply.fault == "half_answer"
         if reply.status and not half and not reply.drip:
-            return web.Response(status=reply.status, body=reply.body, headers=reply.headers)
+            return web.Response(
+                status=reply.status, body=reply.body, headers=reply.headers
+            )
         response = web.StreamResponse(headers=reply.headers)
         if reply.fault == "timeout":
             await asyncio.sleep(self.behaviour.timeout_after)
         if reply.status:
             response.content_length = len(reply.body)
             await response.prepare(request)
-            await self._drip(response, reply.body[: len(reply.body) // 2] if half else reply.body, reply.drip)
+            await self._drip(
+                response,
+                reply.body[: len(reply.body) // 2] if half else reply.body,
+                reply.drip,
+            )
         # aiohttp takes a write to a closed socket for a client that left, and says nothing.
         if request.transport and (half or not reply.status):
             request.transport.close()
         return response
 
-    async def _drip(self, response: web.StreamResponse, body: bytes, slowly: bool) -> None:
+    async def _drip(
+        self, response: web.StreamResponse, body: bytes, slowly: bool
+    ) -> None:
         size = len(body) // 20 + 1 if slowly else len(body)
         for at in range(0, len(body), size):
             await response.write(body[at : at + size])
@@ -423,7 +489,14 @@ def _headers(wire: Wire, tag: str) -> dict[str, str]:
     return {"Content-Type": "application/json", name: f"req_{tag}"}
 
 
-def _error(wire: Wire, tag: str, status: int, fault: str, message: str, param: str | None = None) -> Reply:
+def _error(
+    wire: Wire,
+    tag: str,
+    status: int,
+    fault: str,
+    message: str,
+    param: str | None = None,
+) -> Reply:
     body = json.dumps(answers.error_body(wire, status, message, tag, param)).encode()
     return Reply(status, body, fault, _headers(wire, tag))
 
@@ -437,15 +510,28 @@ def _rate_limit(wire: Wire, tag: str, fault: str, retry_after: float | None) -> 
 
 def _models() -> Json:
     """One list that each vendor's client can read."""
-    model = {"id": "stub", "object": "model", "created": 1767225600, "owned_by": "editjudge"}
-    model |= {"type": "model", "display_name": "Stub", "created_at": "2026-01-01T00:00:00Z"}
+    model = {
+        "id": "stub",
+        "object": "model",
+        "created": 1767225600,
+        "owned_by": "editjudge",
+    }
+    model |= {
+        "type": "model",
+        "display_name": "Stub",
+        "created_at": "2026-01-01T00:00:00Z",
+    }
     google = {"name": "models/stub", "supportedGenerationMethods": ["generateContent"]}
     return {"object": "list", "data": [model], "has_more": False, "models": [google]}
 
 
 @contextlib.contextmanager
 def serve_in_thread(
-    behaviour: Behaviour | None = None, seed: int = 0, *, port: int = 0, identifier: str = IDENTIFIER
+    behaviour: Behaviour | None = None,
+    seed: int = 0,
+    *,
+    port: int = 0,
+    identifier: str = IDENTIFIER,
 ) -> Iterator[Stub]:
     """A stub for code without an event loop."""
     stub = Stub(behaviour, seed, port=port, identifier=identifier)
@@ -483,20 +569,42 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--identifier", default=IDENTIFIER, metavar="REGEX")
-    parser.add_argument("--fault", action="append", default=[], metavar="NAME=P", help=", ".join(FAULTS))
+    parser.add_argument(
+        "--fault", action="append", default=[], metavar="NAME=P", help=", ".join(FAULTS)
+    )
     parser.add_argument("--sticky", action="append", default=[], metavar="NAME")
     parser.add_argument("--schema-support", choices=("full", "none"), default="full")
-    numbers = [f.name for f in dataclasses.fields(Behaviour) if "float" in str(f.type) and f.name not in FAULTS]
+    numbers = [
+        f.name
+        for f in dataclasses.fields(Behaviour)
+        if "float" in str(f.type) and f.name not in FAULTS
+    ]
     for name in numbers:
-        parser.add_argument("--" + name.replace("_", "-"), type=float, default=getattr(Behaviour, name))
+        parser.add_argument(
+            "--" + name.replace("_", "-"), type=float, default=getattr(Behaviour, name)
+        )
     options = parser.parse_args()
-    settings: Json = {name: getattr(options, name) for name in (*numbers, "schema_support")}
+    settings: Json = {
+        name: getattr(options, name) for name in (*numbers, "schema_support")
+    }
     try:
-        settings |= {name: float(p) for name, _, p in (fault.partition("=") for fault in options.fault)}
+        settings |= {
+            name: float(p)
+            for name, _, p in (fault.partition("=") for fault in options.fault)
+        }
         behaviour = Behaviour(**settings, sticky=frozenset(options.sticky))
     except (TypeError, ValueError) as error:
         parser.error(str(error))
-    asyncio.run(_serve_until_told(Stub(behaviour, options.seed, port=options.port, identifier=options.identifier)))
+    asyncio.run(
+        _serve_until_told(
+            Stub(
+                behaviour,
+                options.seed,
+                port=options.port,
+                identifier=options.identifier,
+            )
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -57,16 +57,41 @@ def median(values: list[float]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs=2, type=int, default=SIZES, metavar=("FEW", "MANY"))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--sizes", nargs=2, type=int, default=SIZES, metavar=("FEW", "MANY")
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--pictures", nargs="+", default=["jpeg", "png"], choices=["jpeg", "png"])
-    parser.add_argument("--side", type=int, default=SIDE, help="of the pictures, in pixels")
-    parser.add_argument("--latency", type=float, default=LATENCY, help="seconds until the stub answers")
-    parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=list(CONTENDERS))
-    parser.add_argument("--peers", action="store_true", help="also those that bench/peers/install.py installed")
-    parser.add_argument("--quick", action="store_true", help="the rate with small pictures and no waiting for answers")
-    parser.add_argument("--long", type=int, metavar="EDITS", help="memory over one run of that many edits")
+    parser.add_argument(
+        "--pictures", nargs="+", default=["jpeg", "png"], choices=["jpeg", "png"]
+    )
+    parser.add_argument(
+        "--side", type=int, default=SIDE, help="of the pictures, in pixels"
+    )
+    parser.add_argument(
+        "--latency", type=float, default=LATENCY, help="seconds until the stub answers"
+    )
+    parser.add_argument(
+        "--contenders", nargs="+", default=list(CONTENDERS), choices=list(CONTENDERS)
+    )
+    parser.add_argument(
+        "--peers",
+        action="store_true",
+        help="also those that bench/peers/install.py installed",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="the rate with small pictures and no waiting for answers",
+    )
+    parser.add_argument(
+        "--long",
+        type=int,
+        metavar="EDITS",
+        help="memory over one run of that many edits",
+    )
     parser.add_argument("--as", dest="contender", help=argparse.SUPPRESS)
     parser.add_argument("--manifest", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
@@ -77,7 +102,10 @@ def main() -> None:
         print(json.dumps(memory_over_time(options.long), indent=2))
     else:
         if options.quick:
-            options.pictures, options.side, options.latency, options.sizes = ["jpeg"], 512, 0.0, (512, 2048)
+            options.pictures = ["jpeg"]
+            options.side = 512
+            options.latency = 0.0
+            options.sizes = (512, 2048)
             options.contenders = [BARE, "editjudge"]
         print(json.dumps(compare(options), indent=2))
 
@@ -100,7 +128,10 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
             rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in contenders}
             for _ in range(options.rounds):
                 for name in contenders:
-                    figures = [one_run(name, manifest, options.latency, options.quick) for manifest in manifests]
+                    figures = [
+                        one_run(name, manifest, options.latency, options.quick)
+                        for manifest in manifests
+                    ]
                     rounds[name].append(slope(*figures))
             medians = {name: _medians(figures) for name, figures in rounds.items()}
             results[kind] = _with_ratios(medians, results["ideal_rate"])
@@ -113,7 +144,9 @@ def slope(few: dict[str, Any], many: dict[str, Any]) -> dict[str, Any]:
         return failed
     edits = many["answered"] - few["answered"]
     if edits <= 0:
-        return {"could_not_be_run": f"it answered {few['answered']} and {many['answered']} edits"}
+        return {
+            "could_not_be_run": f"it answered {few['answered']} and {many['answered']} edits"
+        }
     return {
         "cpu_ms": 1000 * (many["cpu"] - few["cpu"]) / edits,
         "rate": edits / (many["seconds"] - few["seconds"]),
@@ -129,7 +162,9 @@ def _medians(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     return {key: round(median([r[key] for r in rounds]), 3) for key in rounds[0]}
 
 
-def _with_ratios(medians: dict[str, dict[str, Any]], ideal: float | None = None) -> dict[str, Any]:
+def _with_ratios(
+    medians: dict[str, dict[str, Any]], ideal: float | None = None
+) -> dict[str, Any]:
     bare = medians.get(BARE)
     for figures in medians.values():
         if bare and "rate" in figures:
@@ -146,7 +181,9 @@ def memory_over_time(edits: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         manifest = make_edits(Path(folder), "jpeg", edits, 32)
         with stub(module="bench.quick_stub") as url:
-            process = subprocess.Popen(_command("editjudge", manifest, url), stdout=subprocess.PIPE, cwd=ROOT)
+            process = subprocess.Popen(
+                _command("editjudge", manifest, url), stdout=subprocess.PIPE, cwd=ROOT
+            )
             sizes = []
             while process.poll() is None:
                 with contextlib.suppress(StopIteration, OSError):  # it has ended
@@ -154,8 +191,16 @@ def memory_over_time(edits: int) -> dict[str, Any]:
                 time.sleep(0.5)
             assert process.stdout
             figures = json.load(process.stdout)
-    tenths = [round(sizes[len(sizes) * tenth // 10 - 1]) for tenth in range(1, 11)] if len(sizes) >= 10 else sizes
-    return {"edits": figures["answered"], "rate": round(figures["answered"] / figures["seconds"]), "mb": tenths}
+    tenths = (
+        [round(sizes[len(sizes) * tenth // 10 - 1]) for tenth in range(1, 11)]
+        if len(sizes) >= 10
+        else sizes
+    )
+    return {
+        "edits": figures["answered"],
+        "rate": round(figures["answered"] / figures["seconds"]),
+        "mb": tenths,
+    }
 
 
 def _command(contender: str, manifest: Path, url: str) -> list[str]:
@@ -163,8 +208,12 @@ def _command(contender: str, manifest: Path, url: str) -> list[str]:
     return [sys.executable, "-m", "bench.throughput", *given]
 
 
-def one_run(contender: str, manifest: Path, latency: float = LATENCY, quick: bool = False) -> dict[str, Any]:
-    server = stub(module="bench.quick_stub") if quick else stub("--latency", str(latency))
+def one_run(
+    contender: str, manifest: Path, latency: float = LATENCY, quick: bool = False
+) -> dict[str, Any]:
+    server = (
+        stub(module="bench.quick_stub") if quick else stub("--latency", str(latency))
+    )
     with server as url:
         if contender in peers.PEERS:
             figures = peers.run(contender, manifest, url)
@@ -172,14 +221,22 @@ def one_run(contender: str, manifest: Path, latency: float = LATENCY, quick: boo
                 figures["cpu"] = figures["cpu_ms"] * figures["answered"] / 1000
             return figures
         command = _command(contender, manifest, url)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=ROOT
+        )
         return peers.outcome(done.returncode, done.stdout, done.stderr)
 
 
 @contextmanager
 def stub(*options: str, module: str = "bench.stub") -> Iterator[str]:
     """The URL of a server in a process of its own."""
-    command = [sys.executable, "-m", module, *(["--port", "0"] if module == "bench.stub" else []), *options]
+    command = [
+        sys.executable,
+        "-m",
+        module,
+        *(["--port", "0"] if module == "bench.stub" else []),
+        *options,
+    ]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert server.stdout
@@ -192,9 +249,13 @@ def stub(*options: str, module: str = "bench.stub") -> Iterator[str]:
 # --- pictures -------------------------------------------------------------------------------------------------
 
 
-def make_manifests(folder: Path, kind: str, sizes: tuple[int, int], side: int) -> list[Path]:
+def make_manifests(
+    folder: Path, kind: str, sizes: tuple[int, int], side: int
+) -> list[Path]:
     """Manifests of the first few edits and of all of them, in one folder."""
-    lines = make_edits(folder, kind, max(sizes), side).read_text().splitlines(keepends=True)
+    lines = (
+        make_edits(folder, kind, max(sizes), side).read_text().splitlines(keepends=True)
+    )
     manifests = [folder / f"{size}-edits.jsonl" for size in sizes]
     for manifest, size in zip(manifests, sizes, strict=True):
         manifest.write_text("".join(lines[:size]))
@@ -209,9 +270,17 @@ def make_edits(folder: Path, kind: str, count: int, side: int = SIDE) -> Path:
     for number in range(count):
         for role in ("input", "edited"):
             data = _picture(kind, side, role, number % 8)
-            (folder / f"{number}-{role}.{end}").write_bytes(_commented(data, kind, f"{number}-{role}"))
-        line = {"id": str(number), "input": f"{number}-input.{end}", "edited": f"{number}-edited.{end}"}
-        lines.append(json.dumps(line | {"instruction": f"make car {number} blue", "model": "m"}))
+            (folder / f"{number}-{role}.{end}").write_bytes(
+                _commented(data, kind, f"{number}-{role}")
+            )
+        line = {
+            "id": str(number),
+            "input": f"{number}-input.{end}",
+            "edited": f"{number}-edited.{end}",
+        }
+        lines.append(
+            json.dumps(line | {"instruction": f"make car {number} blue", "model": "m"})
+        )
     manifest = folder / "edits.jsonl"
     manifest.write_text("\n".join(lines) + "\n")
     return manifest
@@ -223,9 +292,12 @@ def _picture(kind: str, side: int, role: str, seed: int) -> bytes:
     from PIL import Image
 
     base = np.linspace(0, 255, side)[None, :, None] * np.ones((side, 1, 3))
-    noise = np.random.default_rng([seed, role == "edited"]).normal(0, 14 if kind == "jpeg" else 5, base.shape)
+    noise = np.random.default_rng([seed, role == "edited"]).normal(
+        0, 14 if kind == "jpeg" else 5, base.shape
+    )
     pixels = np.clip(base + noise, 0, 255).astype("uint8")
-    if role == "edited":  # a visible change: an output that is its input again is not rewarded
+    # a visible change: an output that is its input again is not rewarded
+    if role == "edited":
         pixels[side // 4 : side // 2, side // 4 : side // 2, 1:] //= 3
     data = io.BytesIO()
     if kind == "jpeg":
@@ -241,10 +313,18 @@ def _commented(data: bytes, kind: str, words: str) -> bytes:
     """The same picture as another file: pictures of one run must differ, and encoding each of them takes minutes."""
     comment = words.encode()
     if kind == "jpeg":
-        return data[:2] + b"\xff\xfe" + struct.pack(">H", len(comment) + 2) + comment + data[2:]
+        return (
+            data[:2]
+            + b"\xff\xfe"
+            + struct.pack(">H", len(comment) + 2)
+            + comment
+            + data[2:]
+        )
     chunk = b"tEXtComment\0" + comment
     header = 8 + 25  # the signature and IHDR
-    framed = struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    framed = (
+        struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    )
     return data[:header] + framed + data[header:]
 
 
@@ -255,12 +335,19 @@ def contend(name: str, manifest: Path, url: str) -> dict[str, float]:
     """Judge the manifest; figures of this process from its start."""
     answered = CONTENDERS[name](manifest, url)
     # Python's start is before the first line here: it is the same in both runs of a contender, and cancels out.
-    return {"answered": answered, "cpu": time.process_time(), "seconds": _age(), "peak_mb": peak_mb()}
+    return {
+        "answered": answered,
+        "cpu": time.process_time(),
+        "seconds": _age(),
+        "peak_mb": peak_mb(),
+    }
 
 
 def _age() -> float:
     """Seconds since this process was started."""
-    started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    started = int(
+        Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    ) / os.sysconf("SC_CLK_TCK")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started
 
 
@@ -271,22 +358,39 @@ def peak_mb() -> float:
 
 def memory_mb(field: str, process: int | str = "self") -> float:
     status = Path(f"/proc/{process}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith(field)).split()[1]) / 1024
+    return (
+        int(
+            next(
+                line for line in status.splitlines() if line.startswith(field)
+            ).split()[1]
+        )
+        / 1024
+    )
 
 
-RUBRIC_TEXT = 'Answer as {"image_id", "online_factor_results": {"alignment", "completeness", "plausibility"}}. ' * 60
+RUBRIC_TEXT = (
+    'Answer as {"image_id", "online_factor_results": {"alignment", "completeness", "plausibility"}}. '
+    * 60
+)
 
 
-def question(folder: Path, line: str, shown: Callable[[str, bytes], str]) -> dict[str, Any]:
+def question(
+    folder: Path, line: str, shown: Callable[[str, bytes], str]
+) -> dict[str, Any]:
     """The same text and pictures as ours; `shown` gives the URL of a picture."""
     edit = json.loads(line)
     content: list[dict[str, Any]] = []
     for role in ("input", "edited"):
         kind = "jpeg" if edit[role].endswith("jpg") else "png"
         url = shown(f"data:image/{kind};base64,", (folder / edit[role]).read_bytes())
-        content += [{"type": "text", "text": role}, {"type": "image_url", "image_url": {"url": url}}]
+        content += [
+            {"type": "text", "text": role},
+            {"type": "image_url", "image_url": {"url": url}},
+        ]
     identifier = f"edit-{int(edit['id']):016x}"
-    content.append({"type": "text", "text": f"{RUBRIC_TEXT} {identifier} {edit['instruction']}"})
+    content.append(
+        {"type": "text", "text": f"{RUBRIC_TEXT} {identifier} {edit['instruction']}"}
+    )
     return {"model": "stub", "messages": [{"role": "user", "content": content}]}
 
 
@@ -298,7 +402,9 @@ def careful_body(folder: Path, line: str) -> bytes:
         pictures.append(base64.b64encode(data))
         return f"{prefix}\0"
 
-    first, *others = json.dumps(question(folder, line, shown)).encode().split(rb"\u0000")
+    first, *others = (
+        json.dumps(question(folder, line, shown)).encode().split(rb"\u0000")
+    )
     pieces = [first]
     for picture, other in zip(pictures, others, strict=True):
         pieces += (picture, other)
@@ -307,23 +413,39 @@ def careful_body(folder: Path, line: str) -> bytes:
 
 def usual_body(folder: Path, line: str) -> bytes:
     """All of it through json.dumps."""
-    return json.dumps(question(folder, line, lambda prefix, data: prefix + base64.b64encode(data).decode())).encode()
+    return json.dumps(
+        question(
+            folder, line, lambda prefix, data: prefix + base64.b64encode(data).decode()
+        )
+    ).encode()
 
 
-def aiohttp_client(body_of: Callable[[Path, str], bytes], manifest: Path, url: str) -> int:
+def aiohttp_client(
+    body_of: Callable[[Path, str], bytes], manifest: Path, url: str
+) -> int:
     import aiohttp
 
-    async def ask(session: aiohttp.ClientSession, gate: asyncio.Semaphore, line: str) -> int:
+    async def ask(
+        session: aiohttp.ClientSession, gate: asyncio.Semaphore, line: str
+    ) -> int:
         async with gate:
             body = body_of(manifest.parent, line)
             headers = {"content-type": "application/json"}
-            async with session.post(f"{url}/v1/chat/completions", data=body, headers=headers) as response:
+            async with session.post(
+                f"{url}/v1/chat/completions", data=body, headers=headers
+            ) as response:
                 return _answered(await response.json())
 
     async def all_of_them() -> int:
         gate = asyncio.Semaphore(CONCURRENCY)
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-            return sum(await asyncio.gather(*(ask(session, gate, line) for line in _lines(manifest))))
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0)
+        ) as session:
+            return sum(
+                await asyncio.gather(
+                    *(ask(session, gate, line) for line in _lines(manifest))
+                )
+            )
 
     return asyncio.run(all_of_them())
 
@@ -335,14 +457,22 @@ def httpx2_client(manifest: Path, url: str) -> int:
         async with gate:
             body = careful_body(manifest.parent, line)
             headers = {"content-type": "application/json"}
-            response = await client.post(f"{url}/v1/chat/completions", content=body, headers=headers)
+            response = await client.post(
+                f"{url}/v1/chat/completions", content=body, headers=headers
+            )
             return _answered(response.json())
 
     async def all_of_them() -> int:
         gate = asyncio.Semaphore(CONCURRENCY)
-        limits = httpx2.Limits(max_connections=CONCURRENCY, max_keepalive_connections=CONCURRENCY)
+        limits = httpx2.Limits(
+            max_connections=CONCURRENCY, max_keepalive_connections=CONCURRENCY
+        )
         async with httpx2.AsyncClient(timeout=60, limits=limits) as client:
-            return sum(await asyncio.gather(*(ask(client, gate, line) for line in _lines(manifest))))
+            return sum(
+                await asyncio.gather(
+                    *(ask(client, gate, line) for line in _lines(manifest))
+                )
+            )
 
     return asyncio.run(all_of_them())
 
@@ -353,9 +483,26 @@ def ours(manifest: Path, url: str) -> int:
 
     os.environ.pop("EDITJUDGE_STORE", None)
     store = manifest.parent / f"{time.time_ns()}.db"
-    judge = ["--rubric", "fidelity", "--judge", "openai-compatible/stub", "--base-url", f"{url}/v1"]
-    words = ["editjudge", "run", str(manifest), *judge, "--concurrency", str(CONCURRENCY), "--store", str(store)]
-    printed, sys.argv = io.StringIO(), [*words, "--json"]
+    judge = [
+        "--rubric",
+        "fidelity",
+        "--judge",
+        "openai-compatible/stub",
+        "--base-url",
+        f"{url}/v1",
+    ]
+    words = [
+        "editjudge",
+        "run",
+        str(manifest),
+        *judge,
+        "--concurrency",
+        str(CONCURRENCY),
+        "--store",
+        str(store),
+    ]
+    printed = io.StringIO()
+    sys.argv = [*words, "--json"]
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
         command()
     statuses: dict[str, int] = json.loads(printed.getvalue())["statuses"]

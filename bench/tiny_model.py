@@ -18,19 +18,66 @@ from numpy.typing import NDArray
 
 import editjudge.rubrics
 
-WIDTH, LAYERS, HEADS, FEED_FORWARD, CONTEXT = 32, 1, 2, 64, 65_536
-VISION_WIDTH, VISION_FEED_FORWARD, IMAGE_SIZE, PATCH = 32, 64, 56, 14
+WIDTH = 32
+LAYERS = 1
+HEADS = 2
+FEED_FORWARD = 64
+CONTEXT = 65_536
+VISION_WIDTH = 32
+VISION_FEED_FORWARD = 64
+IMAGE_SIZE = 56
+PATCH = 14
 _CONSTANT = 8.0
 """The first number of each embedding; the others are about 1."""
 
 SPECIALS = ("<unk>", "<s>", "</s>")
 PIECES = (
-    *(" the", " and", " is", " of", " picture", " edit", " colour", " light", " same", " change", " shadow", " region"),
-    *('":', '": ', '", "', '"}', '{"', "}}", "10", "100", "5.", " 1", " 2", " 3", " 4", " 5", " 10", "\n\n", "\n- "),
+    *(
+        " the",
+        " and",
+        " is",
+        " of",
+        " picture",
+        " edit",
+        " colour",
+        " light",
+        " same",
+        " change",
+        " shadow",
+        " region",
+    ),
+    *(
+        '":',
+        '": ',
+        '", "',
+        '"}',
+        '{"',
+        "}}",
+        "10",
+        "100",
+        "5.",
+        " 1",
+        " 2",
+        " 3",
+        " 4",
+        " 5",
+        " 10",
+        "\n\n",
+        "\n- ",
+    ),
 )
 _RUBRICS = Path(editjudge.rubrics.__file__).parent
 _TEMPLATE = "{% for m in messages %}{{ '<s>' if loop.first }}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant: "
-_LIKELY = {'"': 3.5, '": ': 2.0, " the": 2.0, " and": 2.0, " is": 2.0, " of": 1.5, " picture": 1.5, " edit": 1.5}
+_LIKELY = {
+    '"': 3.5,
+    '": ': 2.0,
+    " the": 2.0,
+    " and": 2.0,
+    " is": 2.0,
+    " of": 1.5,
+    " picture": 1.5,
+    " edit": 1.5,
+}
 """So that words are separated and strings end: uniform noise would fill the context with one word."""
 
 
@@ -43,11 +90,17 @@ def vocabulary() -> list[str]:
 
 def _escaped(piece: str) -> str:
     """As this tokenizer's vocabulary is written."""
-    return "".join(c if 32 <= ord(c) < 127 and c != "\\" else f"\\x{ord(c):02x}" for c in piece)
+    return "".join(
+        c if 32 <= ord(c) < 127 and c != "\\" else f"\\x{ord(c):02x}" for c in piece
+    )
 
 
 def write(
-    folder: Path, *, seed: int = 0, biases: Mapping[str, float] | None = None, flat: bool = False
+    folder: Path,
+    *,
+    seed: int = 0,
+    biases: Mapping[str, float] | None = None,
+    flat: bool = False,
 ) -> tuple[Path, Path]:
     """The text model and the projector, in a folder of their own; the same seed gives the same bytes.
 
@@ -55,7 +108,8 @@ def write(
     """
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
-    model, projector = folder / "tiny.gguf", folder / "mmproj-tiny.gguf"
+    model = folder / "tiny.gguf"
+    projector = folder / "mmproj-tiny.gguf"
     _write_text(model, rng, {**_LIKELY, **(biases or {})}, flat)
     _write_projector(projector, rng)
     return model, projector
@@ -64,22 +118,32 @@ def write(
 def logits(biases: Mapping[str, float]) -> dict[str, float]:
     """Of a flat model, by token."""
     tokens = vocabulary()
-    column = _biases(tokens, {**_LIKELY, **biases}, _CONSTANT / (_CONSTANT**2 / WIDTH) ** 0.5)
+    column = _biases(
+        tokens, {**_LIKELY, **biases}, _CONSTANT / (_CONSTANT**2 / WIDTH) ** 0.5
+    )
     normed = np.float32(_CONSTANT / (_CONSTANT**2 / WIDTH + 1e-5) ** 0.5)
     return dict(zip(tokens, (column * normed).tolist(), strict=True))
 
 
-def _biases(tokens: list[str], biases: Mapping[str, float], normed: float) -> NDArray[np.float32]:
+def _biases(
+    tokens: list[str], biases: Mapping[str, float], normed: float
+) -> NDArray[np.float32]:
     """The first column of the output matrix, which meets the constant."""
     column = np.zeros(len(tokens), np.float32)
-    odd = [number for number, token in enumerate(tokens) if len(token) == 1 and not 32 <= ord(token) < 127]
+    odd = [
+        number
+        for number, token in enumerate(tokens)
+        if len(token) == 1 and not 32 <= ord(token) < 127
+    ]
     column[odd] = -2.0  # bytes that are no text are rare, as in a trained model
     for piece, bias in biases.items():
         column[tokens.index(piece)] = bias / normed
     return column
 
 
-def _write_text(path: Path, rng: np.random.Generator, biases: Mapping[str, float], flat: bool) -> None:
+def _write_text(
+    path: Path, rng: np.random.Generator, biases: Mapping[str, float], flat: bool
+) -> None:
     tokens = vocabulary()
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("tiny")
@@ -92,10 +156,13 @@ def _write_text(path: Path, rng: np.random.Generator, biases: Mapping[str, float
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(WIDTH // HEADS)
     writer.add_vocab_size(len(tokens))
-    writer.add_tokenizer_model("rwkv")  # the longest piece that fits, without merges or scores
+    # the longest piece that fits, without merges or scores
+    writer.add_tokenizer_model("rwkv")
     writer.add_token_list([*SPECIALS, *map(_escaped, tokens[len(SPECIALS) :])])
     kinds = [gguf.TokenType.CONTROL] * len(SPECIALS)
-    writer.add_token_types([*kinds, *[gguf.TokenType.NORMAL] * (len(tokens) - len(kinds))])
+    writer.add_token_types(
+        [*kinds, *[gguf.TokenType.NORMAL] * (len(tokens) - len(kinds))]
+    )
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_unk_token_id(0)
@@ -117,11 +184,17 @@ def _write_text(path: Path, rng: np.random.Generator, biases: Mapping[str, float
     for layer in range(LAYERS):
         for name, rows, columns in (
             *((f"attn_{part}", WIDTH, WIDTH) for part in ("q", "k", "v", "output")),
-            *(("ffn_gate", FEED_FORWARD, WIDTH), ("ffn_up", FEED_FORWARD, WIDTH), ("ffn_down", WIDTH, FEED_FORWARD)),
+            *(
+                ("ffn_gate", FEED_FORWARD, WIDTH),
+                ("ffn_up", FEED_FORWARD, WIDTH),
+                ("ffn_down", WIDTH, FEED_FORWARD),
+            ),
         ):
             weight = _random(rng, rows, columns, scale=0.5 / columns**0.5)
             if name in ("attn_output", "ffn_down"):
-                weight[slice(None) if flat else 0] = 0.0  # the constant stays what it is
+                weight[slice(None) if flat else 0] = (
+                    0.0  # the constant stays what it is
+                )
             writer.add_tensor(f"blk.{layer}.{name}.weight", weight)
         for name in ("attn_norm", "ffn_norm"):
             writer.add_tensor(f"blk.{layer}.{name}.weight", np.ones(WIDTH, np.float32))
@@ -144,12 +217,20 @@ def _write_projector(path: Path, rng: np.random.Generator) -> None:
     writer.add_vision_image_std([0.5, 0.5, 0.5])
     writer.add_vision_use_gelu(True)
     writer.add_tensor("v.class_embd", _random(rng, VISION_WIDTH))
-    writer.add_tensor("v.patch_embd.weight", _random(rng, VISION_WIDTH, 3, PATCH, PATCH, scale=0.04))
-    writer.add_tensor("v.position_embd.weight", _random(rng, (IMAGE_SIZE // PATCH) ** 2 + 1, VISION_WIDTH))
+    writer.add_tensor(
+        "v.patch_embd.weight", _random(rng, VISION_WIDTH, 3, PATCH, PATCH, scale=0.04)
+    )
+    writer.add_tensor(
+        "v.position_embd.weight",
+        _random(rng, (IMAGE_SIZE // PATCH) ** 2 + 1, VISION_WIDTH),
+    )
     _add_norm(writer, "v.pre_ln")
     for layer in range(2):
         for name, rows, columns in (
-            *((f"attn_{part}", VISION_WIDTH, VISION_WIDTH) for part in ("q", "k", "v", "out")),
+            *(
+                (f"attn_{part}", VISION_WIDTH, VISION_WIDTH)
+                for part in ("q", "k", "v", "out")
+            ),
             ("ffn_down", VISION_FEED_FORWARD, VISION_WIDTH),
             ("ffn_up", VISION_WIDTH, VISION_FEED_FORWARD),
         ):
@@ -161,8 +242,16 @@ def _write_projector(path: Path, rng: np.random.Generator) -> None:
     _finish(writer)
 
 
-def _add_linear(writer: gguf.GGUFWriter, rng: np.random.Generator, name: str, rows: int, columns: int) -> None:
-    writer.add_tensor(f"{name}.weight", _random(rng, rows, columns, scale=1 / columns**0.5))
+def _add_linear(
+    writer: gguf.GGUFWriter,
+    rng: np.random.Generator,
+    name: str,
+    rows: int,
+    columns: int,
+) -> None:
+    writer.add_tensor(
+        f"{name}.weight", _random(rng, rows, columns, scale=1 / columns**0.5)
+    )
     writer.add_tensor(f"{name}.bias", np.zeros(rows, np.float32))
 
 
@@ -171,7 +260,9 @@ def _add_norm(writer: gguf.GGUFWriter, name: str) -> None:
     writer.add_tensor(f"{name}.bias", np.zeros(VISION_WIDTH, np.float32))
 
 
-def _random(rng: np.random.Generator, *shape: int, scale: float = 1.0) -> NDArray[np.float32]:
+def _random(
+    rng: np.random.Generator, *shape: int, scale: float = 1.0
+) -> NDArray[np.float32]:
     return (rng.standard_normal(shape) * scale).astype(np.float32)
 
 

@@ -29,10 +29,14 @@ from editjudge.store.rows import packed, unpacked
 from editjudge.store.store import Store
 
 RUBRICS = resolve(["online"])
-MODELS, KINDS = [f"model-{n}" for n in range(8)], ["add", "remove", "recolor", "style", "background", "text"]
+MODELS = [f"model-{n}" for n in range(8)]
+KINDS = ["add", "remove", "recolor", "style", "background", "text"]
 TIMES = 40
 CHUNK = 10_000
-REASON = "The requested change is where it belongs, and what stands around it is as it was before the edit. " * 2
+REASON = (
+    "The requested change is where it belongs, and what stands around it is as it was before the edit. "
+    * 2
+)
 
 
 def fill(place: Path, count: int) -> None:
@@ -40,22 +44,36 @@ def fill(place: Path, count: int) -> None:
     edits = count // len(RUBRICS)
     rng = random.Random(1)
     with Store.open(place) as store:
-        spec = {"rubrics": {r.name: r.hash for r in RUBRICS}, "judges": ["openai/m"], "layout": "images-first"}
+        spec = {
+            "rubrics": {r.name: r.hash for r in RUBRICS},
+            "judges": ["openai/m"],
+            "layout": "images-first",
+        }
         run = store.open_run("bench", spec)
         store.add_rubrics(RUBRICS)
         for first in range(0, edits, CHUNK):
             some = range(first, min(first + CHUNK, edits))
             with store._writing() as connection:
-                connection.execute(sa.insert(schema.items), [_item(run.id, n) for n in some])
+                connection.execute(
+                    sa.insert(schema.items), [_item(run.id, n) for n in some]
+                )
                 rows = [row for n in some for row in _asked(run.id, n, rng)]
-                for number, table in enumerate((schema.tasks, schema.judgements, schema.replies)):
+                for number, table in enumerate(
+                    (schema.tasks, schema.judgements, schema.replies)
+                ):
                     connection.execute(sa.insert(table), [row[number] for row in rows])
-                connection.execute(sa.insert(schema.scores), [score for row in rows for score in _scores(*row)])
+                connection.execute(
+                    sa.insert(schema.scores),
+                    [score for row in rows for score in _scores(*row)],
+                )
         store.mark(run, "finished", {"statuses": {"ok": count}})
 
 
 def _item(run: int, n: int) -> dict[str, Any]:
-    pictures = {role: {"source": f"/pictures/{n}/{role}.png", "digest": "d" * 64} for role in ("input", "edited")}
+    pictures = {
+        role: {"source": f"/pictures/{n}/{role}.png", "digest": "d" * 64}
+        for role in ("input", "edited")
+    }
     return {
         "run_id": run, "item": f"edit-{n:07}", "position": n, "model": MODELS[n % 8], "edit_type": KINDS[n % 6],
         "group": f"g{n // 8}", "instruction": f"make the {n % 977}th thing on the left a little more blue",
@@ -63,7 +81,9 @@ def _item(run: int, n: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _asked(run: int, n: int, rng: random.Random) -> Iterator[tuple[dict[str, Any], ...]]:
+def _asked(
+    run: int, n: int, rng: random.Random
+) -> Iterator[tuple[dict[str, Any], ...]]:
     for number, rubric in enumerate(RUBRICS):
         key = f"{rng.getrandbits(256):064x}"
         scores = {factor.key: rng.randint(1, 7) for factor in rubric.factors}
@@ -84,15 +104,28 @@ def _asked(run: int, n: int, rng: random.Random) -> Iterator[tuple[dict[str, Any
         yield task, judgement, reply
 
 
-def _scores(_: object, judgement: dict[str, Any], reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _scores(
+    _: object, judgement: dict[str, Any], reply: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
     if judgement["status"] == "ok":
-        for position, (factor, score) in enumerate(json.loads(unpacked(reply["text"])).items()):
+        for position, (factor, score) in enumerate(
+            json.loads(unpacked(reply["text"])).items()
+        ):
             place = {"key": judgement["key"], "status": "ok", "position": position}
             yield {**place, "factor": factor, "score": score}
 
 
 def serve(place: Path) -> tuple[subprocess.Popen[str], int]:
-    command = [sys.executable, "-m", "editjudge", "serve", "--store", str(place), "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "editjudge",
+        "serve",
+        "--store",
+        str(place),
+        "--port",
+        "0",
+    ]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None
     for line in server.stderr:
@@ -125,14 +158,18 @@ def get(port: int, path: str) -> tuple[float, str]:
 
 
 def megabytes(process: int, field: str) -> float:
-    match = re.search(rf"{field}:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    match = re.search(
+        rf"{field}:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text()
+    )
     assert match
     return round(int(match[1]) / 1024, 1)
 
 
 def cpu(process: int) -> float:
     """Milliseconds of processor time so far: what a busy machine does not change."""
-    user, system = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    user, system = (
+        Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    )
     return 1000 * (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
@@ -163,18 +200,27 @@ def measure(place: Path, count: int) -> dict[str, Any]:
         factors = [factor.key for rubric in RUBRICS for factor in rubric.factors]
         numbers = [rng.randrange(edits) for _ in range(TIMES)]
         filters = [
-            f"/runs/1?model={rng.choice(MODELS)}&factor={rng.choice(factors)}&most={n % 7}" for n in range(TIMES)
+            f"/runs/1?model={rng.choice(MODELS)}&factor={rng.choice(factors)}&most={n % 7}"
+            for n in range(TIMES)
         ]
         pages = {
             "first_page": timed(server.pid, port, ["/runs/1"] * TIMES),
-            "deep_page": timed(server.pid, port, [f"/runs/1?page={1 + n // 50}" for n in numbers]),
+            "deep_page": timed(
+                server.pid, port, [f"/runs/1?page={1 + n // 50}" for n in numbers]
+            ),
             "sorted_page": timed(
-                server.pid, port, [f"/runs/1?sort=-{rng.choice(factors)}&page={n % 9}" for n in numbers]
+                server.pid,
+                port,
+                [f"/runs/1?sort=-{rng.choice(factors)}&page={n % 9}" for n in numbers],
             ),
             "filtered_page": timed(server.pid, port, filters),
-            "edit_page": timed(server.pid, port, [f"/runs/1/edits/edit-{n:07}" for n in numbers]),
+            "edit_page": timed(
+                server.pid, port, [f"/runs/1/edits/edit-{n:07}" for n in numbers]
+            ),
             "edit_page_in_sorted_view": timed(
-                server.pid, port, [f"/runs/1/edits/edit-{n:07}?sort=seamlessness" for n in numbers]
+                server.pid,
+                port,
+                [f"/runs/1/edits/edit-{n:07}?sort=seamlessness" for n in numbers],
             ),
         }
         return {
@@ -191,9 +237,15 @@ def measure(place: Path, count: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--million", action="store_true")
-    parser.add_argument("--keep", type=Path, help="folder for the stores; what is there already is used again")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="folder for the stores; what is there already is used again",
+    )
     chosen = parser.parse_args()
     counts = [10_000, 100_000, *([1_000_000] if chosen.million else [])]
     with tempfile.TemporaryDirectory() as temporary:
@@ -205,9 +257,19 @@ def main() -> None:
                 fill(place, count)
             results.append(measure(place, count))
     slow = {
-        name: results[-1][name]["median_ms"] / results[0][name]["median_ms"] for name in ("first_page", "edit_page")
+        name: results[-1][name]["median_ms"] / results[0][name]["median_ms"]
+        for name in ("first_page", "edit_page")
     }
-    print(json.dumps({"cores": os.cpu_count(), "sizes": results, "times_as_slow_as_the_smallest": slow}, indent=2))
+    print(
+        json.dumps(
+            {
+                "cores": os.cpu_count(),
+                "sizes": results,
+                "times_as_slow_as_the_smallest": slow,
+            },
+            indent=2,
+        )
+    )
 
 
 if __name__ == "__main__":

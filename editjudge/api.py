@@ -2,50 +2,72 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
 import os
-import sys
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import ExitStack, suppress
+from collections.abc import (
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Sized,
+)
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+)
 
-from editjudge.arguments import checked
 from editjudge.edit import Edit, ImageSource, named_pictures
-from editjudge.errors import StoreError, UsageError
-from editjudge.judges.messages import Parameters
-from editjudge.judges.registry import Options, default_rubrics
+from editjudge.errors import EditjudgeError, StoreError, UsageError, near_miss
+from editjudge.judges.judge import Options
+from editjudge.judges.registry import default_rubrics
+from editjudge.judges.wire import Parameters
 from editjudge.manifest import records
-from editjudge.media.image import is_url
-from editjudge.media.pixels import encode
+from editjudge.media.source import encode, is_url
 from editjudge.report.notebook import Judgements, run_html
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.prompt import Layout
-from editjudge.run.engine import Ending
-from editjudge.run.job import Job, Outcome, RunOptions, execute, judge_edit, wait_for
-from editjudge.run.progress import progress_for
-from editjudge.run.summary import Summary
-from editjudge.store.records import RunRecord
+from editjudge.running.engine import Ending
+from editjudge.running.job import (
+    Job,
+    Outcome,
+    RunOptions,
+    execute,
+    judge_edit,
+    wait_for,
+)
+from editjudge.running.progress import progress_for
+from editjudge.running.summary import Summary
 from editjudge.store.store import Store
 
 if TYPE_CHECKING:
     import numpy
     from PIL.Image import Image as PILImage
 
-    from editjudge.report.plot import Plot
+    from editjudge.report.answers import Answer
+    from editjudge.report.charts import Plot
     from editjudge.report.run_data import Of, RunData
-    from editjudge.report.run_result import RunResult
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Image: TypeAlias = "str | os.PathLike[str] | bytes | PILImage | numpy.ndarray[Any, Any]"
-"""A path, a `data:` or http(s) address, an encoded picture, a PIL picture, or an array as `media.pixels` takes it."""
+"""A path, a `data:` or http(s) address, an encoded picture, a PIL picture, or an array as `media.source` takes it."""
 Rows: TypeAlias = "Iterable[Mapping[str, Any]] | Any"
 """Rows in memory: a list of dicts, a data frame of pandas or polars, or a dataset of Hugging Face."""
 
@@ -68,9 +90,51 @@ class JudgeOptions(TypedDict, total=False):
     min_mass: float
 
 
+def checked(function: Callable[P, T]) -> Callable[P, T]:
+    """Check the names of a public function's arguments, and word its errors for callers in Python.
+
+    Raises `TypeError` with a suggestion for an argument that the function does not have.
+    """
+    names = [*inspect.signature(function).parameters]
+
+    @contextmanager
+    def checking(arguments: Mapping[str, Any]) -> Iterator[None]:
+        for name in arguments.keys() - set(names):
+            close = near_miss(name, names)
+            takes = ", ".join(name for name in names if name != "self")
+            hint = close if close != "." else f"; it takes {takes}"
+            raise TypeError(f"{function.__name__}() has no argument {name!r}{hint}")
+        try:
+            yield
+        except EditjudgeError as error:
+            if error.options:
+                error.args = (error.in_python(names),)
+            raise
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def awaited(*positional: P.args, **named: P.kwargs) -> Any:
+            with checking(named):
+                return await function(*positional, **named)
+
+        return awaited  # type: ignore[return-value]  # a coroutine function, as the one it wraps
+
+    @functools.wraps(function)
+    def called(*positional: P.args, **named: P.kwargs) -> T:
+        with checking(named):
+            return function(*positional, **named)
+
+    return called
+
+
 def _with_options(function: Callable[P, T]) -> Callable[P, T]:
     """Shows every option with its type and default in the signature, in the place of `**options`."""
-    defaults = {f.name: getattr(holder, f.name) for holder in (Parameters(), Options()) for f in fields(holder)}
+    defaults = {
+        f.name: getattr(holder, f.name)
+        for holder in (Parameters(), Options())
+        for f in fields(holder)
+    }
     signature = inspect.signature(function)
     *own, _ = signature.parameters.values()
     options = [
@@ -136,12 +200,16 @@ def judge(
         referring_expression,
         edit_type=edit_type,
         metadata=dict(texts or {}),
-        pictures=named_pictures({name: _pictures(name, given) for name, given in (pictures or {}).items()}),
+        pictures=named_pictures(
+            {name: _pictures(name, given) for name, given in (pictures or {}).items()}
+        ),
     )
     judge = judge or default_judge()
-    settings = _options(options)
+    settings = Options.of(**options)
     questions = resolve(_words(rubrics) or default_rubrics([judge], settings))
-    return Judgements.of(edit, wait_for(judge_edit(edit, questions, judge, settings)), questions)
+    return Judgements.of(
+        edit, wait_for(judge_edit(edit, questions, judge, settings)), questions
+    )
 
 
 @dataclass(frozen=True)
@@ -157,11 +225,16 @@ class Run:
     summary: Summary
     store: str
     """A path, or an address that may hold a password, and so is not shown."""
-    edits: Callable[[], Iterator[Edit]] | None = field(default=None, repr=False, compare=False)
+    edits: Callable[[], Iterator[Edit]] | None = field(
+        default=None, repr=False, compare=False
+    )
     """The edits of rows in memory, whose pictures a store does not keep."""
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{count} {status}" for status, count in sorted(self.summary.statuses.items()))
+        counts = ", ".join(
+            f"{count} {status}"
+            for status, count in sorted(self.summary.statuses.items())
+        )
         return f"<Run {self.name!r} ({self.id}), {self.ending}: {self.summary.total} judgements, {counts}>"
 
     def _repr_html_(self) -> str:
@@ -186,14 +259,16 @@ class Run:
             run.table(by=["edit_type", "difficulty"]).frame()    # sliced, with intervals
 
         With `of` ("scores", or "expected" for token probabilities), or by any other columns of the manifest, one or a
-        list: a `RunResult` with every figure of `report --json`, each mean with its 95 % CI. `.frame()` has a row for
+        list: a `Answer` with every figure of `report --json`, each mean with its 95 % CI. `.frame()` has a row for
         each judge, model, factor and slice.
 
         Raises `UsageError` for a column that no edit has.
         """
         places = {"judge": 0, "model": 1, "rubric": 2}
         if not isinstance(by, str) or by not in places or of is not None:
-            return self._sliced([name for name in _words(by) if name not in places], of or "scores")
+            return self._sliced(
+                [name for name in _words(by) if name not in places], of or "scores"
+            )
         sums: dict[tuple[str, str], list[float]] = {}  # points, ok and n
         for place, cell in self.summary.cells.items():
             total = sums.setdefault((place[places[by]], place[3]), [0, 0, 0])
@@ -203,14 +278,21 @@ class Run:
         if sums and not _missing_statistics():
             from editjudge.report.summary import pooled_intervals
 
-            with suppress(StoreError):  # means are known here; a store that is gone leaves them without intervals
+            # means are known here; a store that is gone leaves them without intervals
+            with suppress(StoreError):
                 intervals = pooled_intervals(self._loaded(), by)
         rows = []
         for (name, factor), (points, ok, n) in sums.items():
             ci = intervals.get((name, factor))
-            row = {by: name, "factor": factor, "mean": points / ok if ok else None, "ok": ok, "n": n}
+            row = {
+                by: name,
+                "factor": factor,
+                "mean": points / ok if ok else None,
+                "ok": ok,
+                "n": n,
+            }
             rows.append(row | {"mean_lo": ci and ci.lo, "mean_hi": ci and ci.hi})
-        from editjudge.report.run_result import framed
+        from editjudge.report.answers import framed
 
         return framed(rows)
 
@@ -226,7 +308,7 @@ class Run:
         guaranteed: bool = False,
         of: Of = "scores",
         across_rubrics: bool = False,
-    ) -> RunResult:
+    ) -> Answer:
         """Paired differences, b minus a, as `editjudge compare --json` prints them.
 
             run.compare("old", "new")            # two models of this run
@@ -238,38 +320,19 @@ class Run:
         `UsageError` for a name that the run does not have, and for a run that asked by another rubric: `across_rubrics`
         compares it on factors of the same scale.
         """
-        from editjudge.report.comparison import (
-            compare_tables,
-            comparison_document,
-            comparison_rows,
-            conclusions,
-            differences,
-            run_differences,
-            runs_document,
-        )
-        from editjudge.report.run_result import RunResult
-        from editjudge.report.same_rubrics import SameRubrics, same_rubrics, within_one_run
+        from editjudge.report import answers
+        from editjudge.report.selection import Choice
 
+        choice = Choice((), judge, _words(primary), guaranteed)
         if isinstance(a, Run):
-            first, second = a._loaded(pairing=True, of=of), self._loaded(pairing=True, of=of)
-            same = same_rubrics(first, second, across_rubrics=across_rubrics)
-            comparisons, match = run_differences(
-                same.a, same.b, judge=judge, primary=_words(primary), guaranteed=guaranteed
+            first = a._loaded(pairing=True, of=of)
+            second = self._loaded(pairing=True, of=of)
+            return answers.compare_runs(
+                first, second, choice, across_rubrics=across_rubrics
             )
-            words = match.words(first.run.name, second.run.name)
-            lead = [*second.unjudged(), *same.lead(), *conclusions(comparisons), *words]
-            document = runs_document(same.a, same.b, match, comparisons) | same.as_json()
-            tables = [comparison_rows(comparisons), *compare_tables(comparisons, "run")]
-            return RunResult(document, lead, tables, unshown=1)
         if by not in ("model", "judge", "rubric"):
             raise UsageError(f"by={by!r}: expected model, judge or rubric")
-        judged = self._loaded(of=of)
-        same = within_one_run(judged) if by == "rubric" else SameRubrics(judged, judged)
-        comparisons = differences(same.a, by, a, b, judge=judge, primary=_words(primary), guaranteed=guaranteed)
-        document = comparison_document(same.a, by, comparisons)
-        tables = [comparison_rows(comparisons), *compare_tables(comparisons, by)]
-        lead = [*judged.unjudged(), *conclusions(comparisons), *same.lead(), *judged.lead()]
-        return RunResult(document, lead, tables, unshown=1)
+        return answers.compare(self._loaded(of=of), by, a, b, choice)
 
     @checked
     def agree(
@@ -278,7 +341,7 @@ class Run:
         *,
         called: Mapping[str, str] | None = None,
         of: Of = "scores",
-    ) -> RunResult:
+    ) -> Answer:
         """Judges against people's ratings, of a file or of the store, as `editjudge agree --json` prints it.
 
             run.agree("ratings.csv", called={"PQ": "quality"})
@@ -286,22 +349,22 @@ class Run:
         `ratings` is a file, rows in memory with item, rater, factor and score, or by default what the store has.
         `called` maps people's factors to those of judges. Raises `InputError` where no item or no factor has both.
         """
-        from editjudge.report.agreement import conclusions, tables
-        from editjudge.report.people import file_ratings, run_agreement, stored_ratings
-        from editjudge.report.run_result import RunResult
+        from editjudge.report import answers
+        from editjudge.report.agreement import file_ratings, stored_ratings
 
         judged = self._loaded(pairing=True, of=of)
         with ExitStack() as stack:
             if ratings is None:
-                rated = stored_ratings(judged, stack.enter_context(Store.open(self.store, readonly=True)))
+                store = stack.enter_context(Store.open(self.store, readonly=True))
+                rated = stored_ratings(judged, store)
             elif isinstance(ratings, str | os.PathLike):
-                rated = file_ratings(Path(ratings), judged)[0]
+                rated, _ = file_ratings(Path(ratings), judged)
             else:
                 folder = stack.enter_context(TemporaryDirectory())
-                rated = file_ratings(_as_file(ratings, Path(folder, "ratings.jsonl")), judged)[0]
-        agreement = run_agreement(judged, rated, [f"{people}={factor}" for people, factor in (called or {}).items()])
-        document = {**agreement.as_json(), "of": of, "pending": judged.pending}
-        return RunResult(document, [*conclusions(agreement), *judged.lead()], tables(agreement))
+                file = _as_file(ratings, Path(folder, "ratings.jsonl"))
+                rated, _ = file_ratings(file, judged)
+        mappings = [f"{people}={factor}" for people, factor in (called or {}).items()]
+        return answers.agree(judged, rated, mappings)
 
     @checked
     def gate(
@@ -318,7 +381,7 @@ class Run:
         across_rubrics: bool = False,
         primary: str | Sequence[str] = (),
         guaranteed: bool = False,
-    ) -> RunResult:
+    ) -> Answer:
         """Check the run against limits and a baseline, as `editjudge gate --json` does: `["outcome"]` is `pass`, `fail`
         or `not enough evidence`, and `["error"]` says why where there is no score to decide on.
 
@@ -327,45 +390,48 @@ class Run:
         Raises `UsageError` for a factor, model or judge that the run does not have, and for a baseline that asked by
         another rubric: `across_rubrics` compares with it on factors of the same scale.
         """
-        from editjudge.report.gating import gate_run
-        from editjudge.report.run_result import RunResult
-        from editjudge.report.same_rubrics import same_baseline
+        from editjudge.report import answers
+        from editjudge.report.gating import GateLimits
 
         if baseline is None and max_drop:
             raise UsageError("max_drop= needs a baseline= to drop from")
+        limits = GateLimits(
+            minimum or {},
+            maximum or {},
+            max_drop,
+            model,
+            judge,
+            alpha,
+            max_failures,
+            _words(primary),
+            guaranteed,
+        )
         judged = self._loaded(pairing=baseline is not None)
         before = baseline._loaded(pairing=True) if baseline is not None else None
-        same = same_baseline(judged, before, across_rubrics=across_rubrics, max_drop=max_drop)
-        report = gate_run(
-            judged,
-            same.b if same else None,
-            minimum=minimum,
-            maximum=maximum,
-            max_drop=max_drop,
-            model=model,
-            judge=judge,
-            alpha=alpha,
-            max_failures=max_failures,
-            primary=_words(primary),
-            guaranteed=guaranteed,
-        )
-        document = report.as_json() | (same.as_json() if same else {}) | {"error": report.undecidable}
-        return RunResult(document, [*report.lead(), *(same.lead() if same else ())], [report.table()])
+        return answers.gate(judged, before, limits, across_rubrics=across_rubrics)
 
     @checked
-    def report(self, path: str | os.PathLike[str], *, form: str | None = None, by: str | Sequence[str] = ()) -> Path:
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        form: str | None = None,
+        by: str | Sequence[str] = (),
+    ) -> Path:
         """Write a report; its format is `form` (html, fragment, md, latex, csv, json), else what the name ends in:
         .html, .md, .tex, .csv, .json. `by` names columns to slice by.
 
         Raises `UsageError` for a format that there is not, or a column that no edit has.
         """
-        from editjudge.report.forms import FORMS, form_of, rendered
+        from editjudge.report.answers import FORMATS, format_of, rendered
         from editjudge.report.summary import measure
 
         place = Path(path)
-        if form is not None and form not in (*FORMS.values(), "fragment"):
-            raise UsageError(f"form={form!r}: expected {', '.join(FORMS.values())} or fragment")
-        form = form or form_of(place)
+        if form is not None and form not in (*FORMATS.values(), "fragment"):
+            raise UsageError(
+                f"form={form!r}: expected {', '.join(FORMATS.values())} or fragment"
+            )
+        form = form or format_of(place)
         if not place.absolute().parent.is_dir():
             raise UsageError(f"{place}: there is no folder {place.parent}")
         means = measure(self._loaded(by=_words(by)), _words(by))
@@ -381,24 +447,21 @@ class Run:
 
         Raises `UsageError` for a model that the run does not have.
         """
-        from editjudge.report.comparison import differences, forests
-        from editjudge.report.plot import Plot
+        from editjudge.report.answers import compare
+        from editjudge.report.charts import Plot
 
-        return Plot([chart for _, chart in forests(differences(self._loaded(), "model", a, b))])
+        return Plot(compare(self._loaded(), "model", a, b).charts)
 
-    def _sliced(self, by: Sequence[str], of: Of) -> RunResult:
-        from editjudge.report.run_result import RunResult
-        from editjudge.report.summary import document, long, measure, tables
+    def _sliced(self, by: Sequence[str], of: Of) -> Answer:
+        from editjudge.report.answers import report
+        from editjudge.report.summary import long, measure
 
         means = measure(self._loaded(by=by, of=of), by)
-        rows = long(means)
-        slice_by = rows.columns.index("slice_by")
-        rows = replace(rows, rows=tuple(row for row in rows.rows if row[slice_by] in (by or [""])))
-        return RunResult(
-            document(means), [*means.judged.unjudged(), *means.judged.lead()], [rows, *tables(means)], unshown=1
-        )
+        return replace(report(means), rows=long(means, by or [""]))
 
-    def _loaded(self, *, by: Sequence[str] = (), pairing: bool = False, of: Of = "scores") -> RunData:
+    def _loaded(
+        self, *, by: Sequence[str] = (), pairing: bool = False, of: Of = "scores"
+    ) -> RunData:
         _need_statistics()
         from editjudge.report.run_data import load
 
@@ -408,7 +471,10 @@ class Run:
 
 def _as_file(rows: Rows, path: Path) -> Path:
     """Rows in memory where a file is read."""
-    path.write_text("".join(f"{json.dumps(dict(row), default=str)}\n" for row in records(rows)), "utf-8")
+    path.write_text(
+        "".join(f"{json.dumps(dict(row), default=str)}\n" for row in records(rows)),
+        "utf-8",
+    )
     return path
 
 
@@ -419,7 +485,9 @@ def _missing_statistics() -> list[str]:
 def _need_statistics() -> None:
     """Raises `UsageError` that names the extra where NumPy, SciPy or Jinja2 is missing."""
     if missing := _missing_statistics():
-        raise UsageError(f"statistics need {missing[0]}: pip install 'editjudge[stats]'")
+        raise UsageError(
+            f"statistics need {missing[0]}: pip install 'editjudge[stats]'"
+        )
 
 
 @checked
@@ -432,27 +500,28 @@ def open(name: str | int, *, store: str | os.PathLike[str] | None = None) -> Run
     Without `store` EDITJUDGE_STORE, else editjudge.db. Raises `UsageError` where the store has no such run, and
     `StoreError` where there is no store.
     """
-    from editjudge.run.summary import summarise
+    from editjudge.running.summary import summary_of
 
-    place = os.fspath(store) if store is not None else os.environ.get("EDITJUDGE_STORE", "editjudge.db")
+    place = (
+        os.fspath(store)
+        if store is not None
+        else os.environ.get("EDITJUDGE_STORE", "editjudge.db")
+    )
     with Store.open(place, readonly=True) as opened:
         record = opened.find_run(str(name))
-        rows = opened.judgements(record, fields=("judge", "model", "rubric", "status", "scores"))
-        summary = summarise(rows, _scored_factors(opened, record))
+        # Of a rubric that the store lacks no factor is known: its judgements are counted, and no mean is formed.
+        factors: defaultdict[str, list[str]] = defaultdict(list)
+        for rubric, scored in opened.questions_of(record).scored.items():
+            factors[rubric] = [factor.key for factor in scored]
+        summary = summary_of(*opened.score_sums(record), factors)
     # One that is not over, as far as the store knows, is as one that was interrupted: running it again goes on.
-    return Run(record.id, record.name, "interrupted" if record.state == "running" else record.state, summary, place)
-
-
-def _scored_factors(store: Store, record: RunRecord) -> dict[str, list[str]]:
-    """By rubric; no mean is formed of choices."""
-    known = store.rubrics()
-    digests = record.spec.get("rubrics", {})
-    contents = {name: known[digest]["content"] for name, digest in digests.items() if digest in known}
-    # Of a rubric that the store lacks no factor is known: its judgements are counted, and no mean is formed.
-    return defaultdict(list) | {
-        name: [factor["key"] for factor in content["factors"] if not factor["scale"].get("choices")]
-        for name, content in contents.items()
-    }
+    return Run(
+        record.id,
+        record.name,
+        "interrupted" if record.state == "running" else record.state,
+        summary,
+        place,
+    )
 
 
 @_with_options
@@ -499,10 +568,14 @@ async def arun(
     is invalid, before a store is made, and `WorldError` where a judge is down or refuses the key, or the store
     cannot be written; what was judged by then is kept, and the same call goes on from it.
     """
-    place = os.fspath(store) if store is not None else os.environ.get("EDITJUDGE_STORE", "editjudge.db")
+    place = (
+        os.fspath(store)
+        if store is not None
+        else os.environ.get("EDITJUDGE_STORE", "editjudge.db")
+    )
     path, rows = _rows(manifest, name)
     specs = _words(judges) or (default_judge(),)
-    settings = _options(options)
+    settings = Options.of(**options)
     job = Job(
         manifest=path,
         rows=rows,
@@ -526,14 +599,20 @@ async def arun(
     with ExitStack() as stack:
         if bar:
             stack.callback(bar.close)
-        outcome: Outcome = await execute(job, lambda: stack.enter_context(Store.open(place)), run_options)
+        outcome: Outcome = await execute(
+            job, lambda: stack.enter_context(Store.open(place)), run_options
+        )
     if outcome.error:
         raise outcome.error
     edits = job.edits if isinstance(rows, Sized) else None
-    return Run(outcome.run_id, outcome.name, outcome.ending, outcome.summary, place, edits)
+    return Run(
+        outcome.run_id, outcome.name, outcome.ending, outcome.summary, place, edits
+    )
 
 
-def _with_parameters_of(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+def _with_parameters_of(
+    work: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[[Callable[..., T]], Callable[P, T]]:
     """For type checkers and for `help`."""
 
     def signed(function: Callable[..., T]) -> Callable[P, T]:
@@ -557,9 +636,11 @@ def run(*manifest: Any, **arguments: Any) -> Run:
     return wait_for(arun(*manifest, **arguments))
 
 
-run.__doc__ = (run.__doc__ or "").rstrip() + "\n" + (arun.__doc__ or "").partition('(by="model")\n')[2]
-# Importing the package `editjudge.run` has put it into the place of the function.
-vars(sys.modules["editjudge"])["run"] = run
+run.__doc__ = (
+    (run.__doc__ or "").rstrip()
+    + "\n"
+    + (arun.__doc__ or "").partition('(by="model")\n')[2]
+)
 
 
 def default_judge() -> str:
@@ -567,29 +648,43 @@ def default_judge() -> str:
     return os.environ.get("EDITJUDGE_JUDGE", "measured")
 
 
-def _rows(given: str | os.PathLike[str] | Rows, name: str | None) -> tuple[Path, Iterable[Mapping[str, Any]] | None]:
+def _rows(
+    given: str | os.PathLike[str] | Rows, name: str | None
+) -> tuple[Path, Iterable[Mapping[str, Any]] | None]:
     """The path of a manifest; or a name for rows in memory, and the rows."""
     if isinstance(given, str | os.PathLike):
         return Path(given), None
     if isinstance(given, Iterator):
-        raise UsageError("rows are read more than once: give a list or a dataset, not a generator")
+        raise UsageError(
+            "rows are read more than once: give a list or a dataset, not a generator"
+        )
     if isinstance(given, Mapping) or not hasattr(given, "__iter__"):
         raise UsageError(
             f"manifest: found {type(given).__name__}, expected a path, a list of dicts, a data frame or a dataset"
         )
     rows = records(given)
     # What `datasets` knows a dataset by. The same rows are the same run, which resumes.
-    mark = name or getattr(given, "_fingerprint", None) or (_fingerprint(rows) if isinstance(rows, Sized) else None)
+    mark = (
+        name
+        or getattr(given, "_fingerprint", None)
+        or (_fingerprint(rows) if isinstance(rows, Sized) else None)
+    )
     if not mark:
-        raise UsageError("a dataset that streams has no name of its own: give the run one with name=...")
+        raise UsageError(
+            "a dataset that streams has no name of its own: give the run one with name=..."
+        )
     return Path(f"rows-{mark}".replace(os.sep, "-")), rows
 
 
 def _fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
-    """By what rows in memory are known: their texts and numbers. Pictures have keys of their own."""
+    """Digest of the texts and numbers of rows in memory. Images have keys of their own."""
     digest = hashlib.sha256()
     for row in rows:
-        plain = {str(key): value for key, value in row.items() if isinstance(value, str | int | float)}
+        plain = {
+            str(key): value
+            for key, value in row.items()
+            if isinstance(value, str | int | float)
+        }
         digest.update(json.dumps(plain, sort_keys=True).encode())
     return digest.hexdigest()[:12]
 
@@ -598,18 +693,17 @@ def _words(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _pictures(name: str, given: Image | Sequence[Image]) -> ImageSource | list[ImageSource]:
+def _pictures(
+    name: str, given: Image | Sequence[Image]
+) -> ImageSource | list[ImageSource]:
     if isinstance(given, list | tuple):
-        return [source for image in given if (source := _picture(name, image)) is not None]
+        return [
+            source for image in given if (source := _picture(name, image)) is not None
+        ]
     return _picture(name, given) or b""
 
 
 def _picture(name: str, image: Any) -> ImageSource | None:
-    return image if isinstance(image, str) and is_url(image) else encode(image, f"{name}=")
-
-
-def _options(given: JudgeOptions) -> Options:
-    settings: dict[str, Any] = dict(given)
-    names = [field.name for field in fields(Parameters)]
-    parameters = Parameters(**{name: settings.pop(name) for name in names if name in settings})
-    return Options(parameters, **settings)
+    return (
+        image if isinstance(image, str) and is_url(image) else encode(image, f"{name}=")
+    )

@@ -1,16 +1,17 @@
-"""The hash of a value: of its JSON with sorted keys. By it judgements, edits, specs and rubrics are told apart.
+"""JSON, read strictly, and hashes of values over it: the identity of judgements, edits, specs and rubrics.
 
-What was hashed once stays as it is, so there are three spellings of the same JSON.
+Hashes that are stored must not change, so there are three spellings of the same JSON.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from typing import Any, Literal
 
 Spelling = Literal["spaced", "compact", "compact_utf8"]
-"""`spaced`: of edits and specs. `compact`: of tasks and rubric sets. `compact_utf8`: of rubrics."""
+"""`spaced`: edits and specs. `compact`: tasks and rubric sets. `compact_utf8`: rubrics."""
 
 _COMPACT: Any = {"sort_keys": True, "allow_nan": False, "separators": (",", ":")}
 # One encoder each: json.dumps with options makes a new one at each call.
@@ -22,12 +23,12 @@ _ENCODE = {
 
 
 def json_hash(value: Any, spelling: Spelling = "spaced") -> str:
-    """SHA-256, in hexadecimal; `ValueError` where a number is not finite."""
+    """Return the SHA-256 in hexadecimal; raise `ValueError` if a number is not finite."""
     return text_hash(_ENCODE[spelling](value))
 
 
 def text_hash(text: str) -> str:
-    """The hash of a value whose JSON is written already: put together from parts that `compact_json` wrote."""
+    """Return the hash of a value whose JSON was already assembled from parts that `compact_json` wrote."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -35,3 +36,31 @@ compact_json = _ENCODE["compact"]
 """A value as `json_hash(value, "compact")` spells it."""
 json_text = json.encoder.encode_basestring_ascii
 """A text as `compact_json` spells it, in a third of the time."""
+
+
+def read_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text. Raises `ValueError` for a name that stands twice in one object, and for numbers
+    that are not finite."""
+    return _DECODER.decode(text.decode() if isinstance(text, bytes) else text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f'the key "{twice:.80}" stands twice in one object')
+    return members
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text:.40} is not a finite number")
+    return value
+
+
+# One decoder: json.loads with options makes a new one at each call.
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite
+)

@@ -16,15 +16,67 @@ EditjudgeError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option that a message names: `--judge X` on the command line, `judges="X"` in Python."""
+
+    name: str
+    value: object = None
+    """True for a flag, a mapping for an option that takes NAME=VALUE."""
+    argument: str = ""
+    """The argument's name, if it is not the option's."""
+
+    def __str__(self) -> str:
+        if self.value is None or self.value is True:
+            return f"--{self.name}"
+        if isinstance(self.value, Mapping):
+            pairs = (
+                f"--{self.name} {key}={_short(value)}"
+                for key, value in self.value.items()
+            )
+            return " ".join(pairs)
+        return f"--{self.name} {self.value}"
+
+    def in_python(self, arguments: Collection[str]) -> str:
+        """Return the argument of a function that takes these arguments; the option if it takes none like it."""
+        name = self.argument or self.name.replace("-", "_")
+        if name not in arguments:
+            name += "s"
+        if name not in arguments:
+            return str(self)
+        value = self.value
+        if isinstance(value, Mapping | str):
+            value = json.dumps(value)
+        return f"{name}=" if value is None else f"{name}={value}"
+
+
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 class EditjudgeError(Exception):
     """The root: catch this to catch all of them."""
 
+    def __init__(self, message: str = "", *, options: Iterable[Option] = ()) -> None:
+        super().__init__(message)
+        self.options = tuple(options)
+        """The options that the message names."""
+
+    def in_python(self, arguments: Collection[str]) -> str:
+        """Return the message with the arguments of a function in the place of options."""
+        message = str(self)
+        for option in self.options:
+            message = message.replace(str(option), option.in_python(arguments))
+        return message
+
 
 class InputError(EditjudgeError):
-    """What was handed in is wrong; trying again with the same input fails again."""
+    """Invalid input; trying again with the same input fails again."""
 
 
 class UsageError(InputError):

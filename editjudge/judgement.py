@@ -1,6 +1,6 @@
-"""What a judge said of a task, with everything needed to trace and to trust it.
+"""A judge's answer to a task, with everything needed to trace and to trust it.
 
-A score exists only where the status is `ok`. Every other status is a failure or an abstention: counted, explained,
+A score exists only if the status is `ok`. Every other status is a failure or an abstention: counted, explained,
 and never a number.
 """
 
@@ -26,7 +26,7 @@ Status = Literal[
     "error",
 ]
 """`ok`: scored, some factors may abstain. `abstained`: all do. `refused`: the model declined. `invalid`: no reply kept
-the contract. `truncated`: every reply was cut off. `unreachable`: no reply came. `bad_image`: a picture cannot be read.
+the contract. `truncated`: every reply was cut off. `unreachable`: no reply came. `bad_image`: an image cannot be read.
 `missing_output`: the editing model produced nothing. `missing_input`: the rubric needs something that is not there.
 `error`: an unexpected exception on this edit alone, or a request that the server rejected."""
 
@@ -55,7 +55,7 @@ Kind = Literal[
     "remarks",
     "codes",
 ]
-"""What a value is. `text`: of others, any character. `code`: a word of our own. `texts` and `numbers`: by name.
+"""Kind of a value. `text`: from outside, any character. `code`: one of our own words. `texts` and `numbers`: by name.
 `counts`: whole numbers by name, or None. `codes`: remarks, of which a row shows the codes alone."""
 
 
@@ -69,51 +69,57 @@ class Field:
     """May be None."""
     table: Literal["judgements", "scores", "tasks", "items", "computed"] = "judgements"
     column: str = ""
-    """Of the table `scores`, which has one row a factor."""
+    """Column of the table `scores`, which has one row a factor."""
     values: tuple[str, ...] = ()
-    """Of a `code`."""
+    """Words that a `code` may be."""
     added: bool = False
     """Exports of 0.1 do not have it."""
 
 
-def _kept(kind: Kind, **options: Any) -> dict[str, Any]:
-    """How a field of `Judgement` is kept: SQL columns, the Arrow schema, import, the row and OpenAPI follow it."""
+def _stored_as(kind: Kind, **options: Any) -> dict[str, Any]:
+    """Declare how a field of `Judgement` is stored: SQL columns, the Arrow schema, import, the row and OpenAPI follow."""
     return {"kind": kind, **options}
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the server counted them; None where it did not say."""
+    """Tokens as the server counted them; None if it did not say."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
-    """Of the input tokens, those that a prefix cache paid for."""
+    """Input tokens that a prefix cache paid for."""
     reasoning_tokens: int | None = None
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*(_sum(getattr(self, name), getattr(other, name)) for name in self.__slots__))
+        return Usage(
+            *(
+                _sum(getattr(self, name), getattr(other, name))
+                for name in self.__slots__
+            )
+        )
 
     def as_json(self) -> dict[str, int | None]:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def _sum(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else a + b
+    counts = [count for count in (a, b) if count is not None]
+    return sum(counts) if counts else None
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One reply of a judge, or the reason why none came: kept for good, whatever became of it."""
+    """One reply of a judge, or the reason why none came: stored permanently, whatever became of it."""
 
     text: str
-    """The raw reply, byte for byte; empty where there was none."""
+    """The raw reply, byte for byte; empty if there was none."""
     outcome: str
     """`ok`, the status this exchange alone would have had, or what failed on the way."""
     finish: str = "stop"
     usage: Usage = field(default_factory=Usage)
     model: str | None = None
-    """What the server says it ran."""
+    """Model that the server says it ran."""
     request_id: str | None = None
     latency: float | None = None
     """Seconds from the first byte sent to the last received."""
@@ -124,50 +130,67 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a judge said of a task; what failed has a status, reasons and no scores.
+    """A judge's answer to a task; a failure has a status, reasons and no scores.
 
-    Raises `ValueError` where scores and status contradict each other.
+    Raises `ValueError` if scores and status contradict each other.
     """
 
-    key: str = field(metadata=_kept("hash"))
-    """Of everything that can change the answer: primary key, cache key and resume mark."""
-    status: Status = field(metadata=_kept("code", values=STATUSES))
-    judge: str = field(metadata=_kept("text"))
-    rubric: str = field(metadata=_kept("text"))
-    rubric_hash: str = field(metadata=_kept("hash"))
-    repeat: int = field(default=0, metadata=_kept("count"))
-    scores: Mapping[str, float] | None = field(default=None, metadata=_kept("numbers", table="scores", column="score"))
+    key: str = field(metadata=_stored_as("hash"))
+    """Hash of everything that can change the answer: primary key, cache key and resume mark."""
+    status: Status = field(metadata=_stored_as("code", values=STATUSES))
+    judge: str = field(metadata=_stored_as("text"))
+    rubric: str = field(metadata=_stored_as("text"))
+    rubric_hash: str = field(metadata=_stored_as("hash"))
+    repeat: int = field(default=0, metadata=_stored_as("count"))
+    scores: Mapping[str, float] | None = field(
+        default=None, metadata=_stored_as("numbers", table="scores", column="score")
+    )
     """Integers stay integers."""
-    justifications: Mapping[str, str] | None = field(default=None, metadata=_kept("texts"))
-    abstained: Mapping[str, str] = field(default_factory=dict, metadata=_kept("texts"))
-    """Factor to the reason why it has no score."""
-    evidence: Mapping[str, Any] = field(default_factory=dict, metadata=_kept("document"))
-    violations: tuple[Remark, ...] = field(default=(), metadata=_kept("codes"))
-    notes: tuple[Remark, ...] = field(default=(), metadata=_kept("remarks"))
-    reasons: tuple[Remark, ...] = field(default=(), metadata=_kept("remarks"))
-    """Why there is no verdict, where there is none."""
+    justifications: Mapping[str, str] | None = field(
+        default=None, metadata=_stored_as("texts")
+    )
+    abstained: Mapping[str, str] = field(
+        default_factory=dict, metadata=_stored_as("texts")
+    )
+    """Reasons why factors have no score."""
+    evidence: Mapping[str, Any] = field(
+        default_factory=dict, metadata=_stored_as("document")
+    )
+    violations: tuple[Remark, ...] = field(default=(), metadata=_stored_as("codes"))
+    notes: tuple[Remark, ...] = field(default=(), metadata=_stored_as("remarks"))
+    reasons: tuple[Remark, ...] = field(default=(), metadata=_stored_as("remarks"))
+    """Reasons why there is no verdict."""
     exchanges: tuple[Exchange, ...] = ()
-    schema_mode: SchemaMode | None = field(default=None, metadata=_kept("code", values=get_args(SchemaMode)))
-    prepared: Mapping[str, str] = field(default_factory=dict, metadata=_kept("texts"))
-    """How each picture was prepared, by role: `as-is`, or the recipe."""
-    cost: float | None = field(default=None, metadata=_kept("number"))
-    """In US dollars; None where the price is unknown."""
-    created: float = field(default=0.0, metadata=_kept("time"))
+    schema_mode: SchemaMode | None = field(
+        default=None, metadata=_stored_as("code", values=get_args(SchemaMode))
+    )
+    prepared: Mapping[str, str] = field(
+        default_factory=dict, metadata=_stored_as("texts")
+    )
+    """Preparation of each image, by role: `as-is`, or the recipe."""
+    cost: float | None = field(default=None, metadata=_stored_as("number"))
+    """US dollars; None if the price is unknown."""
+    created: float = field(default=0.0, metadata=_stored_as("time"))
     """Seconds since 1970."""
     choices: Mapping[str, str] | None = field(
-        default=None, metadata=_kept("texts", table="scores", column="choice", added=True)
+        default=None,
+        metadata=_stored_as("texts", table="scores", column="choice", added=True),
     )
-    """In the place of scores, where the rubric asks for choices."""
+    """Answers in the place of scores, if the rubric asks for choices."""
     expected: Mapping[str, float] = field(
-        default_factory=dict, metadata=_kept("numbers", table="scores", column="expected", added=True)
+        default_factory=dict,
+        metadata=_stored_as("numbers", table="scores", column="expected", added=True),
     )
-    """Factor to the mean over the judge's own probabilities of the scores, where it gave them."""
+    """Mean score of each factor over the judge's own probabilities, if it gave them."""
     mass: Mapping[str, float] = field(
-        default_factory=dict, metadata=_kept("numbers", table="scores", column="mass", added=True)
+        default_factory=dict,
+        metadata=_stored_as("numbers", table="scores", column="mass", added=True),
     )
-    """Factor to the probability that the judge gave to all legal scores together."""
-    order: Order | None = field(default=None, metadata=_kept("code", values=get_args(Order), added=True))
-    """Of a pair: which output was shown first. Scores and choices speak of the pair as the manifest names it."""
+    """Probability of all legal scores together, by factor."""
+    order: Order | None = field(
+        default=None, metadata=_stored_as("code", values=get_args(Order), added=True)
+    )
+    """Output of a pair that was shown first. Scores and choices speak of the pair as the manifest names it."""
 
     def __post_init__(self) -> None:
         if problem := inconsistency(self):
@@ -175,7 +198,7 @@ class Judgement:
 
     @property
     def attempts(self) -> int:
-        """How often the judge was asked."""
+        """Number of times that the judge was asked."""
         return len(self.exchanges)
 
     @property
@@ -185,12 +208,12 @@ class Judgement:
 
     @property
     def server_model(self) -> str | None:
-        """What the server last said it ran."""
+        """Model that the server last said it ran."""
         return next((e.model for e in reversed(self.exchanges) if e.model), None)
 
 
 class Task(NamedTuple):
-    """Edit x rubric x judge x repeat: what a run must have a judgement of."""
+    """Edit x rubric x judge x repeat: a run needs one judgement of each."""
 
     item: str
     rubric: str
@@ -198,7 +221,7 @@ class Task(NamedTuple):
     repeat: int
     key: str
     variant: str = ""
-    """Which of several questions of one rubric about one edit: a pair's order, the index of an element."""
+    """Distinguishes several questions of one rubric about one edit: a pair's order, the index of an element."""
 
 
 FIELDS: tuple[Field, ...] = (
@@ -218,12 +241,14 @@ FIELDS: tuple[Field, ...] = (
 )
 """The one table of a judgement's fields, in the order of a row. To add one, add it to `Judgement`."""
 
-PER_FACTOR: Mapping[str, str] = {field.name: field.column for field in FIELDS if field.table == "scores"}
+PER_FACTOR: Mapping[str, str] = {
+    field.name: field.column for field in FIELDS if field.table == "scores"
+}
 """Fields that have a value for each factor, and their columns in the table `scores`."""
 
 
 def inconsistency(judgement: Any) -> str | None:
-    """What contradicts the status: a number where there is no verdict, or a verdict without any."""
+    """Describe what contradicts the status: a number without a verdict, or a verdict without a number."""
     is_answered = judgement.scores is not None or judgement.choices is not None
     if is_answered != (judgement.status == "ok"):
         return "has scores" if is_answered else "has no scores"
@@ -234,14 +259,26 @@ def inconsistency(judgement: Any) -> str | None:
     return None
 
 
-def row(judgement: Judgement, item: str, model: str | None, group: str | None, variant: str = "") -> dict[str, Any]:
-    """One judgement of one item as programs read it: `judge --json`, a line of an export."""
-    about: dict[str, Any] = {"item": item, "model": model, "group": group, "variant": variant}
-    about["cached"] = False  # a store says so of what an earlier run had asked
-    return {
-        field.name: about[field.name] if field.name in about else _plain(field.kind, getattr(judgement, field.name))
-        for field in FIELDS
+def row(
+    judgement: Judgement,
+    item: str,
+    model: str | None,
+    group: str | None,
+    variant: str = "",
+) -> dict[str, Any]:
+    """Return a judgement of an item as programs read it: `judge --json`, a line of an export."""
+    values: dict[str, Any] = {
+        "item": item,
+        "model": model,
+        "group": group,
+        "variant": variant,
+        "cached": False,  # a store sets it for what an earlier run had asked
     }
+    for declared in FIELDS:
+        if declared.name not in values:
+            value = getattr(judgement, declared.name)
+            values[declared.name] = _plain(declared.kind, value)
+    return {declared.name: values[declared.name] for declared in FIELDS}
 
 
 def _plain(kind: Kind, value: Any) -> Any:
@@ -255,38 +292,43 @@ def _plain(kind: Kind, value: Any) -> Any:
 
 
 def from_row(row: Mapping[str, Any]) -> Judgement:
-    """The judgement of a row, without its replies; of a violation a row has the code alone."""
+    """Return the judgement of a row, without its replies; a row has the codes of violations alone."""
     values: dict[str, Any] = {}
     for declared in FIELDS:
         if declared.name in Judgement.__slots__:
             value = row[declared.name]
             if declared.kind in ("codes", "remarks"):
-                value = tuple(Remark(one, "") if isinstance(one, str) else Remark(**one) for one in value)
+                value = tuple(
+                    Remark(entry, "") if isinstance(entry, str) else Remark(**entry)
+                    for entry in value
+                )
             values[declared.name] = value
     return Judgement(**values)
 
 
 EMPTY_ROW: Mapping[str, Any] = row(Judgement("", "invalid", "", "", ""), "", None, None)
-"""What a row has where nothing was said; those fields that an export of 0.1 does not have hold this."""
+"""Values of a row without an answer, also for the fields that an export of 0.1 lacks."""
 
 
 def factor_values(row: Mapping[str, Any], factor: str) -> dict[str, Any]:
-    """What a row says of one factor, by the names of the columns of a table with a row for each factor."""
-    values = {column: (row[name] or {}).get(factor) for name, column in PER_FACTOR.items()}
+    """Return the values of one factor in a row, by the columns of a table with a row for each factor."""
+    values = {
+        column: (row[name] or {}).get(factor) for name, column in PER_FACTOR.items()
+    }
     return values | {
         "justification": (row["justifications"] or {}).get(factor),
         "abstained": row["abstained"].get(factor),
     }
 
 
-LOOKING = frozenset({"measured", "metrics"})
-"""Judges that look at pictures and read no instruction, but for the few phrasings of which `measured` has proof."""
+PIXEL_JUDGES = frozenset({"measured", "metrics"})
+"""Judges that look at images and read no instruction, but for the few phrasings of which `measured` has proof."""
 
 
-def unread(judges: Iterable[str]) -> str | None:
-    """Return the first line of a summary if no judge looks at whether instructions were followed; else None."""
+def instruction_warning(judges: Iterable[str]) -> str | None:
+    """Return a warning if none of the judges can check whether the instruction was followed; else None."""
     named = sorted({judge.partition("@")[0] for judge in judges})
-    if not named or not set(named) <= LOOKING:
+    if not named or not set(named) <= PIXEL_JUDGES:
         return None
     does = "does" if len(named) == 1 else "do"
     return (

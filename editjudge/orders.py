@@ -1,4 +1,4 @@
-"""Two outputs shown in both orders: whose answer a word is, and what two answers come to."""
+"""Choices between two outputs that are shown in both orders, and the decision that two answers make."""
 
 from __future__ import annotations
 
@@ -11,15 +11,53 @@ Choice: TypeAlias = Literal["a", "b", "tie"]
 CHOICES: tuple[Choice, ...] = ("a", "b", "tie")
 Answer: TypeAlias = Literal["a", "b", "tie", "both_good", "both_bad"]
 """An answer as it is stored; `both_good` and `both_bad` count as ties."""
-SWAPPED: dict[Answer, Answer] = {"a": "b", "b": "a", "tie": "tie", "both_good": "both_good", "both_bad": "both_bad"}
-"""The answer in the item's own naming, where b was shown as the first output."""
-_COUNTED: dict[str, Choice] = {"a": "a", "b": "b", "tie": "tie", "both_good": "tie", "both_bad": "tie"}
+SWAPPED: dict[Answer, Answer] = {
+    "a": "b",
+    "b": "a",
+    "tie": "tie",
+    "both_good": "both_good",
+    "both_bad": "both_bad",
+}
+"""The answer in the item's own naming, if b was shown as the first output."""
+_COUNTED: dict[str, Choice] = {
+    "a": "a",
+    "b": "b",
+    "tie": "tie",
+    "both_good": "tie",
+    "both_bad": "tie",
+}
 ORDERS = ("ab", "ba")
 """Which output of a pair is shown first: variants of its question."""
 
 _SPELLINGS: dict[str, Answer] = {
-    **dict.fromkeys(("a", "a>b", "a is better", "image a", "output a", "edit a", "first", "1", "left"), "a"),
-    **dict.fromkeys(("b", "b>a", "b is better", "image b", "output b", "edit b", "second", "2", "right"), "b"),
+    **dict.fromkeys(
+        (
+            "a",
+            "a>b",
+            "a is better",
+            "image a",
+            "output a",
+            "edit a",
+            "first",
+            "1",
+            "left",
+        ),
+        "a",
+    ),
+    **dict.fromkeys(
+        (
+            "b",
+            "b>a",
+            "b is better",
+            "image b",
+            "output b",
+            "edit b",
+            "second",
+            "2",
+            "right",
+        ),
+        "b",
+    ),
     **dict.fromkeys(("tie", "equal", "same", "a=b", "draw"), "tie"),
     **dict.fromkeys(("both good", "a=b=good"), "both_good"),
     **dict.fromkeys(("both bad", "a=b=bad"), "both_bad"),
@@ -27,24 +65,25 @@ _SPELLINGS: dict[str, Answer] = {
 
 
 def read_choice(word: str) -> Answer | None:
-    """Which of two outputs a word names, as people and published judges write it; None where that is unknown."""
+    """Return the answer that a word means, as people and published judges write it; None if that is unknown."""
     return _SPELLINGS.get(word.strip().strip("[]").replace("_", " ").casefold())
 
 
 class Decision(NamedTuple):
-    """What two answers to one question, in both orders, come to."""
+    """Outcome of two answers to one question, in both orders."""
 
     verdict: Choice | None
-    """None where an order has no answer."""
+    """None if an order has no answer."""
     flipped: bool = False
-    """One order says a, the other b: the judge goes by the place."""
+    """One order says a, the other b: the judge goes by the position."""
     half: bool = False
     """One order says tie, the other a or b."""
 
 
 def decide(ab: str | None, ba: str | None) -> Decision:
-    """Both answers in the item's own naming, whatever the order that was shown."""
-    first, second = _choice(ab), _choice(ba)
+    """Decide between two answers, both in the item's own naming, whatever the order that was shown."""
+    first = _choice(ab)
+    second = _choice(ba)
     if first is None or second is None:
         return Decision(None)
     if first == second:
@@ -54,13 +93,15 @@ def decide(ab: str | None, ba: str | None) -> Decision:
 
 
 def majority(answers: Iterable[str | None]) -> Choice | None:
-    """One answer for several repeats of one order: of a and b the more frequent, a tie where neither is; None where no
-    repeat was answered."""
-    given = [choice for answer in answers if (choice := _choice(answer)) is not None]
-    if not given:
+    """Return the more frequent of a and b over several repeats of one order, a tie if neither is; None if no repeat was
+    answered."""
+    choices = [choice for answer in answers if (choice := _choice(answer)) is not None]
+    if not choices:
         return None
-    a, b, ties = (given.count(choice) for choice in CHOICES)
-    return "tie" if a == b or ties >= max(a, b) else "a" if a > b else "b"
+    a, b, ties = (choices.count(choice) for choice in CHOICES)
+    if a == b or ties >= max(a, b):
+        return "tie"
+    return "a" if a > b else "b"
 
 
 def _choice(answer: str | None) -> Choice | None:

@@ -15,7 +15,7 @@ from editjudge.errors import InputError, ManifestError
 from editjudge.manifest import Reader, rows
 from editjudge.orders import read_choice
 from editjudge.stats.columns import FAILED, OK, Ratings, Scores
-from editjudge.stats.preference import Preference
+from editjudge.stats.pairwise import Preference
 
 RATING = ("item", "rater", "factor", "score")
 SCORE = ("item", "judge", "factor", "score")
@@ -31,22 +31,22 @@ GUESSED = "guessed"
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """What one person gave one item on one factor."""
+    """Rating of one item on one factor by one person."""
 
     item: str
     rater: str
     factor: str
     score: float
     content: str = ""
-    """What was rated, where the file says so."""
+    """Key of the rated content, if the file says so."""
     rubric: str = ""
     choice: str = ""
-    """Of a pair: a, b, tie, both_good or both_bad, where the file says so."""
+    """Choice of a pair: a, b, tie, both_good or both_bad, where the file says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an item came from."""
+    """Origin of an item."""
 
     model: str = ""
     group: str = ""
@@ -54,7 +54,8 @@ class Origin:
 
 def read_ratings(path: Path) -> Iterator[tuple[int, Rating, Origin]]:
     """Line by line; a rating that was left empty is none."""
-    quoted = path.suffix.lower() not in (".jsonl", ".parquet")  # as `ratings export` writes them
+    # as `ratings export` writes them
+    quoted = path.suffix.lower() not in (".jsonl", ".parquet")
     for line, row, file in _table(path, RATING):
         score = file.number(line, row, "score")
         if score is not None:
@@ -64,7 +65,11 @@ def read_ratings(path: Path) -> Iterator[tuple[int, Rating, Origin]]:
             content = str(row.get("content") or "")
             rubric = str(row.get("rubric") or "")
             choice = _choice(line, row, score, file)
-            yield line, Rating(item, rater, factor, score, content, rubric, choice), _origin(row)
+            yield (
+                line,
+                Rating(item, rater, factor, score, content, rubric, choice),
+                _origin(row),
+            )
 
 
 def _choice(line: int, row: Mapping[str, Any], score: float, file: _Fields) -> str:
@@ -74,7 +79,11 @@ def _choice(line: int, row: Mapping[str, Any], score: float, file: _Fields) -> s
         return ""
     points = {"a": 1.0, "b": 0.0}.get(choice, 0.5)
     if score != points:
-        raise file.reader.wrong(line, "choice", f"found {choice} beside the score {score:g}, expected {points:g}")
+        raise file.reader.wrong(
+            line,
+            "choice",
+            f"found {choice} beside the score {score:g}, expected {points:g}",
+        )
     return choice
 
 
@@ -102,16 +111,24 @@ def unique_ratings(path: Path) -> Iterator[Rating]:
             yield rating
 
 
-def by_content(path: Path, ratings: Iterable[Rating], contents: Mapping[str, str]) -> list[Rating]:
+def by_content(
+    path: Path, ratings: Iterable[Rating], contents: Mapping[str, str]
+) -> list[Rating]:
     """The ratings with the content that they are of; those of items that `contents` does not have are left out.
 
     Two ids may be one content, as where two models returned the input. A store keeps one rating of it by each rater, so
     two different scores are an error: one would silently replace the other.
     """
     seen: dict[tuple[str, ...], Rating] = {}
-    scoped = [replace(one, content=key) for one in ratings if (key := one.content or contents.get(one.item, ""))]
+    scoped = [
+        replace(one, content=key)
+        for one in ratings
+        if (key := one.content or contents.get(one.item, ""))
+    ]
     for rating in scoped:
-        first = seen.setdefault((rating.content, rating.rater, rating.factor, rating.rubric), rating)
+        first = seen.setdefault(
+            (rating.content, rating.rater, rating.factor, rating.rubric), rating
+        )
         if first.score != rating.score:
             scores = f"{first.score:g} as {first.item!r:.80} and {rating.score:g} as {rating.item!r:.80}"
             raise InputError(
@@ -123,7 +140,9 @@ def by_content(path: Path, ratings: Iterable[Rating], contents: Mapping[str, str
 
 def ratings_columns(ratings: Iterable[Rating]) -> Ratings:
     listed = list(ratings)
-    return Ratings.of(*([getattr(rating, name) for rating in listed] for name in RATING))
+    return Ratings.of(
+        *([getattr(rating, name) for rating in listed] for name in RATING)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,11 +157,14 @@ class ScoresFile:
 
 def read_scores(path: Path, origins: Mapping[str, Origin] | None = None) -> ScoresFile:
     """An empty score failed; a second row for the same item, judge and factor is a repeat."""
-    score_rows = [_score_row(line, row, file) for line, row, file in _table(path, SCORE)]
+    score_rows = [
+        _score_row(line, row, file) for line, row, file in _table(path, SCORE)
+    ]
     known = {one.item: one.origin for one in score_rows} | dict(origins or {})
     guesses = any(one.guessed for one in score_rows)
     return ScoresFile(
-        _scores(score_rows, known, keep=False), _scores(score_rows, known, keep=True) if guesses else None
+        _scores(score_rows, known, keep=False),
+        _scores(score_rows, known, keep=True) if guesses else None,
     )
 
 
@@ -153,13 +175,31 @@ def read_preferences(path: Path, *, of_run: bool) -> Iterator[tuple[int, Prefere
         people = "human_preference" if "human_preference" in row else "preference"
         human = vote_of(row.get(people))
         if human is None:
-            raise file.reader.wrong(line, people, f"found {row.get(people)!r:.80}, expected A, B or tie")
+            raise file.reader.wrong(
+                line, people, f"found {row.get(people)!r:.80}, expected A, B or tie"
+            )
         votes = row.get("judge_votes") or {}
         if not isinstance(votes, dict):
-            raise file.reader.wrong(line, "judge_votes", f"found {votes!r:.80}, expected an object of judges and votes")
-        votes |= {name.removeprefix("vote:"): cell for name, cell in row.items() if name.startswith("vote:")}
+            raise file.reader.wrong(
+                line,
+                "judge_votes",
+                f"found {votes!r:.80}, expected an object of judges and votes",
+            )
+        votes |= {
+            name.removeprefix("vote:"): cell
+            for name, cell in row.items()
+            if name.startswith("vote:")
+        }
         pair = file.word(line, row, names[0]), file.word(line, row, names[1])
-        yield line, Preference(pair, human, _origin(row).group, {judge: vote_of(word) for judge, word in votes.items()})
+        yield (
+            line,
+            Preference(
+                pair,
+                human,
+                _origin(row).group,
+                {judge: vote_of(word) for judge, word in votes.items()},
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +218,15 @@ def read_pair_ratings(path: Path) -> Iterator[tuple[int, PairRating]]:
         people = "human_preference" if "human_preference" in row else "preference"
         vote = vote_of(row.get(people))
         if vote is None:
-            raise file.reader.wrong(line, people, f"found {row.get(people)!r:.80}, expected A, B, tie or both_bad")
-        yield line, PairRating(file.word(line, row, name), str(row.get("rater") or ""), vote)
+            raise file.reader.wrong(
+                line,
+                people,
+                f"found {row.get(people)!r:.80}, expected A, B, tie or both_bad",
+            )
+        yield (
+            line,
+            PairRating(file.word(line, row, name), str(row.get("rater") or ""), vote),
+        )
 
 
 def vote_of(word: object) -> str | None:
@@ -192,7 +239,10 @@ def origins_of(path: Path, columns: manifest.Columns = ()) -> dict[str, Origin]:
     return {
         edit.id: Origin(edit.model or "", edit.group or str(edit.input or edit.id))
         for edit in manifest.read(
-            path, allow_outside=True, allow_urls=True, named=manifest.NamedInputs(columns=columns)
+            path,
+            allow_outside=True,
+            allow_urls=True,
+            named=manifest.NamedInputs(columns=columns),
         )
     }
 
@@ -210,16 +260,23 @@ class _ScoreRow:
 def _score_row(line: int, row: Mapping[str, Any], file: _Fields) -> _ScoreRow:
     item, judge, factor = (file.word(line, row, name) for name in SCORE[:3])
     guessed = bool(file.number(line, row, GUESSED))
-    return _ScoreRow(item, judge, factor, file.number(line, row, "score"), guessed, _origin(row))
+    return _ScoreRow(
+        item, judge, factor, file.number(line, row, "score"), guessed, _origin(row)
+    )
 
 
-def _scores(score_rows: list[_ScoreRow], known: Mapping[str, Origin], *, keep: bool) -> Scores:
+def _scores(
+    score_rows: list[_ScoreRow], known: Mapping[str, Origin], *, keep: bool
+) -> Scores:
     times: Counter[tuple[str, str, str]] = Counter()
-    values, statuses, repeats = [], [], []
+    values = []
+    statuses = []
+    repeats = []
     for one in score_rows:
         left_out = one.guessed and not keep
         values.append(None if left_out else one.score)
-        statuses.append(GUESSED if left_out else FAILED if one.score is None else OK)
+        status = FAILED if one.score is None else OK
+        statuses.append(GUESSED if left_out else status)
         cell = (one.item, one.judge, one.factor)
         repeats.append(times[cell])
         times[cell] += 1
@@ -263,27 +320,39 @@ class _Fields:
         # Python's own reader takes 1_000, digits of other scripts and "infinity" too.
         written = not isinstance(value, str) or _WRITTEN.fullmatch(value.strip())
         try:
-            number = float(value) if written and not isinstance(value, bool) else math.nan
+            number = (
+                float(value) if written and not isinstance(value, bool) else math.nan
+            )
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
-            raise self.reader.wrong(line, name, f"found {value!r:.80}, expected a number, or nothing")
+            raise self.reader.wrong(
+                line, name, f"found {value!r:.80}, expected a number, or nothing"
+            )
         return number
 
 
-def _table(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any], _Fields]]:
+def _table(
+    path: Path, columns: tuple[str, ...]
+) -> Iterator[tuple[int, dict[str, Any], _Fields]]:
     file = _Fields(path)
     if path.is_dir():
-        raise ManifestError(f"{file.reader.place}: is a folder; expected a CSV, JSONL or Parquet file")
+        raise ManifestError(
+            f"{file.reader.place}: is a folder; expected a CSV, JSONL or Parquet file"
+        )
     empty = True
     for line, row in rows(path, file.reader):
         if not isinstance(row, dict):
             raise row
         if empty and (missing := [name for name in columns if name not in row]):
             raise file.reader.wrong(
-                line, missing[0], f"is missing; found {[*row]!r:.200}, expected {', '.join(columns)}"
+                line,
+                missing[0],
+                f"is missing; found {[*row]!r:.200}, expected {', '.join(columns)}",
             )
         empty = False
         yield line, row, file
     if empty:
-        raise ManifestError(f"{file.reader.place}: holds no row; expected {', '.join(columns)}")
+        raise ManifestError(
+            f"{file.reader.place}: holds no row; expected {', '.join(columns)}"
+        )

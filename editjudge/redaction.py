@@ -7,10 +7,11 @@ none comes back as it was, to the byte, so that the keys of questions do not cha
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 HIDDEN = "***"
@@ -20,7 +21,18 @@ LEAST = 8
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SECRET_WORDS = frozenset(
-    {"sig", "signature", "secret", "password", "passwd", "passphrase", "pwd", "apikey", "credential", "credentials"}
+    {
+        "sig",
+        "signature",
+        "secret",
+        "password",
+        "passwd",
+        "passphrase",
+        "pwd",
+        "apikey",
+        "credential",
+        "credentials",
+    }
     | {"auth", "authorization", "bearer", "jwt", "cookie", "cookies"}
 )
 _SECRET_ENDS = frozenset({"key", "token", "pass", "headers", "header"})
@@ -44,6 +56,7 @@ _PROVIDER_KEY = re.compile(
 )
 
 
+@functools.lru_cache(1024)
 def is_secret_name(name: str) -> bool:
     """Whether a parameter, header or variable of this name holds a secret."""
     words = [word.lower() for word in _WORD.findall(name)]
@@ -75,51 +88,48 @@ def redacted_address(address: str) -> str:
 def _redacted_query(query: str) -> str:
     pairs = [part.partition("=") for part in re.split(r"([&;])", query)]
     names = [urllib.parse.unquote(name) for name, _, _ in pairs]
-    if not any(is_secret_name(name) and value for name, (_, _, value) in zip(names, pairs, strict=True)):
+    secret = [is_secret_name(name) for name in names]
+    if not any(
+        value for (_, _, value), hides in zip(pairs, secret, strict=True) if hides
+    ):
         return query
     parts = []
-    for name, (written, equals, value) in zip(names, pairs, strict=True):
-        hides = value and (is_secret_name(name) or _SIGNED_WITH.fullmatch(name))
-        parts.append(f"{written}{equals}{HIDDEN if hides else value}")
+    for name, hides, (written, equals, value) in zip(names, secret, pairs, strict=True):
+        changes = hides or _SIGNED_WITH.fullmatch(name)
+        parts.append(f"{written}{equals}{HIDDEN if value and changes else value}")
     return "".join(parts)
 
 
 def redacted_text(text: str) -> str:
     """Return a text whose addresses are without passwords and secret parameters."""
-    if "://" not in text:
-        return text
-    redacted = _ADDRESS.sub(lambda found: redacted_address(found[0]), text)
-    return text if redacted == text else redacted
+    return _ADDRESS.sub(lambda match: redacted_address(match[0]), text)
 
 
 def redacted_metadata(value: Any) -> Any:
-    """Return a manifest's values with the addresses among them redacted; the very object where there is none."""
-    if isinstance(value, str):
-        return redacted_text(value)
-    if isinstance(value, Mapping):
-        members = {name: redacted_metadata(member) for name, member in value.items()}
-        return value if all(members[name] is value[name] for name in members) else members
-    if isinstance(value, list | tuple):
-        elements = [redacted_metadata(element) for element in value]
-        return value if all(a is b for a, b in zip(elements, value, strict=True)) else elements
-    return value
+    """Return a manifest's values with the addresses among them redacted; the very object if there is none."""
+
+    def redacted(leaf: Any, _: bool) -> Any:
+        return redacted_text(leaf) if isinstance(leaf, str) else leaf
+
+    changed = _changed(value, redacted)
+    return value if changed == value else changed
 
 
 def address_secrets(address: str) -> Iterator[str]:
-    """Yield the secret parts of an address, as they may be repeated by a server."""
+    """Yield the secret parts of an address, as a server may repeat them."""
     try:
         parts = urllib.parse.urlsplit(address)
     except ValueError:
         return
     user, _, _ = parts.netloc.rpartition("@")
-    yield from (part for part in (user, *user.split(":")) if part)
+    yield from filter(None, (user, *user.split(":")))
     for name, value in urllib.parse.parse_qsl(parts.query):
-        if is_secret_name(name) and value:
+        if is_secret_name(name):
             yield value
             yield urllib.parse.quote(value, safe="")
 
 
-def without(text: str, secrets: Iterator[str]) -> str:
+def without(text: str, secrets: Iterable[str]) -> str:
     """Return a text without any of these, the longest first."""
     for secret in sorted({*secrets}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
@@ -129,71 +139,73 @@ def without(text: str, secrets: Iterator[str]) -> str:
 # --- options of a judge ---------------------------------------------------------------------------------------
 
 
+def _changed(
+    value: Any, change: Callable[[Any, bool], Any], *, hidden: bool = False
+) -> Any:
+    """Return a tree of mappings and lists with its leaves changed; `hidden`: whether a name above one is a secret's."""
+    if isinstance(value, Mapping):
+        return {
+            name: _changed(member, change, hidden=hidden or is_secret_name(str(name)))
+            for name, member in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_changed(element, change, hidden=hidden) for element in value]
+    return change(value, hidden)
+
+
 def environment_secrets(environ: Mapping[str, str] = os.environ) -> set[str]:
     """Return the values of all variables whose names are those of secrets."""
     values = {value.strip() for name, value in environ.items() if is_secret_name(name)}
     return {value for value in values if len(value) >= LEAST}
 
 
-def redacted_options(extra: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+def redacted_options(
+    extra: Mapping[str, Any], environ: Mapping[str, str] = os.environ
+) -> dict[str, Any]:
     """Return further parameters of a request as they may be kept: without secrets, by name and by value."""
-    known = environment_secrets(environ)
-    return {name: _redacted_option(name, value, known, hidden=False) for name, value in extra.items()}
+    secrets = environment_secrets(environ)
+
+    def redacted(leaf: Any, hidden: bool) -> Any:
+        if hidden and leaf not in (None, "", True, False):
+            return HIDDEN
+        if not isinstance(leaf, str):
+            return leaf
+        return _PROVIDER_KEY.sub(HIDDEN, without(redacted_text(leaf), secrets))
+
+    options: dict[str, Any] = _changed(extra, redacted)
+    return options
 
 
-def _redacted_option(name: str, value: Any, known: set[str], *, hidden: bool) -> Any:
-    hidden = hidden or is_secret_name(name)
-    if isinstance(value, Mapping):
-        return {key: _redacted_option(key, member, known, hidden=hidden) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_redacted_option(name, element, known, hidden=hidden) for element in value]
-    if hidden and value not in (None, "", True, False):
-        return HIDDEN
-    if not isinstance(value, str):
-        return value
-    return _PROVIDER_KEY.sub(HIDDEN, without(redacted_text(value), iter(known)))
+def option_secrets(extra: Mapping[str, Any]) -> list[str]:
+    """Return the values that `redacted_options` takes out, so that they can be taken out of a server's messages too."""
+    secrets: list[str] = []
 
+    def collect(leaf: Any, hidden: bool) -> None:
+        if not isinstance(leaf, str):
+            return
+        if hidden and leaf:
+            # A header has "Bearer" before its key.
+            secrets.extend((leaf, *leaf.split()[1:]))
+        secrets.extend(match[0] for match in _PROVIDER_KEY.finditer(leaf))
+        for address in _ADDRESS.findall(leaf):
+            secrets.extend(address_secrets(address))
 
-def option_secrets(extra: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the values that `redacted_options` takes out, so that they can be taken out of a server's words too."""
-    yield from _option_secrets("", extra, hidden=False)
-
-
-def _option_secrets(name: str, value: Any, *, hidden: bool) -> Iterator[str]:
-    hidden = hidden or is_secret_name(name)
-    if isinstance(value, Mapping):
-        for key, member in value.items():
-            yield from _option_secrets(key, member, hidden=hidden)
-    elif isinstance(value, list | tuple):
-        for element in value:
-            yield from _option_secrets(name, element, hidden=hidden)
-    elif isinstance(value, str):
-        if hidden and value:
-            yield value
-            yield from value.split()[1:]  # a header says "Bearer" before its key
-        yield from (found[0] for found in _PROVIDER_KEY.finditer(value))
-        yield from (part for address in _ADDRESS.findall(value) for part in address_secrets(address))
+    _changed(extra, collect)
+    return secrets
 
 
 def redacted_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a judge as a run keeps them."""
-    kept = dict(options)
-    if isinstance(kept.get("base_url"), str):
-        kept["base_url"] = redacted_address(kept["base_url"])
-    parameters = kept.get("parameters")
+    settings = dict(options)
+    if isinstance(settings.get("base_url"), str):
+        settings["base_url"] = redacted_address(settings["base_url"])
+    parameters = settings.get("parameters")
     if isinstance(parameters, Mapping) and isinstance(parameters.get("extra"), Mapping):
-        kept["parameters"] = {**parameters, "extra": redacted_options(parameters["extra"])}
-    return kept
+        extra = redacted_options(parameters["extra"])
+        settings["parameters"] = {**parameters, "extra": extra}
+    return settings
 
 
 def hidden_names(extra: Mapping[str, Any]) -> list[str]:
     """Return the names of parameters whose values were not kept."""
-    return [name for name, value in extra.items() if _holds_hidden(value)]
-
-
-def _holds_hidden(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(map(_holds_hidden, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_holds_hidden, value))
-    return isinstance(value, str) and HIDDEN in value
+    return [name for name, value in extra.items() if HIDDEN in str(value)]

@@ -22,7 +22,14 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
-_TRUTH = {"true": "true", "True": "true", "TRUE": "true", "false": "false", "False": "false", "FALSE": "false"}
+_TRUTH = {
+    "true": "true",
+    "True": "true",
+    "TRUE": "true",
+    "false": "false",
+    "False": "false",
+    "FALSE": "false",
+}
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?", re.ASCII)
 _NOTHING = ("", "false", "[]", "{}")
 _RELATIVE = 1e-9

@@ -14,7 +14,13 @@ manifest = sample(desk)
 # %% Judge two of them. The same call again resumes: what is judged is not asked again.
 import editjudge as ej
 
-run = ej.run(manifest, rubrics="quality", judges="measured", models=["clean", "sloppy"], store=desk / "editjudge.db")
+run = ej.run(
+    manifest,
+    rubrics="quality",
+    judges="measured",
+    models=["clean", "sloppy"],
+    store=desk / "editjudge.db",
+)
 print(run)
 
 # %% The answer first, then primary scores and factors with their CI and Holm-corrected p.
@@ -23,4 +29,7 @@ print(comparison)
 
 # %% The same as data, as a forest plot, and as a report to send around.
 print(comparison.frame())
-print(run.plot("clean", "sloppy").save(desk / "forest.html").name, run.report(desk / "report.html").name)
+print(
+    run.plot("clean", "sloppy").save(desk / "forest.html").name,
+    run.report(desk / "report.html").name,
+)

@@ -37,11 +37,21 @@ REPLIES = {
 with tempfile.TemporaryDirectory() as folder:
     desk = Path(folder)
     (desk / "shadows.yaml").write_text(RUBRIC)
-    lines = [json.dumps({"item": item, "rubric": "shadows", "reply": reply}) for item, reply in REPLIES.items()]
+    lines = [
+        json.dumps({"item": item, "rubric": "shadows", "reply": reply})
+        for item, reply in REPLIES.items()
+    ]
     (desk / "replies.jsonl").write_text("\n".join(lines))
     judge = sys.argv[1] if len(sys.argv) > 1 else f"replay:{desk / 'replies.jsonl'}"
-    run = ej.run(sample(desk, 1), rubrics=[f"{desk}/shadows.yaml"], judges=[judge], store=desk / "editjudge.db")
+    run = ej.run(
+        sample(desk, 1),
+        rubrics=[f"{desk}/shadows.yaml"],
+        judges=[judge],
+        store=desk / "editjudge.db",
+    )
     for row in run.judgements():
-        why = row["justifications"] or "; ".join(reason["message"] for reason in row["reasons"])
+        why = row["justifications"] or "; ".join(
+            reason["message"] for reason in row["reasons"]
+        )
         print(f"{row['item']}: {row['status']}, {row['scores'] or 'no score'}  {why}")
 print(run.table(by="model"))

@@ -10,13 +10,17 @@ import sys
 from pathlib import Path
 
 from editjudge.errors import UsageError
-from editjudge.probes.making import Album
-from editjudge.probes.pretend import EDITORS, pretend
+from editjudge.vision.probes.demo import EDITORS, pretend
+from editjudge.vision.probes.making import Album
 
 FOLDER = Path("demo")
 STORE = str(FOLDER / "editjudge.db")
 REPORT = str(FOLDER / "report.html")
-TYPED = "editjudge" if shutil.which("editjudge") else os.path.relpath(Path(sys.executable).with_name("editjudge"))
+TYPED = (
+    "editjudge"
+    if shutil.which("editjudge")
+    else os.path.relpath(Path(sys.executable).with_name("editjudge"))
+)
 
 
 def editjudge(*words: str) -> None:
@@ -25,7 +29,10 @@ def editjudge(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "editjudge", *words], check=True)
 
 
-print("1 of 3: drawing edits of photographs and still lifes by three pretend editors ...", flush=True)
+print(
+    "1 of 3: drawing edits of photographs and still lifes by three pretend editors ...",
+    flush=True,
+)
 try:
     made = list(pretend())
 except UsageError as error:  # `make demo` installs what it needs
@@ -38,12 +45,29 @@ first = edits[0]
 print(
     f"{len(edits)} edits of {len(edits) // len(EDITORS)} source images, each by neat, tidy and leaky. By construction"
 )
-print("neat and tidy are equally good, and leaky also stains other parts of the image. A first instruction:")
+print(
+    "neat and tidy are equally good, and leaky also stains other parts of the image. A first instruction:"
+)
 print(f"  {first.instruction}\n")
 
-print("2 of 3: judging them by measuring pixels, without a key or a network: half a minute on two cores ...")
-editjudge("run", str(manifest), "--rubric", "online", "--judge", "measured", "--name", "demo", "--store", STORE)
-print("The judge abstains from what takes understanding: those factors have no score.\n")
+print(
+    "2 of 3: judging them by measuring pixels, without a key or a network: half a minute on two cores ..."
+)
+editjudge(
+    "run",
+    str(manifest),
+    "--rubric",
+    "online",
+    "--judge",
+    "measured",
+    "--name",
+    "demo",
+    "--store",
+    STORE,
+)
+print(
+    "The judge abstains from what takes understanding: those factors have no score.\n"
+)
 
 print("3 of 3: writing the report ...")
 editjudge("report", "demo", "--store", STORE, "-o", REPORT)

@@ -17,7 +17,10 @@ from sample_edits import BLUE, scene
 import editjudge as ej
 
 WANTED = {"effect_score": 5, "Contextual_Preservation": 1}
-EDITS = {"brighter": scene(0).point(lambda v: v * 1.4), "repainted": scene(0, BLUE).point(lambda v: v * 1.4)}
+EDITS = {
+    "brighter": scene(0).point(lambda v: v * 1.4),
+    "repainted": scene(0, BLUE).point(lambda v: v * 1.4),
+}
 EDITS |= {"as it was": scene(0), "unread": scene(0).point(lambda v: v * 1.3)}
 SAID = {  # of compliance, of lighting
     "brighter": (5, "The room is brighter: allowed", 1),
@@ -29,8 +32,12 @@ SAID = {  # of compliance, of lighting
 def replies() -> list[dict[str, str]]:
     lines = []
     for item, (effect, line, kept) in SAID.items():
-        about_effect = json.dumps({"reasoning": "More light was asked for.", "effect_score": effect})
-        verdict = json.dumps({"Contextual_Preservation": {"reason": line, "score": kept}})
+        about_effect = json.dumps(
+            {"reasoning": "More light was asked for.", "effect_score": effect}
+        )
+        verdict = json.dumps(
+            {"Contextual_Preservation": {"reason": line, "score": kept}}
+        )
         about_light = f"## Difference Analysis\n- {line}\n\n## CP Decision\nIt follows.\n\n## JSON\n{verdict}"
         lines.append({"item": item, "rubric": "compliance", "reply": about_effect})
         lines.append({"item": item, "rubric": "lighting", "reply": about_light})
@@ -40,13 +47,26 @@ def replies() -> list[dict[str, str]]:
 with tempfile.TemporaryDirectory() as folder:
     desk = Path(folder)
     scene(0).save(desk / "input.png")
-    rows = [{"id": name, "input": "input.png", "edited": f"{name}.png", "instruction": "More light."} for name in EDITS]
+    rows = [
+        {
+            "id": name,
+            "input": "input.png",
+            "edited": f"{name}.png",
+            "instruction": "More light.",
+        }
+        for name in EDITS
+    ]
     for name, picture in EDITS.items():
         picture.save(desk / f"{name}.png")
     (desk / "edits.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (desk / "replies.jsonl").write_text("\n".join(map(json.dumps, replies())))
     judge = sys.argv[1] if len(sys.argv) > 1 else f"replay:{desk / 'replies.jsonl'}"
-    run = ej.run(desk / "edits.jsonl", rubrics=["compliance", "lighting"], judges=[judge], store=desk / "editjudge.db")
+    run = ej.run(
+        desk / "edits.jsonl",
+        rubrics=["compliance", "lighting"],
+        judges=[judge],
+        store=desk / "editjudge.db",
+    )
     scores: dict[str, dict[str, int]] = {name: {} for name in EDITS}
     for row in run.judgements():
         scores[row["item"]] |= row["scores"] or {}

@@ -19,12 +19,27 @@ Answer with JSON only, in this form:
 """
 
 with tempfile.TemporaryDirectory() as folder:
-    prompt, rubric = Path(folder, "prompt.txt"), Path(folder, "published.yaml")
+    prompt = Path(folder, "prompt.txt")
+    rubric = Path(folder, "published.yaml")
     prompt.write_text(PROMPT)
     for words in (
-        ["rubric", "import", prompt, "--image", "input", "--image", "edited", "-o", rubric],
+        [
+            "rubric",
+            "import",
+            prompt,
+            "--image",
+            "input",
+            "--image",
+            "edited",
+            "-o",
+            rubric,
+        ],
         ["rubric", "check", rubric],
         ["rubric", "show", rubric, "--json"],
     ):
-        print(f"$ editjudge {' '.join(Path(w).name for w in map(str, words))}", flush=True)
-        subprocess.run([sys.executable, "-m", "editjudge", *map(str, words)], check=True)
+        print(
+            f"$ editjudge {' '.join(Path(w).name for w in map(str, words))}", flush=True
+        )
+        subprocess.run(
+            [sys.executable, "-m", "editjudge", *map(str, words)], check=True
+        )

@@ -8,7 +8,8 @@ from __future__ import annotations
 # %% Two pictures, as paths, PIL pictures, arrays or bytes. This editor did what was asked, and stained the wall.
 from sample_edits import BLUE, STAIN, scene
 
-before, after = scene(0), scene(0, BLUE, STAIN)
+before = scene(0)
+after = scene(0, BLUE, STAIN)
 
 # %% One call; in a notebook the verdict shows itself with its pictures.
 import editjudge as ej

@@ -19,7 +19,15 @@ def notebook(example: Path) -> dict[str, Any]:
     def add(kind: str, source: str) -> None:
         more = {"execution_count": None, "outputs": []} if kind == "code" else {}
         lines = source.strip().splitlines(keepends=True)
-        cells.append({"cell_type": kind, "id": f"cell-{len(cells)}", "metadata": {}, **more, "source": lines})
+        cells.append(
+            {
+                "cell_type": kind,
+                "id": f"cell-{len(cells)}",
+                "metadata": {},
+                **more,
+                "source": lines,
+            }
+        )
 
     add("markdown", "# " + (ast.get_docstring(ast.parse(text)) or ""))
     for part in text.split("# %% ")[1:]:
@@ -27,7 +35,12 @@ def notebook(example: Path) -> dict[str, Any]:
         add("markdown", words)
         add("code", code)
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    return {
+        "cells": cells,
+        "metadata": {"kernelspec": kernel},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
 
 
 if __name__ == "__main__":

@@ -19,16 +19,24 @@ from sample_edits import scene
 BEFORE = scene(0)
 
 
-def rewards(url: str, edits: list[dict[str, str]], seconds: float = 60, tries: int = 5) -> list[float | None]:
+def rewards(
+    url: str, edits: list[dict[str, str]], seconds: float = 60, tries: int = 5
+) -> list[float | None]:
     """In the order of the edits. None is no reward, and not a reward of 0: leave it out of the loss."""
-    body = json.dumps({"edits": edits, "deadline": seconds, "weights": {"image_quality": 1}}).encode()
-    request = urllib.request.Request(f"{url}v1/reward", body, {"content-type": "application/json"})
+    body = json.dumps(
+        {"edits": edits, "deadline": seconds, "weights": {"image_quality": 1}}
+    ).encode()
+    request = urllib.request.Request(
+        f"{url}v1/reward", body, {"content-type": "application/json"}
+    )
     for _ in range(tries):
         try:
-            with urllib.request.urlopen(request, timeout=seconds + 10) as response:  # as we started it: http  # nosec B310
+            # as we started it: http  # nosec B310
+            with urllib.request.urlopen(request, timeout=seconds + 10) as response:
                 return [reward["reward"] for reward in json.load(response)["rewards"]]
         except urllib.error.HTTPError as error:
-            if error.code not in (429, 503):  # else the queue is full or a judge is away: wait as long as it says
+            # else the queue is full or a judge is away: wait as long as it says
+            if error.code not in (429, 503):
                 raise
             time.sleep(float(error.headers.get("Retry-After", 1)))
     return [None] * len(edits)
@@ -37,7 +45,12 @@ def rewards(url: str, edits: list[dict[str, str]], seconds: float = 60, tries: i
 def edit(blur: float) -> dict[str, str]:
     """What the toy policy makes: its one parameter is how much it blurs."""
     after = BEFORE.filter(ImageFilter.GaussianBlur(blur))
-    return {"input": png(BEFORE), "edited": png(after), "instruction": "leave it as it is", "model": "toy policy"}
+    return {
+        "input": png(BEFORE),
+        "edited": png(after),
+        "instruction": "leave it as it is",
+        "model": "toy policy",
+    }
 
 
 def png(picture: Image.Image) -> str:
@@ -46,14 +59,28 @@ def png(picture: Image.Image) -> str:
 
 
 with tempfile.TemporaryDirectory() as folder:
-    serve = [sys.executable, "-m", "editjudge", "serve", "--create", "--store", f"{folder}/s.db", "--port", "0"]
+    serve = [
+        sys.executable,
+        "-m",
+        "editjudge",
+        "serve",
+        "--create",
+        "--store",
+        f"{folder}/s.db",
+        "--port",
+        "0",
+    ]
     with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True) as server:
-        url = server.stderr.readline().split()[1]  # "editjudge: http://127.0.0.1:PORT/ ..."
-        blur, chance = 1.0, random.Random(0)
+        # "editjudge: http://127.0.0.1:PORT/ ..."
+        url = server.stderr.readline().split()[1]
+        blur = 1.0
+        chance = random.Random(0)
         for step in range(4):
             tried = [max(0.0, blur + chance.uniform(-0.5, 0.5)) for _ in range(6)]
             answers = zip(rewards(url, [edit(b) for b in tried]), tried, strict=True)
             scored = [(reward, b) for reward, b in answers if reward is not None]
             best, blur = max(scored, key=lambda answer: answer[0], default=(None, blur))
-            print(f"step {step}: {len(scored)} of {len(tried)} scored, best reward {best}, blur {blur:.2f}")
+            print(
+                f"step {step}: {len(scored)} of {len(tried)} scored, best reward {best}, blur {blur:.2f}"
+            )
         server.terminate()

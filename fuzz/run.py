@@ -14,7 +14,9 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["editjudge", "PIL", "starlette", "python_multipart"]):
+with atheris.instrument_imports(
+    include=["editjudge", "PIL", "starlette", "python_multipart"]
+):
     from fuzz.targets import TARGETS, seeds
 
 _SLOWEST = 20

@@ -22,23 +22,27 @@ from starlette.requests import Request
 from editjudge import manifest, ratings
 from editjudge.errors import EditjudgeError
 from editjudge.media import image as images
+from editjudge.media.source import ImageBounds
+from editjudge.rewards import requests as sent
+from editjudge.rewards.protocol import RequestModels, Terms
 from editjudge.rubrics import files
 from editjudge.rubrics.contract import check
 from editjudge.rubrics.importing import import_prompt
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.verdict import Failure
-from editjudge.web import requests as sent
-from editjudge.web.site import Terms
 
 Target = Callable[[bytes], None]
 
-_BOUNDS = images.ImageBounds(max_pixels=2**20)
+_BOUNDS = ImageBounds(max_pixels=2**20)
 """A picture takes milliseconds, so that many are tried."""
 _RUBRICS = [files.load(name) for name in files.names()]
 _ANSWER = {
     "image_id": "a",
     "online_factor_results": {
-        key: {"score": 6, "justification": "The wall behind the chair kept its colour, its grain and its light."}
+        key: {
+            "score": 6,
+            "justification": "The wall behind the chair kept its colour, its grain and its light.",
+        }
         for key in ("unchanged_regions", "global_consistency", "identity_preservation")
     },
 }
@@ -67,7 +71,11 @@ def contract(data: bytes) -> None:
     written = set(re.findall(r"-?\d+", reply))
     for factor in rubric.factors:
         score = outcome.scores[factor.key]
-        assert type(score) is int and score in factor.scale.values and str(score) in written, (rubric.name, score)
+        assert (
+            type(score) is int
+            and score in factor.scale.values
+            and str(score) in written
+        ), (rubric.name, score)
 
 
 def rubric_file(data: bytes) -> None:
@@ -97,7 +105,12 @@ def ratings_file(data: bytes) -> None:
     """Finite scores of somebody about something."""
     with _file(data) as path, refused_in_words():
         for rating in ratings.unique_ratings(path):
-            assert rating.item and rating.rater and rating.factor and rating.score - rating.score == 0
+            assert (
+                rating.item
+                and rating.rater
+                and rating.factor
+                and rating.score - rating.score == 0
+            )
 
 
 def picture(data: bytes) -> None:
@@ -105,14 +118,21 @@ def picture(data: bytes) -> None:
     with refused_in_words():
         info = images.probe(data, bounds=_BOUNDS)
         seen = images.decode(data, bounds=_BOUNDS)
-        assert seen.mode == "RGB" and sorted(seen.size) == sorted((info.width, info.height)), (info, seen.size)
+        assert seen.mode == "RGB" and sorted(seen.size) == sorted(
+            (info.width, info.height)
+        ), (info, seen.size)
 
 
 def request(data: bytes) -> None:
     """The body of a request, JSON or multipart by the first byte: what is taken is what the document allows."""
     parted, rewards = (bool(data[0] & bit) if data else False for bit in (1, 2))
     kind = b"multipart/form-data; boundary=x" if parted else b"application/json"
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-type", kind)]}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/",
+        "headers": [(b"content-type", kind)],
+    }
     messages = iter([{"type": "http.request", "body": data[1:], "more_body": False}])
 
     async def receive() -> Any:
@@ -121,19 +141,24 @@ def request(data: bytes) -> None:
     sizes: list[int] = []
     try:
         body = asyncio.run(sent.body(Request(scope, receive), _TERMS, sizes.append))
-        taken = _MODELS.read(body, rewards=rewards)
+        taken = _READER.rewarding(body) if rewards else _READER.judging(body)
     except sent.Refused as refused:
         assert 400 <= refused.status < 500 and refused.error, refused
         return
-    assert sum(sizes) == len(data[1:]) and 1 <= len(sent.edits_of(taken)) <= _TERMS.edits
+    edits = [edit.edit(number) for number, edit in enumerate(taken.edits)]
+    assert sum(sizes) == len(data[1:]) and 1 <= len(edits) <= _TERMS.edits
     if isinstance(body, bytes):
         _SCHEMAS[type(taken)].validate(json.loads(body))
 
 
 _TERMS = Terms(max_picture=64, max_body=4096, max_edits=4)
-_MODELS = sent.RequestModels(_TERMS, ["measured"], ["online", "lighting"], ["alignment", "fidelity.alignment"])
+_MODELS = RequestModels(
+    _TERMS, ["measured"], ["online", "lighting"], ["alignment", "fidelity.alignment"]
+)
+_READER = sent.RequestReader(_MODELS, _TERMS.edits)
 _SCHEMAS: dict[Any, Any] = {
-    model: Draft202012Validator(model.model_json_schema()) for model in (_MODELS.one, _MODELS.batch, _MODELS.reward)
+    model: Draft202012Validator(model.model_json_schema())
+    for model in (_MODELS.one, _MODELS.batch, _MODELS.reward)
 }
 
 
@@ -154,7 +179,9 @@ _SUFFIXES = (".jsonl", ".csv", ".parquet")
 @contextlib.contextmanager
 def _file(data: bytes) -> Iterator[Path]:
     memory = "/dev/shm"  # noqa: S108  (what is made in it has a name of its own, and is ours alone)  # nosec B108
-    with tempfile.TemporaryDirectory(dir=memory if os.path.isdir(memory) else None) as folder:
+    with tempfile.TemporaryDirectory(
+        dir=memory if os.path.isdir(memory) else None
+    ) as folder:
         path = Path(folder, f"m{_SUFFIXES[data[0] % 3 if data else 0]}")
         path.write_bytes(data[1:])
         yield path
@@ -171,10 +198,15 @@ def seeds(name: str) -> list[bytes]:
     """A few small inputs of our own that a target accepts."""
     made: Mapping[str, Callable[[], Iterable[bytes]]] = {
         "contract": _replies,
-        "manifest": functools.partial(_tables, [{"id": "a", "input": "a.png", "edited": "b.png", "instruction": "x"}]),
+        "manifest": functools.partial(
+            _tables,
+            [{"id": "a", "input": "a.png", "edited": "b.png", "instruction": "x"}],
+        ),
         "picture": _pictures,
         "prompt": _prompts,
-        "ratings": functools.partial(_tables, [{"item": "a", "rater": "r", "factor": "f", "score": 3}]),
+        "ratings": functools.partial(
+            _tables, [{"item": "a", "rater": "r", "factor": "f", "score": 3}]
+        ),
         "request": _requests,
         "rubric": lambda: [files.dump(rubric).encode() for rubric in _RUBRICS[::3]],
     }
@@ -185,7 +217,10 @@ def _replies() -> Iterator[bytes]:
     text = json.dumps(_ANSWER)
     yield b"\0" + text.encode()
     yield b"\0" + f"<think>no</think>\n```json\n{text}\n```\n".encode()
-    yield b"\4" + b'## JSON\n{"Contextual_Preservation": {"reason": "Only light.", "score": 1}}'
+    yield (
+        b"\4"
+        + b'## JSON\n{"Contextual_Preservation": {"reason": "Only light.", "score": 1}}'
+    )
     yield b"\5" + b'{"reasoning": "1. Seen.", "effect_score": 5}'
 
 
@@ -205,11 +240,24 @@ def _requests() -> Iterator[bytes]:
     words = {"id": "a", "instruction": "x", "metadata": {"step": "1"}}
     edit = words | {"input": "AAAA", "edited": "data:image/png;base64,AA=="}
     yield b"\0" + json.dumps(edit | {"judge": "measured", "strict": True}).encode()
-    reduced = {"rubrics": ["online"], "formula": "min", "weights": {"alignment": 1.5}, "deadline": 9}
-    yield b"\2" + json.dumps({"edits": [edit, words | {"edited": None}], **reduced}).encode()
+    reduced = {
+        "rubrics": ["online"],
+        "formula": "min",
+        "weights": {"alignment": 1.5},
+        "deadline": 9,
+    }
+    yield (
+        b"\2"
+        + json.dumps({"edits": [edit, words | {"edited": None}], **reduced}).encode()
+    )
     part = '--x\r\nContent-Disposition: form-data; name="{}"{}\r\n\r\n{}\r\n'
-    for first, content, name in ((b"\1", words, "edited"), (b"\3", {"edits": [words]}, "edits.0.edited")):
-        parts = part.format("request", "", json.dumps(content)) + part.format(name, '; filename="b"', "AA")
+    for first, content, name in (
+        (b"\1", words, "edited"),
+        (b"\3", {"edits": [words]}, "edits.0.edited"),
+    ):
+        parts = part.format("request", "", json.dumps(content)) + part.format(
+            name, '; filename="b"', "AA"
+        )
         yield first + f"{parts}--x--\r\n".encode()
 
 
@@ -231,8 +279,15 @@ def _pictures() -> Iterator[bytes]:
         Image.new(mode, (9, 7)).save(out, codec, **more)
         yield out.getvalue()
     head = struct.pack(">IIBBBBB", 2, 2, 16, 0, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(b"\0\1\2\3\4" * 2)), (b"IEND", b""))
-    packed = (struct.pack(">I", len(b)) + k + b + struct.pack(">I", zlib.crc32(k + b)) for k, b in chunks)
+    chunks = (
+        (b"IHDR", head),
+        (b"IDAT", zlib.compress(b"\0\1\2\3\4" * 2)),
+        (b"IEND", b""),
+    )
+    packed = (
+        struct.pack(">I", len(b)) + k + b + struct.pack(">I", zlib.crc32(k + b))
+        for k, b in chunks
+    )
     yield b"\x89PNG\r\n\x1a\n" + b"".join(packed)
 
 

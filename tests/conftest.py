@@ -10,7 +10,9 @@ from postgres import postgres
 __all__ = ["postgres"]
 
 # Hypothesis takes a busy machine for a slow test: neither says anything about the code.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("busy")
 
 # By default httpx waits 5 seconds, which is too short on a machine that does other things too.
@@ -31,4 +33,8 @@ def _shared_by(item: pytest.Item) -> str | None:
     own = [fixture for (*_, fixture) in fixtures if fixture.baseid.startswith("tests")]
     if session := [fixture.baseid for fixture in own if fixture.scope == "session"]:
         return str(min(session, key=len))
-    return item.nodeid.split("::")[0] if any(fixture.scope == "module" for fixture in own) else None
+    return (
+        item.nodeid.split("::")[0]
+        if any(fixture.scope == "module" for fixture in own)
+        else None
+    )

@@ -10,7 +10,9 @@ from collections.abc import Callable
 _EACH = re.compile(r"(?s:.)\Z")
 
 
-def effort(call: Callable[[], object], other: Callable[[], object], limit: float) -> float:
+def effort(
+    call: Callable[[], object], other: Callable[[], object], limit: float
+) -> float:
     """How many times the work of `other` a call is, in time of this process; tried again where that is `limit` or more.
 
     The quickest of up to four of both counts: a neighbour on the machine costs caches and turns, and gives none back.

@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-PASSWORD = "correct horse battery"  # noqa: S105  (of a server that is gone when the tests are)
+PASSWORD = "correct horse battery"
 NOBODY = "nobody"
 """Who the server runs as where the tests run as root, which PostgreSQL refuses."""
 
@@ -31,7 +31,12 @@ class Server:
     port: int
     _numbers: Iterator[int] = field(default_factory=count)
 
-    def url(self, database: str = "postgres", user: str = "postgres", password: str = PASSWORD) -> str:
+    def url(
+        self,
+        database: str = "postgres",
+        user: str = "postgres",
+        password: str = PASSWORD,
+    ) -> str:
         words = password.replace(" ", "%20")
         return f"postgresql://{user}:{words}@127.0.0.1:{self.port}/{database}"
 
@@ -48,7 +53,9 @@ class Server:
 
     def drop_connections(self) -> None:
         """As a server does that restarts, or a network that fails."""
-        self.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'editjudge'")
+        self.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'editjudge'"
+        )
 
     def start(self) -> None:
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
@@ -65,7 +72,15 @@ def _as_nobody(command: Sequence[str | Path]) -> None:
     user = NOBODY if os.geteuid() == 0 else None
     # No pipes: the server would inherit them, and reading to their end would wait for it.
     with tempfile.TemporaryFile() as said:
-        done = subprocess.run(command, user=user, stdout=said, stderr=said, cwd="/", timeout=120, check=False)
+        done = subprocess.run(
+            command,
+            user=user,
+            stdout=said,
+            stderr=said,
+            cwd="/",
+            timeout=120,
+            check=False,
+        )
         said.seek(0)
         assert done.returncode == 0, said.read().decode(errors="replace")
 
@@ -80,15 +95,22 @@ def _programs(folder: Path) -> Path:
         except PermissionError:  # lies where only root may look
             bundled = Path(shutil.copytree(bundled, folder / "pginstall"))
         return bundled / "bin"
-    found = [shutil.which("initdb"), *map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb"))]
-    assert found[-1], "no PostgreSQL: pip install pgserver, or install the one of the system"
+    found = [
+        shutil.which("initdb"),
+        *map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb")),
+    ]
+    assert found[-1], (
+        "no PostgreSQL: pip install pgserver, or install the one of the system"
+    )
     return Path(found[-1]).parent
 
 
 @contextmanager
 def serving() -> Iterator[Server]:
     # Not pytest's own folder: nobody but its owner may enter that one.
-    with tempfile.TemporaryDirectory(prefix="editjudge-pg-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="editjudge-pg-", ignore_cleanup_errors=True
+    ) as name:
         folder = Path(name)
         (folder / "password").write_text(PASSWORD)
         with socket.socket() as free:
@@ -97,8 +119,20 @@ def serving() -> Iterator[Server]:
         if os.geteuid() == 0:
             shutil.chown(folder, NOBODY)
             shutil.chown(folder / "password", NOBODY)
-        words = ["-U", "postgres", "-A", "scram-sha-256", "--pwfile", str(folder / "password"), "-E", "UTF8", "-N"]
-        _as_nobody([server.programs / "initdb", "-D", folder / "data", "--locale=C", *words])
+        words = [
+            "-U",
+            "postgres",
+            "-A",
+            "scram-sha-256",
+            "--pwfile",
+            str(folder / "password"),
+            "-E",
+            "UTF8",
+            "-N",
+        ]
+        _as_nobody(
+            [server.programs / "initdb", "-D", folder / "data", "--locale=C", *words]
+        )
         server.start()
         try:
             yield server

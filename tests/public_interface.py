@@ -41,11 +41,19 @@ def names() -> dict[str, list[str]]:
         if not inspect.isclass(thing):
             found[name] = list(inspect.signature(thing).parameters)
             continue
-        found[name] = [] if issubclass(thing, Exception) else list(inspect.signature(thing).parameters)
+        found[name] = (
+            []
+            if issubclass(thing, Exception)
+            else list(inspect.signature(thing).parameters)
+        )
         for part, value in vars(thing).items():
             if not part.startswith("_"):
                 method = getattr(value, "__func__", value)
-                found[f"{name}.{part}"] = list(inspect.signature(method).parameters) if callable(method) else []
+                found[f"{name}.{part}"] = (
+                    list(inspect.signature(method).parameters)
+                    if callable(method)
+                    else []
+                )
     return found
 
 
@@ -54,7 +62,9 @@ def verbs() -> dict[str, dict[str, Any]]:
     return dict(_commands(cli.app, ""))
 
 
-def _commands(command: click.Command, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _commands(
+    command: click.Command, path: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
@@ -79,10 +89,22 @@ MEASURED = ("evidence", "scores", "justifications", "abstained", "keys")
 def paths(document: Any, path: str = "", closed: tuple[str, ...] = ()) -> set[str]:
     """Every key of a JSON document with the keys above it, but not those below `closed`; a list's entries share one."""
     if isinstance(document, dict):
-        below = {f"{path}/{key}": () if key in closed else value for key, value in document.items()}
-        return {*below, *(place for name, value in below.items() for place in paths(value, name, closed))}
+        below = {
+            f"{path}/{key}": () if key in closed else value
+            for key, value in document.items()
+        }
+        return {
+            *below,
+            *(
+                place
+                for name, value in below.items()
+                for place in paths(value, name, closed)
+            ),
+        }
     if isinstance(document, list):
-        return {place for value in document for place in paths(value, f"{path}[]", closed)}
+        return {
+            place for value in document for place in paths(value, f"{path}[]", closed)
+        }
     return set()
 
 
@@ -91,7 +113,9 @@ def paths(document: Any, path: str = "", closed: tuple[str, ...] = ()) -> set[st
 
 def sample(folder: Path) -> None:
     """Edits of two models, recorded replies of two times, ratings, scores, preferences and a benchmark's tree."""
-    rows, ratings, scores = [], ["item,rater,factor,score"], ["item,judge,factor,score"]
+    rows = []
+    ratings = ["item,rater,factor,score"]
+    scores = ["item,judge,factor,score"]
     replies: dict[str, list[str]] = {"first": [], "second": []}
     for n in range(EDITS):
         _picture(folder / f"in-{n}.png", n)
@@ -105,8 +129,19 @@ def sample(folder: Path) -> None:
             for k, (name, lines) in enumerate(replies.items()):
                 score = 2 + (n + m + k) % 3 + 2 * (model == "good")
                 if name == "second" or n:  # one edit has no recorded reply: a failure
-                    lines.append(json.dumps({"item": item, "rubric": "fidelity", "reply": reply(item, score)}))
-            ratings += [f"{item},{rater},alignment,{2 + (n + m + r) % 5}" for r, rater in enumerate(("ann", "bob"))]
+                    lines.append(
+                        json.dumps(
+                            {
+                                "item": item,
+                                "rubric": "fidelity",
+                                "reply": reply(item, score),
+                            }
+                        )
+                    )
+            ratings += [
+                f"{item},{rater},alignment,{2 + (n + m + r) % 5}"
+                for r, rater in enumerate(("ann", "bob"))
+            ]
             scores.append(f"{item},mine,alignment,{1 + (n + m) % 7}")
     write(folder / "edits.jsonl", *map(json.dumps, rows))
     for name, lines in replies.items():
@@ -120,19 +155,31 @@ def sample(folder: Path) -> None:
     )
     write(folder / "reply.txt", reply("good-1", 5))
     write(folder / "bad.txt", "no answer")
-    write(folder / "prompt.txt", "Rate the edit. Answer with JSON only:", '{"quality": <integer from 1 to 5>}')
+    write(
+        folder / "prompt.txt",
+        "Rate the edit. Answer with JSON only:",
+        '{"quality": <integer from 1 to 5>}',
+    )
     write(folder / "none.jsonl", "")
     tree = folder / "tree" / "bagel" / "fullset" / "color_alter" / "en"
     tree.mkdir(parents=True)
     _picture(tree / "k1.png", 1)
     _picture(tree / "k1_SRCIMG.png", 2)
-    fact = {"key": "k1", "task_type": "color_alter", "instruction_language": "en", "instruction": "make it red"}
+    fact = {
+        "key": "k1",
+        "task_type": "color_alter",
+        "instruction_language": "en",
+        "instruction": "make it red",
+    }
     write(folder / "gedit.jsonl", json.dumps(fact))
 
 
 def reply(item: str, score: int) -> str:
     why = "The change that was asked for is there and everything of it can be seen plainly in the edited picture now."
-    factors = {key: {"score": score, "justification": why} for key in ("alignment", "completeness", "plausibility")}
+    factors = {
+        key: {"score": score, "justification": why}
+        for key in ("alignment", "completeness", "plausibility")
+    }
     return json.dumps({"image_id": item, "online_factor_results": factors})
 
 
@@ -144,8 +191,12 @@ def _picture(path: Path, seed: int, edit: int = 0) -> None:
     """A gradient with boxes; an edit recolours one of them."""
     image = Image.linear_gradient("L").resize((96, 96)).convert("RGB")
     for n in range(6):
-        left, top = (seed * 17 + n * 29) % 70, (seed * 23 + n * 37) % 70
-        image.paste(((seed * 40 + n * 60) % 256, n * 40, 255 - n * 40), (left, top, left + 20, top + 16))
+        left = (seed * 17 + n * 29) % 70
+        top = (seed * 23 + n * 37) % 70
+        image.paste(
+            ((seed * 40 + n * 60) % 256, n * 40, 255 - n * 40),
+            (left, top, left + 20, top + 16),
+        )
     if edit:
         image.paste((40 * edit, 220, 60), (30, 30, 50, 48))
     image.save(path)
@@ -207,10 +258,13 @@ COMMANDS = {
 
 def call(words: str) -> dict[str, Any]:
     """The exit code of a verb with --json, and the keys of its document."""
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     code: object = 0
     with (
-        unittest.mock.patch.object(sys, "argv", ["editjudge", *words.split(), "--json"]),
+        unittest.mock.patch.object(
+            sys, "argv", ["editjudge", *words.split(), "--json"]
+        ),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
@@ -224,14 +278,26 @@ def call(words: str) -> dict[str, Any]:
 def files(folder: Path) -> dict[str, list[str]]:
     """What exports wrote, and the columns of each file."""
     found = {}
-    for path in sorted(p for name in ("parquet", "jsonl", "csv", "where") for p in (folder / name).rglob("*")):
+    for path in sorted(
+        p
+        for name in ("parquet", "jsonl", "csv", "where")
+        for p in (folder / name).rglob("*")
+    ):
         if path.suffix == ".parquet":
-            found[str(path.parent.relative_to(folder))] = pyarrow.parquet.read_schema(path).names
+            found[str(path.parent.relative_to(folder))] = pyarrow.parquet.read_schema(
+                path
+            ).names
         elif path.suffix == ".csv":
             found[str(path.relative_to(folder))] = _head(path)
         elif path.suffix in (".jsonl", ".json"):
-            lines = path.read_text("utf-8").splitlines() if path.suffix == ".jsonl" else [path.read_text("utf-8")]
-            found[str(path.relative_to(folder))] = sorted({key for line in lines for key in json.loads(line)})
+            lines = (
+                path.read_text("utf-8").splitlines()
+                if path.suffix == ".jsonl"
+                else [path.read_text("utf-8")]
+            )
+            found[str(path.relative_to(folder))] = sorted(
+                {key for line in lines for key in json.loads(line)}
+            )
         elif path.is_file():
             found[str(path.relative_to(folder))] = []
     found["report.csv"] = _head(folder / "report.csv")
@@ -251,33 +317,61 @@ def http(folder: Path) -> dict[str, Any]:
     from editjudge.web.site import Site
 
     picture = b64encode((folder / "in-1.png").read_bytes()).decode()
-    edit = {"id": "1", "input": picture, "edited": picture, "instruction": "make it red"}
+    edit = {
+        "id": "1",
+        "input": picture,
+        "edited": picture,
+        "instruction": "make it red",
+    }
     with Store.open(folder / "web.db") as store:
         app = create(Site(store))
         routes: dict[str, list[str]] = {}
         for route in app.routes:  # one path may have a route for each method
             path = re.sub(r":\w+}", "}", getattr(route, "path", ""))
-            routes[path] = sorted({*routes.get(path, ()), *(getattr(route, "methods", None) or ())})
+            routes[path] = sorted(
+                {*routes.get(path, ()), *(getattr(route, "methods", None) or ())}
+            )
         found: dict[str, Any] = {"routes": routes}
         with TestClient(app, base_url="http://127.0.0.1:8427") as client:
             for verb in ("judge", "reward"):
-                answer = client.post(f"/v1/{verb}", json={"edits": [edit], "rubrics": ["online"]})
-                found[verb] = {"status": answer.status_code, "keys": sorted(paths(answer.json(), closed=MEASURED))}
-            found["refused"] = sorted(paths(client.post("/v1/reward", json={"edits": 1}).json()))
+                answer = client.post(
+                    f"/v1/{verb}", json={"edits": [edit], "rubrics": ["online"]}
+                )
+                found[verb] = {
+                    "status": answer.status_code,
+                    "keys": sorted(paths(answer.json(), closed=MEASURED)),
+                }
+            found["refused"] = sorted(
+                paths(client.post("/v1/reward", json={"edits": 1}).json())
+            )
             found["healthz"] = sorted(paths(client.get("/healthz").json()))
             described = client.get("/openapi.json").json()
-            found["openapi"] = sorted(f"{path} {method}" for path, of in described["paths"].items() for method in of)
+            found["openapi"] = sorted(
+                f"{path} {method}"
+                for path, of in described["paths"].items()
+                for method in of
+            )
     return found
 
 
 def interface(folder: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
     """All of it, of a sample in the folder."""
-    for name in [n for n in os.environ if n.startswith("EDITJUDGE_") or n.endswith(("_API_KEY", "_BASE_URL"))]:
+    for name in [
+        n
+        for n in os.environ
+        if n.startswith("EDITJUDGE_") or n.endswith(("_API_KEY", "_BASE_URL"))
+    ]:
         patch.delenv(name)
     patch.chdir(folder)
     sample(folder)
     answers = {name: call(words) for name, words in COMMANDS.items()}
-    return {"names": names(), "verbs": verbs(), "answers": answers, "files": files(folder), "http": http(folder)}
+    return {
+        "names": names(),
+        "verbs": verbs(),
+        "answers": answers,
+        "files": files(folder),
+        "http": http(folder),
+    }
 
 
 if __name__ == "__main__":

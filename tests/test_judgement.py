@@ -17,9 +17,9 @@ from pathlib import Path
 
 spec = importlib.util.find_spec("editjudge.judgement")
 source = Path(spec.origin).read_text()
-last = '    created: float = field(default=0.0, metadata=_kept("time"))\\n'
+last = '    created: float = field(default=0.0, metadata=_stored_as("time"))\\n'
 assert source.count(last) == 1
-more = last + '    mood: str | None = field(default=None, metadata=_kept("text", added=True))\\n'
+more = last + '    mood: str | None = field(default=None, metadata=_stored_as("text", added=True))\\n'
 module = importlib.util.module_from_spec(spec)
 sys.modules["editjudge.judgement"] = module
 exec(compile(source.replace(last, more), spec.origin, "exec"), module.__dict__)
@@ -29,11 +29,9 @@ from editjudge.store import Store, schema
 from editjudge.store.export import export_jsonl, export_parquet
 from editjudge.rubrics.files import load
 from editjudge.store.import_run import check_run, import_run
-from editjudge.store.shards import TABLES
+from editjudge.store.parquet import TABLES
 from editjudge.store.records import Item
-from editjudge.web.openapi import document
-from editjudge.web.requests import RequestModels
-from editjudge.web.site import Site
+from editjudge.rewards.protocol import RequestModels, Terms, openapi
 
 folder = Path(sys.argv[1])
 rubric = load("fidelity")
@@ -54,16 +52,23 @@ with Store.open(folder / "a.db") as store:
             import_run(other, check_run(folder / export.__name__, other), folder / export.__name__)
             assert other.judgement(said.key).mood == said.mood
             assert [r["mood"] for r in other.judgements(other.find_run("one"))] == [said.mood]
-    site = Site(store)
-    openapi = document(site, RequestModels(site.terms, ["j"], ["r"], ["x"]))
-    assert "mood" in openapi["components"]["schemas"]["Judgement"]["properties"]
+    models = RequestModels(Terms(), ["j"], ["r"], ["x"])
+    document = openapi(models, secured=False)
+    assert "mood" in document["components"]["schemas"]["Judgement"]["properties"]
 print("everywhere")
 """
 
 
 def test_a_field_of_a_judgement_is_declared_in_one_place(tmp_path: Path) -> None:
     program = [sys.executable, "-c", WITH_ONE_MORE, str(tmp_path)]
-    done = subprocess.run(program, capture_output=True, text=True, env=os.environ, timeout=300, check=False)
+    done = subprocess.run(
+        program,
+        capture_output=True,
+        text=True,
+        env=os.environ,
+        timeout=300,
+        check=False,
+    )
     assert done.stdout == "everywhere\n", done.stderr
 
 
@@ -78,6 +83,8 @@ def test_a_field_of_a_judgement_is_declared_in_one_place(tmp_path: Path) -> None
         {"status": "abstained", "mass": {"x": 0.5}},
     ],
 )
-def test_no_verdict_has_a_number_and_no_number_is_without_a_verdict(fields: dict[str, object]) -> None:
+def test_no_verdict_has_a_number_and_no_number_is_without_a_verdict(
+    fields: dict[str, object],
+) -> None:
     with pytest.raises(ValueError, match=r"^a judgement that is"):
         Judgement("k", judge="j", rubric="r", rubric_hash="h", **fields)  # type: ignore[arg-type]  # meant to be wrong

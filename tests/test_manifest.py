@@ -35,7 +35,12 @@ from editjudge.manifest.audit import audit as look_over
 ROW = {"id": "a", "input": "in.png", "edited": "out.png", "instruction": "make it blue"}
 
 
-def picture(colour: str = "red", size: tuple[int, int] = (8, 6), codec: str = "PNG", **options: Any) -> bytes:
+def picture(
+    colour: str = "red",
+    size: tuple[int, int] = (8, 6),
+    codec: str = "PNG",
+    **options: Any,
+) -> bytes:
     out = io.BytesIO()
     Image.new("RGB", size, colour).save(out, codec, **options)
     return out.getvalue()
@@ -44,10 +49,15 @@ def picture(colour: str = "red", size: tuple[int, int] = (8, 6), codec: str = "P
 PNG = picture()
 
 
-def jsonl(folder: Path, *rows: Mapping[str, Any] | str | bytes, name: str = "edits.jsonl") -> Path:
+def jsonl(
+    folder: Path, *rows: Mapping[str, Any] | str | bytes, name: str = "edits.jsonl"
+) -> Path:
     path = folder / name
     lines = [row if isinstance(row, str | bytes) else json.dumps(row) for row in rows]
-    path.write_bytes(b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines) + b"\n")
+    path.write_bytes(
+        b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines)
+        + b"\n"
+    )
     return path
 
 
@@ -62,7 +72,9 @@ def attempt(path: Path) -> list[Edit] | ManifestError:
         return error
 
 
-def refusal(folder: Path, *rows: Mapping[str, Any] | str | bytes, **options: Any) -> str:
+def refusal(
+    folder: Path, *rows: Mapping[str, Any] | str | bytes, **options: Any
+) -> str:
     with pytest.raises(ManifestError) as caught:
         edits(jsonl(folder, *rows), **options)
     return str(caught.value)
@@ -71,7 +83,9 @@ def refusal(folder: Path, *rows: Mapping[str, Any] | str | bytes, **options: Any
 # --- what becomes an edit -------------------------------------------------------------------------------------
 
 
-def test_a_line_becomes_an_edit_with_paths_relative_to_the_manifest(tmp_path: Path) -> None:
+def test_a_line_becomes_an_edit_with_paths_relative_to_the_manifest(
+    tmp_path: Path,
+) -> None:
     row = ROW | {
         "ground_truth": "gt/a.png",
         "mask": "./mask/a.png",
@@ -99,28 +113,50 @@ def test_a_line_becomes_an_edit_with_paths_relative_to_the_manifest(tmp_path: Pa
     ]
 
 
-def test_an_output_that_is_absent_null_empty_or_not_on_disk_stays_an_edit(tmp_path: Path) -> None:
+def test_an_output_that_is_absent_null_empty_or_not_on_disk_stays_an_edit(
+    tmp_path: Path,
+) -> None:
     without = {key: value for key, value in ROW.items() if key != "edited"}
     path = jsonl(
-        tmp_path, ROW, without | {"id": "b"}, ROW | {"id": "c", "edited": None}, ROW | {"id": "d", "edited": ""}
+        tmp_path,
+        ROW,
+        without | {"id": "b"},
+        ROW | {"id": "c", "edited": None},
+        ROW | {"id": "d", "edited": ""},
     )
-    assert [edit.edited for edit in edits(path)] == [tmp_path / "out.png", None, None, None]
+    assert [edit.edited for edit in edits(path)] == [
+        tmp_path / "out.png",
+        None,
+        None,
+        None,
+    ]
 
 
-def test_ids_are_made_from_the_line_number_and_that_is_said_once(tmp_path: Path) -> None:
+def test_ids_are_made_from_the_line_number_and_that_is_said_once(
+    tmp_path: Path,
+) -> None:
     path = jsonl(tmp_path, {"input": "a.png"}, "", {"input": "b.png"})
     notices: list[str] = []
-    assert [edit.id for edit in edits(path, notify=notices.append)] == ["line-1", "line-3"]
-    assert notices == [f"{path}:1: no id; ids are made from the line's number, such as line-1"]
+    assert [edit.id for edit in edits(path, notify=notices.append)] == [
+        "line-1",
+        "line-3",
+    ]
+    assert notices == [
+        f"{path}:1: no id; ids are made from the line's number, such as line-1"
+    ]
 
 
-def test_notices_go_to_the_log_by_default(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_notices_go_to_the_log_by_default(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         edits(jsonl(tmp_path, {"input": "a.png"}))
     assert "no id" in caplog.text
 
 
-def test_byte_order_mark_windows_line_ends_and_blank_lines_are_nothing(tmp_path: Path) -> None:
+def test_byte_order_mark_windows_line_ends_and_blank_lines_are_nothing(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "edits.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + b'{"id": "a"}\r\n\r\n  \t\n{"id": "b"}')
     assert [edit.id for edit in edits(path)] == ["a", "b"]
@@ -138,7 +174,9 @@ def test_a_data_url_becomes_bytes(tmp_path: Path) -> None:
 
 def test_names_with_newlines_spaces_and_umlauts_are_names(tmp_path: Path) -> None:
     names = ["a\nb.png", " c .png", "ä/ö:ü.png", "%2e%2e/x.png"]
-    path = jsonl(tmp_path, *({"id": str(n), "input": name} for n, name in enumerate(names)))
+    path = jsonl(
+        tmp_path, *({"id": str(n), "input": name} for n, name in enumerate(names))
+    )
     assert [edit.input for edit in edits(path)] == [tmp_path / name for name in names]
 
 
@@ -150,7 +188,9 @@ def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_what_the_lines_hold(tmp_path: Path) -> None:
-    path = jsonl(tmp_path, *(ROW | {"id": f"item-{n}", "note": "x" * 2000} for n in range(5000)))
+    path = jsonl(
+        tmp_path, *(ROW | {"id": f"item-{n}", "note": "x" * 2000} for n in range(5000))
+    )
     tracemalloc.start()
     for _ in manifest.read(path):
         pass
@@ -181,9 +221,14 @@ def test_memory_does_not_grow_with_what_the_lines_hold(tmp_path: Path) -> None:
         ('{"n": ' + "9" * 5000 + "}", "limit"),
     ],
 )
-def test_a_line_that_is_no_strict_json_object_is_refused_by_number(tmp_path: Path, line: str | bytes, why: str) -> None:
+def test_a_line_that_is_no_strict_json_object_is_refused_by_number(
+    tmp_path: Path, line: str | bytes, why: str
+) -> None:
     path = jsonl(tmp_path, ROW, "", line)
-    with pytest.raises(ManifestError, match=rf"edits\.jsonl:3: .*({why}).*expected one JSON object a line"):
+    with pytest.raises(
+        ManifestError,
+        match=rf"edits\.jsonl:3: .*({why}).*expected one JSON object a line",
+    ):
         edits(path)
 
 
@@ -192,7 +237,11 @@ def test_a_line_that_is_no_strict_json_object_is_refused_by_number(tmp_path: Pat
     [
         ("id", 7.5, "a number (7.5), expected text"),
         ("id", "", "'', expected 1 to 512 characters"),
-        ("id", "a\nb", r"'a\nb', expected 1 to 512 characters without control characters"),
+        (
+            "id",
+            "a\nb",
+            r"'a\nb', expected 1 to 512 characters without control characters",
+        ),
         ("id", "a\x7f", "without control characters"),
         ("id", "x" * 513, "513 characters, expected 1 to 512"),
         ("instruction", ["a"], "a list (['a']), expected text"),
@@ -200,12 +249,20 @@ def test_a_line_that_is_no_strict_json_object_is_refused_by_number(tmp_path: Pat
         ("edited", 3.5, "a number (3.5), expected a path, a data: URL or bytes"),
         ("edited", {"file": "x"}, "an object ({'file': 'x'}), expected a path"),
         ("edited", {"bytes": "text"}, "an object ({'bytes': 'text'}), expected a path"),
-        ("edited", {"path": {"path": "x"}}, "an object ({'path': {'path': 'x'}}), expected a path"),
+        (
+            "edited",
+            {"path": {"path": "x"}},
+            "an object ({'path': {'path': 'x'}}), expected a path",
+        ),
         ("edited", "folder/", "'folder/', expected the path of a file"),
         ("edited", "a\0b", r"'a\x00b', expected the path of a file"),
         ("edited", "s3://bucket/a.png", "'s3://bucket/a.png', expected a path"),
         ("edited", "file:///etc/passwd", "'file:///etc/passwd', expected a path"),
-        ("edited", "https://example.org/a.png", "addresses are not fetched without --allow-urls"),
+        (
+            "edited",
+            "https://example.org/a.png",
+            "addresses are not fetched without --allow-urls",
+        ),
         ("edited", "data:image/png;base64,***", "not valid base64"),
     ],
 )
@@ -220,7 +277,9 @@ def test_a_wrong_value_is_refused_with_field_and_what_was_found(
 
 def test_the_longest_id_and_one_with_odd_spaces_are_fine(tmp_path: Path) -> None:
     ids = ["x" * 512, "a\u00a0b", "👩‍🎨"]
-    assert [edit.id for edit in edits(jsonl(tmp_path, *({"id": i} for i in ids)))] == ids
+    assert [
+        edit.id for edit in edits(jsonl(tmp_path, *({"id": i} for i in ids)))
+    ] == ids
 
 
 def test_a_duplicate_id_names_both_lines(tmp_path: Path) -> None:
@@ -247,9 +306,13 @@ def test_a_duplicate_id_names_both_lines(tmp_path: Path) -> None:
         ("target_img", "edited"),
     ],
 )
-def test_a_misspelt_field_is_not_metadata(tmp_path: Path, wrote: str, meant: str) -> None:
+def test_a_misspelt_field_is_not_metadata(
+    tmp_path: Path, wrote: str, meant: str
+) -> None:
     row = {key: value for key, value in ROW.items() if key != meant} | {wrote: "x"}
-    assert f'edits.jsonl:1: field "{wrote}": did you mean "{meant}"?' in refusal(tmp_path, row)
+    assert f'edits.jsonl:1: field "{wrote}": did you mean "{meant}"?' in refusal(
+        tmp_path, row
+    )
 
 
 def test_a_table_of_something_else_is_named_by_its_columns(tmp_path: Path) -> None:
@@ -261,34 +324,68 @@ def test_a_table_of_something_else_is_named_by_its_columns(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("sign", [";", "\t", "|"])
-def test_cells_that_are_not_separated_by_commas_are_noticed(tmp_path: Path, sign: str) -> None:
+def test_cells_that_are_not_separated_by_commas_are_noticed(
+    tmp_path: Path, sign: str
+) -> None:
     path = tmp_path / "edits.csv"
-    path.write_text(sign.join(["id", "input", "edited"]) + "\n" + sign.join("abc") + "\n")
-    with pytest.raises(ManifestError, match=re.escape(f"expected commas between cells, not {sign!r}")):
+    path.write_text(
+        sign.join(["id", "input", "edited"]) + "\n" + sign.join("abc") + "\n"
+    )
+    with pytest.raises(
+        ManifestError, match=re.escape(f"expected commas between cells, not {sign!r}")
+    ):
         edits(path)
 
 
 def test_beside_the_field_itself_the_same_name_is_metadata(tmp_path: Path) -> None:
     row = ROW | {"prompt": "p", "edited_image": "e", "edited_at": "today"}
-    assert edits(jsonl(tmp_path, row))[0].metadata == {"prompt": "p", "edited_image": "e", "edited_at": "today"}
+    assert edits(jsonl(tmp_path, row))[0].metadata == {
+        "prompt": "p",
+        "edited_image": "e",
+        "edited_at": "today",
+    }
 
 
 def test_a_pair_has_two_outputs_and_two_models(tmp_path: Path) -> None:
     notices: list[str] = []
-    row = {"id": "a|b", "input": "a.png", "instruction": "x", "edited_b": "2.png", "edited_a": "1.png"}
-    (edit,) = edits(jsonl(tmp_path, row | {"model_a": "m", "model_b": "n"}), notify=notices.append)
-    assert [(name, Path(str(source)).name) for name, source in edit.pictures.items()] == [
+    row = {
+        "id": "a|b",
+        "input": "a.png",
+        "instruction": "x",
+        "edited_b": "2.png",
+        "edited_a": "1.png",
+    }
+    (edit,) = edits(
+        jsonl(tmp_path, row | {"model_a": "m", "model_b": "n"}), notify=notices.append
+    )
+    assert [
+        (name, Path(str(source)).name) for name, source in edit.pictures.items()
+    ] == [
         ("edited_a", "1.png"),
         ("edited_b", "2.png"),
     ]
-    assert edit.edited is None and edit.metadata == {"model_a": "m", "model_b": "n"} and notices == []
+    assert (
+        edit.edited is None
+        and edit.metadata == {"model_a": "m", "model_b": "n"}
+        and notices == []
+    )
     turned = edit.with_outputs_swapped()
-    assert turned.picture("edited_a") == edit.picture("edited_b") and turned.with_outputs_swapped() == edit
+    assert (
+        turned.picture("edited_a") == edit.picture("edited_b")
+        and turned.with_outputs_swapped() == edit
+    )
 
 
 def test_what_may_be_meant_otherwise_is_only_asked(tmp_path: Path) -> None:
     notices: list[str] = []
-    row = {"id": "a", "input": "a.png", "instruction": "x", "edited_x": "1.png", "edited_y": "2.png", "gt": "g.png"}
+    row = {
+        "id": "a",
+        "input": "a.png",
+        "instruction": "x",
+        "edited_x": "1.png",
+        "edited_y": "2.png",
+        "gt": "g.png",
+    }
     (edit,) = edits(jsonl(tmp_path, row), notify=notices.append)
     assert edit.metadata == {"edited_x": "1.png", "edited_y": "2.png", "gt": "g.png"}
     assert [message.split(": ", 1)[1] for message in notices] == [
@@ -299,9 +396,15 @@ def test_what_may_be_meant_otherwise_is_only_asked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("none.jsonl", "No such file"), ("a.txt", 'found ".txt"; expected .jsonl'), ("pipe.jsonl", "a device or pipe")],
+    [
+        ("none.jsonl", "No such file"),
+        ("a.txt", 'found ".txt"; expected .jsonl'),
+        ("pipe.jsonl", "a device or pipe"),
+    ],
 )
-def test_what_is_no_manifest_is_refused_at_once(tmp_path: Path, name: str, why: str) -> None:
+def test_what_is_no_manifest_is_refused_at_once(
+    tmp_path: Path, name: str, why: str
+) -> None:
     (tmp_path / "a.txt").write_text("x")
     os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises(ManifestError, match=why):
@@ -325,9 +428,22 @@ def confined(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize("path", ["img/a.png", "img/../img/a.png", "inside/a.png", "inside/inside.png", "img//a.png"])
-def test_paths_and_links_inside_the_folder_are_allowed(confined: Path, path: str) -> None:
-    assert edits(jsonl(confined, {"input": path, "id": "a"}))[0].input == confined / path
+@pytest.mark.parametrize(
+    "path",
+    [
+        "img/a.png",
+        "img/../img/a.png",
+        "inside/a.png",
+        "inside/inside.png",
+        "img//a.png",
+    ],
+)
+def test_paths_and_links_inside_the_folder_are_allowed(
+    confined: Path, path: str
+) -> None:
+    assert (
+        edits(jsonl(confined, {"input": path, "id": "a"}))[0].input == confined / path
+    )
 
 
 @pytest.mark.parametrize(
@@ -341,7 +457,9 @@ def test_paths_and_links_inside_the_folder_are_allowed(confined: Path, path: str
         "/etc/hosts",
     ],
 )
-def test_paths_and_links_that_leave_the_folder_are_refused_unless_allowed(confined: Path, path: str) -> None:
+def test_paths_and_links_that_leave_the_folder_are_refused_unless_allowed(
+    confined: Path, path: str
+) -> None:
     row = {"id": "a", "input": path}
     assert "lies outside the manifest's folder" in refusal(confined, row)
     assert edits(jsonl(confined, row), allow_outside=True)[0].input == confined / path
@@ -349,29 +467,59 @@ def test_paths_and_links_that_leave_the_folder_are_refused_unless_allowed(confin
 
 def test_a_link_among_many_files_is_found_too(confined: Path) -> None:
     rows = [{"id": str(n), "input": f"img/{n}.png"} for n in range(300)]
-    assert "'img/outside.png' lies outside" in refusal(confined, *rows, {"id": "x", "input": "img/outside.png"})
+    assert "'img/outside.png' lies outside" in refusal(
+        confined, *rows, {"id": "x", "input": "img/outside.png"}
+    )
 
 
 def test_an_absolute_path_into_the_folder_is_inside_it(confined: Path) -> None:
-    assert edits(jsonl(confined, {"id": "a", "input": str(confined / "img/a.png")}))[0].input == confined / "img/a.png"
+    assert (
+        edits(jsonl(confined, {"id": "a", "input": str(confined / "img/a.png")}))[
+            0
+        ].input
+        == confined / "img/a.png"
+    )
 
 
-def test_a_manifest_reached_through_a_link_is_confined_to_its_own_folder(confined: Path, tmp_path: Path) -> None:
+def test_a_manifest_reached_through_a_link_is_confined_to_its_own_folder(
+    confined: Path, tmp_path: Path
+) -> None:
     jsonl(confined, {"id": "a", "input": "img/a.png"})
     (tmp_path / "alias").symlink_to("set")
-    assert edits(tmp_path / "alias/edits.jsonl")[0].input == tmp_path / "alias/img/a.png"
+    assert (
+        edits(tmp_path / "alias/edits.jsonl")[0].input == tmp_path / "alias/img/a.png"
+    )
 
 
 def test_addresses_are_kept_where_they_are_allowed(tmp_path: Path) -> None:
     path = jsonl(tmp_path, {"id": "a", "input": "https://example.org/a.png"})
     assert edits(path, allow_urls=True)[0].input == "https://example.org/a.png"
-    assert "not an address" in refusal(tmp_path, {"id": "a", "input": "http://x/a b"}, allow_urls=True)
+    assert "not an address" in refusal(
+        tmp_path, {"id": "a", "input": "http://x/a b"}, allow_urls=True
+    )
 
 
-parts = st.sampled_from(["img", "inside", "outside", "..", ".", "", "a.png", "inside.png", "outside.png", "secret.png"])
+parts = st.sampled_from(
+    [
+        "img",
+        "inside",
+        "outside",
+        "..",
+        ".",
+        "",
+        "a.png",
+        "inside.png",
+        "outside.png",
+        "secret.png",
+    ]
+)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(path=st.lists(parts, min_size=1, max_size=6).map("/".join))
 def test_confinement_agrees_with_resolving_the_path(confined: Path, path: str) -> None:
     stays = (confined / path).resolve().is_relative_to(confined.resolve())
@@ -402,7 +550,10 @@ def test_csv_has_the_same_fields_and_an_empty_cell_is_nothing(tmp_path: Path) ->
         encoding="utf-8-sig",
     )
     first, second = edits(path)
-    assert (first.instruction, first.metadata) == ('say "hi",\nthen leave', {"seed": "7"})
+    assert (first.instruction, first.metadata) == (
+        'say "hi",\nthen leave',
+        {"seed": "7"},
+    )
     assert (second.edited, second.metadata) == (None, {"seed": None})
 
 
@@ -416,10 +567,15 @@ def test_csv_has_the_same_fields_and_an_empty_cell_is_nothing(tmp_path: Path) ->
         (b'id,note\na,"open\n', "csv:2: not CSV: unexpected end of data"),
         (b'"', "csv:1: not CSV: unexpected end of data"),
         (b"id\na\n\xff\n", "csv:3: found a byte that is not UTF-8"),
-        (b"id,instructions\na,b\n", 'csv:2: field "instructions": did you mean "instruction"'),
+        (
+            b"id,instructions\na,b\n",
+            'csv:2: field "instructions": did you mean "instruction"',
+        ),
     ],
 )
-def test_a_broken_table_is_refused_by_line(tmp_path: Path, text: bytes, why: str) -> None:
+def test_a_broken_table_is_refused_by_line(
+    tmp_path: Path, text: bytes, why: str
+) -> None:
     path = tmp_path / "edits.csv"
     path.write_bytes(text)
     with pytest.raises(ManifestError, match=why):
@@ -430,7 +586,10 @@ def test_parquet_takes_bytes_structs_and_paths(tmp_path: Path) -> None:
     path = tmp_path / "edits.parquet"
     columns = {
         "id": ["a", "b"],
-        "input": [{"bytes": b"png", "path": "in.png"}, {"bytes": None, "path": "in.png"}],
+        "input": [
+            {"bytes": b"png", "path": "in.png"},
+            {"bytes": None, "path": "in.png"},
+        ],
         "edited": [b"raw", None],
         "mask": ["mask.png", None],
         "instruction": ["x", "y"],
@@ -440,35 +599,73 @@ def test_parquet_takes_bytes_structs_and_paths(tmp_path: Path) -> None:
     parquet.write_table(arrow.table(columns), path)
     notices: list[str] = []
     first, second = edits(path, notify=notices.append)
-    assert (first.input, first.edited, first.mask) == (b"png", b"raw", tmp_path / "mask.png")
-    assert (second.input, second.edited, second.mask) == (tmp_path / "in.png", None, None)
+    assert (first.input, first.edited, first.mask) == (
+        b"png",
+        b"raw",
+        tmp_path / "mask.png",
+    )
+    assert (second.input, second.edited, second.mask) == (
+        tmp_path / "in.png",
+        None,
+        None,
+    )
     assert first.metadata == {"day": "1970-01-01"}
-    assert notices == [f'{path}: "thumbnail" holds pictures or bytes that no rubric shows; it is left out']
+    assert notices == [
+        f'{path}: "thumbnail" holds pictures or bytes that no rubric shows; it is left out'
+    ]
 
 
-def test_pictures_in_columns_of_other_names_get_the_mapping_named(tmp_path: Path) -> None:
+def test_pictures_in_columns_of_other_names_get_the_mapping_named(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "edits.parquet"
-    parquet.write_table(arrow.table({"source": [b"png"], "target": [b"png"], "instruction": ["x"]}), path)
-    with pytest.raises(ManifestError, match='did you mean "input"\\? Map it with --column input=source'):
+    parquet.write_table(
+        arrow.table({"source": [b"png"], "target": [b"png"], "instruction": ["x"]}),
+        path,
+    )
+    with pytest.raises(
+        ManifestError, match='did you mean "input"\\? Map it with --column input=source'
+    ):
         edits(path, notify=lambda _: None)
-    with pytest.raises(ManifestError, match='did you mean "edited"\\? Map it with --column edited=target'):
-        list(manifest.from_rows([{"input": "a.png", "target": b"png", "instruction": "x"}], notify=lambda _: None))
+    with pytest.raises(
+        ManifestError,
+        match='did you mean "edited"\\? Map it with --column edited=target',
+    ):
+        list(
+            manifest.from_rows(
+                [{"input": "a.png", "target": b"png", "instruction": "x"}],
+                notify=lambda _: None,
+            )
+        )
 
 
-def test_broken_parquet_and_its_numbers_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_broken_parquet_and_its_numbers_that_are_none_are_refused(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "edits.parquet"
     path.write_bytes(b"PAR1 nonsense")
     with pytest.raises(ManifestError, match="not a Parquet file"):
         edits(path)
-    parquet.write_table(arrow.table({"id": ["a", "b"], "score": [1.0, float("nan")]}), path)
-    with pytest.raises(ManifestError, match='parquet:2: field "score": found nan, expected a finite number or null'):
+    parquet.write_table(
+        arrow.table({"id": ["a", "b"], "score": [1.0, float("nan")]}), path
+    )
+    with pytest.raises(
+        ManifestError,
+        match='parquet:2: field "score": found nan, expected a finite number or null',
+    ):
         edits(path)
 
 
-def test_a_folder_of_parquet_files_is_one_manifest_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_a_folder_of_parquet_files_is_one_manifest_in_the_order_of_their_names(
+    tmp_path: Path,
+) -> None:
     for number, name in enumerate(("b", "a")):
-        table = arrow.table({"input": [b"png"] * 2, "instruction": [name] * 2, "raw": [[b"x"]] * 2})
-        parquet.write_table(table, tmp_path / f"{name}.parquet", row_group_size=number + 1)
+        table = arrow.table(
+            {"input": [b"png"] * 2, "instruction": [name] * 2, "raw": [[b"x"]] * 2}
+        )
+        parquet.write_table(
+            table, tmp_path / f"{name}.parquet", row_group_size=number + 1
+        )
     notices: list[str] = []
     read = edits(tmp_path, notify=notices.append)
     assert [(edit.id, edit.instruction) for edit in read] == [
@@ -477,20 +674,30 @@ def test_a_folder_of_parquet_files_is_one_manifest_in_the_order_of_their_names(t
         ("row-3", "b"),
         ("row-4", "b"),
     ]
-    assert notices[0] == f'{tmp_path}: "raw" holds pictures or bytes that no rubric shows; it is left out'
+    assert (
+        notices[0]
+        == f'{tmp_path}: "raw" holds pictures or bytes that no rubric shows; it is left out'
+    )
     assert len(notices) == 2  # and that ids are made
     (tmp_path / "c.parquet").write_bytes(b"nonsense")
     with pytest.raises(ManifestError, match=r"c\.parquet: not a Parquet file"):
         edits(tmp_path)
 
 
-def test_pictures_are_read_a_few_at_a_time_however_large_the_file(tmp_path: Path) -> None:
+def test_pictures_are_read_a_few_at_a_time_however_large_the_file(
+    tmp_path: Path,
+) -> None:
     kind = arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
-    with parquet.ParquetWriter(tmp_path / "big.parquet", arrow.schema([("input", kind)]), compression="none") as file:
+    with parquet.ParquetWriter(
+        tmp_path / "big.parquet", arrow.schema([("input", kind)]), compression="none"
+    ) as file:
         for _ in range(20):
-            pictures = [{"bytes": os.urandom(50_000), "path": "a.png"} for _ in range(40)]
+            pictures = [
+                {"bytes": os.urandom(50_000), "path": "a.png"} for _ in range(40)
+            ]
             file.write_table(arrow.table({"input": arrow.array(pictures, kind)}))
-    before, most = arrow.total_allocated_bytes(), 0
+    before = arrow.total_allocated_bytes()
+    most = 0
     for edit in manifest.read(tmp_path / "big.parquet", notify=lambda _: None):
         assert isinstance(edit.input, bytes)
         most = max(most, arrow.total_allocated_bytes() - before)
@@ -499,26 +706,43 @@ def test_pictures_are_read_a_few_at_a_time_however_large_the_file(tmp_path: Path
 
 def saved(path: Path, **more: Any) -> Path:
     """A dataset with pictures, as `datasets` keeps it."""
-    columns = {"id": ["a", "b"], "input": [PNG, PNG], "edited": [PNG, None], "instruction": ["x", "y"], **more}
+    columns = {
+        "id": ["a", "b"],
+        "input": [PNG, PNG],
+        "edited": [PNG, None],
+        "instruction": ["x", "y"],
+        **more,
+    }
     made = datasets.Dataset.from_dict(columns)
     pictures = {name: datasets.Image() for name in ("input", "edited")}
-    made = made.map(lambda row: {n: row[n] and {"bytes": row[n], "path": None} for n in pictures})
+    made = made.map(
+        lambda row: {n: row[n] and {"bytes": row[n], "path": None} for n in pictures}
+    )
     for name, feature in pictures.items():
         made = made.cast_column(name, feature)
     made.save_to_disk(str(path))
     return path
 
 
-def test_what_save_to_disk_wrote_is_a_manifest_with_its_pictures_untouched(tmp_path: Path) -> None:
+def test_what_save_to_disk_wrote_is_a_manifest_with_its_pictures_untouched(
+    tmp_path: Path,
+) -> None:
     first, second = edits(saved(tmp_path / "set", seed=[1, 2]))
-    assert (first.id, first.input, first.edited, first.instruction) == ("a", PNG, PNG, "x")
+    assert (first.id, first.input, first.edited, first.instruction) == (
+        "a",
+        PNG,
+        PNG,
+        "x",
+    )
     assert (second.edited, second.metadata) == (None, {"seed": 2})
 
 
 def test_of_a_dataset_with_splits_one_is_named(tmp_path: Path) -> None:
     whole = datasets.load_from_disk(str(saved(tmp_path / "set")))
     datasets.DatasetDict({"train": whole}).save_to_disk(str(tmp_path / "one"))
-    datasets.DatasetDict({"train": whole, "test": whole}).save_to_disk(str(tmp_path / "two"))
+    datasets.DatasetDict({"train": whole, "test": whole}).save_to_disk(
+        str(tmp_path / "two")
+    )
     assert [edit.id for edit in edits(tmp_path / "one")] == ["a", "b"]
     assert [edit.id for edit in edits(tmp_path / "two" / "test")] == ["a", "b"]
     with pytest.raises(ManifestError, match="has the splits train, test; name one"):
@@ -529,7 +753,9 @@ def test_of_a_dataset_with_splits_one_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_a_dataset_in_memory_and_its_parquet_give_the_same_edits(tmp_path: Path, streaming: bool) -> None:
+def test_a_dataset_in_memory_and_its_parquet_give_the_same_edits(
+    tmp_path: Path, streaming: bool
+) -> None:
     on_disk = datasets.load_from_disk(str(saved(tmp_path / "set")))
     on_disk.to_parquet(str(tmp_path / "set.parquet"))
     given = on_disk.to_iterable_dataset() if streaming else on_disk
@@ -538,20 +764,39 @@ def test_a_dataset_in_memory_and_its_parquet_give_the_same_edits(tmp_path: Path,
     assert read[0].input == PNG
 
 
-def test_without_the_library_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     saved(tmp_path / "set")
     parquet.write_table(arrow.table({"id": ["a"]}), tmp_path / "edits.parquet")
-    for module, path, extra in (("datasets", "set", "hf"), ("pyarrow.parquet", "edits.parquet", "parquet")):
+    for module, path, extra in (
+        ("datasets", "set", "hf"),
+        ("pyarrow.parquet", "edits.parquet", "parquet"),
+    ):
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(ManifestError, match=rf"pip install 'editjudge\[{extra}\]'"):
             edits(tmp_path / path)
 
 
 def test_rows_in_memory_become_edits(tmp_path: Path) -> None:
-    rows = [{"input": {"bytes": b"png", "path": None}, "edited": "out.png", "instruction": "x", "seed": 1}]
+    rows = [
+        {
+            "input": {"bytes": b"png", "path": None},
+            "edited": "out.png",
+            "instruction": "x",
+            "seed": 1,
+        }
+    ]
     notices: list[str] = []
-    (edit,) = manifest.from_rows(rows, name="my/set", root=tmp_path, notify=notices.append)
-    assert (edit.id, edit.input, edit.edited, edit.metadata) == ("row-1", b"png", tmp_path / "out.png", {"seed": 1})
+    (edit,) = manifest.from_rows(
+        rows, name="my/set", root=tmp_path, notify=notices.append
+    )
+    assert (edit.id, edit.input, edit.edited, edit.metadata) == (
+        "row-1",
+        b"png",
+        tmp_path / "out.png",
+        {"seed": 1},
+    )
     assert rows[0]["seed"] == 1  # the caller's rows are left as they were
 
 
@@ -575,13 +820,26 @@ def test_pictures_in_rows_and_data_frames_are_encoded_without_loss(make: Any) ->
         )
     assert second.edited is None and first.metadata == {"note": "kept", "seed": 7}
     assert second.metadata == {"note": None, "seed": 7}
-    assert notices == ['rows: "thumbnail" holds pictures or bytes that no rubric shows; it is left out']
+    assert notices == [
+        'rows: "thumbnail" holds pictures or bytes that no rubric shows; it is left out'
+    ]
 
 
 def test_what_a_frame_marks_as_missing_is_no_value() -> None:
-    frame = pandas.DataFrame({"id": ["a", "b"], "input": ["a.png"] * 2, "edited": ["b.png", None], "size": [1.5, None]})
+    frame = pandas.DataFrame(
+        {
+            "id": ["a", "b"],
+            "input": ["a.png"] * 2,
+            "edited": ["b.png", None],
+            "size": [1.5, None],
+        }
+    )
     first, second = manifest.from_rows(frame)
-    assert (first.metadata, second.metadata, second.edited) == ({"size": 1.5}, {"size": None}, None)
+    assert (first.metadata, second.metadata, second.edited) == (
+        {"size": 1.5},
+        {"size": None},
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -601,10 +859,20 @@ def test_a_row_with_a_value_that_is_no_picture_is_named(value: Any, words: str) 
 
 
 def test_metadata_that_json_has_no_value_for_is_named() -> None:
-    row = {"id": "a", "input": "a.png", "edited": "b.png", "instruction": "x", "tags": {1, 2}}
-    with pytest.raises(ManifestError, match='rows:1: field "tags": found set, expected text'):
+    row = {
+        "id": "a",
+        "input": "a.png",
+        "edited": "b.png",
+        "instruction": "x",
+        "tags": {1, 2},
+    }
+    with pytest.raises(
+        ManifestError, match='rows:1: field "tags": found set, expected text'
+    ):
         list(manifest.from_rows([row]))
-    (edit,) = manifest.from_rows([row | {"tags": (1, np.int64(2)), "vector": np.arange(3)}])
+    (edit,) = manifest.from_rows(
+        [row | {"tags": (1, np.int64(2)), "vector": np.arange(3)}]
+    )
     assert edit.metadata == {"tags": [1, 2], "vector": [0, 1, 2]}
 
 
@@ -613,7 +881,15 @@ def test_metadata_that_json_has_no_value_for_is_named() -> None:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    for name in ("input/a.png", "input/b.jpg", "m1/a.png", "m1/b.png", "m2/a.webp", "mask/a.png", ".git/x.png"):
+    for name in (
+        "input/a.png",
+        "input/b.jpg",
+        "m1/a.png",
+        "m1/b.png",
+        "m2/a.webp",
+        "mask/a.png",
+        ".git/x.png",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "instructions.csv").write_text(
@@ -640,35 +916,58 @@ def test_a_folder_without_instructions_has_empty_ones_and_says_so(tree: Path) ->
     (tree / "instructions.csv").unlink()
     notices: list[str] = []
     assert {edit.instruction for edit in edits(tree, notify=notices.append)} == {""}
-    assert notices == [f"{tree}: no instructions.csv or instructions.jsonl; every instruction is empty"]
+    assert notices == [
+        f"{tree}: no instructions.csv or instructions.jsonl; every instruction is empty"
+    ]
 
 
 @pytest.mark.parametrize(
     ("instructions", "why"),
     [
         ("name,instruction\na,x\n", r"csv: field \"name\": no line for input/b\.jpg"),
-        ("name,instruction\na,x\nb,\n", r"csv:3: field \"instruction\": found None, expected text"),
-        ("name,instruction\na,x\nz,x\n", r"csv:3: field \"name\": found 'z', expected the name of a picture in input"),
-        ("name,instruction\na,x\na.png,x\n", r"csv:3: field \"name\": found 'a.png' a second time"),
-        ("name,instruction,model\na,x,m\n", r"csv:2: field \"model\": the folders say this"),
+        (
+            "name,instruction\na,x\nb,\n",
+            r"csv:3: field \"instruction\": found None, expected text",
+        ),
+        (
+            "name,instruction\na,x\nz,x\n",
+            r"csv:3: field \"name\": found 'z', expected the name of a picture in input",
+        ),
+        (
+            "name,instruction\na,x\na.png,x\n",
+            r"csv:3: field \"name\": found 'a.png' a second time",
+        ),
+        (
+            "name,instruction,model\na,x,m\n",
+            r"csv:2: field \"model\": the folders say this",
+        ),
     ],
 )
-def test_instructions_that_do_not_fit_the_folder_are_refused(tree: Path, instructions: str, why: str) -> None:
+def test_instructions_that_do_not_fit_the_folder_are_refused(
+    tree: Path, instructions: str, why: str
+) -> None:
     (tree / "instructions.csv").write_text(instructions)
     with pytest.raises(ManifestError, match=why):
         edits(tree)
     assert not look_over(tree, pixels=False).sound
 
 
-def test_a_folder_that_is_laid_out_otherwise_is_refused(tree: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_laid_out_otherwise_is_refused(
+    tree: Path, tmp_path: Path
+) -> None:
     (tree / "m1/z.png").write_bytes(b"")
-    with pytest.raises(ManifestError, match=r"m1/z\.png has no picture of that name in input"):
+    with pytest.raises(
+        ManifestError, match=r"m1/z\.png has no picture of that name in input"
+    ):
         edits(tree)
     (tree / "m1/a.jpg").write_bytes(b"")
     with pytest.raises(ManifestError, match=r"expected one picture a name"):
         edits(tree)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ManifestError, match='expected "input" with pictures in it, and a folder for each model'):
+    with pytest.raises(
+        ManifestError,
+        match='expected "input" with pictures in it, and a folder for each model',
+    ):
         edits(tmp_path / "empty")
 
 
@@ -686,7 +985,10 @@ def test_a_model_folder_that_is_a_link_elsewhere_is_refused(
 
 
 def findings(audit: Audit) -> list[tuple[str, int, str, str]]:
-    return [(finding.kind, finding.line, finding.id, finding.field) for finding in audit.findings]
+    return [
+        (finding.kind, finding.line, finding.id, finding.field)
+        for finding in audit.findings
+    ]
 
 
 def test_an_audit_finds_everything_and_goes_on(tmp_path: Path) -> None:
@@ -731,7 +1033,10 @@ def test_an_audit_finds_everything_and_goes_on(tmp_path: Path) -> None:
     assert audit.edit_types == {"t": 2, "": 5}
     messages = {finding.kind: finding.message for finding in audit.findings}
     assert messages["size_change"] == "8 x 6 became 9 x 6"
-    assert messages["contradictory_labels"] == "the same pictures and instruction as line 1, but another model"
+    assert (
+        messages["contradictory_labels"]
+        == "the same pictures and instruction as line 1, but another model"
+    )
     assert json.loads(json.dumps(audit.as_json()))["counts"]["no_op"] == 2
 
 
@@ -755,13 +1060,18 @@ def test_damage_behind_a_sound_header_is_found_by_decoding(tmp_path: Path) -> No
 def test_orientation_counts_when_sizes_are_compared(tmp_path: Path) -> None:
     turned = Image.Exif()
     turned[274] = 6
-    (tmp_path / "in.png").write_bytes(picture("red", size=(8, 6), codec="JPEG", exif=turned.tobytes()))
+    (tmp_path / "in.png").write_bytes(
+        picture("red", size=(8, 6), codec="JPEG", exif=turned.tobytes())
+    )
     (tmp_path / "out.png").write_bytes(picture("blue", size=(6, 8)))
     assert look_over(jsonl(tmp_path, ROW)).counts == {}
 
 
 def test_findings_are_counted_beyond_those_that_are_listed(tmp_path: Path) -> None:
-    audit = look_over(jsonl(tmp_path, *({"id": str(n), "instruction": "x"} for n in range(50))), listed=3)
+    audit = look_over(
+        jsonl(tmp_path, *({"id": str(n), "instruction": "x"} for n in range(50))),
+        listed=3,
+    )
     assert audit.counts == {"missing_input": 50, "missing_output": 50}
     assert len(audit.findings) == 6
 
@@ -770,7 +1080,12 @@ def test_an_audit_refuses_devices_and_does_not_fetch(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")
     rows: list[dict[str, Any]] = [
         {"id": "pipe", "input": "pipe.png", "edited": "pipe.png", "instruction": "x"},
-        {"id": "url", "input": "http://example.org/a.png", "edited": None, "instruction": "x"},
+        {
+            "id": "url",
+            "input": "http://example.org/a.png",
+            "edited": None,
+            "instruction": "x",
+        },
     ]
     audit = look_over(jsonl(tmp_path, *rows), allow_urls=True)
     assert audit.counts == {"broken_file": 2, "not_fetched": 1, "missing_output": 1}
@@ -781,7 +1096,9 @@ def test_an_audit_hears_the_notices(tmp_path: Path) -> None:
     assert len(audit.notices) == 1 and "no id" in audit.notices[0]
 
 
-def test_a_table_that_breaks_in_the_middle_is_audited_up_to_there(tmp_path: Path) -> None:
+def test_a_table_that_breaks_in_the_middle_is_audited_up_to_there(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "edits.csv"
     path.write_bytes(b'id,instruction\na,x\nb,"open\n')
     audit = look_over(path)
@@ -792,18 +1109,30 @@ def test_a_table_that_breaks_in_the_middle_is_audited_up_to_there(tmp_path: Path
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     rows=st.lists(
-        st.dictionaries(st.sampled_from(manifest.FIELDS) | st.text(max_size=12), values, max_size=6), max_size=4
+        st.dictionaries(
+            st.sampled_from(manifest.FIELDS) | st.text(max_size=12), values, max_size=6
+        ),
+        max_size=4,
     )
 )
-def test_any_json_gives_edits_or_a_manifest_error(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_any_json_gives_edits_or_a_manifest_error(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
     path = jsonl(tmp_path, *rows)
     result = attempt(path)
     if isinstance(result, ManifestError):
@@ -812,9 +1141,15 @@ def test_any_json_gives_edits_or_a_manifest_error(tmp_path: Path, rows: list[dic
         assert len(result) == len(rows)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(content=st.binary(max_size=200), suffix=st.sampled_from(["jsonl", "csv"]))
-def test_any_bytes_give_edits_or_a_manifest_error(tmp_path: Path, content: bytes, suffix: str) -> None:
+def test_any_bytes_give_edits_or_a_manifest_error(
+    tmp_path: Path, content: bytes, suffix: str
+) -> None:
     path = tmp_path / f"edits.{suffix}"
     path.write_bytes(content)
     result = attempt(path)
@@ -822,7 +1157,9 @@ def test_any_bytes_give_edits_or_a_manifest_error(tmp_path: Path, content: bytes
 
 
 def test_a_whole_number_is_an_id_by_its_digits(tmp_path: Path) -> None:
-    assert [edit.id for edit in manifest.read(jsonl(tmp_path, ROW | {"id": 7}))] == ["7"]
+    assert [edit.id for edit in manifest.read(jsonl(tmp_path, ROW | {"id": 7}))] == [
+        "7"
+    ]
     with pytest.raises(ManifestError, match="unique ids"):
         list(manifest.read(jsonl(tmp_path, ROW | {"id": 7}, ROW | {"id": "7"})))
 
@@ -830,8 +1167,19 @@ def test_a_whole_number_is_an_id_by_its_digits(tmp_path: Path) -> None:
 # --- columns that go by other names ---------------------------------------------------------------------------
 
 
-FOREIGN = {"uid": "one", "source": "in.png", "target": "out.png", "caption": "make it blue", "score": 3}
-COLUMNS = (("id", "uid"), ("input", "source"), ("edited", "target"), ("instruction", "caption"))
+FOREIGN = {
+    "uid": "one",
+    "source": "in.png",
+    "target": "out.png",
+    "caption": "make it blue",
+    "score": 3,
+}
+COLUMNS = (
+    ("id", "uid"),
+    ("input", "source"),
+    ("edited", "target"),
+    ("instruction", "caption"),
+)
 
 
 def foreign_manifests(folder: Path) -> list[Path]:
@@ -842,7 +1190,10 @@ def foreign_manifests(folder: Path) -> list[Path]:
         table = csv.DictWriter(file, list(FOREIGN))
         table.writeheader()
         table.writerows(rows)
-    pictures = [row | {"source": picture(), "target": {"bytes": picture("blue"), "path": None}} for row in rows]
+    pictures = [
+        row | {"source": picture(), "target": {"bytes": picture("blue"), "path": None}}
+        for row in rows
+    ]
     parquet.write_table(arrow.Table.from_pylist(pictures), folder / "edits.parquet")
     return [folder / f"edits.{kind}" for kind in ("jsonl", "json", "csv", "parquet")]
 
@@ -852,29 +1203,55 @@ def test_mapped_columns_are_read_as_fields_in_every_format(tmp_path: Path) -> No
         one, two = edits(path, named=manifest.NamedInputs(columns=COLUMNS))
         assert (one.id, two.id, one.instruction) == ("one", "two", "make it blue")
         assert str(one.metadata["score"]) == "3" and "caption" not in one.metadata
-        expected = (picture(), picture("blue")) if path.suffix == ".parquet" else ("in.png", "out.png")
-        assert tuple(p if isinstance(p, bytes) else Path(str(p)).name for p in (one.input, one.edited)) == expected
+        expected = (
+            (picture(), picture("blue"))
+            if path.suffix == ".parquet"
+            else ("in.png", "out.png")
+        )
+        assert (
+            tuple(
+                p if isinstance(p, bytes) else Path(str(p)).name
+                for p in (one.input, one.edited)
+            )
+            == expected
+        )
 
 
-def test_a_foreign_column_is_named_with_the_mapping_that_would_read_it(tmp_path: Path) -> None:
+def test_a_foreign_column_is_named_with_the_mapping_that_would_read_it(
+    tmp_path: Path,
+) -> None:
     assert "--column input=source" in refusal(tmp_path, FOREIGN)
 
 
 def test_a_mapping_that_fits_no_column_is_an_error(tmp_path: Path) -> None:
     path = jsonl(tmp_path, {"id": "a", "input": "in.png", "edited": "out.png"})
-    with pytest.raises(ManifestError, match="--column input=sorce: found the columns 'id, input, edited'"):
+    with pytest.raises(
+        ManifestError,
+        match="--column input=sorce: found the columns 'id, input, edited'",
+    ):
         edits(path, named=manifest.NamedInputs(columns=(("input", "sorce"),)))
 
 
-def test_a_mapped_column_wins_over_one_of_the_fields_name_and_says_so(tmp_path: Path) -> None:
-    path = jsonl(tmp_path, {"input": "a caption", "source": "in.png", "edited": "out.png", "id": "a"})
+def test_a_mapped_column_wins_over_one_of_the_fields_name_and_says_so(
+    tmp_path: Path,
+) -> None:
+    path = jsonl(
+        tmp_path,
+        {"input": "a caption", "source": "in.png", "edited": "out.png", "id": "a"},
+    )
     notices: list[str] = []
-    (edit,) = edits(path, named=manifest.NamedInputs(columns=(("input", "source"),)), notify=notices.append)
+    (edit,) = edits(
+        path,
+        named=manifest.NamedInputs(columns=(("input", "source"),)),
+        notify=notices.append,
+    )
     assert Path(str(edit.input)).name == "in.png"
     assert any('"input" is not read' in notice for notice in notices)
 
 
-@pytest.mark.parametrize("text", ['{"id": "a"}', "[1]", "[", '"x"', "[{}", '[{"id": NaN}]'])
+@pytest.mark.parametrize(
+    "text", ['{"id": "a"}', "[1]", "[", '"x"', "[{}", '[{"id": NaN}]']
+)
 def test_json_that_is_no_array_of_objects_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "edits.json"
     path.write_text(text)
@@ -892,18 +1269,26 @@ def test_a_folder_with_a_manifest_in_it_says_which_file_to_name(tmp_path: Path) 
         edits(tmp_path)
 
 
-def test_a_folder_for_each_model_says_that_the_manifest_in_it_is_not_read(tmp_path: Path) -> None:
+def test_a_folder_for_each_model_says_that_the_manifest_in_it_is_not_read(
+    tmp_path: Path,
+) -> None:
     jsonl(tmp_path, {"id": "a", "input": "in.png", "edited": "out.png"})
     for name in ("input", "mine"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "1.png").write_bytes(picture())
     notices: list[str] = []
     assert [edit.model for edit in edits(tmp_path, notify=notices.append)] == ["mine"]
-    assert any(re.search(r"read as a folder for each model.* name .*edits\.jsonl", notice) for notice in notices)
+    assert any(
+        re.search(r"read as a folder for each model.* name .*edits\.jsonl", notice)
+        for notice in notices
+    )
 
 
 def test_every_column_that_looks_like_a_field_is_in_the_hint(tmp_path: Path) -> None:
-    jsonl(tmp_path, {"id": "a", "source": "in.png", "target": "out.png", "prompt": "make it blue"})
+    jsonl(
+        tmp_path,
+        {"id": "a", "source": "in.png", "target": "out.png", "prompt": "make it blue"},
+    )
     mapping = "--column input=source --column edited=target --column instruction=prompt"
     with pytest.raises(ManifestError, match=mapping):
         edits(tmp_path / "edits.jsonl")

@@ -16,10 +16,11 @@ import pytest
 import torch
 from PIL import Image
 
-from editjudge.integrations.reward import NoReward
 from editjudge.integrations.swift import edit_reward
+from editjudge.rewards.trainers import NoReward
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of ms-swift about its own dependencies
+# of ms-swift about its own dependencies
+pytestmark = pytest.mark.filterwarnings("ignore")
 swift = pytest.importorskip("swift")
 EDITS = 10
 FAILED = 3
@@ -27,10 +28,16 @@ SCORES = (1, 3, 5)
 
 
 def judge(folder: Path, failing: bool) -> str:
-    replies = [json.dumps({"reasoning": "seen", "effect_score": SCORES[n % 3]}) for n in range(EDITS)]
+    replies = [
+        json.dumps({"reasoning": "seen", "effect_score": SCORES[n % 3]})
+        for n in range(EDITS)
+    ]
     if failing:
         replies[FAILED] = "I would rather not."
-    lines = [{"item": str(n), "rubric": "compliance", "reply": reply} for n, reply in enumerate(replies)]
+    lines = [
+        {"item": str(n), "rubric": "compliance", "reply": reply}
+        for n, reply in enumerate(replies)
+    ]
     (folder / "r.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return f"replay:{folder / 'r.jsonl'}"
 
@@ -40,10 +47,15 @@ def samples(folder: Path) -> list[Any]:
     from swift.rl_core.data import GRPOSample
 
     noise = np.random.default_rng(0).integers(0, 256, (6, 6, 3), np.uint8)
-    Image.fromarray(noise).resize((96, 96), Image.Resampling.BICUBIC).save(folder / "input.png")
+    Image.fromarray(noise).resize((96, 96), Image.Resampling.BICUBIC).save(
+        folder / "input.png"
+    )
     rows = [
         {
-            "messages": [{"role": "user", "content": "paint it"}, {"role": "assistant", "content": f"tint {n}"}],
+            "messages": [
+                {"role": "user", "content": "paint it"},
+                {"role": "assistant", "content": f"tint {n}"},
+            ],
             "prompt_id": f"prompt-{n // 5}",
             "request_id": str(n),
             "input": str(folder / "input.png"),
@@ -56,7 +68,9 @@ def samples(folder: Path) -> list[Any]:
 
 def render(completion: str, row: dict[str, Any]) -> Any:
     picture = np.asarray(Image.open(row["input"])).astype(np.float32) / 255
-    return np.clip(picture * [0.4 + 0.04 * int(completion.split()[1]), 1, 1], 0, 1).astype(np.float32)
+    return np.clip(
+        picture * [0.4 + 0.04 * int(completion.split()[1]), 1, 1], 0, 1
+    ).astype(np.float32)
 
 
 def scored(folder: Path, on_failure: Any, *, failing: bool) -> tuple[list[float], Any]:
@@ -66,7 +80,10 @@ def scored(folder: Path, on_failure: Any, *, failing: bool) -> tuple[list[float]
     from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
 
     orms["edit_reward"] = edit_reward(
-        judge=judge(folder, failing), rubric="compliance", on_failure=on_failure, output=render
+        judge=judge(folder, failing),
+        rubric="compliance",
+        on_failure=on_failure,
+        output=render,
     )
     trainer = SimpleNamespace(
         args=SimpleNamespace(reward_weights=None, reward_model_plugin=None),
@@ -76,7 +93,9 @@ def scored(folder: Path, on_failure: Any, *, failing: bool) -> tuple[list[float]
     GRPOTrainer._prepare_rewards(trainer, ["edit_reward"])
     assert trainer.reward_func_names == ["EditReward"]
     plugins = trainer.reward_model_plugins
-    numbers = score_completions(samples(folder), trainer.reward_funcs, plugins, False, torch.device("cpu"))
+    numbers = score_completions(
+        samples(folder), trainer.reward_funcs, plugins, False, torch.device("cpu")
+    )
     return numbers[:, 0].tolist(), trainer.reward_funcs[0]
 
 
@@ -89,13 +108,18 @@ def test_rewards_come_in_order_through_the_registered_class(tmp_path: Path) -> N
     assert numbers == expected()
 
 
-def test_a_failure_stops_training_since_ms_swift_would_count_it_as_0(tmp_path: Path) -> None:
+def test_a_failure_stops_training_since_ms_swift_would_count_it_as_0(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(NoReward, match="1 of 10 edits have no reward"):
         scored(tmp_path, "native", failing=True)
-    assert torch.tensor([[float("nan")]]).nansum(dim=1).item() == 0.0  # what its trainer makes of None
+    # what its trainer makes of None
+    assert torch.tensor([[float("nan")]]).nansum(dim=1).item() == 0.0
 
 
-def test_the_mean_of_the_prompts_group_is_taken_only_if_asked_for_and_is_marked(tmp_path: Path) -> None:
+def test_the_mean_of_the_prompts_group_is_taken_only_if_asked_for_and_is_marked(
+    tmp_path: Path,
+) -> None:
     numbers, reward = scored(tmp_path, "group_mean", failing=True)
     others = [value for n, value in enumerate(expected()[:5]) if n != FAILED]
     assert numbers[FAILED] == pytest.approx(sum(others) / len(others))

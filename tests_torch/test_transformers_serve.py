@@ -25,9 +25,15 @@ from bench.recorded_server import RawAnswer, recorded
 from editjudge.rubrics.files import load_one, names
 from editjudge.store.store import Store
 
-pytest.importorskip("uvicorn", reason="transformers serve needs uvicorn, fastapi and openai")
+pytest.importorskip(
+    "uvicorn", reason="transformers serve needs uvicorn, fastapi and openai"
+)
 
-RUBRICS = [name for name in names() if name not in ("online", "offline") and not load_one(name).computed_by]
+RUBRICS = [
+    name
+    for name in names()
+    if name not in ("online", "offline") and not load_one(name).computed_by
+]
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
@@ -36,12 +42,28 @@ def serving(model: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = ["serve", str(model), "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
-    code = "import sys; from transformers.cli.transformers import main; sys.exit(main())"
+    words = [
+        "serve",
+        str(model),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--device",
+        "cpu",
+    ]
+    code = (
+        "import sys; from transformers.cli.transformers import main; sys.exit(main())"
+    )
     environment = {**os.environ, **ONE_THREAD, "HF_HUB_CACHE": str(model)}
     with (
         (model / "log").open("w") as log,
-        subprocess.Popen([sys.executable, "-c", code, *words], env=environment, stdout=log, stderr=log) as process,
+        subprocess.Popen(
+            [sys.executable, "-c", code, *words],
+            env=environment,
+            stdout=log,
+            stderr=log,
+        ) as process,
     ):
         try:
             address = f"http://127.0.0.1:{port}"
@@ -76,8 +98,16 @@ def server(model: Path) -> Iterator[str]:
 def manifest_of(folder: Path, count: int) -> Path:
     for name, colour in (("in.png", "red"), ("out.png", "blue")):
         Image.new("RGB", (40, 40), colour).save(folder / name)
-    row = {"input": "in.png", "edited": "out.png", "ground_truth": "in.png", "referring_expression": "the square"}
-    rows = [{"id": f"e{n}", "instruction": f"Paint square {n} blue.", **row} for n in range(count)]
+    row = {
+        "input": "in.png",
+        "edited": "out.png",
+        "ground_truth": "in.png",
+        "referring_expression": "the square",
+    }
+    rows = [
+        {"id": f"e{n}", "instruction": f"Paint square {n} blue.", **row}
+        for n in range(count)
+    ]
     path = folder / "edits.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -85,14 +115,36 @@ def manifest_of(folder: Path, count: int) -> Path:
 
 def editjudge(*words: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "editjudge", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=500
+    )
 
 
-def judge(folder: Path, url: str, model: object, *words: object, count: int = 1) -> list[dict[str, Any]]:
+def judge(
+    folder: Path, url: str, model: object, *words: object, count: int = 1
+) -> list[dict[str, Any]]:
     place = folder / "s.db"
     told = editjudge(
-        *("run", manifest_of(folder, count), "--judge", f"openai-compatible/{model}", "--base-url", url, "--json"),
-        *("--store", place, "--name", "r", "--concurrency", 1, "--max-tokens", 40, *words),
+        *(
+            "run",
+            manifest_of(folder, count),
+            "--judge",
+            f"openai-compatible/{model}",
+            "--base-url",
+            url,
+            "--json",
+        ),
+        *(
+            "--store",
+            place,
+            "--name",
+            "r",
+            "--concurrency",
+            1,
+            "--max-tokens",
+            40,
+            *words,
+        ),
     )
     assert told.stdout, told.stderr
     with Store.open(place) as store:
@@ -106,14 +158,19 @@ def outcome_of(raw: RawAnswer) -> str:
     return "truncated" if raw.finish == "length" else "invalid"
 
 
-def test_every_rubric_gets_the_status_that_its_raw_replies_have(tmp_path: Path, server: str, model: Path) -> None:
+def test_every_rubric_gets_the_status_that_its_raw_replies_have(
+    tmp_path: Path, server: str, model: Path
+) -> None:
     chosen = [word for name in RUBRICS for word in ("--rubric", name)]
     with recorded(server) as recorder:
         rows = judge(tmp_path, recorder.url, model, *chosen, "--read", "logprobs")
     assert {row["rubric"] for row in rows} == set(RUBRICS)
     raws = recorder.by_id()
     assert {answer.status for answer in recorder.answers} == {200}
-    assert any("response_format" in raw.request and "logprobs" in raw.request for raw in raws.values())
+    assert any(
+        "response_format" in raw.request and "logprobs" in raw.request
+        for raw in raws.values()
+    )
     outcomes: Counter[str] = Counter()
     for row in rows:
         for exchange in row["exchanges"]:
@@ -132,8 +189,17 @@ def test_a_model_that_never_stops_is_truncated(tmp_path: Path) -> None:
     assert {answer.finish for answer in recorder.answers} == {"length"}
 
 
-def test_another_model_than_the_one_that_is_served_ends_the_run(tmp_path: Path, server: str) -> None:
-    words = ("--judge", "openai-compatible/other", "--base-url", f"{server}/v1", "--store", tmp_path / "s.db")
+def test_another_model_than_the_one_that_is_served_ends_the_run(
+    tmp_path: Path, server: str
+) -> None:
+    words = (
+        "--judge",
+        "openai-compatible/other",
+        "--base-url",
+        f"{server}/v1",
+        "--store",
+        tmp_path / "s.db",
+    )
     told = editjudge("run", manifest_of(tmp_path, 2), "--rubric", "compliance", *words)
     assert told.returncode == 1 and "Server is pinned to" in told.stderr
 
@@ -142,7 +208,20 @@ def test_the_check_of_a_server_says_what_is_ignored(
     tmp_path: Path, server: str, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    told = editjudge("doctor", "--server", f"{server}/v1", "--model", model, "--json", "--timeout", 300)
+    told = editjudge(
+        "doctor",
+        "--server",
+        f"{server}/v1",
+        "--model",
+        model,
+        "--json",
+        "--timeout",
+        300,
+    )
     check = json.loads(told.stdout)
-    assert (check["schema"], check["logprobs"], check["limits"]["choices"]) == ("ignored", "none", 1)
+    assert (check["schema"], check["logprobs"], check["limits"]["choices"]) == (
+        "ignored",
+        "none",
+        1,
+    )
     assert check["pictures"]["max"] == 16 and "png" in check["pictures"]["formats"]

@@ -14,7 +14,8 @@ TEMPLATE = (
     "{% if part.type == 'image' %}<image>{% else %}{{ part.text }}{% endif %}"
     "{% endfor %}\n{% endfor %}assistant:"
 )
-SIDE, PATCH = 28, 14
+SIDE = 28
+PATCH = 14
 
 
 def write(folder: Path, *, stops: bool = True) -> Path:
@@ -53,8 +54,13 @@ def write(folder: Path, *, stops: bool = True) -> Path:
         do_sample=True, eos_token_id=ends, pad_token_id=tokenizer.pad_token_id
     )
     model.save_pretrained(folder)
-    pillow = getattr(transformers, "CLIPImageProcessorPil", None) or transformers.CLIPImageProcessor
-    pictures = pillow(size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE})
+    pillow = (
+        getattr(transformers, "CLIPImageProcessorPil", None)
+        or transformers.CLIPImageProcessor
+    )
+    pictures = pillow(
+        size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE}
+    )
     processor = transformers.LlavaProcessor(
         image_processor=pictures,
         tokenizer=tokenizer,
@@ -70,9 +76,14 @@ def write(folder: Path, *, stops: bool = True) -> Path:
 def _tokenizer() -> transformers.PreTrainedTokenizerFast:
     alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     words = ["<pad>", "</s>", "<image>", *alphabet]
-    plain = tokenizers.Tokenizer(tokenizers.models.BPE({word: n for n, word in enumerate(words)}, []))
+    plain = tokenizers.Tokenizer(
+        tokenizers.models.BPE({word: n for n, word in enumerate(words)}, [])
+    )
     plain.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     plain.decoder = tokenizers.decoders.ByteLevel()
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=plain, pad_token="<pad>", eos_token="</s>", additional_special_tokens=["<image>"]
+        tokenizer_object=plain,
+        pad_token="<pad>",
+        eos_token="</s>",
+        additional_special_tokens=["<image>"],
     )

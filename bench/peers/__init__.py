@@ -111,13 +111,25 @@ def installed(venvs: Path = VENVS) -> tuple[list[str], list[str]]:
 
 def version(name: str) -> str:
     code = f"import importlib.metadata as m; print(m.version({tool(name)!r}))"
-    done = subprocess.run([str(python_of(name)), "-c", code], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [str(python_of(name)), "-c", code], check=False, capture_output=True, text=True
+    )
     return done.stdout.strip() or "unknown"
 
 
-def run(name: str, manifest: Path, url: str, *, patient: bool = False) -> dict[str, Any]:
+def run(
+    name: str, manifest: Path, url: str, *, patient: bool = False
+) -> dict[str, Any]:
     """The figures of one peer, or why there are none."""
-    command = [str(python_of(name)), "-m", PEERS[name].module, "--manifest", str(manifest), "--url", url]
+    command = [
+        str(python_of(name)),
+        "-m",
+        PEERS[name].module,
+        "--manifest",
+        str(manifest),
+        "--url",
+        url,
+    ]
     with tempfile.TemporaryDirectory() as home:
         try:
             done = subprocess.run(
@@ -136,13 +148,18 @@ def run(name: str, manifest: Path, url: str, *, patient: bool = False) -> dict[s
 
 def outcome(code: int, stdout: str, stderr: str) -> dict[str, Any]:
     """The last line that a contender printed, or the last thing it complained about."""
-    lines, complaints = stdout.split("\n"), stderr.strip().splitlines()
+    lines = stdout.split("\n")
+    complaints = stderr.strip().splitlines()
     try:
         figures = json.loads(next(line for line in reversed(lines) if line.strip()))
     except (StopIteration, ValueError):
         figures = None
     if code or not isinstance(figures, dict):
-        return {"could_not_be_run": complaints[-1] if complaints else f"it ended with {code} and printed no figures"}
+        return {
+            "could_not_be_run": complaints[-1]
+            if complaints
+            else f"it ended with {code} and printed no figures"
+        }
     return figures
 
 
@@ -190,7 +207,13 @@ def questions(manifest: Path) -> list[Asked]:
         edit = json.loads(line)
         identifier = f"edit-{int(edit['id']):016x}"
         pictures = manifest.parent / edit["input"], manifest.parent / edit["edited"]
-        asked.append(Asked(identifier, f"{RUBRIC_TEXT} {identifier} {edit['instruction']}", pictures))
+        asked.append(
+            Asked(
+                identifier,
+                f"{RUBRIC_TEXT} {identifier} {edit['instruction']}",
+                pictures,
+            )
+        )
     return asked
 
 
@@ -198,7 +221,9 @@ def read_scores(reply: str) -> dict[str, int]:
     """What a careful user's scorer does: the JSON between the first brace and the last, or ValueError. No guesses."""
     said = json.loads(reply[reply.find("{") : reply.rfind("}") + 1])
     try:
-        return {factor: said["online_factor_results"][factor]["score"] for factor in FACTORS}
+        return {
+            factor: said["online_factor_results"][factor]["score"] for factor in FACTORS
+        }
     except (KeyError, TypeError) as error:
         raise ValueError(f"no score of {error}") from None
 
@@ -209,10 +234,14 @@ def answer_type() -> Any:
 
     factor = create_model("Factor", score=(int, ...), justification=(str, ...))
     factors = create_model("Factors", **dict.fromkeys(FACTORS, (factor, ...)))  # type: ignore[call-overload]
-    return create_model("Fidelity", image_id=(str, ...), online_factor_results=(factors, ...))
+    return create_model(
+        "Fidelity", image_id=(str, ...), online_factor_results=(factors, ...)
+    )
 
 
-def compete(judge: Judge, imports: Iterable[str], ask: Callable[[Path], list[Asked]] = questions) -> None:
+def compete(
+    judge: Judge, imports: Iterable[str], ask: Callable[[Path], list[Asked]] = questions
+) -> None:
     """Judge the manifest that the command line names; print the figures of this process as one line of JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--manifest", type=Path, required=True)
@@ -222,7 +251,12 @@ def compete(judge: Judge, imports: Iterable[str], ask: Callable[[Path], list[Ask
     stay_here()
     for module in imports:  # start-up is measured by bench/startup.py
         importlib.import_module(module)
-    print(json.dumps(measured(judge, options.manifest, options.url, options.patient, ask)), flush=True)
+    print(
+        json.dumps(
+            measured(judge, options.manifest, options.url, options.patient, ask)
+        ),
+        flush=True,
+    )
 
 
 def measured(
@@ -234,10 +268,12 @@ def measured(
 ) -> dict[str, Any]:
     from bench.throughput import peak_mb
 
-    started, cpu = time.monotonic(), time.process_time()
+    started = time.monotonic()
+    cpu = time.process_time()
     asked = ask(manifest)
     given = judge(asked, f"{url}/v1", patient)
-    seconds, used = time.monotonic() - started, time.process_time() - cpu
+    seconds = time.monotonic() - started
+    used = time.process_time() - cpu
     peak = peak_mb()
     answered = len(given)
     return {
@@ -256,13 +292,21 @@ def ledger(url: str) -> dict[str, Any]:
         return told
 
 
-def account(asked: Iterable[str], given: Mapping[str, Scores], told: Mapping[str, Any]) -> dict[str, int]:
+def account(
+    asked: Iterable[str], given: Mapping[str, Scores], told: Mapping[str, Any]
+) -> dict[str, int]:
     """Each edit is right, fabricated or missing; and what the server was made to do for it.
 
     Fabricated: a score that the server never said for that edit. Some but not all scores of an edit count as missing.
     """
-    said = {answer["identifier"] or answer["content_key"]: answer["scores"] for answer in told["answers"]}
-    verdicts = Counter(verdict(given.get(identifier) or {}, said.get(identifier) or {}) for identifier in asked)
+    said = {
+        answer["identifier"] or answer["content_key"]: answer["scores"]
+        for answer in told["answers"]
+    }
+    verdicts = Counter(
+        verdict(given.get(identifier) or {}, said.get(identifier) or {})
+        for identifier in asked
+    )
     spoilt = sum(answer["outcome"] != "right" for answer in told["answers"])
     return {
         "right": verdicts["right"],
@@ -286,7 +330,9 @@ def stay_here() -> None:
 
     def only_loopback(host: Any, *rest: Any, **more: Any) -> Any:
         if host not in ("127.0.0.1", b"127.0.0.1", "localhost", None):
-            raise socket.gaierror(f"{host}: this benchmark stays on the loopback interface")
+            raise socket.gaierror(
+                f"{host}: this benchmark stays on the loopback interface"
+            )
         return look_up(host, *rest, **more)
 
     socket.getaddrinfo = only_loopback

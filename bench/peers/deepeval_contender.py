@@ -24,10 +24,15 @@ from bench.throughput import CONCURRENCY
 
 
 def judge(asked: list[Asked], url: str, patient: bool) -> Mapping[str, Scores]:
-    return {name: json.loads(data.reason) for name, data in evaluated(asked, url, patient, metric())}
+    return {
+        name: json.loads(data.reason)
+        for name, data in evaluated(asked, url, patient, metric())
+    }
 
 
-def evaluated(asked: list[Asked], url: str, patient: bool, metric: Callable[[Any], Any]) -> Iterator[tuple[str, Any]]:
+def evaluated(
+    asked: list[Asked], url: str, patient: bool, metric: Callable[[Any], Any]
+) -> Iterator[tuple[str, Any]]:
     """Of each test case that has a score, its name and what the metric left."""
     if patient:
         os.environ["DEEPEVAL_RETRY_MAX_ATTEMPTS"] = "10"
@@ -44,7 +49,9 @@ def evaluated(asked: list[Asked], url: str, patient: bool, metric: Callable[[Any
         [test_case(a) for a in asked],
         [metric(LocalModel(model="stub", base_url=url, api_key="none"))],
         async_config=AsyncConfig(max_concurrent=CONCURRENCY),
-        display_config=DisplayConfig(show_indicator=False, print_results=False, inspect_after_run=False),
+        display_config=DisplayConfig(
+            show_indicator=False, print_results=False, inspect_after_run=False
+        ),
         cache_config=CacheConfig(write_cache=False),
         error_config=ErrorConfig(ignore_errors=True),
     )
@@ -58,7 +65,11 @@ def test_case(asked: Asked) -> Any:
     from deepeval.test_case import LLMTestCase, MLLMImage  # type: ignore[import-not-found]  # in the peer's venv
 
     before, after = (MLLMImage(url=str(path)) for path in asked.pictures)
-    return LLMTestCase(name=asked.identifier, input=f"{asked.text} input {before}", actual_output=f"edited {after}")
+    return LLMTestCase(
+        name=asked.identifier,
+        input=f"{asked.text} input {before}",
+        actual_output=f"edited {after}",
+    )
 
 
 def metric() -> Any:
@@ -79,10 +90,17 @@ def metric() -> Any:
             raise NotImplementedError("asked only asynchronously")
 
         async def a_measure(self, test_case: Any, *_: Any, **__: Any) -> float:
-            said, _cost = await self.model.a_generate(f"{test_case.input} {test_case.actual_output}", schema=answer)
-            scores = {name: getattr(said.online_factor_results, name).score for name in FACTORS}
+            said, _cost = await self.model.a_generate(
+                f"{test_case.input} {test_case.actual_output}", schema=answer
+            )
+            scores = {
+                name: getattr(said.online_factor_results, name).score
+                for name in FACTORS
+            }
             mean = float(sum(scores.values()) / len(scores) / 7)
-            self.score, self.reason, self.success = mean, json.dumps(scores), mean >= self.threshold
+            self.score = mean
+            self.reason = json.dumps(scores)
+            self.success = mean >= self.threshold
             return mean
 
         def is_successful(self) -> bool:

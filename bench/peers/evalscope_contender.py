@@ -30,7 +30,9 @@ def judge(asked: list[Asked], url: str, patient: bool) -> Mapping[str, Scores]:
     register()
     data = Path("data")
     data.mkdir()
-    (data / "edits.jsonl").write_text("".join(json.dumps(record(a)) + "\n" for a in asked))
+    (data / "edits.jsonl").write_text(
+        "".join(json.dumps(record(a)) + "\n" for a in asked)
+    )
     stubborn = {"retries": 10, "retry_interval": 1} if patient else {}
     config = TaskConfig(
         model="stub",
@@ -49,10 +51,15 @@ def judge(asked: list[Asked], url: str, patient: bool) -> Mapping[str, Scores]:
 
 
 def record(asked: Asked) -> dict[str, Any]:
-    before, after = ({"type": "image_url", "image_url": {"url": str(path)}} for path in asked.pictures)
+    before, after = (
+        {"type": "image_url", "image_url": {"url": str(path)}}
+        for path in asked.pictures
+    )
     words = [{"type": "text", "text": text} for text in ("input", "edited", asked.text)]
     return {
-        "messages": [{"role": "user", "content": [words[0], before, words[1], after, words[2]]}],
+        "messages": [
+            {"role": "user", "content": [words[0], before, words[1], after, words[2]]}
+        ],
         "answer": asked.identifier,
     }
 
@@ -81,13 +88,26 @@ def register() -> None:
     @register_benchmark(meta)
     class Fidelity(GeneralVQAAdapter):  # type: ignore[misc]  # a class in the peer's venv
         def match_score(
-            self, original_prediction: str, filtered_prediction: str, reference: str, task_state: Any
+            self,
+            original_prediction: str,
+            filtered_prediction: str,
+            reference: str,
+            task_state: Any,
         ) -> Any:
-            said = {"prediction": original_prediction, "extracted_prediction": filtered_prediction}
+            said = {
+                "prediction": original_prediction,
+                "extracted_prediction": filtered_prediction,
+            }
             try:
-                return Score(value=read_scores(filtered_prediction), metadata={"edit": reference}, **said)
+                return Score(
+                    value=read_scores(filtered_prediction),
+                    metadata={"edit": reference},
+                    **said,
+                )
             except ValueError as error:
-                return Score(status=ScoreStatus.EXCLUDED, explanation=str(error), **said)
+                return Score(
+                    status=ScoreStatus.EXCLUDED, explanation=str(error), **said
+                )
 
 
 def reviewed(folder: Path) -> Mapping[str, Scores]:

@@ -25,20 +25,39 @@ def judge(asked: list[Asked], url: str, patient: bool) -> Mapping[str, Scores]:
 
         return ImageEditingMetric(model=model)
 
-    return {name: both for name, data in evaluated(asked, url, patient, metric) if (both := scores(data.verbose_logs))}
+    return {
+        name: both
+        for name, data in evaluated(asked, url, patient, metric)
+        if (both := scores(data.verbose_logs))
+    }
 
 
 def scores(log: str) -> Scores:
     """Two of each question, which are the same two where it read what was said."""
-    first, second = (json.loads(found) for found in re.findall(r"Scores:\s*(\[.*?\])", log))
-    return dict(zip(("first", "second"), first, strict=True)) if first == second else {"first": -1}
+    first, second = (
+        json.loads(found) for found in re.findall(r"Scores:\s*(\[.*?\])", log)
+    )
+    return (
+        dict(zip(("first", "second"), first, strict=True))
+        if first == second
+        else {"first": -1}
+    )
 
 
 def ask(manifest: Path) -> list[Asked]:
     edits = [json.loads(line) for line in manifest.read_text().splitlines()]
-    pictures = [(manifest.parent / edit["input"], manifest.parent / edit["edited"]) for edit in edits]
-    keys = [hashlib.sha256(base64.b64encode(after.read_bytes())).hexdigest() for _, after in pictures]
-    return [Asked(key, edit["instruction"], both) for key, edit, both in zip(keys, edits, pictures, strict=True)]
+    pictures = [
+        (manifest.parent / edit["input"], manifest.parent / edit["edited"])
+        for edit in edits
+    ]
+    keys = [
+        hashlib.sha256(base64.b64encode(after.read_bytes())).hexdigest()
+        for _, after in pictures
+    ]
+    return [
+        Asked(key, edit["instruction"], both)
+        for key, edit, both in zip(keys, edits, pictures, strict=True)
+    ]
 
 
 if __name__ == "__main__":

@@ -25,7 +25,11 @@ def judge(asked: list[Asked], url: str, patient: bool) -> Mapping[str, Scores]:
     from inspect_ai.solver import generate
 
     os.environ["STUB_API_KEY"] = "none"
-    task = Task(MemoryDataset([sample(a) for a in asked]), solver=generate(), scorer=fidelity(patient))
+    task = Task(
+        MemoryDataset([sample(a) for a in asked]),
+        solver=generate(),
+        scorer=fidelity(patient),
+    )
     [log] = eval(
         task,
         model="openai-api/stub/stub",

@@ -19,7 +19,9 @@ HEAVY = {"torch", "torchvision"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(TOOLS))
     names = parser.parse_args().names or TOOLS
     if unknown := [name for name in names if name not in TOOLS]:
@@ -29,7 +31,8 @@ def main() -> None:
 
 def install(name: str) -> str:
     """The version that is there in the end, or why there is none."""
-    python, wanted = python_of(name), PEERS[name].requirements
+    python = python_of(name)
+    wanted = PEERS[name].requirements
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(VENVS / name)], check=True)
     if refused := refusal(python, wanted):
@@ -39,7 +42,13 @@ def install(name: str) -> str:
 
 
 def pip(python: Path) -> list[str]:
-    into = ["--python", str(python), "install", "--quiet", "--disable-pip-version-check"]
+    into = [
+        "--python",
+        str(python),
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
     return [sys.executable, "-m", "pip", *into]
 
 
@@ -59,8 +68,16 @@ def refusal(python: Path, wanted: tuple[str, ...]) -> str:
 def planned(report: str) -> set[str]:
     """The distributions that pip would install, and those that they ask for without an extra, by its own report."""
     found = [item["metadata"] for item in json.loads(report)["install"]]
-    asked = [need for item in found for need in item.get("requires_dist", []) if "extra ==" not in need]
-    return {re.split(r"[^\w.-]", name)[0].lower() for name in (*(item["name"] for item in found), *asked)}
+    asked = [
+        need
+        for item in found
+        for need in item.get("requires_dist", [])
+        if "extra ==" not in need
+    ]
+    return {
+        re.split(r"[^\w.-]", name)[0].lower()
+        for name in (*(item["name"] for item in found), *asked)
+    }
 
 
 if __name__ == "__main__":

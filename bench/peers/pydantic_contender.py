@@ -26,7 +26,11 @@ def judge(asked: list[Asked], url: str, patient: bool) -> Mapping[str, Scores]:
     evaluator = fidelity()(agent(url, patient))
     dataset = Dataset(name="edits", cases=cases, evaluators=[evaluator])
     report = dataset.evaluate_sync(edited, max_concurrency=CONCURRENCY, progress=False)
-    return {case.name: {name: case.scores[name].value for name in FACTORS} for case in report.cases if case.scores}
+    return {
+        case.name: {name: case.scores[name].value for name in FACTORS}
+        for case in report.cases
+        if case.scores
+    }
 
 
 async def edited(asked: Asked) -> str:
@@ -43,9 +47,15 @@ def agent(url: str, patient: bool) -> Any:
     os.environ["OPENAI_API_KEY"] = "none"
     provider = OpenAIProvider(base_url=url)
     if patient:
-        provider = OpenAIProvider(openai_client=AsyncOpenAI(base_url=url, max_retries=10))
+        provider = OpenAIProvider(
+            openai_client=AsyncOpenAI(base_url=url, max_retries=10)
+        )
     stubborn = {"retries": 10} if patient else {}
-    return Agent(OpenAIChatModel("stub", provider=provider), output_type=NativeOutput(answer_type()), **stubborn)
+    return Agent(
+        OpenAIChatModel("stub", provider=provider),
+        output_type=NativeOutput(answer_type()),
+        **stubborn,
+    )
 
 
 def fidelity() -> Any:
@@ -60,10 +70,15 @@ def fidelity() -> Any:
             asked: Asked = ctx.inputs
             before, after = (BinaryContent.from_path(path) for path in asked.pictures)
             said = await self.agent.run(["input", before, "edited", after, asked.text])
-            return {name: getattr(said.output.online_factor_results, name).score for name in FACTORS}
+            return {
+                name: getattr(said.output.online_factor_results, name).score
+                for name in FACTORS
+            }
 
     return Fidelity
 
 
 if __name__ == "__main__":
-    compete(judge, ("pydantic_evals", "pydantic_ai", "pydantic_ai.models.openai", "openai"))
+    compete(
+        judge, ("pydantic_evals", "pydantic_ai", "pydantic_ai.models.openai", "openai")
+    )

@@ -83,7 +83,9 @@ class _Verbs(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in VERBS:
-            ctx.fail(f'no verb is called "{args[0]}"{near_miss(args[0], VERBS)} Verbs: {", ".join(VERBS)}.')
+            ctx.fail(
+                f'no verb is called "{args[0]}"{near_miss(args[0], VERBS)} Verbs: {", ".join(VERBS)}.'
+            )
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -91,16 +93,29 @@ class _Verbs(click.Group):
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
             module = (error.name or "").partition(".")[0]
-            extra = EXTRA_OF_VERB.get(ctx.invoked_subcommand or "") or EXTRA_OF_MODULE.get(module)
-            if module not in EXTRA_OF_MODULE:  # a defect, and not an extra that is missing
+            extra = EXTRA_OF_VERB.get(
+                ctx.invoked_subcommand or ""
+            ) or EXTRA_OF_MODULE.get(module)
+            # a defect, and not an extra that is missing
+            if module not in EXTRA_OF_MODULE:
                 raise
             what = f"{ctx.invoked_subcommand}: {module} is not installed"
-            raise UsageError(f"{what}; install the extra: pip install 'editjudge[{extra}]'") from error
+            raise UsageError(
+                f"{what}; install the extra: pip install 'editjudge[{extra}]'"
+            ) from error
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(verb, help=line) for verb, line in VERBS.items() if verb.startswith(incomplete)]
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[CompletionItem]:
+        return [
+            CompletionItem(verb, help=line)
+            for verb, line in VERBS.items()
+            if verb.startswith(incomplete)
+        ]
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
@@ -130,7 +145,8 @@ def main() -> None:
     except click.Abort:
         _leave("interrupted", 130)
     except click.ClickException as error:
-        vars(error)["message"] = safe(error.message)  # it repeats what was typed, or pasted
+        # it repeats what was typed, or pasted
+        vars(error)["message"] = safe(error.message)
         error.show()
         _leave(error.format_message(), error.exit_code, printed=True)
     except EditjudgeError as error:
@@ -140,10 +156,15 @@ def main() -> None:
         sys.stdout = None
         sys.exit(1)
     except OSError as error:  # a file or folder that a verb was told to read or write
-        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        place = (
+            f"{os.fsdecode(error.filename)}: "
+            if isinstance(error.filename, str | bytes)
+            else ""
+        )
         _leave(f"{place}{error.strerror or error}", 1)
     finally:
-        gc.set_threshold(*thresholds)  # of whoever calls this without a process of its own
+        # of whoever calls this without a process of its own
+        gc.set_threshold(*thresholds)
 
 
 def _leave(message: str, code: int, *, printed: bool = False) -> None:

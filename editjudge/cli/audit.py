@@ -25,9 +25,15 @@ _SHOWN = 20
 @click.command(epilog="\b\nExample: editjudge audit edits.jsonl")
 @click.argument("manifest", type=click.Path(path_type=Path))
 @columns_option
-@click.option("--allow-outside", is_flag=True, help="Allow pictures outside the manifest's folder.")
+@click.option(
+    "--allow-outside",
+    is_flag=True,
+    help="Allow pictures outside the manifest's folder.",
+)
 @json_option
-def command(manifest: Path, columns: Columns, allow_outside: bool, as_json: bool) -> None:
+def command(
+    manifest: Path, columns: Columns, allow_outside: bool, as_json: bool
+) -> None:
     """Check a manifest and its pictures before a run.
 
     Finds missing and broken files, duplicate ids and pictures, changed sizes, empty instructions, contradictory labels,
@@ -37,7 +43,9 @@ def command(manifest: Path, columns: Columns, allow_outside: bool, as_json: bool
     from editjudge.manifest.audit import audit
 
     with _counting(manifest) as progress:
-        result = audit(manifest, allow_outside=allow_outside, columns=columns, progress=progress)
+        result = audit(
+            manifest, allow_outside=allow_outside, columns=columns, progress=progress
+        )
     if as_json:
         emit(result.as_json())
     else:
@@ -48,7 +56,7 @@ def command(manifest: Path, columns: Columns, allow_outside: bool, as_json: bool
 @contextmanager
 def _counting(manifest: Path) -> Iterator[Callable[[int], None]]:
     """Show how many edits were checked so far: a bar on a terminal, a line every ten seconds elsewhere."""
-    from editjudge.run import progress
+    from editjudge.running import progress
 
     total = _lines(manifest)
     if (console := progress.bar_console()) is None:
@@ -58,13 +66,27 @@ def _counting(manifest: Path) -> Iterator[Callable[[int], None]]:
             nonlocal printed
             if time.monotonic() - printed >= progress.LINES:
                 printed = time.monotonic()
-                click.echo(f"{edits:,}{f' of {total:,}' if total else ''} edits checked", err=True)
+                click.echo(
+                    f"{edits:,}{f' of {total:,}' if total else ''} edits checked",
+                    err=True,
+                )
 
         yield line
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("checking"), BarColumn(bar_width=20), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("checking"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=total)
         yield lambda edits: bar.update(task, completed=edits)
@@ -76,14 +98,17 @@ def _lines(manifest: Path) -> int | None:
     if suffix not in (".jsonl", ".ndjson", ".csv") or not manifest.is_file():
         return None
     with manifest.open("rb") as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - (suffix == ".csv")
+        return sum(
+            block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")
+        ) - (suffix == ".csv")
 
 
 def _report(audit: Audit) -> Iterator[str]:
-    """What was looked at, then each kind of finding with what to do about it and where it is."""
+    """Yield what was checked, then each kind of finding with its remedy and its location."""
     from editjudge.manifest.audit import BROKEN, meaning
 
-    models, total = len(audit.models.keys() - {""}), sum(audit.counts.values())
+    models = len(audit.models.keys() - {""})
+    total = sum(audit.counts.values())
     edits = f"{audit.edits:,} edit{'' if audit.edits == 1 else 's'}"
     edits += f" of {models:,} model{'' if models == 1 else 's'}" if models else ""
     yield f"{edits}; {f'{total:,} finding' + 's' * (total > 1) if total else 'nothing found'}"
@@ -94,7 +119,9 @@ def _report(audit: Audit) -> Iterator[str]:
         findings = [finding for finding in audit.findings if finding.kind == kind]
         # A column under another name is wrong in every line alike, and is said once.
         groups = {
-            (one.field, one.message): [two for two in findings if two.message == one.message]
+            (one.field, one.message): [
+                two for two in findings if two.message == one.message
+            ]
             for one in findings[:_SHOWN]
         }
         for (name, message), group in groups.items():

@@ -30,35 +30,58 @@ def command(shell: str, as_json: bool) -> None:
     tell(as_json, {"shell": shell, "script": script}, script)
 
 
-def rubrics(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def rubrics(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Built-in names and sets; files where none fits, which bash wants to hear of first."""
     from editjudge.rubrics.files import COMPUTED, PAIRWISE, SETS, names
 
-    return [CompletionItem(incomplete, type="file"), *_items((*names(), *SETS, *PAIRWISE, *COMPUTED), incomplete)]
+    return [
+        CompletionItem(incomplete, type="file"),
+        *_items((*names(), *SETS, *PAIRWISE, *COMPUTED), incomplete),
+    ]
 
 
-def judges(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def judges(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """The embedded one, providers, and the models whose prices are known."""
-    from editjudge.judges.prices import prices
+    from editjudge import plugins
+    from editjudge.judges.cost import prices
     from editjudge.judges.providers import PROVIDERS
 
-    return _items(("measured", "metrics", *prices().models, *(f"{name}/" for name in PROVIDERS)), incomplete)
+    return _items(
+        (
+            *plugins.providers("judges"),
+            *prices().models,
+            *(f"{name}/" for name in PROVIDERS),
+        ),
+        incomplete,
+    )
 
 
-def runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def runs(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Names in the store, if it is a file. Past SQLAlchemy, whose import alone takes half a second a Tab."""
-    place = ctx.params.get("store_place") or os.environ.get("EDITJUDGE_STORE", "editjudge.db")
+    place = ctx.params.get("store_place") or os.environ.get(
+        "EDITJUDGE_STORE", "editjudge.db"
+    )
     if "://" in place:
         return []
-    from editjudge.store.sqlite_file import looking_address
-
+    address = f"{Path(place).absolute().as_uri()}?mode=ro"
     try:
-        with closing(sqlite3.connect(looking_address(Path(place)), uri=True, timeout=1)) as store:
-            return _items((name for (name,) in store.execute("SELECT name FROM runs ORDER BY id DESC")), incomplete)
+        with closing(sqlite3.connect(address, uri=True, timeout=1)) as store:
+            rows = store.execute("SELECT name FROM runs ORDER BY id DESC").fetchall()
+        return _items((name for (name,) in rows), incomplete)
     except (sqlite3.Error, OSError):
         return []
 
 
 def _items(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
     """Without those that a shell would take for more than a word."""
-    return [CompletionItem(word) for word in words if word.startswith(incomplete) and shlex.quote(word) == word]
+    return [
+        CompletionItem(word)
+        for word in words
+        if word.startswith(incomplete) and shlex.quote(word) == word
+    ]

@@ -12,13 +12,28 @@ from editjudge.cli.reading import across_option, load_run, present
 
 @click.command(epilog="\b\nExample: editjudge drift today --against last-month")
 @run_argument
-@click.option("--against", required=True, metavar="RUN", shell_complete=runs, help="The earlier run of the same edits.")
-@click.option("--against-store", metavar="STORE", help="Where the earlier run is kept, if elsewhere.")
+@click.option(
+    "--against",
+    required=True,
+    metavar="RUN",
+    shell_complete=runs,
+    help="The earlier run of the same edits.",
+)
+@click.option(
+    "--against-store",
+    metavar="STORE",
+    help="Where the earlier run is kept, if elsewhere.",
+)
 @across_option
 @store_option
 @json_option
 def command(
-    run: str, against: str, against_store: str | None, across_rubrics: bool, store_place: str, as_json: bool
+    run: str,
+    against: str,
+    against_store: str | None,
+    across_rubrics: bool,
+    store_place: str,
+    as_json: bool,
 ) -> None:
     """Compare two runs of the same edits: did the judge's scores change beyond noise?
 
@@ -27,14 +42,8 @@ def command(
     that both runs share from the store were asked once; their number is printed. Runs that asked by different rubrics
     are refused; --across-rubrics compares them on factors of the same scale.
     """
-    now, then = (
-        load_run(place, word, pairing=True)
-        for place, word in ((store_place, run), (against_store or store_place, against))
-    )
-    from editjudge.report.comparison import drift_tables, drifted
-    from editjudge.report.same_rubrics import same_rubrics
+    now = load_run(store_place, run, pairing=True)
+    then = load_run(against_store or store_place, against, pairing=True)
+    from editjudge.report import answers
 
-    same = same_rubrics(now, then, across_rubrics=across_rubrics)
-    report = drifted(same.a, same.b)
-    lead = [*same.lead(), *report.lead()]
-    present(as_json, lambda: report.as_json() | same.as_json(), lead, lambda: drift_tables(report))
+    present(as_json, answers.drift(now, then, across_rubrics=across_rubrics))

@@ -11,13 +11,21 @@ import click
 from editjudge.cli.completion import runs
 from editjudge.cli.options import run_argument, store_option
 from editjudge.cli.output import json_option, safe
-from editjudge.cli.reading import across_option, guaranteed_option, load_run, present, primary_option
+from editjudge.cli.reading import (
+    across_option,
+    guaranteed_option,
+    load_run,
+    present,
+    primary_option,
+)
 from editjudge.errors import UsageError
 
 FAILED = 100
 
 
-@click.command(epilog="\b\nExample: editjudge gate mine --min alignment=5 --baseline before --max-drop 0.2")
+@click.command(
+    epilog="\b\nExample: editjudge gate mine --min alignment=5 --baseline before --max-drop 0.2"
+)
 @run_argument
 @click.option(
     "--min",
@@ -39,7 +47,11 @@ FAILED = 100
     shell_complete=runs,
     help="A run over the same edits, by the same judge, to compare with.",
 )
-@click.option("--baseline-store", metavar="STORE", help="Where the baseline is kept, if elsewhere.")
+@click.option(
+    "--baseline-store",
+    metavar="STORE",
+    help="Where the baseline is kept, if elsewhere.",
+)
 @click.option(
     "--max-drop",
     "max_drops",
@@ -48,9 +60,15 @@ FAILED = 100
     help="How far each primary score, or this score alone, may get worse than the baseline [0]; repeatable.",
 )
 @across_option
-@click.option("--if-unsure", type=click.Choice(["pass", "fail"]), help="How an inconclusive check exits [pass].")
+@click.option(
+    "--if-unsure",
+    type=click.Choice(["pass", "fail"]),
+    help="How an inconclusive check exits [pass].",
+)
 @click.option("--model", help="Only edits of this model.")
-@click.option("--judge", help="The judge that decides; without it the mean of all of them.")
+@click.option(
+    "--judge", help="The judge that decides; without it the mean of all of them."
+)
 @click.option(
     "--alpha",
     type=click.FloatRange(0, 0.5, min_open=True),
@@ -78,7 +96,7 @@ def command(
     baseline_store: str | None,
     max_drops: tuple[str, ...],
     across_rubrics: bool,
-    if_unsure: str | None,
+    if_unsure: Any,
     store_place: str,
     as_json: bool,
     **given: Any,
@@ -103,23 +121,27 @@ def command(
     if max_drops and baseline is None:
         raise UsageError("--max-drop needs a --baseline to drop from")
     judged = load_run(store_place, run, pairing=baseline is not None)
-    before = None if baseline is None else load_run(baseline_store or store_place, baseline, pairing=True)
-    from editjudge.report.gating import gate_run
-    from editjudge.report.same_rubrics import same_baseline
+    before = None
+    if baseline is not None:
+        before = load_run(baseline_store or store_place, baseline, pairing=True)
+    from editjudge.report import answers
+    from editjudge.report.gating import GateLimits
 
-    same = same_baseline(judged, before, across_rubrics=across_rubrics, max_drop=drops)
-    before = same.b if same else None
-    minimum, maximum = _limits("--min", minima), _limits("--max", maxima)
-    report = gate_run(judged, before, minimum=minimum, maximum=maximum, max_drop=drops, **given)
-    worse = report.outcome == "fail" or (report.outcome != "pass" and if_unsure == "fail")
-    error = report.undecidable if not worse and if_unsure is None else None
-    rubrics = same.as_json() if same else {}
-    lead = [*report.lead(), *(same.lead() if same else ())]
-    present(as_json, lambda: report.as_json() | rubrics | {"error": error}, lead, lambda: [report.table()])
-    if error:
-        click.echo(f"editjudge: {safe(error)}; --if-unsure sets the outcome", err=True)
+    limits = GateLimits(
+        _limits("--min", minima), _limits("--max", maxima), drops, **given
+    )
+    answer = answers.gate(
+        judged, before, limits, across_rubrics=across_rubrics, if_unsure=if_unsure
+    )
+    present(as_json, answer)
+    if answer["error"]:
+        click.echo(
+            f"editjudge: {safe(answer['error'])}; --if-unsure sets the outcome",
+            err=True,
+        )
         sys.exit(1)
-    sys.exit(FAILED if worse else 0)
+    worse = (answer["outcome"], if_unsure) == ("not enough evidence", "fail")
+    sys.exit(FAILED if worse or answer["outcome"] == "fail" else 0)
 
 
 def _limits(option: str, given: tuple[str, ...]) -> dict[str, float]:
@@ -128,7 +150,9 @@ def _limits(option: str, given: tuple[str, ...]) -> dict[str, float]:
         factor, equals, value = text.rpartition("=")
         number = _number(value)
         if not factor or not equals or number is None:
-            raise UsageError(f'{option} "{text}": expected FACTOR=VALUE, such as alignment=5')
+            raise UsageError(
+                f'{option} "{text}": expected FACTOR=VALUE, such as alignment=5'
+            )
         if factor in limits:
             raise UsageError(f"{option} names {factor} twice")
         limits[factor] = number
@@ -139,7 +163,9 @@ def _drops(given: tuple[str, ...]) -> float | dict[str, float]:
     """One value for all factors, or values for single factors; then only these are compared with the baseline."""
     plain = [text for text in given if "=" not in text]
     if plain and len(given) > 1:
-        raise UsageError("--max-drop: one VALUE for all factors, or FACTOR=VALUE for single factors")
+        raise UsageError(
+            "--max-drop: one VALUE for all factors, or FACTOR=VALUE for single factors"
+        )
     values = {text: _number(text) for text in plain} or _limits("--max-drop", given)
     for text, value in values.items():
         if value is None or value < 0:

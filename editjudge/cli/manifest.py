@@ -12,7 +12,9 @@ from editjudge.cli.output import emit, json_option, safe
 from editjudge.errors import ManifestError, UsageError
 
 
-@click.command(epilog="\b\nExample: editjudge manifest tree --benchmark gedit --instructions gedit.json -o edits.jsonl")
+@click.command(
+    epilog="\b\nExample: editjudge manifest tree --benchmark gedit --instructions gedit.json -o edits.jsonl"
+)
 @click.argument("tree", type=click.Path(path_type=Path))
 @click.option(
     "--benchmark",
@@ -20,7 +22,11 @@ from editjudge.errors import ManifestError, UsageError
     help="The benchmark whose results TREE holds; required. Plain folders, one per model, need no manifest: run them.",
 )
 @click.option(
-    "--layout", "benchmark_0_1", type=click.Choice(["gedit", "imgedit"]), hidden=True, help="--benchmark in 0.1."
+    "--layout",
+    "benchmark_0_1",
+    type=click.Choice(["gedit", "imgedit"]),
+    hidden=True,
+    help="--benchmark in 0.1.",
 )
 @click.option(
     "--instructions",
@@ -50,21 +56,38 @@ def command(
     """
     benchmark = benchmark or benchmark_0_1
     if benchmark is None:
-        raise UsageError("--benchmark is missing: gedit, imgedit, risebench, omnicontext or picabench")
-    from editjudge.manifest.result_trees import LAYOUTS, read_facts, relative
+        raise UsageError(
+            "--benchmark is missing: gedit, imgedit, risebench, omnicontext or picabench"
+        )
+    from editjudge.manifest.folders import LAYOUTS, read_facts, relative
 
-    rows, missing, outside = [], 0, False
+    rows = []
+    missing = 0
+    outside = False
     for facts in LAYOUTS[benchmark](tree, read_facts(instructions), originals):
         missing += "edited" not in facts or not facts["edited"].exists()
         row, leads_out = relative(facts, output.parent)
         outside |= leads_out
         rows.append(json.dumps(row, ensure_ascii=False))
     if not rows:
-        raise ManifestError(f"{tree}: no edit of {instructions} has a picture here; is this another benchmark?")
+        raise ManifestError(
+            f"{tree}: no edit of {instructions} has a picture here; is this another benchmark?"
+        )
     output.write_text("\n".join(rows) + "\n", "utf-8")
     if as_json:
-        emit({"written": str(output), "edits": len(rows), "missing_output": missing, "outside": outside})
+        emit(
+            {
+                "written": str(output),
+                "edits": len(rows),
+                "missing_output": missing,
+                "outside": outside,
+            }
+        )
         return
-    click.echo(f"wrote {safe(str(output))}: {len(rows):,} edits, {missing:,} of them without a picture")
+    click.echo(
+        f"wrote {safe(str(output))}: {len(rows):,} edits, {missing:,} of them without a picture"
+    )
     if outside:
-        click.echo(f"some pictures are outside the folder of {safe(str(output))}: run it with --allow-outside")
+        click.echo(
+            f"some pictures are outside the folder of {safe(str(output))}: run it with --allow-outside"
+        )

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from editjudge.cli import completion
 from editjudge.errors import UsageError, near_miss
 
 if TYPE_CHECKING:
-    from editjudge.judges.registry import Options
+    from editjudge.judges.judge import Options
     from editjudge.store.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,7 +27,9 @@ class Finite(click.FloatRange):
 
     name = "number"  # click's own is "float range", in its messages too
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
@@ -39,7 +40,9 @@ class ListByDefault(click.Group):
     """A group whose default command is `list`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
+        named = args and (
+            not args[0].startswith("-") or args[0] in ctx.help_option_names
+        )
         typing = ctx.resilient_parsing  # a shell asks what may come next
         return super().parse_args(ctx, args if named or typing else ["list", *args])
 
@@ -50,7 +53,9 @@ class NewFile(click.Path):
     def __init__(self) -> None:
         super().__init__(dir_okay=False, path_type=Path)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
         path = Path(super().convert(value, param, ctx))  # type: ignore[arg-type]  # as `path_type` says
         if not path.parent.is_dir():
             self.fail(f"there is no folder {path.parent}.", param, ctx)
@@ -62,13 +67,6 @@ run_argument = click.argument("run", shell_complete=completion.runs)
 
 def default_store() -> str:
     return os.environ.get("EDITJUDGE_STORE", "editjudge.db")
-
-
-def store_is_given(place: str) -> bool:
-    """Whether an option names this store, be it the default one."""
-    context = click.get_current_context(silent=True)
-    source = context and context.get_parameter_source("store_place")
-    return place != default_store() or source is ParameterSource.COMMANDLINE
 
 
 store_option = click.option(
@@ -109,19 +107,30 @@ layout_option = click.option(
 )
 
 
-def _columns(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def _columns(
+    _ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
     from editjudge.manifest import FIELDS
 
-    pairs = [(field.strip(), column.strip()) for field, _, column in (text.partition("=") for text in given)]
+    pairs = [
+        (field.strip(), column.strip())
+        for field, _, column in (text.partition("=") for text in given)
+    ]
     for text, (field, column) in zip(given, pairs, strict=True):
         if not field or not column:
             raise click.BadParameter(
                 f"{text}: expected FIELD=COLUMN, such as input=source. Fields: {', '.join(FIELDS)}."
             )
         # A rubric may name further fields; one that is almost a usual field is a typing error.
-        if field not in FIELDS and "?" in (hint := near_miss(field, FIELDS)) and not field.startswith(FIELDS):
+        if (
+            field not in FIELDS
+            and "?" in (hint := near_miss(field, FIELDS))
+            and not field.startswith(FIELDS)
+        ):
             raise click.BadParameter(f'{text}: no field is called "{field}"{hint}')
-    if len({field for field, _ in pairs}) < len(pairs) or len({column for _, column in pairs}) < len(pairs):
+    if len({field for field, _ in pairs}) < len(pairs) or len(
+        {column for _, column in pairs}
+    ) < len(pairs):
         raise click.BadParameter("a field or a column is named twice.")
     return tuple(pairs)
 
@@ -164,14 +173,15 @@ max_failures_option = click.option(
     show_default=True,
     help="Exit with 3 if a larger share of judgements failed.",
 )
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress; warnings are still printed.")
+quiet_option = click.option(
+    "-q", "--quiet", is_flag=True, help="No progress; warnings are still printed."
+)
 
-_ASKING = (
-    click.option("--base-url", help="Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1."),
-    click.option("--temperature", type=Finite(min=0), help="Default: the server's."),
-    click.option("--seed", type=int, help="Default: the server's."),
-    click.option("--max-tokens", type=int, help="Maximum number of tokens of an answer."),
-    click.option("--reasoning-effort", help="For reasoning models: low, medium, high."),
+_EVERYDAY = (
+    click.option(
+        "--base-url",
+        help="Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1.",
+    ),
     click.option(
         "-J",
         "extra",
@@ -180,7 +190,19 @@ _ASKING = (
         help="Further parameter of the request, JSON or text. For metrics: clip=FOLDER, dino=FOLDER. For gguf:FILE: "
         "mmproj=FILE, context=TOKENS, threads=N, parallel=N.",
     ),
-    click.option("--schema/--no-schema", default=True, help="Request structured output where the server supports it."),
+)
+_FURTHER = (
+    click.option("--temperature", type=Finite(min=0), help="Default: the server's."),
+    click.option("--seed", type=int, help="Default: the server's."),
+    click.option(
+        "--max-tokens", type=int, help="Maximum number of tokens of an answer."
+    ),
+    click.option("--reasoning-effort", help="For reasoning models: low, medium, high."),
+    click.option(
+        "--schema/--no-schema",
+        default=True,
+        help="Request structured output where the server supports it.",
+    ),
     click.option(
         "--reasks",
         type=click.IntRange(0, 10),
@@ -188,9 +210,17 @@ _ASKING = (
         show_default=True,
         help="Retries for invalid replies.",
     ),
-    click.option("--timeout", type=Finite(min=0.1), default=300.0, show_default=True, help="Seconds per request."),
     click.option(
-        "--prices", type=click.Path(path_type=Path), help="Your own price file (EDITJUDGE_PRICES): docs/running.md."
+        "--timeout",
+        type=Finite(min=0.1),
+        default=300.0,
+        show_default=True,
+        help="Seconds per request.",
+    ),
+    click.option(
+        "--prices",
+        type=click.Path(path_type=Path),
+        help="Your own price file (EDITJUDGE_PRICES): docs/running.md.",
     ),
     click.option(
         "--read",
@@ -203,14 +233,22 @@ _ASKING = (
         "--min-mass",
         type=Finite(0, 1),
         default=0.9,
-        show_default=True,
+        hidden=True,
         help="With --read logprobs: minimum total probability of the legal scores; a factor below it abstains.",
     ),
-    click.option("--strict", is_flag=True, help="Reject replies whose reasons are outside their word limits."),
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="Reject replies whose reasons are outside their word limits.",
+    ),
 )
 
 
-def bundle(options: Sequence[Callable[[F], F]], into: str, make: Callable[[dict[str, Any]], Any]) -> Callable[[F], F]:
+def bundle(
+    options: Sequence[Callable[[F], F]],
+    into: str,
+    make: Callable[[dict[str, Any]], Any],
+) -> Callable[[F], F]:
     """Options that a verb gets as one argument, `into`, which `make` makes of their values."""
 
     def decorate(verb: F) -> F:
@@ -235,28 +273,50 @@ def decorated_with(options: Sequence[Callable[[F], F]], verb: Any) -> Any:
 
 
 def _options(given: dict[str, Any]) -> Options:
-    from editjudge.judges.messages import Parameters
-    from editjudge.judges.registry import Options
+    from editjudge.judges.judge import Options
 
     extra = dict(_parameter(text) for text in given.pop("extra"))
-    parameters = {name: given.pop(name) for name in ("temperature", "seed", "max_tokens", "reasoning_effort")}
-    return Options(Parameters(**parameters, extra=extra), **given)
+    return Options.of(extra=extra, **given)
 
 
-asking_options = bundle(_ASKING, "options", _options)
+asking_options = bundle((*_EVERYDAY, *_FURTHER), "options", _options)
 """How judges are asked; the verb gets one `options`."""
 
 
+def hidden(option: Callable[[F], F]) -> Callable[[F], F]:
+    """Return an option that works and that `--help` does not list."""
+
+    def decorate(verb: F) -> F:
+        decorated: Any = option(verb)
+        decorated.__click_params__[-1].hidden = True
+        return decorated  # type: ignore[no-any-return]
+
+    return decorate
+
+
+SEE_RUN = "Options on how the judge is asked, such as --temperature and --timeout, are those of `editjudge run --help`."
+"""Last line of help of the verbs whose `--help` lists only some of them."""
+
+short_asking_options = bundle(
+    (*_EVERYDAY, *(hidden(option) for option in _FURTHER)), "options", _options
+)
+"""The same options; `--help` lists those that are set every day and refers to `run` for the others."""
+
+
 def judging_options(*rubrics: str, several: bool = False) -> Callable[[F], F]:
-    """What `run` and `probe` share: rubrics, judge, store, limits, and how judges are asked."""
+    """Return what `run` and `probe` share: rubrics, judge, store, limits, and how judges are asked.
+
+    With several judges all options are in the help: `run` is where they are explained."""
     judge = judge_option("judges", multiple=True) if several else judge_option()
     options = (rubrics_option(*rubrics), judge, layout_option, store_option, concurrency_option, budget_option,
-               max_failures_option, quiet_option, asking_options)  # fmt: skip
+               max_failures_option, quiet_option, asking_options if several else short_asking_options)  # fmt: skip
 
     return functools.partial(decorated_with, options)
 
 
-def named(option: str, text: str, expected: str = "NAME=VALUE", *, empty: bool = False) -> tuple[str, str]:
+def named(
+    option: str, text: str, expected: str = "NAME=VALUE", *, empty: bool = False
+) -> tuple[str, str]:
     """The two parts of an option that is given as NAME=VALUE; `empty`: the value may be."""
     name, equals, value = text.partition("=")
     if not (name and equals and (value or empty)):
@@ -283,7 +343,10 @@ def default_judge(named: tuple[str, ...]) -> tuple[str, ...]:
         return named
     if own := os.environ.get("EDITJUDGE_JUDGE"):
         return (own,)
-    click.echo("judge: measured (embedded; choose another with --judge or EDITJUDGE_JUDGE)", err=True)
+    click.echo(
+        "judge: measured (embedded; choose another with --judge or EDITJUDGE_JUDGE)",
+        err=True,
+    )
     return ("measured",)
 
 
@@ -293,5 +356,6 @@ def open_store(place: str, *, readonly: bool = False, create: bool = True) -> St
     from editjudge.store.store import Store
 
     if not create:
-        engine_of(place, readonly=True, timeout=0)[0].dispose()  # raises if there is none
+        # raises if there is none
+        engine_of(place, readonly=True, timeout=0)[0].dispose()
     return Store.open(place, readonly=readonly)

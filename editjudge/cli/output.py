@@ -1,4 +1,4 @@
-"""What verbs print: JSON for programs, text for people, without escape sequences from untrusted input."""
+"""Output of the verbs: JSON for programs, text for people, without escape sequences from untrusted input."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ import click
 
 from editjudge.errors import InputError, UsageError
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document on standard output."
+)
 
 # Everything that moves the cursor, recolours or reorders a line, but for newline and tab.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 
 
 def emit(document: Any) -> None:
@@ -65,4 +69,6 @@ def agreed(question: str) -> bool:
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        raise UsageError("no terminal to confirm on, so nothing was removed: repeat the command with --yes") from None
+        raise UsageError(
+            "no terminal to confirm on, so nothing was removed: repeat the command with --yes"
+        ) from None

@@ -26,13 +26,27 @@ def command() -> None:
 
 @command.command("import", epilog="\b\nExample: editjudge ratings import ratings.csv")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--run", metavar="RUN", shell_complete=runs, help="The items are the edits of this run.")
-@click.option("--manifest", type=click.Path(path_type=Path), help="The items are the edits of this manifest.")
+@click.option(
+    "--run",
+    metavar="RUN",
+    shell_complete=runs,
+    help="The items are the edits of this run.",
+)
+@click.option(
+    "--manifest",
+    type=click.Path(path_type=Path),
+    help="The items are the edits of this manifest.",
+)
 @columns_option
 @store_option
 @json_option
 def import_(
-    file: Path, run: str | None, manifest: Path | None, columns: Columns, store_place: str, as_json: bool
+    file: Path,
+    run: str | None,
+    manifest: Path | None,
+    columns: Columns,
+    store_place: str,
+    as_json: bool,
 ) -> None:
     """Import people's ratings into the store.
 
@@ -45,7 +59,7 @@ def import_(
     """
     need_statistics()
     from editjudge.ratings import by_content, unique_ratings
-    from editjudge.store.ratings import (
+    from editjudge.store.people import (
         COLUMNS,
         add_choices,
         add_scoped,
@@ -61,29 +75,49 @@ def import_(
     if not ratings:
         raise InputError(f"{file}: every score is empty: expected at least one rating")
     if manifest is not None:
-        from editjudge.run.plan import contents_of_manifest
+        from editjudge.running.plan import contents_of_manifest
 
         contents = contents_of_manifest(manifest, columns)
     with open_store(store_place) as store:
         if run is not None:
             contents = contents_in(store.items(store.find_run(run)))
         elif manifest is None:
-            contents = contents_of(store, (rating.item for rating in ratings if not rating.content))
-        by_file = run is None and manifest is None  # which may say what was rated itself
-        unscoped = ratings if by_file else [replace(rating, content="") for rating in ratings]
+            contents = contents_of(
+                store, (rating.item for rating in ratings if not rating.content)
+            )
+        # which may say what was rated itself
+        by_file = run is None and manifest is None
+        unscoped = (
+            ratings if by_file else [replace(rating, content="") for rating in ratings]
+        )
         scoped = by_content(file, unscoped, contents)
         rows = [astuple(rating)[: len(COLUMNS)] for rating in scoped]
         if not rows:
             where = f"the run {run}" if run is not None else str(manifest)
             example = f"the first is of {ratings[0].item!r:.80}"
-            raise InputError(f"{file}: none of its {len(ratings):,} ratings is of an item of {where}; {example}")
+            raise InputError(
+                f"{file}: none of its {len(ratings):,} ratings is of an item of {where}; {example}"
+            )
         unbound = check_unbound(store, rows)
         before = count_ratings(store)
         add_scoped(store, rows)
-        add_choices(store, {(r.content, r.rubric, r.rater, r.factor): r.choice for r in scoped if r.choice})
+        add_choices(
+            store,
+            {
+                (r.content, r.rubric, r.rater, r.factor): r.choice
+                for r in scoped
+                if r.choice
+            },
+        )
         stored = count_ratings(store)
-    raters, items = len({row[1] for row in rows}), len({row[0] for row in rows})
-    document = {"file": str(file), "ratings": len(rows), "raters": raters, "items": items}
+    raters = len({row[1] for row in rows})
+    items = len({row[0] for row in rows})
+    document = {
+        "file": str(file),
+        "ratings": len(rows),
+        "raters": raters,
+        "items": items,
+    }
     counts = f"{len(rows):,} ratings of {items:,} items by {raters:,} raters"
     left_out = len(ratings) - len(rows)
     remarks = f"; {left_out:,} of other items are left out" if left_out else ""
@@ -101,7 +135,9 @@ def import_(
 
 @command.command("export", epilog="\b\nExample: editjudge ratings export ratings.csv")
 @click.argument("file", type=NewFile())
-@click.option("--run", metavar="RUN", shell_complete=runs, help="Only those of this run's edits.")
+@click.option(
+    "--run", metavar="RUN", shell_complete=runs, help="Only those of this run's edits."
+)
 @store_option
 @json_option
 def export(file: Path, run: str | None, store_place: str, as_json: bool) -> None:
@@ -112,7 +148,13 @@ def export(file: Path, run: str | None, store_place: str, as_json: bool) -> None
 
     With --run: only ratings of that run's edits, by their ids in the run.
     """
-    from editjudge.store.ratings import contents_in, csv_lines, ratings_of, read_choices, read_scoped
+    from editjudge.store.people import (
+        contents_in,
+        csv_lines,
+        ratings_of,
+        read_choices,
+        read_scoped,
+    )
 
     with open_store(store_place, readonly=True) as store:
         choices = read_choices(store) if run is None else None
@@ -120,31 +162,51 @@ def export(file: Path, run: str | None, store_place: str, as_json: bool) -> None
             rows = read_scoped(store)
         else:
             known = contents_in(store.items(judged := store.find_run(run)))
-            rows = [(*row, known[row[0]], "") for row in ratings_of(store, judged, known)]
+            rows = [
+                (*row, known[row[0]], "") for row in ratings_of(store, judged, known)
+            ]
     file.write_text("".join(csv_lines(rows, choices)), "utf-8", newline="")
-    tell(as_json, {"written": str(file), "ratings": len(rows)}, f"wrote {file}: {len(rows):,} ratings")
+    tell(
+        as_json,
+        {"written": str(file), "ratings": len(rows)},
+        f"wrote {file}: {len(rows):,} ratings",
+    )
 
 
-@command.command(epilog="\b\nExample: editjudge ratings invite pilot Ann --server https://rate.example.org")
+@command.command(
+    epilog="\b\nExample: editjudge ratings invite pilot Ann --server https://rate.example.org"
+)
 @click.argument("study")
 @click.argument("rater")
-@click.option("--server", default="http://127.0.0.1:8427", show_default=True, help="Where raters reach `serve`.")
+@click.option(
+    "--server",
+    default="http://127.0.0.1:8427",
+    show_default=True,
+    help="Where raters reach `serve`.",
+)
 @store_option
 @json_option
-def invite(study: str, rater: str, server: str, store_place: str, as_json: bool) -> None:
+def invite(
+    study: str, rater: str, server: str, store_place: str, as_json: bool
+) -> None:
     """Make a link for one rater of one study.
 
     It opens that study and nothing else, and is shown only now: the store keeps a hash of it. Inviting the same rater
     again makes a new link, and the old one is no longer valid. STUDY is a study's name or number.
     """
-    from editjudge.store.invitations import clean_name, named_study
-    from editjudge.store.invitations import invite as make_link
+    from editjudge.store.people import clean_name, named_study
+    from editjudge.store.people import invite as make_link
 
     with open_store(store_place, create=False) as store:
         place = named_study(store, study)
         code = make_link(store, place, rater)
     link = f"{server.rstrip('/')}/rate/{code}"
-    document = {"study": place.id, "rater": clean_name(rater), "path": f"/rate/{code}", "link": link}
+    document = {
+        "study": place.id,
+        "rater": clean_name(rater),
+        "path": f"/rate/{code}",
+        "link": link,
+    }
     tell(as_json, document, f"{clean_name(rater)} rates {place.name} at {link}")
 
 
@@ -154,15 +216,16 @@ def invite(study: str, rater: str, server: str, store_place: str, as_json: bool)
 @json_option
 def links(study: str | None, store_place: str, as_json: bool) -> None:
     """List raters' links to studies."""
-    from editjudge.store.invitations import list_invitations, named_study
-    from editjudge.store.studies import list_studies
+    from editjudge.store.people import list_invitations, list_studies, named_study
 
     with open_store(store_place, readonly=True) as store:
         rows = list_invitations(store, named_study(store, study) if study else None)
         names = {one.id: one.name for one in list_studies(store)}
     if as_json:
         names_of = ("study_id", "rater", "created", "revoked")
-        emit({"links": [{name: getattr(row, name) for name in names_of} for row in rows]})
+        emit(
+            {"links": [{name: getattr(row, name) for name in names_of} for row in rows]}
+        )
         return
     for row in rows:
         state = "valid" if row.revoked is None else "withdrawn"
@@ -176,13 +239,15 @@ def links(study: str | None, store_place: str, as_json: bool) -> None:
 @json_option
 def revoke(study: str, rater: str, store_place: str, as_json: bool) -> None:
     """Withdraw a rater's link; their answers stay."""
-    from editjudge.store.invitations import named_study
-    from editjudge.store.invitations import revoke as withdraw
+    from editjudge.store.people import named_study
+    from editjudge.store.people import revoke as withdraw
 
     with open_store(store_place, create=False) as store:
         place = named_study(store, study)
         if not withdraw(store, place, rater):
-            raise UsageError(f"{safe(rater)} has no link to {safe(place.name)}; `editjudge ratings links` lists them")
+            raise UsageError(
+                f"{safe(rater)} has no link to {safe(place.name)}; `editjudge ratings links` lists them"
+            )
     tell(
         as_json,
         {"study": place.id, "rater": rater, "revoked": True},
@@ -192,24 +257,33 @@ def revoke(study: str, rater: str, store_place: str, as_json: bool) -> None:
 
 @command.command(epilog="\b\nExample: editjudge ratings rm --rater Ann --study pilot")
 @click.option("--rater", required=True, help="Whose answers.")
-@click.option("--study", help="Only answers in this study. Default: in all studies, and imported ratings.")
+@click.option(
+    "--study",
+    help="Only answers in this study. Default: in all studies, and imported ratings.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
 @json_option
-def rm(rater: str, study: str | None, yes: bool, store_place: str, as_json: bool) -> None:
+def rm(
+    rater: str, study: str | None, yes: bool, store_place: str, as_json: bool
+) -> None:
     """Delete a rater's answers and ratings for good.
 
     Edits that were given to them can be given to others again. Their link, if they have one, stays valid until it is
     withdrawn with `ratings revoke`.
     """
-    from editjudge.store.invitations import named_study, remove_answers
+    from editjudge.store.people import named_study, remove_answers
 
     with open_store(store_place, create=False) as store:
         place = named_study(store, study) if study else None
         count = remove_answers(store, rater, place, dry_run=True)
         if not (count.answers or count.ratings):
-            raise UsageError(f"{safe(rater)} answered nothing{' in this study' if place else ''}: nothing was deleted")
-        what = f"{count.answers:,} answers and {count.ratings:,} ratings of {safe(rater)}"
+            raise UsageError(
+                f"{safe(rater)} answered nothing{' in this study' if place else ''}: nothing was deleted"
+            )
+        what = (
+            f"{count.answers:,} answers and {count.ratings:,} ratings of {safe(rater)}"
+        )
         if not (yes or as_json or agreed(f"Delete {what}?")):
             click.echo(f"kept {what}", err=True)
             sys.exit(1)
@@ -220,4 +294,8 @@ def rm(rater: str, study: str | None, yes: bool, store_place: str, as_json: bool
         "answers": count.answers,
         "ratings": count.ratings,
     }
-    tell(as_json, document, f"deleted {count.answers:,} answers and {count.ratings:,} ratings of {rater}")
+    tell(
+        as_json,
+        document,
+        f"deleted {count.answers:,} answers and {count.ratings:,} ratings of {rater}",
+    )

@@ -1,4 +1,4 @@
-"""What the verbs that read a run share: loading it, and printing tables."""
+"""Shared by the verbs that read a run: loading it, and printing tables."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from editjudge.cli.options import open_store, store_is_given
+from editjudge.cli.options import open_store
 from editjudge.cli.output import emit, safe
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
+    from editjudge.report.answers import Answer
     from editjudge.report.pairwise import PairRun
     from editjudge.report.run_data import Of, RunData
     from editjudge.report.tables import Table
-    from editjudge.store.shards import Shards
     from editjudge.store.store import Store
 
 as_option = click.option(
@@ -35,9 +34,13 @@ as_option = click.option(
 
 def need_statistics(extra: str = "stats") -> None:
     """Raise `UsageError` that names the extra if NumPy or SciPy is missing."""
-    missing = [name for name in ("numpy", "scipy") if importlib.util.find_spec(name) is None]
+    missing = [
+        name for name in ("numpy", "scipy") if importlib.util.find_spec(name) is None
+    ]
     if missing:
-        raise UsageError(f"{' and '.join(missing)} not installed: pip install 'editjudge[{extra}]'")
+        raise UsageError(
+            f"{' and '.join(missing)} not installed: pip install 'editjudge[{extra}]'"
+        )
 
 
 guaranteed_option = click.option(
@@ -78,13 +81,13 @@ def load_run(
     of: Of = "scores",
     evidence: bool = False,
 ) -> RunData:
-    """A run of the store, or in a folder of shards."""
+    """Load a run of the store."""
     need_statistics()
     from editjudge.report.run_data import load
-    from editjudge.store.pairs import pair_factors
 
     with open_source(place, word) as source:
-        if pair_factors(source, run := source.find_run(word)):
+        run = source.find_run(word)
+        if source.questions_of(run).pair_factors:
             raise UsageError(
                 f"run {safe(run.name)} asks which of two edits is better, so it has no scores; `editjudge report` "
                 "shows win rates and strengths, `editjudge agree --preferences` compares it with people"
@@ -101,44 +104,22 @@ def load_pair_run(place: str, word: str) -> PairRun | None:
         return load_pairs(source, word)
 
 
-def open_source(place: str, word: str) -> Store | Shards:
-    """The store, or the folder of shards that the word names."""
-    if not names_folder(place, word):
-        return open_store(place, readonly=True)
-    from editjudge.store.shards import Shards
-
-    return Shards(Path(word))
-
-
-def names_folder(place: str, word: str) -> bool:
-    """Whether a RUN is a folder of shards. A path (./NAME) is one. A bare word is one only where --store is not given
-    and the default store has no run of that name."""
+def open_source(place: str, word: str) -> Store:
+    """Open the store that has a run. Raise `UsageError` if the name is the path of an export."""
     # os.path, since a Path's own method raises on a name that is too long.
-    if not os.path.isdir(os.path.join(word, "judgements")):
-        return False
-    if any(separator and separator in word for separator in (os.sep, os.altsep)):
-        return True
-    if store_is_given(place):
-        return False
-    if not ("://" in place or os.path.exists(place)):
-        return True
-    with open_store(place, readonly=True) as store:
-        try:
-            store.find_run(word)
-        except UsageError:
-            return True
-    click.echo(f"{safe(word)}: read from {safe(store.place)}; for the folder write ./{safe(word)}", err=True)
-    return False
+    if os.path.isdir(os.path.join(word, "judgements")) and os.path.dirname(word):
+        raise UsageError(
+            f"{safe(word)}: an export; import it into a store with `editjudge import-run`, then name the run"
+        )
+    return open_store(place, readonly=True)
 
 
-def present(
-    as_json: bool, document: Callable[[], Any], lead: Iterable[str], tables: Callable[[], Iterable[Table]]
-) -> None:
-    """The JSON document for programs, or conclusions and tables for people; only what is printed is made."""
+def present(as_json: bool, answer: Answer) -> None:
+    """Print the JSON document for programs, or leading lines and tables for people."""
     if as_json:
-        emit(document())
+        emit(answer.document)
     else:
-        show(lead, tables())
+        show(answer.lead, answer.tables)
 
 
 def show(lead: Iterable[str], tables: Iterable[Table]) -> None:
@@ -153,7 +134,12 @@ def show(lead: Iterable[str], tables: Iterable[Table]) -> None:
     console = Console(highlight=False)
     is_terminal = sys.stdout.isatty()
     # A terminal that does not tell its size counts as 80 wide, as Rich takes it, so that cells are not broken.
-    fixed = max(60, min(WIDTH, shutil.get_terminal_size((80 if is_terminal else WIDTH, 24)).columns))
+    fixed = max(
+        60,
+        min(
+            WIDTH, shutil.get_terminal_size((80 if is_terminal else WIDTH, 24)).columns
+        ),
+    )
     is_fixed = is_terminal or "COLUMNS" in os.environ
     parts = [Table((), (), line) for line in lead]
     for n, table in enumerate([*parts, *tables]):

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from editjudge.cli.options import NewFile, open_store, run_argument, store_option
-from editjudge.cli.output import json_option, safe, tell
-from editjudge.cli.reading import as_option, guaranteed_option, load_pair_run, load_run, names_folder, of_option, show
+from editjudge.cli.output import json_option, tell
+from editjudge.cli.reading import (
+    as_option,
+    guaranteed_option,
+    load_pair_run,
+    load_run,
+    of_option,
+    present,
+)
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
-    from editjudge.report.pairwise import PairRun
     from editjudge.report.run_data import Of
 
 FORMS = ("html", "fragment", "md", "latex", "csv", "json")
@@ -28,7 +34,12 @@ FORMS = ("html", "fragment", "md", "latex", "csv", "json")
     type=click.Choice(FORMS),
     help="Default: by the file's name. fragment: HTML to put into another page or a notebook.",
 )
-@click.option("--by", multiple=True, metavar="NAME", help="Also group by this metadata field; repeatable.")
+@click.option(
+    "--by",
+    multiple=True,
+    metavar="NAME",
+    help="Also group by this metadata field; repeatable.",
+)
 @click.option(
     "--width",
     type=click.FloatRange(min=0, min_open=True),
@@ -63,59 +74,45 @@ def command(
     form = _form(output, form, as_json)
     is_page = form in ("html", "fragment")
     if called and not is_page:
-        raise UsageError("--as is for HTML, the only format with people's ratings; `agree` takes it too")
-    if is_page and names_folder(store_place, run):
         raise UsageError(
-            f"{safe(run)}: an HTML report needs a store, and this is a folder of shards: "
-            f"import it with `editjudge import-run`, then report from there"
+            "--as is for HTML, the only format with people's ratings; `agree` takes it too"
         )
-    if pairs := load_pair_run(store_place, run):
-        _report_pairs(pairs, output, form, by, as_json)
-        return
-    judged = load_run(store_place, run, by, of=of, evidence=True)
-    from editjudge.report.comparison import conclusions
-    from editjudge.report.forms import rendered
-    from editjudge.report.summary import document, measure, tables
-
-    means = measure(judged, by, width=width, guaranteed=guaranteed)
-    if form is None:
-        show([*judged.unjudged(), *judged.lead(), *conclusions(means.compared)], tables(means))
-        return
-    if is_page:
-        with open_store(store_place, readonly=True) as store:
-            text = rendered(means, form, store, called)
-    else:
-        text = rendered(means, form)
-    _deliver(text, output, document(means) if as_json else {}, as_json)
-
-
-def _report_pairs(pairs: PairRun, output: Path | None, form: str | None, by: tuple[str, ...], as_json: bool) -> None:
-    from editjudge.report.pairwise import measure_pairs, rendered_pairs, tables
-
-    if by:
+    pairs = load_pair_run(store_place, run)
+    if pairs and by:
         raise UsageError("--by groups scores; a run of pairs has none")
-    report = measure_pairs(pairs)
+    from editjudge.report import answers
+    from editjudge.report.summary import measure
+
+    if pairs:
+        answer = answers.report_pairs(pairs)
+        text = answers.rendered_pairs(pairs, form) if form else ""
+    else:
+        judged = load_run(store_place, run, by, of=of, evidence=True)
+        means = measure(judged, by, width=width, guaranteed=guaranteed)
+        answer = answers.report(means)
+        if is_page:
+            with open_store(store_place, readonly=True) as store:
+                text = answers.rendered(means, str(form), store, called)
+        else:
+            text = answers.rendered(means, form) if form else ""
     if form is None:
-        show(report.lead(), tables(report))
-        return
-    _deliver(rendered_pairs(report, form), output, report.as_json() if as_json else {}, as_json)
-
-
-def _deliver(text: str, output: Path | None, document: dict[str, Any], as_json: bool) -> None:
-    if output is None:
+        present(False, answer)
+    elif output is None:
         click.echo(text, nl=False)
-        return
-    output.write_text(text, "utf-8", newline="")
-    tell(as_json, document | {"written": str(output)}, f"wrote {output}")
+    else:
+        output.write_text(text, "utf-8", newline="")
+        tell(as_json, {**answer.document, "written": str(output)}, f"wrote {output}")
 
 
 def _form(output: Path | None, form: str | None, as_json: bool) -> str | None:
     if as_json and output is None:
         if form not in (None, "json"):
-            raise UsageError(f"--json and --format {form} both write to standard output; write one to a file with -o")
+            raise UsageError(
+                f"--json and --format {form} both write to standard output; write one to a file with -o"
+            )
         return "json"
     if form is not None or output is None:
         return form
-    from editjudge.report.forms import form_of
+    from editjudge.report.answers import format_of
 
-    return form_of(output)
+    return format_of(output)

@@ -15,8 +15,9 @@ from editjudge.cli.output import emit, json_option, read_text, safe
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
-    from editjudge.rubrics.model import Rubric, Scale
+    from editjudge.rubrics.model import Rubric
     from editjudge.rubrics.prompt import Layout
+    from editjudge.rubrics.scale import Scale
     from editjudge.rubrics.sets import RubricSet
 
 MAX_PROMPT = 200_000
@@ -41,15 +42,22 @@ def list_(as_json: bool) -> None:
     if as_json:
         emit(
             {
-                "rubrics": [rubric.contract() | {"description": rubric.description} for rubric in rubrics],
+                "rubrics": [
+                    rubric.contract() | {"description": rubric.description}
+                    for rubric in rubrics
+                ],
                 "sets": {name: list(members) for name, members in SETS.items()},
             }
         )
         return
     for rubric in rubrics:
-        scales = ", ".join(dict.fromkeys(factor.scale.words for factor in rubric.factors))
+        scales = ", ".join(
+            dict.fromkeys(factor.scale.words for factor in rubric.factors)
+        )
         click.echo(f"{rubric.name:<13} {rubric.description}")
-        click.echo(f"{'':<13} {len(rubric.factors)} x {scales}; sees {', '.join(rubric.images + rubric.texts)}")
+        click.echo(
+            f"{'':<13} {len(rubric.factors)} x {scales}; sees {', '.join(rubric.images + rubric.texts)}"
+        )
     for name, members in SETS.items():
         click.echo(f"{name:<13} the set {' + '.join(members)}")
 
@@ -69,25 +77,45 @@ def show(rubric: str, prompt: bool, layout: Layout, as_json: bool) -> None:
         return
     one = load_one(rubric)
     if prompt and one.computed_by:
-        raise UsageError(f"{one.name} has no question: its figures are computed by --judge {one.computed_by}")
+        raise UsageError(
+            f"{one.name} has no question: its figures are computed by --judge {one.computed_by}"
+        )
     if prompt:
         text, content = _question(one, layout)
         emit(content) if as_json else click.echo(safe(text))
     elif as_json:
         contract = rubric_set.contract() if rubric_set else {}
-        emit(one.contract() | {name: contract[name] for name in ("members", "scores") if name in contract})
+        emit(
+            one.contract()
+            | {
+                name: contract[name]
+                for name in ("members", "scores")
+                if name in contract
+            }
+        )
     else:
         _show_contract(one)
 
 
-def _show_set(rubric_set: RubricSet, prompt: bool, layout: Layout, as_json: bool) -> None:
+def _show_set(
+    rubric_set: RubricSet, prompt: bool, layout: Layout, as_json: bool
+) -> None:
     from editjudge.rubrics.sets import asking
 
     if prompt and as_json:
-        emit({"questions": [{"rubric": rubric.name} | _question(rubric, layout)[1] for rubric in rubric_set.rubrics]})
+        emit(
+            {
+                "questions": [
+                    {"rubric": rubric.name} | _question(rubric, layout)[1]
+                    for rubric in rubric_set.rubrics
+                ]
+            }
+        )
     elif prompt:
         for rubric in rubric_set.rubrics:
-            click.echo(f"--- {safe(rubric.name)} ---\n{safe(_question(rubric, layout)[0])}\n")
+            click.echo(
+                f"--- {safe(rubric.name)} ---\n{safe(_question(rubric, layout)[0])}\n"
+            )
     elif as_json:
         emit(rubric_set.contract())
     if prompt or as_json:
@@ -116,7 +144,9 @@ def _show_contract(rubric: Rubric) -> None:
     if rubric.answer.is_json:
         click.echo(f"envelope {safe(rubric.answer.envelope) or '(top level)'}")
     if rubric.answer.words:
-        click.echo(f"reasons  {rubric.answer.words[0]} to {rubric.answer.words[1]} words")
+        click.echo(
+            f"reasons  {rubric.answer.words[0]} to {rubric.answer.words[1]} words"
+        )
     if rubric.answer.sections:
         click.echo(f"sections {safe(', '.join(rubric.answer.sections))}")
     for factor in rubric.factors:
@@ -136,18 +166,36 @@ def _question(rubric: Rubric, layout: Layout) -> tuple[str, dict[str, Any]]:
     from editjudge.edit import TEXT_ROLES, Edit
     from editjudge.rubrics.prompt import ImagePart, ask
 
-    texts = {name: f"(the {name} of the edit)" for name in rubric.texts if name not in TEXT_ROLES and "." not in name}
-    each = {name.partition(".")[2]: f"(the {name} of the edit)" for name in rubric.texts if "." in name}
+    texts = {
+        name: f"(the {name} of the edit)"
+        for name in rubric.texts
+        if name not in TEXT_ROLES and "." not in name
+    }
+    each = {
+        name.partition(".")[2]: f"(the {name} of the edit)"
+        for name in rubric.texts
+        if "." in name
+    }
     edit = Edit(
         "example",
         instruction="Make the left car blue.",
         referring_expression="the car nearest the tree",
         metadata=texts | ({"each": each} if each else {}),
     )
-    question = ask(rubric, edit, {role: f"digest of the {role}" for role in rubric.images}, layout)
-    parts = [{"image": p.role} if isinstance(p, ImagePart) else {"text": p.text} for p in question.parts]
+    question = ask(
+        rubric, edit, {role: f"digest of the {role}" for role in rubric.images}, layout
+    )
+    parts = [
+        {"image": p.role} if isinstance(p, ImagePart) else {"text": p.text}
+        for p in question.parts
+    ]
     system = {"system": rubric.system} if rubric.system else {}
-    content = {"identifier": question.identifier, "layout": question.layout, **system, "parts": parts}
+    content = {
+        "identifier": question.identifier,
+        "layout": question.layout,
+        **system,
+        "parts": parts,
+    }
     return str(question).replace("\r\n", "\n"), content
 
 
@@ -159,12 +207,20 @@ def check(file: str, as_json: bool) -> None:
     from editjudge.rubrics.files import resolve
     from editjudge.rubrics.lint import lint
 
-    findings = [(rubric.name, finding) for rubric in resolve([file]) for finding in lint(rubric)]
+    findings = [
+        (rubric.name, finding) for rubric in resolve([file]) for finding in lint(rubric)
+    ]
     if as_json:
         emit(
             {
                 "findings": [
-                    {"rubric": name, "code": f.code, "where": f.where, "message": f.message} for name, f in findings
+                    {
+                        "rubric": name,
+                        "code": f.code,
+                        "where": f.where,
+                        "message": f.message,
+                    }
+                    for name, f in findings
                 ]
             }
         )
@@ -172,7 +228,11 @@ def check(file: str, as_json: bool) -> None:
         for name, finding in findings:
             place = f"{safe(file)}: {safe(name)}: {safe(finding.where)}"
             click.echo(f"{place}: {finding.code}: {safe(finding.message)}")
-        click.echo(f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "nothing found")
+        click.echo(
+            f"{len(findings)} finding{'' if len(findings) == 1 else 's'}"
+            if findings
+            else "nothing found"
+        )
     sys.exit(1 if findings else 0)
 
 
@@ -187,12 +247,19 @@ def recipes(as_json: bool) -> None:
         emit({"recipes": [recipe.summary for recipe in known]})
         return
     for recipe in known:
-        click.echo(f"{recipe.name:<16} {recipe.title}, from {recipe.repository} ({recipe.commit})")
+        click.echo(
+            f"{recipe.name:<16} {recipe.title}, from {recipe.repository} ({recipe.commit})"
+        )
         click.echo(f"{'':<16} {recipe.description}")
-    click.echo("import one with `editjudge rubric import NAME --from CHECKOUT -o FILE`", err=True)
+    click.echo(
+        "import one with `editjudge rubric import NAME --from CHECKOUT -o FILE`",
+        err=True,
+    )
 
 
-def _import_recipe(word: str, checkout: Path, name: str | None, output: Path | None, as_json: bool) -> None:
+def _import_recipe(
+    word: str, checkout: Path, name: str | None, output: Path | None, as_json: bool
+) -> None:
     from dataclasses import replace
 
     from editjudge.rubrics.files import parse_any
@@ -200,7 +267,9 @@ def _import_recipe(word: str, checkout: Path, name: str | None, output: Path | N
     from editjudge.rubrics.strict_yaml import dump_plain
 
     recipe = load_recipe(word)
-    text = dump_plain(import_checkout(replace(recipe, name=name) if name else recipe, checkout))
+    text = dump_plain(
+        import_checkout(replace(recipe, name=name) if name else recipe, checkout)
+    )
     imported = parse_any(text, recipe.name)
     if output:
         output.write_text(text, "utf-8", newline="")
@@ -234,7 +303,12 @@ def _import_recipe(word: str, checkout: Path, name: str | None, output: Path | N
     help="Rubric file to write. Default: standard output.",
 )
 @click.option("--name", help="Name of the rubric. Default: the file's name.")
-@click.option("--factor", "factors", multiple=True, help="A factor's key, where the prompt does not name it.")
+@click.option(
+    "--factor",
+    "factors",
+    multiple=True,
+    help="A factor's key, where the prompt does not name it.",
+)
 @click.option(
     "--scale",
     "scales",
@@ -255,18 +329,39 @@ def _import_recipe(word: str, checkout: Path, name: str | None, output: Path | N
     multiple=True,
     help="A text that is shown beside the prompt (instruction, referring_expression, or a column), or none.",
 )
-@click.option("--slot", "slots", multiple=True, metavar="NAME=ROLE", help="Which input fills a placeholder.")
+@click.option(
+    "--slot",
+    "slots",
+    multiple=True,
+    metavar="NAME=ROLE",
+    help="Which input fills a placeholder.",
+)
 @click.option("--words", metavar="LEAST-MOST", help="Word limits of a reason, or none.")
 @click.option(
-    "--line", "lines", multiple=True, metavar="LABEL", help="A line of the answer that holds a score: LABEL: 4."
+    "--line",
+    "lines",
+    multiple=True,
+    metavar="LABEL",
+    help="A line of the answer that holds a score: LABEL: 4.",
 )
-@click.option("--add-format", is_flag=True, help="Append the JSON answer format if the prompt's own is not understood.")
 @click.option(
-    "--example", type=click.IntRange(min=0), help="Which JSON example shows the answer, from 1; 0 for none of them."
+    "--add-format",
+    is_flag=True,
+    help="Append the JSON answer format if the prompt's own is not understood.",
+)
+@click.option(
+    "--example",
+    type=click.IntRange(min=0),
+    help="Which JSON example shows the answer, from 1; 0 for none of them.",
 )
 @json_option
 def import_(
-    prompt: str, checkout: Path | None, output: Path | None, name: str | None, as_json: bool, **given: Any
+    prompt: str,
+    checkout: Path | None,
+    output: Path | None,
+    name: str | None,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Turn a published prompt into a rubric file.
 
@@ -278,17 +373,29 @@ def import_(
     """
     if checkout is not None:
         if any(value not in (None, (), False) for value in given.values()):
-            raise UsageError("--from takes -o, --name and --json only: the recipe names factors, scales and inputs")
+            raise UsageError(
+                "--from takes -o, --name and --json only: the recipe names factors, scales and inputs"
+            )
         _import_recipe(prompt, checkout, name, output, as_json)
         return
     from editjudge.rubrics.files import dump
     from editjudge.rubrics.importing import Hints, import_prompt
 
-    scales, texts, words = given.pop("scales"), given.pop("texts"), given.pop("words")
-    slots = dict(named("--slot", slot, "NAME=VALUE, such as user_prompt=instruction") for slot in given.pop("slots"))
+    scales = given.pop("scales")
+    texts = given.pop("texts")
+    words = given.pop("words")
+    slots = dict(
+        named("--slot", slot, "NAME=VALUE, such as user_prompt=instruction")
+        for slot in given.pop("slots")
+    )
     hints = Hints(
-        scale=next((_scores(scale) for scale in reversed(scales) if "=" not in scale), ()),
-        scales={key: _scores(values) for key, values in (named("--scale", s) for s in scales if "=" in s)},
+        scale=next(
+            (_scores(scale) for scale in reversed(scales) if "=" not in scale), ()
+        ),
+        scales={
+            key: _scores(values)
+            for key, values in (named("--scale", s) for s in scales if "=" in s)
+        },
         texts=tuple(text for text in texts if text != "none") if texts else None,
         slots=slots,
         words=_limits(words) if words and words != "none" else None,
@@ -296,11 +403,16 @@ def import_(
         **given,
     )
     text = read_text(prompt, MAX_PROMPT).removeprefix("\ufeff")
-    result = import_prompt(text, name or ("prompt" if prompt == "-" else Path(prompt).stem), hints)
+    result = import_prompt(
+        text, name or ("prompt" if prompt == "-" else Path(prompt).stem), hints
+    )
     if result.rubric and output:
         output.write_text(dump(result.rubric), "utf-8", newline="")
     if as_json:
-        asks = [{"about": ask.about, "why": ask.why, "option": ask.option} for ask in result.asks]
+        asks = [
+            {"about": ask.about, "why": ask.why, "option": ask.option}
+            for ask in result.asks
+        ]
         contract = result.rubric.contract() if result.rubric else None
         emit({"contract": contract, "inferred": list(result.inferred), "asks": asks})
     else:
@@ -313,7 +425,9 @@ def import_(
             text = dump(result.rubric)
             click.echo(safe(text) if sys.stdout.isatty() else text, nl=False)
     if not result.rubric:
-        click.echo("nothing was written: add the options above and import again", err=True)
+        click.echo(
+            "nothing was written: add the options above and import again", err=True
+        )
         sys.exit(1)
 
 
@@ -321,18 +435,23 @@ def _scores(text: str) -> tuple[int, ...] | Scale:
     from dataclasses import replace
 
     from editjudge.rubrics.example_json import values_of
-    from editjudge.rubrics.model import Scale
+    from editjudge.rubrics.scale import Scale
 
-    expected = (
-        f'--scale "{safe(text)}": expected a range such as 1-5, a list such as 5,3,1, or decimals such as 0..1/0.5'
-    )
+    expected = f'--scale "{safe(text)}": expected a range such as 1-5, a list such as 5,3,1, or decimals such as 0..1/0.5'
     plain, _, word = text.partition(" or ")
     if word and re.fullmatch(r"[^\W\d].*", word):
         scale = _scores(plain)
-        return replace(scale if isinstance(scale, Scale) else Scale(scale), abstain=(word,))
-    if match := re.fullmatch(r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)(?:/(\d+(?:\.\d+)?))?", text):
+        return replace(
+            scale if isinstance(scale, Scale) else Scale(scale), abstain=(word,)
+        )
+    if match := re.fullmatch(
+        r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)(?:/(\d+(?:\.\d+)?))?", text
+    ):
         try:
-            return Scale(range=(float(match[1]), float(match[2])), step=float(match[3]) if match[3] else None)
+            return Scale(
+                range=(float(match[1]), float(match[2])),
+                step=float(match[3]) if match[3] else None,
+            )
         except ValueError as error:
             raise UsageError(f"{expected}; {error}") from None
     values = values_of(text)
@@ -344,5 +463,7 @@ def _scores(text: str) -> tuple[int, ...] | Scale:
 def _limits(text: str) -> tuple[int, int]:
     low, dash, high = text.partition("-")
     if not (dash and low.isdecimal() and high.isdecimal() and int(low) <= int(high)):
-        raise UsageError(f'--words "{safe(text)}": expected least and most, such as 15-30, or none')
+        raise UsageError(
+            f'--words "{safe(text)}": expected least and most, such as 15-30, or none'
+        )
     return int(low), int(high)

@@ -13,33 +13,51 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from editjudge.cli.options import Finite, columns_option, default_judge, judging_options, open_store
+from editjudge import plugins
+from editjudge.cli.options import (
+    Finite,
+    columns_option,
+    default_judge,
+    judging_options,
+    open_store,
+)
 from editjudge.cli.output import emit, json_option, one_line, safe
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
     from editjudge.cli.best_of import BestOf
-    from editjudge.judges.budget import Shortfall
+    from editjudge.judges.cost import Shortfall
     from editjudge.report.tables import Table
-    from editjudge.run.cost import Estimate
-    from editjudge.run.job import Job, Outcome, RunOptions
-    from editjudge.run.summary import FailureReason, Summary
-    from editjudge.store.sink import RunPlace
+    from editjudge.running.cost import Estimate
+    from editjudge.running.job import Job, Outcome, RunOptions
+    from editjudge.running.summary import FailureReason, Summary
+    from editjudge.store.store import Store
 
 EXIT = {"finished": 0, "failed": 1, "budget": 4, "interrupted": 130}
 TOO_MANY_FAILED = 3
 
 
-@click.command(epilog="\b\nExample: editjudge run edits.jsonl --judge openai/gpt-4.1 --name mine --budget 5")
+@click.command(
+    epilog="\b\nExample: editjudge run edits.jsonl --judge openai/gpt-4.1 --name mine --budget 5"
+)
 @click.argument("manifest", type=click.Path(path_type=Path))
-@click.option("--repeats", type=click.IntRange(1), default=1, show_default=True, help="Judgements per edit and rubric.")
-@click.option("--fuse", is_flag=True, help="Ask a set in one question instead of rubric by rubric.")
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Judgements per edit and rubric.",
+)
+@click.option(
+    "--fuse",
+    is_flag=True,
+    help="Ask a set in one question instead of rubric by rubric.",
+)
 @click.option(
     "--order",
     type=click.Choice(["both", "given"]),
@@ -63,10 +81,23 @@ TOO_MANY_FAILED = 3
     help="Maximum requests per minute, for each judge.",
 )
 @click.option(
-    "--tpm", "tokens_per_minute", type=Finite(min=0, min_open=True), help="Maximum tokens per minute, for each judge."
+    "--tpm",
+    "tokens_per_minute",
+    type=Finite(min=0, min_open=True),
+    help="Maximum tokens per minute, for each judge.",
 )
-@click.option("--model", "models", multiple=True, metavar="NAME", help="Judge only edits of this model; repeatable.")
-@click.option("--limit", type=click.IntRange(1), help="Judge only the first N edits, of all --model together.")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="NAME",
+    help="Judge only edits of this model; repeatable.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    help="Judge only the first N edits, of all --model together.",
+)
 @click.option(
     "--primary",
     multiple=True,
@@ -76,13 +107,26 @@ TOO_MANY_FAILED = 3
 )
 @click.option(
     "--engine",
-    type=click.Choice(["local", "ray"]),
+    type=click.Choice(["local", *plugins.BUILT_IN["engines"]]),
     default="local",
     show_default=True,
-    help="local: this process. ray: a cluster, whose workers write to --store, or into shards if it is a folder.",
+    help="local: this process. ray: a cluster, with a part of the edits for each worker.",
 )
-@click.option("--ray-address", help="Cluster to join. Default: RAY_ADDRESS, else one on this machine.")
-@click.option("--workers", type=click.IntRange(1), help="Workers of the cluster. Default: one for each of its CPUs.")
+@click.option(
+    "--ray-address",
+    hidden=True,
+    help="Cluster to join. Default: RAY_ADDRESS, else one on this machine.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="Workers of the cluster. Default: one for each of its CPUs.",
+)
+@click.option(
+    "--part",
+    metavar="I/N",
+    help="Judge one of N parts of the edits, by their ids: N processes share a manifest.",
+)
 @click.option(
     "--where",
     metavar="RUN:NAME>=VALUE",
@@ -90,12 +134,31 @@ TOO_MANY_FAILED = 3
     help="Skip edits whose score in an earlier run of this store is too low; edits without a score are judged. "
     "Repeatable: all must hold.",
 )
-@click.option("--batch", is_flag=True, help="Use the provider's batch API: half the price, within a day.")
-@click.option("--dry-run", is_flag=True, help="Print what would be asked and its price; ask nothing.")
-@click.option("--rehash", is_flag=True, help="Read every picture again instead of trusting its size, times and inode.")
+@click.option(
+    "--batch",
+    is_flag=True,
+    help="Use the provider's batch API: half the price, within a day.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print what would be asked and its price; ask nothing.",
+)
+@click.option(
+    "--rehash",
+    is_flag=True,
+    hidden=True,
+    help="Read every picture again instead of trusting its size, times and inode.",
+)
 @columns_option
-@click.option("--allow-outside", is_flag=True, help="Allow pictures outside the manifest's folder.")
-@click.option("--allow-urls", is_flag=True, help="Fetch pictures from http(s) addresses.")
+@click.option(
+    "--allow-outside",
+    is_flag=True,
+    help="Allow pictures outside the manifest's folder.",
+)
+@click.option(
+    "--allow-urls", is_flag=True, help="Fetch pictures from http(s) addresses."
+)
 @judging_options(several=True)
 @json_option
 def command(
@@ -106,6 +169,7 @@ def command(
     engine: str,
     ray_address: str | None,
     workers: int | None,
+    part: str | None,
     dry_run: bool,
     max_failures: float,
     quiet: bool,
@@ -118,25 +182,38 @@ def command(
     requests in flight; a second Ctrl-C stops at once.
     """
     from editjudge.judges.registry import default_rubrics
-    from editjudge.run.job import Cluster, Job, RunOptions, is_new
+    from editjudge.running.job import Cluster, Job, Part, RunOptions, is_new
 
     if best_of not in (None, "all"):
         raise UsageError(
             f'--best-of "{best_of}" is not offered; use --best-of all, which compares every two candidates'
         )
     judges = default_judge(judges)
-    rubrics = rubrics or (("preference",) if best_of else default_rubrics(judges, given["options"]))
+    rubrics = rubrics or (
+        ("preference",) if best_of else default_rubrics(judges, given["options"])
+    )
     run_options = RunOptions(
+        part=Part.parse(part) if part else None,
         cluster=Cluster(ray_address, workers) if engine == "ray" else None,
-        **{field.name: given.pop(field.name) for field in fields(RunOptions) if field.name in given},
+        **{
+            field.name: given.pop(field.name)
+            for field in fields(RunOptions)
+            if field.name in given
+        },
     )
     job = Job(rubrics=rubrics, judges=judges, **given)
     if engine == "ray" and run_options.batch:
-        raise UsageError("--engine ray takes no --batch: a provider's batches need one machine")
+        raise UsageError(
+            "--engine ray takes no --batch: a provider's batches need one machine"
+        )
     if job.where and is_new(store_place):
-        raise UsageError(f"--where {job.where[0]}: {store_place} is no store yet, so there is no earlier run")
-    if best_of and (dry_run or run_options.batch or engine == "ray"):
-        raise UsageError("--best-of takes neither --dry-run, --batch nor --engine ray")
+        raise UsageError(
+            f"--where {job.where[0]}: {store_place} is no store yet, so there is no earlier run"
+        )
+    if best_of and (dry_run or run_options.batch or engine == "ray" or part):
+        raise UsageError(
+            "--best-of takes neither --dry-run, --batch, --part nor --engine ray"
+        )
     if dry_run:
         _dry_run(job, store_place, run_options, as_json)
         return
@@ -145,24 +222,27 @@ def command(
             from editjudge.cli.best_of import BestOf
 
             ranking = BestOf(job, lambda: stack.enter_context(open_store(store_place)))
-            sys.exit(conduct(ranking.job, ranking.store, run_options, max_failures, as_json, quiet, ranking))
-        opener = partial(_opened, stack, run_options, store_place)
+            sys.exit(
+                conduct(
+                    ranking.job,
+                    ranking.store,
+                    run_options,
+                    max_failures,
+                    as_json,
+                    quiet,
+                    ranking,
+                )
+            )
+
+        def opener() -> Store:
+            return stack.enter_context(open_store(store_place))
+
         sys.exit(conduct(job, opener, run_options, max_failures, as_json, quiet))
-
-
-def _opened(stack: ExitStack, run_options: RunOptions, place: str) -> RunPlace:
-    """The store; for a cluster also a folder of shards."""
-    if run_options.cluster:
-        from editjudge.cluster.shard_run import ShardRun, is_folder
-
-        if is_folder(place):
-            return stack.enter_context(ShardRun(place))
-    return stack.enter_context(open_store(place))
 
 
 def conduct(
     job: Job,
-    store: RunPlace | Callable[[], RunPlace],
+    store: Store | Callable[[], Store],
     run_options: RunOptions,
     max_failures: float,
     as_json: bool,
@@ -180,7 +260,9 @@ def conduct(
     ranked = best_of if outcome.ending == "finished" else None
     if ranked:
         ranked.rank(outcome.run_id)
-    _tell_outcome(outcome, time.monotonic() - started, as_json, ranked.as_json() if ranked else {})
+    _tell_outcome(
+        outcome, time.monotonic() - started, as_json, ranked.as_json() if ranked else {}
+    )
     if ranked and not as_json:
         ranked.tell()
     if outcome.ending != "finished":
@@ -190,17 +272,24 @@ def conduct(
 
 
 def watched(
-    job: Job, store: RunPlace | Callable[[], RunPlace], run_options: RunOptions, *, quiet: bool
+    job: Job,
+    store: Store | Callable[[], Store],
+    run_options: RunOptions,
+    *,
+    quiet: bool,
 ) -> Outcome | None:
     """Run with progress; None where it was stopped at once."""
     import dataclasses
 
-    from editjudge.run.job import execute
-    from editjudge.run.progress import progress_on_terminal
+    from editjudge.running.job import execute
+    from editjudge.running.progress import progress_on_terminal
 
     progress = progress_on_terminal(quiet=quiet)
     run_options = dataclasses.replace(
-        run_options, say=progress.say, observe=progress, control=lambda c: _on_interrupt(c, progress.say)
+        run_options,
+        say=progress.say,
+        observe=progress,
+        control=lambda c: _on_interrupt(c, progress.say),
     )
     try:
         return asyncio.run(execute(job, store, run_options))
@@ -215,13 +304,20 @@ def watched(
 def how_to_go_on() -> str:
     """The command as it was typed, which resumes; a password in it is not repeated."""
     words = sys.argv[1:]
-    typed = "" if any(re.search(r"://[^/]*@", word) for word in words) else shlex.join(["editjudge", *words])
-    return "run the same command again to go on" + (f":\n  {safe(typed)}" if typed else "")
+    typed = (
+        ""
+        if any(re.search(r"://[^/]*@", word) for word in words)
+        else shlex.join(["editjudge", *words])
+    )
+    return "run the same command again to go on" + (
+        f":\n  {safe(typed)}" if typed else ""
+    )
 
 
 def _on_interrupt(control: Any, say: Any) -> None:
     """Ctrl-C once stops feeding, twice cancels, also where the run was stopping for another reason."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
     times = itertools.count()
 
     def interrupted() -> None:
@@ -235,15 +331,28 @@ def _on_interrupt(control: Any, say: Any) -> None:
         loop.add_signal_handler(name, interrupted)
 
 
-def _tell_outcome(outcome: Outcome, seconds: float, as_json: bool, more: dict[str, Any]) -> None:
+def _tell_outcome(
+    outcome: Outcome, seconds: float, as_json: bool, more: dict[str, Any]
+) -> None:
     if outcome.ending == "interrupted" and not as_json:
         _tell_interrupted(outcome)
         return
-    tally, summary = outcome.tally, outcome.summary
+    tally = outcome.tally
+    summary = outcome.summary
     cost = None if tally.unpriced else tally.cost
     if as_json:
-        document = {"run": outcome.name, "id": outcome.run_id, "ending": outcome.ending, "seconds": seconds}
-        document |= {"asked": tally.asked, "cached": tally.cached, "replies": tally.replies, "cost_usd": cost}
+        document = {
+            "run": outcome.name,
+            "id": outcome.run_id,
+            "ending": outcome.ending,
+            "seconds": seconds,
+        }
+        document |= {
+            "asked": tally.asked,
+            "cached": tally.cached,
+            "replies": tally.replies,
+            "cost_usd": cost,
+        }
         document |= {"cost_estimated_usd": tally.estimated} if tally.estimated else {}
         document |= {"removed": tally.removed, "not_applicable": tally.not_applicable}
         document |= {"left_out": tally.left_out} if tally.left_out else {}
@@ -254,8 +363,10 @@ def _tell_outcome(outcome: Outcome, seconds: float, as_json: bool, more: dict[st
         _tell_people(outcome, seconds, cost)
         for reason in summary.reasons:
             click.echo(f"  {_why(reason, summary.statuses[reason.status])}")
-        if summary.failed and not os.path.isdir(outcome.store):  # shards are imported before they are read
-            click.echo(f"list every failed edit with its reasons: {_lists(outcome.name, outcome.store)}")
+        if summary.failed:
+            click.echo(
+                f"list every failed edit with its reasons: {_lists(outcome.name, outcome.store)}"
+            )
     if outcome.error:
         click.echo(f"editjudge: {safe(str(outcome.error))}", err=True)
     elif outcome.ending == "budget" and outcome.short:
@@ -268,7 +379,10 @@ def _tell_interrupted(outcome: Outcome) -> None:
     """One message: tables of half a run say nothing yet, and a command away there are all of them."""
     summary, pending = outcome.summary, outcome.summary.statuses["pending"]
     stored = f"{summary.total - pending:,} of {summary.total:,} judgements are stored"
-    click.echo(f"run {outcome.name} ({outcome.run_id}) interrupted: {stored}; {how_to_go_on()}", err=True)
+    click.echo(
+        f"run {outcome.name} ({outcome.run_id}) interrupted: {stored}; {how_to_go_on()}",
+        err=True,
+    )
 
 
 def _short(short: Shortfall) -> str:
@@ -284,14 +398,19 @@ def _short(short: Shortfall) -> str:
 
 def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
     from editjudge.cli.reading import show
-    from editjudge.judgement import unread
+    from editjudge.judgement import instruction_warning
 
-    tally, summary = outcome.tally, outcome.summary
+    tally = outcome.tally
+    summary = outcome.summary
     if summary.total > summary.failed + summary.statuses["pending"]:
-        words = unread({place[0] for place in summary.cells})
+        words = instruction_warning({place[0] for place in summary.cells})
         show([words] if words else [], glances(summary))
         click.echo()
-    failed = [f"{n:,} {status}" for status, n in sorted(summary.statuses.items()) if status not in ("ok", "abstained")]
+    failed = [
+        f"{n:,} {status}"
+        for status, n in sorted(summary.statuses.items())
+        if status not in ("ok", "abstained")
+    ]
     price = "cost unknown" if cost is None else f"${cost:.4f}"
     if tally.estimated:
         price += f" (${tally.estimated:.4f} of it estimated, for requests that brought no answer)"
@@ -303,27 +422,39 @@ def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
     )
     if tally.not_applicable:
         they = "question was" if tally.not_applicable == 1 else "questions were"
-        click.echo(f"{tally.not_applicable:,} {they} not asked: the rubric is not for that edit")
+        click.echo(
+            f"{tally.not_applicable:,} {they} not asked: the rubric is not for that edit"
+        )
     if tally.removed:
         they = "edit is" if tally.removed == 1 else "edits are"
-        click.echo(f"{tally.removed:,} {they} no longer in the manifest and left out; the store keeps their judgements")
+        click.echo(
+            f"{tally.removed:,} {they} no longer in the manifest and left out; the store keeps their judgements"
+        )
     _tell_left_out(tally.left_out)
 
 
 def _tell_left_out(count: int) -> None:
     if count:
-        click.echo(f"{count:,} {'edit is' if count == 1 else 'edits are'} not in the run of --where and left out")
+        click.echo(
+            f"{count:,} {'edit is' if count == 1 else 'edits are'} not in the run of --where and left out"
+        )
 
 
 def _why(reason: FailureReason, n: int) -> str:
     """`3 missing_output: out/cta.png is not there (0002)`"""
-    some = f"{n:,} {reason.status}" + (f", {reason.count:,} of them" if reason.count < n else "")
+    some = f"{n:,} {reason.status}" + (
+        f", {reason.count:,} of them" if reason.count < n else ""
+    )
     return f"{some}: {one_line(reason.message) or 'no reason was kept'} ({one_line(reason.item)[:80]})"
 
 
 def _lists(name: str, place: str) -> str:
     """The command that writes every judgement with its reasons."""
-    elsewhere = () if place == os.environ.get("EDITJUDGE_STORE", "editjudge.db") else ("--store", place)
+    elsewhere = (
+        ()
+        if place == os.environ.get("EDITJUDGE_STORE", "editjudge.db")
+        else ("--store", place)
+    )
     return safe(shlex.join(["editjudge", "export", name, "-o", name, *elsewhere]))
 
 
@@ -339,36 +470,56 @@ def glances(summary: Summary) -> list[Table]:
     tables = []
     for judge in dict.fromkeys(place[0] for place in summary.cells):
         cells = {
-            place[1:]: Figure(c.mean, text=f"{'-' if c.mean is None else _glance(c.mean)} {c.ok}/{c.n}")
+            place[1:]: Figure(
+                c.mean,
+                text=f"{'-' if c.mean is None else _glance(c.mean)} {c.ok}/{c.n}",
+            )
             for place, c in summary.cells.items()
             if place[0] == judge
         }
         models = list(dict.fromkeys(model for model, *_ in cells))
         factors = list(dict.fromkeys(place[1:] for place in cells))
         caption = f"mean and ok/n by {judge}"
-        rows = [(f"{r}.{f}", *(cells.get((m, r, f)) for m in models)) for r, f in factors]
-        table = Table.of(("factor", *(model or "mean" for model in models)), rows, caption)
+        rows = [
+            (f"{r}.{f}", *(cells.get((m, r, f)) for m in models)) for r, f in factors
+        ]
+        table = Table.of(
+            ("factor", *(model or "mean" for model in models)), rows, caption
+        )
         if table.width() > WIDTH:
-            long = [(f"{r}.{f}", m, cells[m, r, f]) for r, f in factors for m in models if (m, r, f) in cells]
+            long = [
+                (f"{r}.{f}", m, cells[m, r, f])
+                for r, f in factors
+                for m in models
+                if (m, r, f) in cells
+            ]
             table = Table.of(("factor", "model", "mean"), long, caption, stub=2)
         tables.append(table)
     return tables
 
 
-def _dry_run(job: Job, store_place: str, run_options: RunOptions, as_json: bool) -> None:
+def _dry_run(
+    job: Job, store_place: str, run_options: RunOptions, as_json: bool
+) -> None:
     import dataclasses
 
-    from editjudge.run.cost import meant
-    from editjudge.run.forecast import Rates, forecast
+    from editjudge.running.cost import meant
+    from editjudge.running.forecast import Rates, forecast
 
-    rates = Rates(run_options.requests_per_minute, run_options.tokens_per_minute, run_options.concurrency)
+    rates = Rates(
+        run_options.requests_per_minute,
+        run_options.tokens_per_minute,
+        run_options.concurrency,
+    )
     estimates, todo = forecast(job, store_place, rates)
     if as_json:
         counts = dataclasses.asdict(todo) | {"cannot_be_asked": todo.problems}
         del counts["problems"]
         emit({"judges": [e.as_json() for e in estimates], **counts})
         return
-    click.echo(f"{todo.tasks:,} tasks, {todo.done:,} of them done, {sum(todo.problems.values()):,} cannot be asked")
+    click.echo(
+        f"{todo.tasks:,} tasks, {todo.done:,} of them done, {sum(todo.problems.values()):,} cannot be asked"
+    )
     if todo.sampled:
         click.echo(
             f"from a sample of {todo.sampled:,} of {todo.edits:,} edits, with 95 % intervals; "
@@ -377,7 +528,9 @@ def _dry_run(job: Job, store_place: str, run_options: RunOptions, as_json: bool)
     for status, count in todo.problems.items():
         click.echo(f"  {count:,} {status}")
     if todo.not_applicable:
-        click.echo(f"{todo.not_applicable:,} more are not asked: the rubric is not for that edit")
+        click.echo(
+            f"{todo.not_applicable:,} more are not asked: the rubric is not for that edit"
+        )
     _tell_left_out(todo.left_out)
     for e in estimates:
         hint = meant(e.judge, job.options).rstrip(".") if e.price is None else ""
@@ -397,7 +550,9 @@ def _price(estimate: Estimate, name: str) -> str:
     if price is None:
         return "unknown price"
     low_high = estimate.interval.get(name)
-    return f"about ${price:,.2f}" + (f" (${low_high[0]:,.0f} to ${low_high[1]:,.0f})" if low_high else "")
+    return f"about ${price:,.2f}" + (
+        f" (${low_high[0]:,.0f} to ${low_high[1]:,.0f})" if low_high else ""
+    )
 
 
 def _time(seconds: float) -> str:

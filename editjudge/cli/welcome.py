@@ -1,4 +1,4 @@
-"""What `editjudge` without a verb prints: the three ways to begin."""
+"""Text that `editjudge` without a verb prints: three ways to begin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ def welcome() -> str:
     """The very commands, and which of them the keys of this environment allow."""
     from editjudge.judges.providers import PROVIDERS
 
-    variables = [name for provider in PROVIDERS.values() if provider.needs_key for name in provider.key_variables]
+    variables = [
+        name
+        for provider in PROVIDERS.values()
+        if provider.needs_key
+        for name in provider.key_variables
+    ]
     keys = [name for name in variables if os.environ.get(name, "").strip()]
     return f"""\
 editjudge judges image edits factor by factor, with reasons.

@@ -1,1 +1,1 @@
-"""The same work on a cluster: a coordinator that all workers ask, workers that judge splits, a driver that gathers."""
+"""Ray as a launcher: each worker runs the ordinary engine on its part of the manifest."""

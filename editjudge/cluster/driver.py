@@ -1,9 +1,7 @@
-"""The driver of a run on a cluster: hands out splits and looks after the run as the local engine does.
+"""The driver of a run on a cluster: starts a worker for each part of the manifest, and writes what they judge.
 
-A split goes to whichever worker is free, and to another one when the worker's node dies. Each worker writes the
-judgements of a split before it says that it is done, so that nothing that was paid for depends on the driver. Actors
-are used as they are: through Ray Data the same splits cost 0.7 s of CPU more to import in each process, and work of the
-driver for every block.
+All judgements go through this process into its store. A worker that dies is replaced, and its part resumed by key: only
+what was in flight is asked again.
 """
 
 from __future__ import annotations
@@ -12,239 +10,325 @@ import asyncio
 import dataclasses
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
-from editjudge.cluster.coordinator import Coordinator
-from editjudge.cluster.shard_run import ShardRun
-from editjudge.cluster.splits import Source, Split
-from editjudge.cluster.worker import Worker, WorkerSettings, identity
-from editjudge.edit import Edit
+from editjudge.cluster.worker import (
+    StoreCall,
+    StoreResult,
+    Worker,
+    WorkerReport,
+    WorkerSettings,
+    identity_hash,
+)
 from editjudge.errors import EditjudgeError, UsageError
-from editjudge.judges.judge import is_local
 from editjudge.judges.registry import open_judge
 from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.sets import check_unconditional
-from editjudge.run.cost import Costs
-from editjudge.run.engine import RunControl
-from editjudge.run.job import Cluster, Job, Outcome, RunOptions, conclude, drop_removed, keep_outline, open_run, opened
-from editjudge.run.pace import Pace
-from editjudge.run.plan import task_places
-from editjudge.run.progress import RunTally
-from editjudge.store.records import RunRecord
-from editjudge.store.sink import RunPlace
+from editjudge.running.cost import Costs
+from editjudge.running.engine import RunControl
+from editjudge.running.job import (
+    Cluster,
+    Job,
+    Outcome,
+    Part,
+    RunOptions,
+    conclude,
+    drop_removed,
+    keep_outline,
+    open_run,
+    opened,
+)
+from editjudge.running.pace import Pace
+from editjudge.running.plan import nothing_to_ask
+from editjudge.running.progress import RunTally
+from editjudge.store.claims import Claims, new_owner
 from editjudge.store.store import Store
 
-AT_ONCE = 2
-"""Splits that a worker judges at a time, so that the end of one does not leave it waiting for the slowest answer."""
-MOST_DEATHS = 100
+MAX_DEATHS = 100
 """Workers that may die in a run: more die of the work, and not of their nodes."""
-_QUIET: dict[str, Any] = {"enable_task_events": False}
-"""Ray keeps no record of each call, which nobody reads: 0.8 instead of 0.9 ms of CPU a call on either side."""
-POLL = 0.5
-"""Seconds between two looks at how the run is going."""
 
 
-async def execute(cluster: Cluster, job: Job, store: RunPlace | Callable[[], RunPlace], options: RunOptions) -> Outcome:
-    """As `editjudge.run.job.execute`, on a cluster: workers write to the store, or into shards in its place."""
-    if options.batch:
-        raise UsageError("--batch hands questions in once a day, which needs no cluster: leave --engine ray out")
+async def execute(
+    cluster: Cluster,
+    job: Job,
+    store: Store | Callable[[], Store],
+    options: RunOptions,
+) -> Outcome:
+    """Run a job as `editjudge.running.job.execute` does, on a cluster."""
+    if options.batch or options.part:
+        raise UsageError(
+            "--engine ray takes neither --batch nor --part: leave --engine ray out"
+        )
     rubrics = job.load_rubrics()
-    check_unconditional(rubrics, "a cluster asks the same questions of every edit", allowed=("samples",))
     job = dataclasses.replace(job, manifest=job.manifest.absolute())
-    Costs(job.options, options.budget, job.judges)  # raises where a budget cannot be kept
-    expected = job.check()
+    Costs(job.options, options.budget, job.judges)  # raises if a budget cannot hold
+    job.check()
     identities = await _identities(job, options, rubrics)
-    edits_by_model = dict(job.edits_by_model)
-    job, store = dataclasses.replace(job), opened(store)  # without the edits that the check has read
-    _check_conditions(job, store)
-    with _source(job, store) as source, joined(cluster) as ray:
+    edits = job.edits_by_model.total()
+    store = opened(store)
+    if store.has_batches():
+        raise UsageError(
+            "questions wait for their answers in a batch, and would be paid for twice: collect them with --batch"
+        )
+    with _joined(cluster) as ray:
         run = open_run(job, store, options, rubrics)
-        removed = _removed(job, store, run)
+        removed = drop_removed(job, store, run)
+        chosen = job.chosen(store)
         shape = job.question_settings(rubrics)
-        if isinstance(store, Store):
-            expected = keep_outline(job, store, run, shape, job.chosen(store)())
-        elif isinstance(store, ShardRun):
-            places = [place for stage in range(len(shape.stages)) for place in task_places(Edit(""), shape, stage)]
-            store.expect(edits_by_model, places)
-        settings = WorkerSettings(job, run, rubrics, identities, store.place, options.budget, options.rehash, None)
-        driver = _Driver(ray, settings, options, expected)
+        expected = keep_outline(job, store, run, shape, chosen())
+        if not expected:
+            store.remove_run(run)
+            raise nothing_to_ask(str(job.manifest))
+        settings = WorkerSettings(
+            dataclasses.replace(job),  # without the edits that the check has read
+            run.id,
+            rubrics,
+            options,
+            new_owner(),
+            identities,
+            frozenset(edit.id for edit in chosen()) if job.where else None,
+        )
+        workers = cluster.workers or int(ray.cluster_resources().get("CPU", 1))
+        workers = max(1, min(workers, edits, options.concurrency or workers))
+        driver = _Driver(ray, store, options, expected)
         try:
-            workers = cluster.workers or int(ray.cluster_resources().get("CPU", 1))
-            await driver.run(_splits(source, store, workers, job.judges), workers)
+            await driver.run(
+                [_share(settings, Part(i + 1, workers)) for i in range(workers)]
+            )
         except BaseException:  # Ctrl-C and a lost cluster alike
             store.mark(run, "interrupted")
             raise
-    driver.tally.removed = removed
-    return conclude(store, run, rubrics, driver.control, driver.tally)
+    tally = driver.tally()
+    tally.left_out = chosen.absent
+    tally.removed = removed
+    return conclude(store, run, rubrics, driver.control, tally)
 
 
-def _removed(job: Job, store: RunPlace, run: RunRecord) -> int:
-    """A shard holds what its split of the manifest does, and nothing that left it."""
-    return drop_removed(job, store, run) if isinstance(store, Store) else 0
-
-
-def _check_conditions(job: Job, store: RunPlace) -> None:
-    """Said before there is a run, and not by each worker."""
-    if isinstance(store, Store):
-        job.chosen(store)
-    elif job.where:
-        raise UsageError("--where looks at an earlier run of the same store, and a folder of shards holds one run only")
-
-
-@contextmanager
-def _source(job: Job, store: RunPlace) -> Iterator[Source]:
-    """The manifest as workers read it; what has to be written for it is where they reach it, and not for long."""
-    beside = job.manifest.parent if "://" in store.place else Path(store.place).absolute().parent
-    beside.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".editjudge-", dir=beside) as folder:
-        yield Source(job, folder)
-
-
-def _splits(source: Source, store: RunPlace, workers: int, judges: Sequence[str]) -> list[Split]:
-    size = source.suitable(workers, computing=any(map(is_local, judges)))
-    if not isinstance(store, ShardRun):
-        return source.splits(size)
-    splits = source.splits(store.split_size(size))
-    store.keep_parts(len(splits))
-    return splits
-
-
-async def _identities(job: Job, options: RunOptions, rubrics: Sequence[Rubric]) -> dict[str, str]:
-    """Of the judges; what cannot be asked at all leaves no run behind."""
+async def _identities(
+    job: Job, options: RunOptions, rubrics: Sequence[Rubric]
+) -> dict[str, str]:
+    """Return the hash of each judge's identity; a judge that cannot be asked at all leaves no run behind."""
     async with AsyncExitStack() as resources:
-        judges = [await open_judge(spec, job.options, Pace, resources) for spec in job.judges]
-        for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
-            options.say(warning)
-        return {judge.spec: identity(judge, rubrics) for judge in judges}
+        judges = [
+            await open_judge(spec, job.options, Pace, resources) for spec in job.judges
+        ]
+        for judge in judges:
+            for warning in judge.warnings:
+                options.say(warning)
+        return {judge.spec: identity_hash(judge, rubrics) for judge in judges}
+
+
+def _share(settings: WorkerSettings, part: Part) -> WorkerSettings:
+    """Return the settings of one part, with its share of all limits."""
+    options = settings.options
+    concurrency = options.concurrency
+    if concurrency is not None:
+        more = part.index <= concurrency % part.count
+        concurrency = concurrency // part.count + more
+
+    def divided(limit: float | None) -> float | None:
+        return None if limit is None else limit / part.count
+
+    share = RunOptions(
+        part=part,
+        concurrency=concurrency,
+        requests_per_minute=divided(options.requests_per_minute),
+        tokens_per_minute=divided(options.tokens_per_minute),
+        budget=divided(options.budget),
+        rehash=options.rehash,
+    )
+    return dataclasses.replace(settings, options=share)
+
+
+@dataclass
+class _PartProgress:
+    """State of one part, over its present worker and those that died."""
+
+    tally: RunTally = field(default_factory=RunTally)
+    """Counts of the present worker, which finds what earlier ones judged in the store."""
+    written: RunTally = field(default_factory=RunTally)
+    """Judgements of the present worker."""
+    earlier: RunTally = field(default_factory=RunTally)
+    """Judgements of the workers that died."""
+    committed: float = 0.0
+    """Part of the budget that the present worker has spent or reserved."""
+
+    def replace_worker(self) -> None:
+        """Count the judgements of a worker that died as those of an earlier one."""
+        _add(self.earlier, self.written)
+        self.written = RunTally()
+        self.tally = RunTally()
+        self.committed = 0.0
+
+
+def _add(total: RunTally, tally: RunTally) -> None:
+    total.statuses.update(tally.statuses)
+    total.cached += tally.cached
+    total.not_applicable += tally.not_applicable
+    _add_paid(total, tally)
+
+
+def _add_paid(total: RunTally, tally: RunTally) -> None:
+    total.asked += tally.asked
+    total.replies += tally.replies
+    total.cost += tally.cost
+    total.estimated += tally.estimated
+    total.unpriced += tally.unpriced
 
 
 class _Driver:
-    def __init__(self, ray: Any, settings: WorkerSettings, options: RunOptions, expected: int | None) -> None:
-        self.tally, self.control = RunTally(expected=expected), RunControl()
-        self._ray, self._settings, self._options = ray, settings, options
-        self._over = False
+    """The parts of a run, each with its worker."""
+
+    def __init__(
+        self, ray: Any, store: Store, options: RunOptions, expected: int
+    ) -> None:
+        self.control = RunControl()
+        self._ray = ray
+        self._store = store
+        self._options = options
+        self._expected = expected
+        self._started = RunTally().started
+        self._parts: list[_PartProgress] = []
         self._deaths = 0
+        # One thread: a store has one writer.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="editjudge-store")
 
-    async def run(self, splits: Sequence[Split], workers: int) -> None:
+    async def run(self, parts: Sequence[WorkerSettings]) -> None:
+        """Judge all parts, or as far as the user, the budget and the cluster allow."""
         self._options.control(self.control)
-        coordinator = self._coordinator()
-        feeding = asyncio.create_task(self._feed(splits, coordinator, min(workers, len(splits))))
         try:
-            while not feeding.done() and not self._over:
-                await asyncio.wait([feeding], timeout=POLL)
-                await self._poll(coordinator)
+            async with asyncio.TaskGroup() as group:
+                for settings in parts:
+                    self._parts.append(_PartProgress())
+                    group.create_task(self._judge_part(settings, self._parts[-1]))
+        except* self._ray.exceptions.RayError as errors:
+            message = str(errors.exceptions[0]).strip()[-500:]
+            self.control.stop(
+                "failed", EditjudgeError(f"the cluster failed: {message}")
+            )
         finally:
-            feeding.cancel()
-            await asyncio.wait([feeding])
-        await self._poll(coordinator)
+            self._thread.shutdown()
 
-    async def _poll(self, coordinator: Any) -> None:
-        if self.control.stopping:
-            await coordinator.stop.remote(self.control.stopping)
-        state = await coordinator.state.remote()
-        state.tally.started, state.tally.expected = self.tally.started, self.tally.expected
-        self.tally = state.tally
-        self._options.observe(self.tally)
-        for message in state.messages:
-            self._options.say(message)
-        if state.stopping:
-            self.control.stop(state.stopping, EditjudgeError(state.why) if state.why else None, state.short)
-            self._over = state.busy == 0  # who is still at a split is let finish; the others are not begun any more
+    def tally(self) -> RunTally:
+        """Return the counts of all parts.
 
-    async def _feed(self, splits: Sequence[Split], coordinator: Any, workers: int) -> None:
-        """Gives splits to workers until all are judged, or the cluster fails."""
-        queue: asyncio.Queue[Split] = asyncio.Queue()
-        for split in splits:
-            queue.put_nowait(split)
-        settings = dataclasses.replace(self._settings, coordinator=coordinator)
+        A worker that replaces one that died counts the judgements of its predecessor as cached, which they are not.
+        """
+        total = RunTally(expected=self._expected, started=self._started)
+        for part in self._parts:
+            _add(total, part.tally)
+            _add_paid(total, part.earlier)
+            done = part.earlier.total - part.earlier.failed
+            total.cached -= min(done, part.tally.cached)
+        return total
+
+    async def _judge_part(
+        self, settings: WorkerSettings, progress: _PartProgress
+    ) -> None:
+        """Judge a part by a worker, and by another one in its place when it dies."""
         actor = self._ray.remote(Worker).options(
-            num_cpus=1, max_concurrency=AT_ONCE, scheduling_strategy="SPREAD", max_restarts=0, **_QUIET
+            num_cpus=1,
+            scheduling_strategy="SPREAD",
+            max_restarts=0,
+            # A record of each call, which nobody reads, takes a tenth more CPU.
+            enable_task_events=False,
         )
-        places = [asyncio.create_task(self._keep_busy(lambda: actor.remote(settings), queue)) for _ in range(workers)]
-        done = asyncio.create_task(queue.join())
-        try:
-            await asyncio.wait([done, *places], return_when=asyncio.FIRST_COMPLETED)
-            for place in places:
-                if place.done():
-                    await place  # raises why the cluster failed
-        except self._ray.exceptions.RayError as error:
-            self.control.stop("failed", EditjudgeError(f"the cluster failed: {str(error).strip()[-500:]}"))
-        finally:
-            for task in (done, *places):
-                task.cancel()
-            await asyncio.wait([done, *places])
-
-    async def _keep_busy(self, start: Callable[[], Any], splits: asyncio.Queue[Split]) -> None:
-        """One worker, and another one in its place when it dies. Never returns; raises why no worker can be had."""
-        while True:
-            worker = start()
-            lanes = [asyncio.create_task(self._hand_out(worker, splits)) for _ in range(AT_ONCE)]
+        while not self.control.stopped:
+            worker = actor.remote(settings)
+            claims = Claims(self._store)
             try:
-                await asyncio.gather(*lanes)
+                await self._exchange(worker, claims, progress)
+                return
             except self._ray.exceptions.RayActorError as error:
                 self._deaths += 1
-                if getattr(error, "actor_init_failed", False) or self._deaths > MOST_DEATHS:
+                if error.actor_init_failed or self._deaths > MAX_DEATHS:
                     raise
+                budget = settings.options.budget
+                if budget is not None:
+                    left = max(0.0, budget - progress.committed)
+                    options = dataclasses.replace(settings.options, budget=left)
+                    settings = dataclasses.replace(settings, options=options)
+                progress.replace_worker()
             finally:
-                for lane in lanes:
-                    lane.cancel()
-                await asyncio.gather(*lanes, return_exceptions=True)
                 self._ray.kill(worker)
+                await asyncio.to_thread(claims.close)
 
-    async def _hand_out(self, worker: Any, splits: asyncio.Queue[Split]) -> None:
+    async def _exchange(
+        self, worker: Any, claims: Claims, progress: _PartProgress
+    ) -> None:
+        """Answer the store calls of a worker until it has ended."""
+        loop = asyncio.get_running_loop()
+        results: list[StoreResult] = []
         while True:
-            split = await splits.get()
-            try:
-                await worker.judge.remote(split)
-            except BaseException:
-                splits.put_nowait(split)  # for another worker
-                raise
-            finally:
-                splits.task_done()
+            report: WorkerReport = await worker.exchange.remote(
+                results, self.control.stopping
+            )
+            progress.tally = report.tally
+            progress.committed = report.committed
+            self._options.observe(self.tally())
+            for message in report.messages:
+                self._options.say(message)
+            if report.ending:
+                if report.ending != "finished":
+                    error = EditjudgeError(report.error) if report.error else None
+                    self.control.stop(report.ending, error, report.short)
+                return
+            results = await loop.run_in_executor(
+                self._thread, self._answers, report.calls, claims, progress
+            )
 
-    def _coordinator(self) -> Any:
-        ray, options = self._ray, self._options
-        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-            ray.get_runtime_context().get_node_id(), soft=False
-        )
-        # Those who wait for a slot are calls that have not returned, and must not keep out those who give one back.
-        actor = ray.remote(Coordinator).options(num_cpus=0, max_concurrency=100_000, scheduling_strategy=here, **_QUIET)
-        return actor.remote(
-            self._settings.job.judges,
-            concurrency=options.concurrency,
-            requests_per_minute=options.requests_per_minute,
-            tokens_per_minute=options.tokens_per_minute,
-            budget=options.budget,
-        )
+    def _answers(
+        self, calls: Sequence[StoreCall], claims: Claims, progress: _PartProgress
+    ) -> list[StoreResult]:
+        methods: dict[str, Callable[..., Any]] = {
+            "load_digests": self._store.load_digests,
+            "add_batch": self._store.add_batch,
+            "done": self._store.done,
+            "judgement": self._store.judgement,
+            "write": self._store.write,
+            "take": claims.take,
+            "held": claims.held,
+            "give_back": claims.give_back,
+        }
+        results = []
+        for number, method, arguments in calls:
+            try:
+                value = methods[method](*arguments)
+            except Exception as error:
+                results.append(StoreResult(number, error=error))
+                continue
+            results.append(StoreResult(number, value))
+            if method == "write":
+                for judgement in arguments[0]:
+                    progress.written.add(judgement)
+        return results
 
 
 @contextmanager
-def joined(cluster: Cluster) -> Iterator[Any]:
-    """Ray, connected to a cluster: the one that is connected already, the one at an address, or one of our own."""
+def _joined(cluster: Cluster) -> Iterator[Any]:
+    """Connect to a cluster: the one that is connected already, the one at an address, or a new one on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # what matters is said as an exception, too
+    # What matters is raised as an exception, too.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     address = cluster.address or os.environ.get("RAY_ADDRESS")
     if not address:  # Ray's own way to say: loopback only
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    import ray
+
+    if ray.is_initialized():
+        yield ray
+        return
+    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if not address:
+        options |= {"include_dashboard": False, "num_cpus": cluster.workers}
     try:
-        import ray
-        import ray.util.scheduling_strategies
-    except ImportError:
-        raise UsageError("--engine ray needs an extra: pip install 'editjudge[ray]'") from None
-    ours = not ray.is_initialized()
-    if ours:
-        quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-        alone: dict[str, Any] = {"include_dashboard": False, "num_cpus": cluster.workers}
-        try:
-            ray.init(address or "local", **quiet, **({} if address else alone))
-        except (ConnectionError, ValueError) as error:
-            raise UsageError(f"no cluster at {address}: {error}") from None
+        ray.init(address or "local", **options)
+    except (ConnectionError, ValueError) as error:
+        raise UsageError(f"no cluster at {address}: {error}") from None
     try:
         yield ray
     finally:
-        if ours:
-            ray.shutdown()
+        ray.shutdown()

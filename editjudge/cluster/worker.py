@@ -1,258 +1,295 @@
-"""A worker of a cluster: judges splits of a manifest with the local engine, at the pace of the whole cluster."""
+"""A worker of a cluster: the ordinary engine on one part of the manifest, with its store at the driver.
+
+The driver calls `exchange` again and again. Each call brings the results of earlier store calls, and returns the store
+calls made since then. Plans and judgements travel in batches: nothing asks the driver about a single question.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, TypeVar
 
 from editjudge.canonical import json_hash
-from editjudge.cluster.coordinator import Grant, total
-from editjudge.cluster.sinks import SplitSink, split_sinks
-from editjudge.cluster.splits import Split, edits_of
 from editjudge.edit import Edit
-from editjudge.errors import BudgetReached, EditjudgeError, UsageError
-from editjudge.judges.budget import Budget, MaximumCost, Reservation
-from editjudge.judges.judge import Judge
+from editjudge.errors import EditjudgeError, JudgeError, UsageError
+from editjudge.judgement import Judgement, Task
+from editjudge.judges.cost import Budget, Shortfall
+from editjudge.judges.judge import Judge, Pacing
 from editjudge.judges.registry import open_judge
 from editjudge.rubrics.model import Rubric
-from editjudge.run.engine import Engine
-from editjudge.run.job import Job
-from editjudge.run.pace import JudgeDown, Persistence
-from editjudge.run.plan import Planner
-from editjudge.run.progress import RunTally
-from editjudge.run.throttle import Permit
-from editjudge.store.claims import Claims
-from editjudge.store.records import RunRecord
+from editjudge.running.engine import Ending, Engine
+from editjudge.running.job import Job, RunOptions, pacing
+from editjudge.running.plan import Planner
+from editjudge.running.progress import RunTally
+from editjudge.store.claims import is_alive
+from editjudge.store.records import Item
 
-HEARTBEAT = 1.0
-"""Seconds between two signs of life."""
+T = TypeVar("T")
+
+HEARTBEAT = 0.5
+"""Seconds after which `exchange` returns although nothing happened, so that the driver can stop the worker."""
+_GATHER = 0.01
+"""Seconds for which `exchange` waits for further calls after the first, so that they travel together."""
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What a driver tells its workers. Nothing secret is in it: each resolves its judges in its own environment."""
+    """A part of a run. Nothing in it is secret: each worker resolves its judges in its own environment."""
 
     job: Job
-    run: RunRecord
+    run_id: int
     rubrics: Sequence[Rubric]
+    options: RunOptions
+    """With the part, and its share of the limits and of the budget."""
+    driver: str
+    """Process that stores what is judged, as `editjudge.store.claims` names it."""
     identities: Mapping[str, str]
-    """Of each judge, as it goes into keys: a worker that would make other keys is set up wrongly."""
-    place: str
-    """The store, without a password, or where shards go."""
-    budget: float | None
-    rehash: bool
-    coordinator: Any
+    """Hash of each judge's identity: a worker that would make other keys is set up wrongly."""
+    chosen: frozenset[str] | None
+    """Ids of the edits that fulfil the run's conditions; None if it has none."""
 
 
-def identity(judge: Judge, rubrics: Sequence[Rubric]) -> str:
-    """Of a judge, apart from what it is asked about."""
+class StoreCall(NamedTuple):
+    """A call of the driver's store or of its claims."""
+
+    number: int
+    method: str
+    arguments: tuple[Any, ...]
+
+
+class StoreResult(NamedTuple):
+    """The result of a `StoreCall`, or the exception that it raised."""
+
+    number: int
+    value: Any = None
+    error: Exception | None = None
+
+
+class WorkerReport(NamedTuple):
+    """The state of a worker, and its store calls since the report before."""
+
+    calls: list[StoreCall]
+    messages: list[str]
+    tally: RunTally
+    committed: float
+    """Part of the budget that is spent or reserved."""
+    ending: Ending | None = None
+    error: str = ""
+    short: Shortfall | None = None
+
+
+def identity_hash(judge: Judge, rubrics: Sequence[Rubric]) -> str:
+    """Return the hash of a judge's identity, apart from what it is asked about."""
     return json_hash(judge.identity(Edit(""), rubrics[0], 0))
 
 
+class RemoteStore:
+    """The driver's store and claims, for the threads of a planner and a writer: a call returns with its result."""
+
+    def __init__(self) -> None:
+        self.called = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._numbers = itertools.count()
+        self._unsent: list[StoreCall] = []
+        self._pending: dict[int, Future[Any]] = {}
+
+    def unsent(self) -> list[StoreCall]:
+        """Return the calls since the last time."""
+        self.called.clear()
+        calls = self._unsent
+        self._unsent = []
+        return calls
+
+    def resolve(self, results: Sequence[StoreResult]) -> None:
+        """Let the calls return that have these results."""
+        for result in results:
+            future = self._pending.pop(result.number)
+            if result.error is None:
+                future.set_result(result.value)
+            else:
+                future.set_exception(result.error)
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        future: Future[Any] = Future()
+
+        def send() -> None:
+            number = next(self._numbers)
+            self._pending[number] = future
+            self._unsent.append(StoreCall(number, method, arguments))
+            self.called.set()
+
+        self._loop.call_soon_threadsafe(send)
+        return future.result()
+
+    def load_digests(self, paths: Sequence[str]) -> Mapping[str, Any]:
+        digests: Mapping[str, Any] = self._call("load_digests", paths)
+        return digests
+
+    def add_batch(
+        self,
+        run: int,
+        edits: Sequence[tuple[int, Item]],
+        planned: Sequence[tuple[int, Task]],
+        learnt: Mapping[str, Mapping[str, Any]],
+    ) -> Mapping[str, str]:
+        statuses: Mapping[str, str] = self._call(
+            "add_batch", run, edits, planned, learnt
+        )
+        return statuses
+
+    def done(self, keys: Sequence[str]) -> dict[str, str]:
+        statuses: dict[str, str] = self._call("done", keys)
+        return statuses
+
+    def judgement(self, key: str) -> Judgement | None:
+        judgement: Judgement | None = self._call("judgement", key)
+        return judgement
+
+    def write(self, batch: Sequence[Judgement]) -> None:
+        self._call("write", batch)
+
+    def take(self, keys: Sequence[str]) -> set[str]:
+        taken: set[str] = self._call("take", keys)
+        return taken
+
+    def held(self, keys: Sequence[str]) -> dict[str, bool]:
+        held: dict[str, bool] = self._call("held", keys)
+        return held
+
+    def give_back(self, keys: Collection[str]) -> None:
+        self._call("give_back", keys)
+
+    def close(self) -> None:
+        """Leave the claims to the driver, which releases them when the worker is gone."""
+
+
+class DriverPacing:
+    """The pace of a judge, which sends nothing once the driver is dead: nobody would store the answer.
+
+    Ray takes a second to end the workers of a driver that was killed. On another machine than the driver's that is all
+    there is.
+    """
+
+    def __init__(self, pace: Pacing, driver: str) -> None:
+        self._pace = pace
+        self._driver = driver
+        self.slot = pace.slot
+        self.stop = pace.stop
+
+    @property
+    def window(self) -> int:
+        return self._pace.window
+
+    async def send_with_retries(
+        self, send: Callable[[], Awaitable[T]], tokens: int = 0
+    ) -> tuple[T, int]:
+        if not is_alive(self._driver):
+            raise JudgeError("the driver of the run is gone")
+        return await self._pace.send_with_retries(send, tokens)
+
+
 class Worker:
-    """An actor that judges one split after another, a few at the same time."""
+    """An actor that judges one part of a run."""
 
     def __init__(self, settings: WorkerSettings) -> None:
-        self._settings, self._id, self._coordinator = settings, uuid.uuid4().hex, settings.coordinator
-        self._shape = settings.job.question_settings(settings.rubrics)
-        self._budget = ClusterBudget(settings.budget, settings.coordinator, self._id)
-        self._open_sink = split_sinks(settings.place, settings.run, self._shape)
-        self._engines: dict[int, Engine] = {}
-        self._past = RunTally()
-        """Of the splits that are finished."""
-        self._judges: asyncio.Task[list[Judge]] | None = None
-        self._paces: list[ClusterPersistence] = []
-        self._resources = AsyncExitStack()
-        self._heartbeats: asyncio.Task[None] | None = None
+        self._settings = settings
+        self._budget = Budget(settings.options.budget)
+        self._messages: list[str] = []
+        self._stopping: Ending | None = None
+        self._store: RemoteStore | None = None
+        self._engine: Engine | None = None
+        self._running: asyncio.Task[Ending] | None = None
 
-    async def judge(self, split: Split) -> None:
-        # Here and not before: this is the loop that judges live in.
-        self._judges = self._judges or asyncio.create_task(self._open_judges())
-        self._heartbeats = self._heartbeats or asyncio.create_task(self._send_heartbeats())
-        await self._judge(split)
-
-    async def _open_judges(self) -> list[Judge]:
-        settings = self._settings
-        judges = []
-        for spec in settings.job.judges:
-            judge = await open_judge(spec, settings.job.options, self._pacing, self._resources, funds=self._budget)
-            if identity(judge, settings.rubrics) != settings.identities[spec]:
-                raise UsageError(
-                    f"{spec} is another judge on a node of the cluster than where the run was started: "
-                    "give all nodes the same variables, such as OPENAI_BASE_URL, and the same version of editjudge"
-                )
-            judges.append(judge)
-        return judges
-
-    def _pacing(self, spec: str) -> ClusterPersistence:
-        self._paces.append(ClusterPersistence(spec, self._coordinator, self._id))
-        return self._paces[-1]
-
-    async def _send_heartbeats(self) -> None:
-        while True:
-            heard = await self._coordinator.heartbeat.remote(self._id, self._tally())
-            for engine in self._engines.values() if heard.stopping else ():
-                engine.control.stop(heard.stopping)
-            for pace in self._paces:
-                if pace.judge in heard.down:
-                    pace.over.set()
-            await asyncio.sleep(HEARTBEAT)
-
-    def _tally(self) -> RunTally:
-        tally = total([self._past, *(engine.planner.tally for engine in self._engines.values())])
-        tally.estimated = self._budget.estimated
-        return tally
-
-    async def _judge(self, split: Split) -> None:
-        if not await self._coordinator.begin_split.remote(self._id, split.number):
-            return
-        try:
-            judges = await asyncio.shield(cast("asyncio.Task[list[Judge]]", self._judges))
-            sink = await asyncio.to_thread(self._open_sink, split)
-            engine = self._engines[split.number] = self._engine(sink)
-            job = self._settings.job
-            chosen = job.chosen(sink.store, lambda: edits_of(split, job))
-            try:
-                ending = await engine.run(chosen, judges)
-            finally:
-                engine.planner.tally.left_out = chosen.absent
-                del self._engines[split.number]
-                self._past = total([self._past, engine.planner.tally])
-                await asyncio.to_thread(sink.close)
-            if ending == "failed":
-                await self._coordinator.stop.remote("failed", str(engine.control.error))
-        except EditjudgeError as error:
-            await self._coordinator.stop.remote("failed", str(error))
-        except (
-            Exception
-        ) as error:  # a full disk, or a mistake of ours: the run ends, and the log of the node has it all
-            logging.getLogger(__name__).exception("split %s", split.number)
-            await self._coordinator.stop.remote("failed", f"{type(error).__name__}: {error}")
-        finally:
-            await self._coordinator.finish_split.remote(self._id, split.number, self._tally())
-
-    def _engine(self, sink: SplitSink) -> Engine:
-        settings = self._settings
-        claims = Claims(sink.store) if sink.store else None
-        planner = Planner(
-            sink, settings.run.id, self._shape, settings.job.reader(), claims=claims, rehash=settings.rehash
-        )
-        return Engine(sink, planner, self._budget, store=sink.store)
-
-
-class ClusterBudget(Budget):
-    """The budget of the whole cluster, as one worker sees it: asked before each request, where there is one."""
-
-    def __init__(self, budget: float | None, coordinator: Any, worker: str) -> None:
-        super().__init__()
-        self.bounded = budget is not None
-        self._coordinator, self._worker = coordinator, worker
-
-    async def hold(self, most: MaximumCost) -> Reservation:
-        if not self.bounded:
-            return await super().hold(most)
-        granted = await self._coordinator.reserve.remote(self._worker, most)
-        if granted is None:
-            raise BudgetReached("the budget of the run may not pay for the next question")
-        number, tokens = granted
-        return _ClusterReservation(self, number, tokens, most)
-
-    def pay(self, number: int, cost: float | None) -> None:
-        """Nobody waits for it to be heard."""
-        self._coordinator.settle.remote(self._worker, number, cost)
-
-
-@dataclass
-class _ClusterReservation:
-    budget: ClusterBudget
-    number: int
-    tokens: int
-    most: MaximumCost
-
-    def settle(self, cost: float | None) -> None:
-        self.budget.pay(self.number, cost)
-
-    def lost(self) -> float:
-        amount = self.most.of(self.tokens)
-        self.budget.estimated += amount
-        self.settle(None)
-        return amount
-
-
-@dataclass
-class _Held:
-    """A slot of the cluster, with the send that was allowed along with it and the one that was answered last."""
-
-    slot: int
-    turn: int | None
-    answered: int | None = None
-
-
-_HELD: ContextVar[_Held] = ContextVar("held")
-
-
-class ClusterPersistence(Persistence):
-    """The pace of the whole cluster, as one worker sees it: it asks twice for a question that is answered at once."""
-
-    def __init__(self, judge: str, coordinator: Any, worker: str) -> None:
-        super().__init__(judge)
-        self._coordinator, self._worker = coordinator, worker
-        self.window = 0
-        """Slots held here: the engine prepares a few tasks more, so that a worker that is given slots asks for more."""
-        self.over = asyncio.Event()
-        """Nobody is asked any more, or the run is stopping."""
-        self._stopped = False
-
-    def stop(self) -> None:
-        self._stopped = True
-        self.over.set()
-
-    @asynccontextmanager
-    async def slot(self, *, has_reply: bool = False) -> AsyncIterator[None]:
-        granted = _granted(await self._coordinator.slot.remote(self._worker, self.judge, has_reply))
-        held = _Held(granted.number, granted.turn)
-        _HELD.set(held)
-        self.window += 1
-        try:
-            yield
-        finally:
-            self.window -= 1
-            # Nobody waits for it to be heard.
-            self._coordinator.release.remote(self._worker, held.slot, held.answered, held.turn)
-
-    @asynccontextmanager
-    async def turn(self, tokens: int) -> AsyncIterator[Permit]:
-        held = _HELD.get()
-        if held.turn is None:
-            held.turn = _granted(await self._coordinator.turn.remote(self._worker, self.judge, tokens)).number
-        turn = Permit(0.0)
-        yield turn
-        number, held.turn = held.turn, None
-        if turn.problem is None and held.answered is None:
-            held.answered = number  # told together with the end of the slot, which is near
-            return
-        problem = turn.problem
-        plain = problem and (problem.kind, str(problem), problem.status, problem.retry_after)
-        heard = await self._coordinator.report.remote(self._worker, number, plain)
-        turn.down = heard if isinstance(heard, bool) else bool(_granted(heard))
-
-    async def rest(self, seconds: float) -> None:
+    async def exchange(
+        self, results: Sequence[StoreResult], stopping: Ending | None
+    ) -> WorkerReport:
+        """Take the results of store calls, stop if the run is stopping, and return what has happened since."""
+        # Made here and not before: this is the event loop that judges live in.
+        self._store = self._store or RemoteStore()
+        self._store.resolve(results)
+        if stopping:
+            self._stopping = stopping
+            if self._engine:
+                self._engine.control.stop(stopping)
+        if self._running is None:
+            self._running = asyncio.create_task(self._judge(self._store))
+            self._running.add_done_callback(lambda _: self._wake())
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.over.wait(), seconds)
-        if self._stopped:
-            raise JudgeDown("the run was stopped")
+            await asyncio.wait_for(self._store.called.wait(), HEARTBEAT)
+            await asyncio.sleep(_GATHER)
+        return self._report(self._store, self._running)
 
-    async def end(self, why: str) -> JudgeDown:
-        return JudgeDown(await self._coordinator.end.remote(self.judge, why))
+    def _wake(self) -> None:
+        if self._store:
+            self._store.called.set()
 
+    def _report(
+        self, store: RemoteStore, running: asyncio.Task[Ending]
+    ) -> WorkerReport:
+        messages = self._messages
+        self._messages = []
+        report = WorkerReport(
+            store.unsent(),
+            messages,
+            self._engine.tally if self._engine else RunTally(),
+            self._budget.spent + self._budget.reserved,
+        )
+        if not running.done():
+            return report
+        error = running.exception()
+        if error is None:
+            control = self._engine.control if self._engine else None
+            message = str(control.error) if control and control.error else ""
+            return report._replace(
+                ending=running.result(), error=message, short=self._budget.short
+            )
+        message = str(error)
+        if not isinstance(error, EditjudgeError):
+            logging.getLogger(__name__).error("a part of the run", exc_info=error)
+            message = f"{type(error).__name__}: {error}"
+        return report._replace(ending="failed", error=message)
 
-def _granted(grant: Grant) -> Grant:
-    if grant.down:
-        raise JudgeDown(grant.down)
-    return grant
+    async def _judge(self, store: RemoteStore) -> Ending:
+        job = self._settings.job
+        options = self._settings.options
+        rubrics = self._settings.rubrics
+
+        def pace(spec: str) -> Pacing:
+            return DriverPacing(pacing(options)(spec), self._settings.driver)
+
+        async with AsyncExitStack() as resources:
+            judges = []
+            for spec in job.judges:
+                judge = await open_judge(
+                    spec, job.options, pace, resources, funds=self._budget
+                )
+                if identity_hash(judge, rubrics) != self._settings.identities[spec]:
+                    raise UsageError(
+                        f"{spec} is another judge on a node of the cluster than where the run was started: "
+                        "give all nodes the same variables, such as OPENAI_BASE_URL, and the same version of editjudge"
+                    )
+                judges.append(judge)
+            planner = Planner(
+                store,
+                self._settings.run_id,
+                job.question_settings(rubrics),
+                job.reader(),
+                rehash=options.rehash,
+                part=options.part.holds if options.part else lambda _: True,
+            )
+            self._engine = Engine(
+                store, planner, self._budget, self._messages.append, claims=store
+            )
+            if self._stopping:
+                self._engine.control.stop(self._stopping)
+            chosen = self._settings.chosen
+            return await self._engine.run(
+                lambda: (e for e in job.edits() if chosen is None or e.id in chosen),
+                judges,
+            )

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from editjudge.errors import JudgeError
-from editjudge.integrations.reward import NoReward
-from editjudge.media.pixels import encode
-from editjudge.pickled import NotPlain, dumps, loads
+from editjudge.media.source import encode
+from editjudge.rewards.pickled import NotPlain, dumps, loads
+from editjudge.rewards.trainers import NoReward
 
 _VALUES = 100_000
-"""Of an answer; a batch of 64 has fewer than a thousand."""
+"""Values of an answer; a batch of 64 has fewer than a thousand."""
 
 
 def evaluate_images(
@@ -42,18 +42,35 @@ def evaluate_images(
     `input_images` has a picture, or a list with the source first, for each output; `meta_datas` a dict, or its JSON,
     with the `instruction`. A server that wants a token has it in the path: `/t/TOKEN/d/editscore/`. Raises `NoReward`
     where an edit has none: the trainer would take whatever stands in its place for a reward."""
-    sources = [source[0] if isinstance(source, list | tuple) else source for source in input_images]
+    sources = [
+        source[0] if isinstance(source, list | tuple) else source
+        for source in input_images
+    ]
     request = {
-        "input_images": [_bytes(source, f"input_images, edit {n}") for n, source in enumerate(sources)],
-        "output_image": [_bytes(output, f"output_image, edit {n}") for n, output in enumerate(output_image)],
-        "meta_datas": [one if isinstance(one, str) else json.dumps(one) for one in meta_datas],
+        "input_images": [
+            _bytes(source, f"input_images, edit {n}")
+            for n, source in enumerate(sources)
+        ],
+        "output_image": [
+            _bytes(output, f"output_image, edit {n}")
+            for n, output in enumerate(output_image)
+        ],
+        "meta_datas": [
+            one if isinstance(one, str) else json.dumps(one) for one in meta_datas
+        ],
         "server_type": server_type,
     }
     url = f"http://{proxy_host}:{proxy_port}{path}"
     answer = _post(url, dumps(request), timeout)
-    failed = [reason for reward, reason in zip(answer["rewards"], answer["reasoning"], strict=True) if reward is None]
+    failed = [
+        reason
+        for reward, reason in zip(answer["rewards"], answer["reasoning"], strict=True)
+        if reward is None
+    ]
     if failed:
-        raise NoReward(f"{len(failed)} of {len(output_image)} edits have no reward: {failed[0]}")
+        raise NoReward(
+            f"{len(failed)} of {len(output_image)} edits have no reward: {failed[0]}"
+        )
     return answer["scores"], answer["rewards"], answer["reasoning"], answer["meta_data"]
 
 
@@ -64,7 +81,9 @@ def _bytes(picture: Any, where: str) -> bytes | None:
 
 
 def _post(url: str, body: bytes, timeout: float) -> Any:
-    request = urllib.request.Request(url, body, {"content-type": "application/octet-stream"})  # noqa: S310  (http)
+    request = urllib.request.Request(  # noqa: S310  (http)
+        url, body, {"content-type": "application/octet-stream"}
+    )
     try:
         with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310
             return loads(response.read(), _VALUES)
@@ -72,4 +91,6 @@ def _post(url: str, body: bytes, timeout: float) -> Any:
         words = error.read()[:500].decode(errors="replace")
         raise JudgeError(f"the server answers {error.code}: {words}") from None
     except (OSError, NotPlain) as error:
-        raise JudgeError(f"the server at {url.partition('/t/')[0]} does not answer as it should: {error}") from None
+        raise JudgeError(
+            f"the server at {url.partition('/t/')[0]} does not answer as it should: {error}"
+        ) from None

@@ -26,4 +26,8 @@ def __getattr__(name: str) -> Any:
     except ImportError as error:
         raise InputError(f"Flow-Factory is not installed here: {error}") from None
     fields = ("prompt", "image", "condition_images")
-    return type(name, (RemotePointwiseRewardModel,), {"required_fields": fields, "__module__": __name__})
+    return type(
+        name,
+        (RemotePointwiseRewardModel,),
+        {"required_fields": fields, "__module__": __name__},
+    )

@@ -16,9 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from editjudge.errors import InputError
-from editjudge.integrations.reward import RewardEdit, Rewarder, trainer
-from editjudge.integrations.trl import note_imputed
-from editjudge.media.pixels import split
+from editjudge.media.source import split
+from editjudge.rewards.trainers import RewardEdit, Rewarder, trainer
 
 
 @trainer
@@ -31,20 +30,31 @@ def edit_reward(
     def _fn(
         images: Any, prompts: Sequence[str], metadata: Any, ref_images: Any = None
     ) -> tuple[list[float], dict[str, Any]]:
-        outputs, instructions = split(images), list(prompts)
-        sources = split(ref_images) if ref_images is not None else _in_metadata(metadata, len(outputs))
+        outputs = split(images)
+        instructions = list(prompts)
+        sources = (
+            split(ref_images)
+            if ref_images is not None
+            else _in_metadata(metadata, len(outputs))
+        )
         for name, values in (("prompts", instructions), ("ref_images", sources)):
             if len(values) != len(outputs):
-                raise InputError(f"{name}: {len(values)} entries for {len(outputs)} images")
+                raise InputError(
+                    f"{name}: {len(values)} entries for {len(outputs)} images"
+                )
         edits = [
             RewardEdit(source, output, str(instruction))
-            for source, output, instruction in zip(sources, outputs, instructions, strict=True)
+            for source, output, instruction in zip(
+                sources, outputs, instructions, strict=True
+            )
         ]
-        rewards = note_imputed(rewarder.settled(edits, rewarder.rewards(edits), masks=False))
+        rewards = rewarder.settled(edits, rewarder.rewards(edits), masks=False)
         numbers = [reward.value for reward in rewards if reward.value is not None]
         return numbers, {"imputed": [reward.imputed for reward in rewards]}
 
-    def _fn_with_sources(ref_images: Any, images: Any, prompts: Sequence[str], metadata: Any) -> Any:
+    def _fn_with_sources(
+        ref_images: Any, images: Any, prompts: Sequence[str], metadata: Any
+    ) -> Any:
         return _fn(images, prompts, metadata, ref_images)
 
     return _fn_with_sources if sources_first else _fn
@@ -54,5 +64,7 @@ def _in_metadata(metadata: Any, count: int) -> list[Any]:
     rows = list(metadata) if isinstance(metadata, list | tuple) else []
     sources = [row.get("input") for row in rows if isinstance(row, Mapping)]
     if len(sources) != count or any(source is None for source in sources):
-        raise InputError('no source pictures: expected ref_images, or an "input" in each entry of the metadata')
+        raise InputError(
+            'no source pictures: expected ref_images, or an "input" in each entry of the metadata'
+        )
     return sources

@@ -12,7 +12,7 @@ from editjudge.api import judge as judge_one
 from editjudge.errors import UsageError
 from editjudge.judges.judge import is_local
 from editjudge.rubrics.files import resolve
-from editjudge.rubrics.model import Scale
+from editjudge.rubrics.scale import Scale
 
 
 def assert_edit(*, at_least: Mapping[str, float], most: int = 5, **edit: Any) -> None:
@@ -32,9 +32,15 @@ def assert_edit(*, at_least: Mapping[str, float], most: int = 5, **edit: Any) ->
     ends = {f.key: _ends(f.scale) for rubric in asked_for for f in rubric.factors}
     for _ in range(1 if once else most):
         _ask(edit, answers)
-        if once or all(_settled(answers[f], least, ends.get(f)) for f, least in at_least.items()):
+        if once or all(
+            _settled(answers[f], least, ends.get(f)) for f, least in at_least.items()
+        ):
             break
-    low = {f: least for f, least in at_least.items() if statistics.fmean(answers[f]) < least}
+    low = {
+        f: least
+        for f, least in at_least.items()
+        if statistics.fmean(answers[f]) < least
+    }
     worse = [
         f"{f}: {_words(answers[f])}, wanted at least {least:g}"
         for f, least in low.items()
@@ -48,24 +54,44 @@ def assert_edit(*, at_least: Mapping[str, float], most: int = 5, **edit: Any) ->
 
 def _ask(edit: Mapping[str, Any], answers: Mapping[str, list[float]]) -> None:
     judgements = judge_one(**edit)
-    scores = {factor: score for j in judgements.values() for factor, score in (j.scores or {}).items()}
-    why = {factor: f"abstained: {reason}" for j in judgements.values() for factor, reason in j.abstained.items()}
-    failed = [f"{name}: {j.status}" for name, j in judgements.items() if j.status not in ("ok", "abstained")]
+    scores = {
+        factor: score
+        for j in judgements.values()
+        for factor, score in (j.scores or {}).items()
+    }
+    why = {
+        factor: f"abstained: {reason}"
+        for j in judgements.values()
+        for factor, reason in j.abstained.items()
+    }
+    failed = [
+        f"{name}: {j.status}"
+        for name, j in judgements.items()
+        if j.status not in ("ok", "abstained")
+    ]
     for factor, given in answers.items():
         if factor in scores:
             given.append(scores[factor])
             continue
         if factor not in why and not failed:
-            raise UsageError(f'no factor is called "{factor}"; those judged are {", ".join([*scores, *why])}')
-        raise AssertionError(f"{factor} has no score ({why.get(factor) or ', '.join(failed)})")
+            raise UsageError(
+                f'no factor is called "{factor}"; those judged are {", ".join([*scores, *why])}'
+            )
+        raise AssertionError(
+            f"{factor} has no score ({why.get(factor) or ', '.join(failed)})"
+        )
 
 
 def _ends(scale: Scale) -> tuple[float, float] | None:
     return None if scale.low is None or scale.high is None else (scale.low, scale.high)
 
 
-def _settled(scores: list[float], least: float, ends: tuple[float, float] | None) -> bool:
-    return (len(scores) >= 3 and min(scores) >= least) or (len(scores) >= 2 and _below(scores, least, ends))
+def _settled(
+    scores: list[float], least: float, ends: tuple[float, float] | None
+) -> bool:
+    return (len(scores) >= 3 and min(scores) >= least) or (
+        len(scores) >= 2 and _below(scores, least, ends)
+    )
 
 
 def _below(scores: list[float], least: float, ends: tuple[float, float] | None) -> bool:
@@ -79,9 +105,15 @@ def _below(scores: list[float], least: float, ends: tuple[float, float] | None) 
 
     from editjudge.stats.inference import mean_interval
 
-    ci = mean_interval(np.array(scores, dtype=float), np.arange(len(scores)), ends, guaranteed=True).ci
+    ci = mean_interval(
+        np.array(scores, dtype=float), np.arange(len(scores)), ends, guaranteed=True
+    ).ci
     return ci is not None and ci.hi < least
 
 
 def _words(scores: list[float]) -> str:
-    return f"{scores[0]}" if len(scores) == 1 else f"mean {statistics.fmean(scores):.2f} of {len(scores)} answers"
+    return (
+        f"{scores[0]}"
+        if len(scores) == 1
+        else f"mean {statistics.fmean(scores):.2f} of {len(scores)} answers"
+    )

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from editjudge.errors import InputError
-from editjudge.integrations.reward import Rewarder, trainer
-from editjudge.integrations.trl import Output, edits_of, note_imputed
+from editjudge.integrations.trl import Output, edits_of
+from editjudge.rewards.trainers import Rewarder, trainer
 
 
 @trainer
@@ -28,13 +28,24 @@ def edit_reward(rewarder: Rewarder, *, output: Output = "edited") -> type:
     try:
         from swift.rewards import AsyncORM  # type: ignore[import-not-found,unused-ignore]
     except ImportError as error:
-        raise InputError(f"ms-swift is not installed ({error}): pip install 'ms-swift>=4.0'") from None
+        raise InputError(
+            f"ms-swift is not installed ({error}): pip install 'ms-swift>=4.0'"
+        ) from None
 
     class EditReward(AsyncORM):  # type: ignore[misc,unused-ignore]
-        async def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
-            prompts = columns.get("prompt_id")  # ms-swift's name for the group of a completion
-            edits = edits_of(completions, columns, output, groups=[str(one) for one in prompts] if prompts else None)
-            self.last = note_imputed(rewarder.settled(edits, await rewarder.arewards(edits), masks=False))
+        async def __call__(
+            self, completions: Sequence[Any], **columns: Any
+        ) -> list[float | None]:
+            # ms-swift's name for the group of a completion
+            prompts = columns.get("prompt_id")
+            edits = edits_of(
+                completions,
+                columns,
+                output,
+                groups=[str(one) for one in prompts] if prompts else None,
+            )
+            rewards = await rewarder.arewards(edits)
+            self.last = rewarder.settled(edits, rewards, masks=False)
             return [reward.value for reward in self.last]
 
     return EditReward

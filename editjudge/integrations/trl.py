@@ -14,13 +14,12 @@ advantages and of the loss from 1.6.0 on; until 1.5.1 it counted as a reward of 
 from __future__ import annotations
 
 import importlib.metadata
-import logging
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from editjudge.errors import InputError
-from editjudge.integrations.reward import Reward, RewardEdit, Rewarder, column, trainer
+from editjudge.rewards.trainers import RewardEdit, Rewarder, column, trainer
 
 FIRST = (1, 6, 0)
 """The first version that masks None. Of rewards 1, None, 1, None, TRL 1.5.1 logs the mean .5 and trains on
@@ -31,7 +30,9 @@ Output = str | Callable[..., Any]
 
 
 @trainer
-def edit_reward(rewarder: Rewarder, *, output: Output = "edited") -> Callable[..., list[float | None]]:
+def edit_reward(
+    rewarder: Rewarder, *, output: Output = "edited"
+) -> Callable[..., list[float | None]]:
     """A function of prompts, completions and columns, as TRL calls it.
 
     `native`: None for a failure, and an error where the installed TRL would count it as 0. `raise`: an error.
@@ -41,43 +42,54 @@ def edit_reward(rewarder: Rewarder, *, output: Output = "edited") -> Callable[..
     if rewarder.on_failure == "native":
         _require_masking()
 
+    # TRL logs it by this name
     def edit_reward(
         prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
-    ) -> list[float | None]:  # TRL logs it by this name
-        edits = edits_of(completions, columns, output, groups=[str(prompt) for prompt in prompts])
+    ) -> list[float | None]:
+        edits = edits_of(
+            completions, columns, output, groups=[str(prompt) for prompt in prompts]
+        )
         rewards = rewarder.settled(edits, rewarder.rewards(edits), masks=True)
-        setattr(edit_reward, "last", note_imputed(rewards))  # noqa: B010  (a function has no such attribute to mypy)
+        setattr(edit_reward, "last", rewards)  # noqa: B010  (a function has no such attribute to mypy)
         return [reward.value for reward in rewards]
 
     return edit_reward
 
 
 def edits_of(
-    completions: Sequence[Any], columns: dict[str, Any], output: Output, groups: Sequence[str] | None = None
+    completions: Sequence[Any],
+    columns: dict[str, Any],
+    output: Output,
+    groups: Sequence[str] | None = None,
 ) -> list[RewardEdit]:
     """The edits of a batch as TRL and ms-swift pass it: a list for each column."""
     count = len(completions)
-    sources, instructions = column(columns, "input", count), column(columns, "instruction", count)
+    sources = column(columns, "input", count)
+    instructions = column(columns, "instruction", count)
     if isinstance(output, str):
         outputs = column(columns, output, count)
     else:
-        lists = {name: values for name, values in columns.items() if isinstance(values, list) and len(values) == count}
-        rows = [{name: values[n] for name, values in lists.items()} for n in range(count)]
-        outputs = [output(completion, row) for completion, row in zip(completions, rows, strict=True)]
+        lists = {
+            name: values
+            for name, values in columns.items()
+            if isinstance(values, list) and len(values) == count
+        }
+        rows = [
+            {name: values[n] for name, values in lists.items()} for n in range(count)
+        ]
+        outputs = [
+            output(completion, row)
+            for completion, row in zip(completions, rows, strict=True)
+        ]
     named: Sequence[str | None] = groups or [None] * count
     if "group" in columns:
         named = column(columns, "group", count)
     return [
         RewardEdit(source, picture, instruction, group)
-        for source, picture, instruction, group in zip(sources, outputs, instructions, named, strict=True)
+        for source, picture, instruction, group in zip(
+            sources, outputs, instructions, named, strict=True
+        )
     ]
-
-
-def note_imputed(rewards: list[Reward]) -> list[Reward]:
-    if count := sum(reward.imputed for reward in rewards):
-        words = "%d of %d rewards are the mean of their group: those edits have none of their own"
-        logging.getLogger(__name__).warning(words, count, len(rewards))
-    return rewards
 
 
 def _require_masking() -> None:

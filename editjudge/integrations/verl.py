@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from editjudge.errors import InputError, UsageError
-from editjudge.integrations.reward import RewardEdit, Rewarder, group_of, trainer
+from editjudge.rewards.trainers import RewardEdit, Rewarder, group_of, trainer
 
 _GROUPS = 4096
-"""Of which rewards are remembered, for `group_mean`: more than a training step has."""
+"""Groups of which rewards are remembered, for `group_mean`: more than a training step has."""
 
 
 @trainer
@@ -36,7 +36,11 @@ def edit_reward(
     rewarded = single(rewarder)
 
     async def compute_score(
-        data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any] | None = None, **_: Any
+        data_source: str,
+        solution_str: str,
+        ground_truth: Any,
+        extra_info: Mapping[str, Any] | None = None,
+        **_: Any,
     ) -> dict[str, float]:
         del data_source, ground_truth  # verl passes them by name
         row = dict(extra_info or {})
@@ -50,7 +54,9 @@ def edit_reward(
 def single(rewarder: Rewarder) -> Callable[[RewardEdit], Any]:
     """Rewards one edit at a time, for trainers that ask so. Raises `UsageError` where a group is to be ranked."""
     if rewarder.ranking != "none":
-        raise UsageError(f"ranking={rewarder.ranking!r}: this trainer asks about one edit at a time, without its group")
+        raise UsageError(
+            f"ranking={rewarder.ranking!r}: this trainer asks about one edit at a time, without its group"
+        )
     seen: OrderedDict[str, list[float]] = OrderedDict()
 
     async def rewarded(edit: RewardEdit) -> dict[str, float]:
@@ -68,15 +74,21 @@ def single(rewarder: Rewarder) -> Callable[[RewardEdit], Any]:
     return rewarded
 
 
-def edit_of(row: Mapping[str, Any], edited: Any, instruction: str | None = None) -> RewardEdit:
+def edit_of(
+    row: Mapping[str, Any], edited: Any, instruction: str | None = None
+) -> RewardEdit:
     words = row.get("instruction", instruction)
     if not isinstance(words, str):
         raise InputError('extra_info has no "instruction"')
     group = row.get("group")
-    return RewardEdit(required(row, "input"), edited, words, None if group is None else str(group))
+    return RewardEdit(
+        required(row, "input"), edited, words, None if group is None else str(group)
+    )
 
 
 def required(row: Mapping[str, Any], name: str) -> Any:
     if row.get(name) is None:
-        raise InputError(f'extra_info has no "{name}": expected the picture; it has {sorted(map(str, row))}')
+        raise InputError(
+            f'extra_info has no "{name}": expected the picture; it has {sorted(map(str, row))}'
+        )
     return row[name]

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from editjudge.integrations.reward import Rewarder, trainer
 from editjudge.integrations.verl import edit_of, single
+from editjudge.rewards.trainers import Rewarder, trainer
 
 
 @trainer
@@ -27,13 +27,19 @@ def edit_reward(rewarder: Rewarder) -> Callable[..., Any]:
     rewarded = single(rewarder)
 
     async def compute_score(
-        data_source: str, solution_image: Any, ground_truth: Any, extra_info: Mapping[str, Any] | None = None, **_: Any
+        data_source: str,
+        solution_image: Any,
+        ground_truth: Any,
+        extra_info: Mapping[str, Any] | None = None,
+        **_: Any,
     ) -> dict[str, float]:
         del data_source  # verl-omni passes it by name
         if getattr(solution_image, "ndim", 3) == 4:  # a batch of one
             solution_image = solution_image[0]
         words = ground_truth if isinstance(ground_truth, str) else None
-        result: dict[str, float] = await rewarded(edit_of(dict(extra_info or {}), solution_image, words))
+        result: dict[str, float] = await rewarded(
+            edit_of(dict(extra_info or {}), solution_image, words)
+        )
         return result
 
     return compute_score

@@ -1,4 +1,4 @@
-"""Who answers: vision-language models over HTTP, recorded replies, and the embedded judge."""
+"""Judges: vision-language models over HTTP or in a file, recorded replies, and the registry of others."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 
 
 def read_table(name: str) -> Any:
-    """A YAML file of this package."""
+    """Read a YAML file of this package."""
     return read_yaml(Path(__file__).parent / name)
 
 
 def read_yaml(path: Path) -> Any:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is built
-    return loader(path.read_text("utf-8")).get_single_data()
+    """Read a YAML file."""
+    try:
+        from yaml import CSafeLoader as Loader  # ten times as fast, if it is built
+    except ImportError:
+        from yaml import SafeLoader as Loader  # type: ignore[assignment]
+    return Loader(path.read_text("utf-8")).get_single_data()

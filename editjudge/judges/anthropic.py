@@ -7,9 +7,18 @@ from typing import Any
 
 from editjudge.errors import UsageError
 from editjudge.judgement import Usage
-from editjudge.judges import body as pieces
-from editjudge.judges.body import Spliced, count, mapping, string
-from editjudge.judges.messages import CallFailed, ChatRequest, Conversation, Parameters, Reply
+from editjudge.judges import failures, wire
+from editjudge.judges.failures import CallFailed
+from editjudge.judges.wire import (
+    ChatRequest,
+    Conversation,
+    Parameters,
+    Reply,
+    Spliced,
+    count,
+    mapping,
+    string,
+)
 from editjudge.rubrics.prompt import TextPart
 from editjudge.rubrics.verdict import Finish
 
@@ -26,21 +35,27 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _RESERVED = frozenset({"model", "messages", "stream"})
 
 
-def request(conversation: Conversation, model: str, parameters: Parameters) -> ChatRequest:
+def request(
+    conversation: Conversation, model: str, parameters: Parameters
+) -> ChatRequest:
     body = {
         "model": model,
-        "max_tokens": DEFAULT_MAX_TOKENS if parameters.max_tokens is None else parameters.max_tokens,
+        "max_tokens": DEFAULT_MAX_TOKENS
+        if parameters.max_tokens is None
+        else parameters.max_tokens,
         "messages": list(_messages(conversation)),
         **_settings(conversation, parameters),
     }
-    body = pieces.merged(body, parameters.extra, _RESERVED)
+    body = wire.merged(body, parameters.extra, _RESERVED)
     version = SAMPLING_VERSION if any(key in body for key in _SAMPLING) else VERSION
-    return ChatRequest("v1/messages", pieces.encode(body), {"anthropic-version": version})
+    return ChatRequest("v1/messages", wire.encode(body), {"anthropic-version": version})
 
 
 def _settings(conversation: Conversation, parameters: Parameters) -> dict[str, Any]:
-    """There is no seed in this format, so none is sent."""
-    settings: dict[str, Any] = {"system": conversation.system} if conversation.system else {}
+    """Return the optional fields of a request; this format has no seed."""
+    settings: dict[str, Any] = (
+        {"system": conversation.system} if conversation.system else {}
+    )
     output: dict[str, Any] = {}
     if parameters.temperature is not None:
         settings["temperature"] = parameters.temperature
@@ -52,7 +67,9 @@ def _settings(conversation: Conversation, parameters: Parameters) -> dict[str, A
         case effort if effort in EFFORTS:
             output["effort"] = effort
         case effort:
-            raise UsageError(f'Anthropic has no reasoning effort "{effort}"; expected none, {", ".join(EFFORTS)}')
+            raise UsageError(
+                f'Anthropic has no reasoning effort "{effort}"; expected none, {", ".join(EFFORTS)}'
+            )
     if conversation.schema is not None:
         # Structured outputs as the API has them now: `output_config.format`, with no beta header. The older
         # `output_format` with `structured-outputs-2025-11-13` is gone from the vendor's client.
@@ -65,29 +82,38 @@ def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
     for turn in conversation.turns:
         # Blank content is refused. Two user messages in a row are read as one.
         if turn.reply.strip():
-            yield {"role": "assistant", "content": pieces.echoed(turn.reply)}
-        yield {"role": "user", "content": turn.message}
+            yield {"role": "assistant", "content": wire.echoed(turn.reply)}
+        yield {"role": "user", "content": turn.feedback}
 
 
 def _content(conversation: Conversation) -> Iterator[dict[str, Any]]:
     for part in conversation.parts:
         if not isinstance(part, TextPart):
-            picture = pieces.picture_of(conversation, part)
-            source = {"type": "base64", "media_type": picture.media_type, "data": Spliced(picture.base64)}
+            image = wire.image_of(conversation, part)
+            source = {
+                "type": "base64",
+                "media_type": image.media_type,
+                "data": Spliced(image.data),
+            }
             yield {"type": "image", "source": source}
         elif part.text.strip():
             yield {"type": "text", "text": part.text}
 
 
 def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-    """What the server answered; raises `CallFailed` where it did not."""
-    document = pieces.document(body)
+    """Return the reply in a response; raise `CallFailed` if there is none."""
+    document = wire.document(body)
     if not 200 <= status < 300:
         raise _problem(status, headers, body, document)
     if document.get("type") == "error":  # gateways pass errors on as successes
-        raise _problem(_STATUSES.get(string(mapping(document.get("error")).get("type")), 502), headers, body, document)
+        raise _problem(
+            _STATUSES.get(string(mapping(document.get("error")).get("type")), 502),
+            headers,
+            body,
+            document,
+        )
     if not isinstance(document.get("content"), list):
-        raise pieces.no_answer(body)
+        raise failures.no_answer(body)
     finish = _FINISHES.get(string(document.get("stop_reason")), "stop")
     text = _text(document["content"])
     if finish == "refusal" and not text:
@@ -97,7 +123,9 @@ def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         finish=finish,
         usage=_usage(mapping(document.get("usage"))),
         model=string(document.get("model")) or None,
-        request_id=pieces.header(headers, "request-id", "x-request-id") or string(document.get("id")) or None,
+        request_id=wire.header(headers, "request-id", "x-request-id")
+        or string(document.get("id"))
+        or None,
     )
 
 
@@ -107,24 +135,26 @@ _FINISHES: dict[str, Finish] = {
     "pause_turn": "length",
     "refusal": "refusal",
 }
-"""All others are ends of some kind, and the contract looks at what was said."""
+"""All others are ordinary ends: the contract checks the text."""
 
 
 def _text(content: list[Any]) -> str:
-    """Without the blocks in which the model thinks."""
+    """Return the text without the blocks in which the model thinks."""
     blocks = (block for block in map(mapping, content) if block.get("type") == "text")
     return "".join(string(block.get("text")) for block in blocks)
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    """Here, unlike elsewhere, the input tokens leave out what was written to and read from the cache."""
+    """Return the usage; here, unlike elsewhere, the input tokens leave out those written to and read from the cache."""
     cached = count(usage.get("cache_read_input_tokens"))
     written = count(usage.get("cache_creation_input_tokens"))
     return Usage(
-        input_tokens=pieces.total(count(usage.get("input_tokens")), written, cached),
+        input_tokens=wire.total(count(usage.get("input_tokens")), written, cached),
         output_tokens=count(usage.get("output_tokens")),
         cached_tokens=cached,
-        reasoning_tokens=count(mapping(usage.get("output_tokens_details")).get("thinking_tokens")),
+        reasoning_tokens=count(
+            mapping(usage.get("output_tokens_details")).get("thinking_tokens")
+        ),
     )
 
 
@@ -144,9 +174,21 @@ _STATUSES = {
 }
 
 
-def _problem(status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]) -> CallFailed:
+def _problem(
+    status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]
+) -> CallFailed:
     error = mapping(document.get("error"))
     # A 429 by status, but the month has to end first.
-    spent = mapping(error.get("details")).get("error_code") == "enforced_spend_limit_reached"
+    spent = (
+        mapping(error.get("details")).get("error_code")
+        == "enforced_spend_limit_reached"
+    )
     message = string(error.get("message"))
-    return pieces.failure(status, headers, body, message, kind="key" if spent else None, names=[error.get("type")])
+    return failures.failure(
+        status,
+        headers,
+        body,
+        message,
+        kind="key" if spent else None,
+        names=[error.get("type")],
+    )

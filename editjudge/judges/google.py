@@ -9,9 +9,18 @@ from typing import Any
 
 from editjudge.errors import UsageError
 from editjudge.judgement import Usage
-from editjudge.judges import body as pieces
-from editjudge.judges.body import Spliced, count, mapping, string
-from editjudge.judges.messages import CallFailed, ChatRequest, Conversation, Parameters, ProblemKind, Reply
+from editjudge.judges import failures, wire
+from editjudge.judges.failures import CallFailed, ProblemKind
+from editjudge.judges.wire import (
+    ChatRequest,
+    Conversation,
+    Parameters,
+    Reply,
+    Spliced,
+    count,
+    mapping,
+    string,
+)
 from editjudge.rubrics.prompt import TextPart
 from editjudge.rubrics.verdict import Finish
 
@@ -22,7 +31,9 @@ _BUDGETS = {"none": 0, "minimal": 1_024, "low": 1_024, "medium": 8_192, "high": 
 """Tokens to think with, for models before Gemini 3: what Google's own OpenAI-compatible address makes of the words."""
 
 
-def request(conversation: Conversation, model: str, parameters: Parameters) -> ChatRequest:
+def request(
+    conversation: Conversation, model: str, parameters: Parameters
+) -> ChatRequest:
     settings = {
         "temperature": parameters.temperature,
         "seed": parameters.seed,
@@ -38,7 +49,9 @@ def request(conversation: Conversation, model: str, parameters: Parameters) -> C
         body["systemInstruction"] = {"parts": [{"text": conversation.system}]}
     if config:
         body["generationConfig"] = config
-    return ChatRequest(_path(model), pieces.encode(pieces.merged(body, parameters.extra, _RESERVED)))
+    return ChatRequest(
+        _path(model), wire.encode(wire.merged(body, parameters.extra, _RESERVED))
+    )
 
 
 def _path(model: str) -> str:
@@ -50,10 +63,16 @@ def _thinking(model: str, effort: str | None) -> dict[str, Any] | None:
     if effort is None:
         return None
     by_budget = re.match(r"(?:models/)?gemini-[12]\b", model)
-    known = tuple(_BUDGETS) if by_budget else _LEVELS
-    if effort not in known:
-        raise UsageError(f'{model} has no reasoning effort "{effort}"; expected {", ".join(known)}')
-    return {"thinkingBudget": _BUDGETS[effort]} if by_budget else {"thinkingLevel": effort.upper()}
+    efforts = tuple(_BUDGETS) if by_budget else _LEVELS
+    if effort not in efforts:
+        raise UsageError(
+            f'{model} has no reasoning effort "{effort}"; expected {", ".join(efforts)}'
+        )
+    return (
+        {"thinkingBudget": _BUDGETS[effort]}
+        if by_budget
+        else {"thinkingLevel": effort.upper()}
+    )
 
 
 def _contents(conversation: Conversation) -> Iterator[dict[str, Any]]:
@@ -61,8 +80,8 @@ def _contents(conversation: Conversation) -> Iterator[dict[str, Any]]:
     for turn in conversation.turns:
         # A part without content is refused.
         if turn.reply:
-            yield {"role": "model", "parts": [{"text": pieces.echoed(turn.reply)}]}
-        yield {"role": "user", "parts": [{"text": turn.message}]}
+            yield {"role": "model", "parts": [{"text": wire.echoed(turn.reply)}]}
+        yield {"role": "user", "parts": [{"text": turn.feedback}]}
 
 
 def _parts(conversation: Conversation) -> Iterator[dict[str, Any]]:
@@ -70,27 +89,39 @@ def _parts(conversation: Conversation) -> Iterator[dict[str, Any]]:
         if isinstance(part, TextPart):
             yield {"text": part.text}
         else:
-            picture = pieces.picture_of(conversation, part)
-            yield {"inlineData": {"mimeType": picture.media_type, "data": Spliced(picture.base64)}}
+            image = wire.image_of(conversation, part)
+            yield {
+                "inlineData": {
+                    "mimeType": image.media_type,
+                    "data": Spliced(image.data),
+                }
+            }
 
 
 def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-    """What the server answered; raises `CallFailed` where it did not."""
-    document = pieces.document(body)
+    """Return the reply in a response; raise `CallFailed` if there is none."""
+    document = wire.document(body)
     if not 200 <= status < 300:
         raise _problem(status, headers, body, document)
-    candidate = pieces.first(document.get("candidates"))
+    candidate = wire.first(document.get("candidates"))
     if candidate is None:
-        if blocked := string(mapping(document.get("promptFeedback")).get("blockReason")):
-            raise CallFailed("refusal", f"the question was blocked: {pieces.cleaned(blocked)}", status=status)
-        raise pieces.no_answer(body)
+        if blocked := string(
+            mapping(document.get("promptFeedback")).get("blockReason")
+        ):
+            raise CallFailed(
+                "refusal",
+                f"the question was blocked: {failures.cleaned(blocked)}",
+                status=status,
+            )
+        raise failures.no_answer(body)
     parts = mapping(candidate.get("content")).get("parts")
     return Reply(
         text=_text(parts if isinstance(parts, list) else []),
         finish=_FINISHES.get(string(candidate.get("finishReason")), "stop"),
         usage=_usage(mapping(document.get("usageMetadata"))),
         model=string(document.get("modelVersion")) or None,
-        request_id=string(document.get("responseId")) or pieces.header(headers, "x-request-id"),
+        request_id=string(document.get("responseId"))
+        or wire.header(headers, "x-request-id"),
     )
 
 
@@ -106,20 +137,24 @@ _FINISHES: dict[str, Finish] = {
     "IMAGE_PROHIBITED_CONTENT": "refusal",
     "IMAGE_RECITATION": "refusal",
 }
-"""All others are ends of some kind, and the contract looks at what was said."""
+"""All others are ordinary ends: the contract checks the text."""
 
 
 def _text(parts: list[Any]) -> str:
-    """Without the parts in which the model thinks."""
-    return "".join(string(part.get("text")) for part in map(mapping, parts) if part.get("thought") is not True)
+    """Return the text without the parts in which the model thinks."""
+    return "".join(
+        string(part.get("text"))
+        for part in map(mapping, parts)
+        if part.get("thought") is not True
+    )
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    """Here, unlike elsewhere, what the model wrote leaves out what it thought; both are paid for as output."""
+    """Return the usage; here, unlike elsewhere, the output leaves out the thoughts, which are paid for as output too."""
     thought = count(usage.get("thoughtsTokenCount"))
     return Usage(
         input_tokens=count(usage.get("promptTokenCount")),
-        output_tokens=pieces.total(count(usage.get("candidatesTokenCount")), thought),
+        output_tokens=wire.total(count(usage.get("candidatesTokenCount")), thought),
         cached_tokens=count(usage.get("cachedContentTokenCount")),
         reasoning_tokens=thought,
     )
@@ -128,15 +163,20 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
 # --- errors ---------------------------------------------------------------------------------------------------
 
 
-def _problem(status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]) -> CallFailed:
+def _problem(
+    status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]
+) -> CallFailed:
     error = mapping(document.get("error"))
     details = error.get("details")
     rows = [mapping(detail) for detail in details] if isinstance(details, list) else []
     message = string(error.get("message"))
-    name, reasons = string(error.get("status")), [detail.get("reason") for detail in rows]
+    name = string(error.get("status"))
+    reasons = [detail.get("reason") for detail in rows]
     kind = _kind(status, name, rows)
     names = [name, *reasons]
-    return pieces.failure(status, headers, body, message, kind=kind, names=names, retry_after=_delay(rows))
+    return failures.failure(
+        status, headers, body, message, kind=kind, names=names, retry_after=_delay(rows)
+    )
 
 
 def _kind(status: int, name: str, details: list[dict[str, Any]]) -> ProblemKind | None:
@@ -144,7 +184,9 @@ def _kind(status: int, name: str, details: list[dict[str, Any]]) -> ProblemKind 
     if status == 400 and reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"}:
         return "key"
     if name == "FAILED_PRECONDITION":
-        return "key"  # no billing, or not from this country: the same for every question
+        return (
+            "key"  # no billing, or not from this country: the same for every question
+        )
     if status == 429 and any("PerDay" in quota for quota in _quotas(details)):
         return "key"  # comes with a delay of seconds, but the day has to end first
     return None
@@ -158,8 +200,10 @@ def _quotas(details: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _delay(details: list[dict[str, Any]]) -> float | None:
-    """Seconds to wait, as `google.rpc.RetryInfo` says it: "34.07s"."""
+    """Return the seconds to wait, as `google.rpc.RetryInfo` says it: "34.07s"."""
     for detail in details:
-        if match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)s", string(detail.get("retryDelay"))):
+        if match := re.fullmatch(
+            r"(\d{1,9}(?:\.\d{1,9})?)s", string(detail.get("retryDelay"))
+        ):
             return float(match[1])
     return None

@@ -19,7 +19,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
-from editjudge.judges.messages import CallFailed
+from editjudge.judges.failures import CallFailed
 
 MAX_REPLY_BYTES = 20_000_000
 """No answer comes near it; a server that sends more is broken or hostile."""
@@ -60,29 +60,41 @@ class HttpTransport:
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
         self._proxies: dict[tuple[str, str], str | None] = {}
-        """By scheme and host."""
+        """Proxies by scheme and host."""
 
     async def __aenter__(self) -> Self:
         # Concurrency is the pace's business, so the connector sets no limit of its own. Cookies would tie requests
         # together.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60), cookie_jar=aiohttp.DummyCookieJar()
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._session:
             await self._session.close()
 
     async def post(
-        self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...], patience: float = 1.0
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: tuple[bytes, ...],
+        patience: float = 1.0,
     ) -> Response:
         """Send and read to the end; raises `CallFailed` where no complete response came within `patience` timeouts."""
-        return await self._request("POST", url, headers, _Pieces(body), patience=patience)
+        return await self._request(
+            "POST", url, headers, _Pieces(body), patience=patience
+        )
 
-    async def get(self, url: str, headers: Mapping[str, str], into: IO[bytes] | None = None) -> Response:
+    async def get(
+        self, url: str, headers: Mapping[str, str], into: IO[bytes] | None = None
+    ) -> Response:
         """Read to the end; a success may be of any size where it goes `into` a file."""
         return await self._request("GET", url, headers, None, into)
 
@@ -111,17 +123,25 @@ class HttpTransport:
                 proxy=self._proxy(url),
             )
             async with request as response:
-                data = await _kept(response, into) if into and response.ok else await _bounded(response)
-                return Response(response.status, response.headers, data, time.monotonic() - started)
+                data = (
+                    await _saved(response, into)
+                    if into and response.ok
+                    else await _bounded(response)
+                )
+                return Response(
+                    response.status, response.headers, data, time.monotonic() - started
+                )
 
     def _proxy(self, url: str) -> str | None:
-        """That the environment names, as for the vendors' own clients. Found out once for a host: aiohttp's `trust_env`
-        does it for each request, in two threads."""
-        place = urlsplit(url)
-        key = (place.scheme, place.netloc)
+        """Return the proxy that the environment names, as for the vendors' own clients.
+
+        Looked up once for a host: aiohttp's `trust_env` does it for each request, in two threads.
+        """
+        parts = urlsplit(url)
+        key = (parts.scheme, parts.netloc)
         if key not in self._proxies:
-            bypassed = proxy_bypass(place.hostname or "")
-            self._proxies[key] = None if bypassed else getproxies().get(place.scheme)
+            bypassed = proxy_bypass(parts.hostname or "")
+            self._proxies[key] = None if bypassed else getproxies().get(parts.scheme)
         return self._proxies[key]
 
 
@@ -130,20 +150,33 @@ def _explaining(seconds: float) -> Iterator[None]:
     try:
         yield
     except aiohttp.ConnectionTimeoutError:  # nothing was sent, so nothing is billed
-        raise CallFailed("connection", f"no connection within {min(seconds, _CONNECT):g} s") from None
+        raise CallFailed(
+            "connection", f"no connection within {min(seconds, _CONNECT):g} s"
+        ) from None
     except TimeoutError:
-        raise CallFailed("timeout", f"no complete answer within {seconds:g} s") from None
+        raise CallFailed(
+            "timeout", f"no complete answer within {seconds:g} s"
+        ) from None
     except aiohttp.ClientConnectorDNSError as error:
-        raise CallFailed("connection", f"the host {error.host} cannot be found") from None
+        raise CallFailed(
+            "connection", f"the host {error.host} cannot be found"
+        ) from None
     except aiohttp.ClientConnectorCertificateError as error:
-        raise CallFailed("key", f"the certificate of {error.host} cannot be trusted") from None
+        raise CallFailed(
+            "key", f"the certificate of {error.host} cannot be trusted"
+        ) from None
     except aiohttp.ClientConnectorError as error:
-        raise CallFailed("connection", f"no connection to {error.host}:{error.port}: {error.strerror}") from None
+        raise CallFailed(
+            "connection",
+            f"no connection to {error.host}:{error.port}: {error.strerror}",
+        ) from None
     except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
-        raise CallFailed("connection", f"the connection broke: {type(error).__name__}", cut_off=True) from None
+        raise CallFailed(
+            "connection", f"the connection broke: {type(error).__name__}", cut_off=True
+        ) from None
 
 
-async def _kept(response: aiohttp.ClientResponse, into: IO[bytes]) -> bytes:
+async def _saved(response: aiohttp.ClientResponse, into: IO[bytes]) -> bytes:
     into.seek(0)
     into.truncate()
     async for chunk in response.content.iter_any():
@@ -156,5 +189,9 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
     async for chunk in response.content.iter_any():
         data += chunk
         if len(data) > MAX_REPLY_BYTES:
-            raise CallFailed("server", f"the server sent more than {MAX_REPLY_BYTES:,} bytes", cut_off=True)
+            raise CallFailed(
+                "server",
+                f"the server sent more than {MAX_REPLY_BYTES:,} bytes",
+                cut_off=True,
+            )
     return bytes(data)

@@ -1,31 +1,47 @@
-"""The unit of work: a task with all that a judge needs to do it, and the protocol of those who do."""
+"""The protocol of judges, how they are asked, and the unit of work that they are given."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+from editjudge import plugins
 from editjudge.edit import PAIR_ROLES, Edit
 from editjudge.judgement import Exchange, Judgement, Status, Task
-from editjudge.media.cache import Encoded
+from editjudge.judges.wire import Parameters
+from editjudge.media.cache import EncodedImage
 from editjudge.media.image import ImageLimits
 from editjudge.orders import ORDERS, SWAPPED, read_choice
+from editjudge.redaction import redacted_settings
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout, Question, ask
 from editjudge.rubrics.verdict import Failure, Remark, Verdict
 
 T = TypeVar("T")
 
-Load = Callable[[str], Awaitable[Encoded]]
-"""A picture of the edit by role, prepared for the judge that asks."""
+Load = Callable[[str], Awaitable[EncodedImage]]
+"""Loads an image of the edit by role, prepared for the judge."""
 METRICS = "metrics"
+GGUF = "gguf:"
+SCHEMA_REQUEST = "schema_request"
+"""Parameter that chooses how a server is asked for a schema (`-J schema_request=json_object`); part of no key."""
+
+
+def provider_of(spec: str) -> str | None:
+    """Return the name of the plug-in that a spec asks for: `NAME` or `NAME:REST`; None if it asks for none."""
+    name = spec.partition(":")[0]
+    # A model of a provider has a slash: those specs are decided without a look at what else is installed.
+    return name if "/" not in name and name in plugins.providers("judges") else None
 
 
 def is_local(spec: str) -> bool:
-    """Whether nothing is sent to anybody."""
-    return spec in ("measured", METRICS) or spec.startswith("replay:")
+    """Whether nothing is sent to anybody, as far as is known of plug-ins."""
+    return spec.startswith("replay:") or provider_of(spec) is not None
 
 
 class Work(NamedTuple):
@@ -35,44 +51,51 @@ class Work(NamedTuple):
     edit: Edit
     rubric: Rubric
     digests: Mapping[str, str] = {}
-    """Of the edit's pictures, by role."""
+    """Digests of the edit's images, by role."""
     recipes: Mapping[str, str] = {}
-    """How each picture is prepared for this judge, by role."""
+    """How each image is prepared for this judge, by role."""
     sizes: Mapping[str, tuple[int, int]] = {}
-    """Width and height of each picture, by role."""
+    """Width and height of each image, by role."""
     layout: Layout = "images-first"
     problem: tuple[Status, Remark] | None = None
-    """Why no judge can be asked, where that is known beforehand."""
+    """Reason for which no judge can be asked, if it is known beforehand."""
 
     @property
     def images(self) -> tuple[str, ...]:
-        """The pictures of this edit that the rubric shows, by name: of a list, each of them."""
-        return tuple(name for role in self.rubric.images for name in self.edit.picture_names(role))
+        """Names of the images of this edit that the rubric shows; each element of a list has its own."""
+        return tuple(
+            name
+            for role in self.rubric.images
+            for name in self.edit.picture_names(role)
+        )
 
     @property
     def name(self) -> str:
-        """As a log names it."""
+        """Name in a log."""
         return f"{self.task.item}, {self.task.rubric}, {self.task.judge}, repeat {self.task.repeat}"
 
     def question(self) -> Question:
+        """Return the question that this task asks."""
         return ask(self.rubric, self.edit, self.digests, self.layout)
 
     @property
     def order(self) -> Literal["ab", "ba"] | None:
-        """Of a pair: which output is shown first. The edit of this work has its outputs in that order."""
+        """Order in which the outputs of a pair are shown, which is their order in this edit; None if it is not a pair."""
         return self.task.variant if self.task.variant in ORDERS else None  # type: ignore[return-value]  # one of the two
 
     def by_own_name(self, by_role: Mapping[str, T]) -> dict[str, T]:
-        """By the roles of the manifest, whatever the order shown."""
+        """Return values by the roles of the manifest, whatever the order shown."""
         if self.order != "ba":
             return dict(by_role)
         turned = dict(zip(PAIR_ROLES, reversed(PAIR_ROLES), strict=True))
         return {turned.get(role, role): value for role, value in by_role.items()}
 
     def judgement(self, status: Status, **fields: Any) -> Judgement:
-        """A judgement of this task with further fields; choices between two outputs are given as they were shown."""
+        """Return a judgement of this task with further fields, among them choices between outputs as they were shown."""
         if self.order and (choices := fields.get("choices")):
-            fields["choices"] = {factor: self._own_choice(choice) for factor, choice in choices.items()}
+            fields["choices"] = {
+                factor: self._own_choice(choice) for factor, choice in choices.items()
+            }
         return Judgement(
             key=self.task.key,
             status=status,
@@ -86,18 +109,23 @@ class Work(NamedTuple):
             **fields,
         )
 
-    def _own_choice(self, word: str) -> str:
-        choice = read_choice(word)
-        assert choice is not None, word  # noqa: S101  (a run takes no rubric with other words)
+    def _own_choice(self, answer: str) -> str:
+        choice = read_choice(answer)
+        assert choice is not None, answer  # noqa: S101  (a run takes no rubric with other answers)
         return SWAPPED[choice] if self.order == "ba" else choice
 
-    def verdict(self, outcome: Verdict | Failure, exchanges: Iterable[Exchange], **fields: Any) -> Judgement:
-        """The judgement that the last reply decides."""
+    def verdict(
+        self, outcome: Verdict | Failure, exchanges: Iterable[Exchange], **fields: Any
+    ) -> Judgement:
+        """Return the judgement that the last reply decides."""
         fields["exchanges"] = tuple(exchanges)
         if isinstance(outcome, Failure):
             return self.judgement(outcome.status, reasons=outcome.reasons, **fields)
         answered = bool(outcome.scores or outcome.choices)
-        silent = {key: f'the judge answered "{word}"' for key, word in outcome.abstained.items()}
+        silent = {
+            key: f'the judge answered "{answer}"'
+            for key, answer in outcome.abstained.items()
+        }
         # A score may abstain from a mean over probabilities alone.
         fields["abstained"] = {**fields.get("abstained", {}), **silent}
         return self.judgement(
@@ -112,30 +140,90 @@ class Work(NamedTuple):
 
 
 class JudgingFailed(Exception):
-    """An unexpected exception of a judge, with fields of the judgement that are kept: replies that were paid for."""
+    """An unexpected exception of a judge, with the fields of the judgement that are kept: paid replies."""
 
     def __init__(self, error: Exception, **fields: Any) -> None:
         super().__init__(str(error))
-        self.error, self.fields = error, fields
+        self.error = error
+        self.fields = fields
 
 
 class Pacing(Protocol):
-    """Who decides when a request may go out, and whether it goes out again."""
+    """The rate at which a judge is asked: when a request is sent, and whether it is sent again."""
 
-    def slot(self, *, has_reply: bool = False) -> AbstractAsyncContextManager[None]:
-        """A place among those who may ask now. With a reply already, which only has to be checked, it comes first, also
-        while a run stops."""
+    @property
+    def window(self) -> int:
+        """Number of questions that may be in flight."""
         ...
 
-    async def persist(self, send: Callable[[], Awaitable[T]], tokens: int = 0) -> tuple[T, int]: ...
+    def slot(self, *, has_reply: bool = False) -> AbstractAsyncContextManager[None]:
+        """Wait for one of the places in flight.
+
+        A task that has its reply already, which only has to be checked, goes first, also while a run stops.
+        """
+        ...
+
+    async def send_with_retries(
+        self, send: Callable[[], Awaitable[T]], tokens: int = 0
+    ) -> tuple[T, int]:
+        """Return what `send` returns, and how often it failed before; raise `CallFailed` if it keeps failing."""
+        ...
+
+    def stop(self) -> None:
+        """Let no further request out."""
+        ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """How judges are asked, beyond which ones."""
+
+    parameters: Parameters = field(default_factory=Parameters)
+    base_url: str | None = None
+    schema: bool = True
+    """Whether to request structured output if the server takes it."""
+    strict: bool = False
+    reasks: int = 2
+    timeout: float = 300.0
+    prices: Path | None = None
+    read: Literal["text", "logprobs"] = "text"
+    """`logprobs`: also the mean over the scores that a model might have written, by their probabilities."""
+    min_mass: float = 0.9
+    """Minimum probability of the legal scores for such a mean."""
+
+    @classmethod
+    def of(cls, **settings: Any) -> Options:
+        """Return options from settings by name, with those of the request among them."""
+        names = {name.name for name in dataclasses.fields(Parameters)}
+        request = {name: settings.pop(name) for name in names & settings.keys()}
+        return cls(Parameters(**request), **settings)
+
+    def frozen(self) -> dict[str, Any]:
+        """Return what is stored with a run: all that can change an answer, and nothing secret.
+
+        Options added after 0.1 are omitted at their default, so old runs keep their hash.
+        """
+        options = dataclasses.asdict(self)
+        options["parameters"]["extra"].pop(SCHEMA_REQUEST, None)
+        del options["timeout"]
+        del options["prices"]
+        if self.read == "text":
+            del options["read"]
+            del options["min_mass"]
+        return redacted_settings(options)
+
+    @property
+    def mass_to_read(self) -> float | None:
+        """Minimum probability of the legal scores; None if only the text is read."""
+        return self.min_mass if self.read == "logprobs" else None
 
 
 class Judge(Protocol):
-    """Anybody who can say how good an edit is: the extension point for judges of one's own.
+    """The extension point for judges: derive from it and answer questions about edits.
 
-    A judge needs no base class. This one scores an edit by the size of its output:
+    This one scores an edit by the size of its output:
 
-        class SizeJudge:
+        class SizeJudge(Judge):
             spec = "size"
             limits = ImageLimits(base64=False)  # files as they are, not base64
 
@@ -143,25 +231,43 @@ class Judge(Protocol):
                 return {"judge": "size", "version": 1}  # raise the version to have everything judged anew
 
             async def judge(self, work, load):
-                picture = await load("edited")
-                score = 7 if min(picture.width, picture.height) >= 512 else 1
-                reason = f"the output has {picture.width} x {picture.height} pixels"
+                image = await load("edited")
+                score = 7 if min(image.width, image.height) >= 512 else 1
+                reason = f"the output has {image.width} x {image.height} pixels"
                 keys = [factor.key for factor in work.rubric.factors]
                 reasons = dict.fromkeys(keys, reason)
                 return work.judgement("ok", scores=dict.fromkeys(keys, score), justifications=reasons)
 
-    `editjudge.run.feed.judged` asks it for one task, `editjudge.run.engine.Engine` for all tasks of a run. What it
-    cannot judge is `work.judgement("abstained", abstained={factor: reason})`; an exception is the failure of this
-    edit alone.
+    `editjudge.running.asker.judge_task` asks it for one task, `editjudge.running.engine.Engine` for all tasks of a run.
+    If it cannot judge an edit it returns `work.judgement("abstained", abstained={factor: reason})`; an exception is the
+    failure of this edit alone.
     """
 
     spec: str
-    """As the user named it."""
+    """Name that the user gave."""
     limits: ImageLimits | None
-    """What pictures it takes; None where it is not sent any."""
+    """Images that it takes; None if it is not sent any."""
+    further_images: tuple[str, ...] = ()
+    """Roles of images that it looks at if the edit has them, whether or not the rubric shows them."""
+    warnings: tuple[str, ...] = ()
+    """Messages for the user when a run begins."""
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
-        """Everything about this judge that can change its answer; part of the task's key."""
+        """Return everything about this judge that can change its answer; part of the task's key."""
         ...
 
-    async def judge(self, work: Work, load: Load) -> Judgement: ...
+    async def judge(self, work: Work, load: Load) -> Judgement:
+        """Judge one task."""
+        ...
+
+    def capacity(self, questions: int) -> int:
+        """Return how many tasks it works on at a time, with so many questions about each edit."""
+        return 2
+
+    def redacted(self, text: str) -> str:
+        """Return a text without the secrets that this judge knows."""
+        return text
+
+    def stop(self) -> None:
+        """Begin no further task, since the run is being stopped."""
+        return

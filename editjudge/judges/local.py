@@ -25,13 +25,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from editjudge.errors import JudgeError, UsageError
-from editjudge.judges.budget import BudgetProtocol
 from editjudge.judges.chat import ChatJudge
+from editjudge.judges.cost import BudgetProtocol, Price
 from editjudge.judges.http import HttpTransport, Response
-from editjudge.judges.judge import Pacing
-from editjudge.judges.prices import Price
+from editjudge.judges.judge import GGUF, Options, Pacing
 from editjudge.judges.providers import PROVIDERS, Endpoint
-from editjudge.judges.registry import GGUF, Options
 
 CONTEXT = 16_384
 """Tokens for a question with its pictures and the answer. A model's own limit may take more memory than there is."""
@@ -55,20 +53,29 @@ class EngineSettings:
 
     @classmethod
     def taken_from(cls, extra: dict[str, Any]) -> EngineSettings:
-        """Of the parameters that the user gave, those that are the engine's, which are not passed on."""
-        given = {field.name: extra.pop(field.name) for field in dataclasses.fields(cls) if field.name in extra}
-        for name, value in given.items():
+        """Take the engine's settings out of the user's parameters."""
+        chosen = {
+            field.name: extra.pop(field.name)
+            for field in dataclasses.fields(cls)
+            if field.name in extra
+        }
+        for name, value in chosen.items():
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 unit = " of tokens" if name == "context" else ""
                 raise UsageError(f"-J {name}={value}: expected a number{unit}")
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return cls(**{"threads": cores, "parallel": min(cores, 4), **given})
+        try:
+            cores = len(os.sched_getaffinity(0))
+        except AttributeError:  # not on macOS and Windows
+            cores = os.cpu_count() or 1
+        return cls(**{"threads": cores, "parallel": min(cores, 4), **chosen})
 
 
 class LocalEngine:
     """The transport of a judge in a file: loads the model once, and unloads it when it is closed."""
 
-    def __init__(self, model: Path, projector: Path, settings: EngineSettings, timeout: float) -> None:
+    def __init__(
+        self, model: Path, projector: Path, settings: EngineSettings, timeout: float
+    ) -> None:
         self._files = model, projector
         self._settings = settings
         self._http = HttpTransport(timeout=timeout)
@@ -83,20 +90,32 @@ class LocalEngine:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._http.__aexit__(kind, error, trace)
         self._server = None
 
     async def post(
-        self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...], patience: float = 1.0
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: tuple[bytes, ...],
+        patience: float = 1.0,
     ) -> Response:
         async with self._loading:
             if self._server is None:
                 self._server = await self._load()
         address = f"{self._server.listening_address}/v1/chat/completions"
         async with self._slots:
-            return await self._http.post(address, {**headers, "authorization": f"Bearer {self._key}"}, body, patience)
+            return await self._http.post(
+                address,
+                {**headers, "authorization": f"Bearer {self._key}"},
+                body,
+                patience,
+            )
 
     async def _load(self) -> Any:
         model, projector = self._files
@@ -114,12 +133,19 @@ class LocalEngine:
         model, projector = self._files
         _check_instructions()
         engine = importlib.import_module("xllamacpp")
-        options, settings = engine.CommonParams(), self._settings
-        options.model.path, options.mmproj.path = str(model), str(projector)
-        options.n_ctx, options.n_parallel = settings.context * settings.parallel, settings.parallel
-        options.cpuparams.n_threads = options.cpuparams_batch.n_threads = settings.threads
+        options = engine.CommonParams()
+        settings = self._settings
+        options.model.path = str(model)
+        options.mmproj.path = str(projector)
+        options.n_ctx = settings.context * settings.parallel
+        options.n_parallel = settings.parallel
+        options.cpuparams.n_threads = options.cpuparams_batch.n_threads = (
+            settings.threads
+        )
         options.api_keys = [self._key]
-        options.ui, options.endpoint_slots, options.verbosity = False, False, 1
+        options.ui = False
+        options.endpoint_slots = False
+        options.verbosity = 1
         try:
             return engine.Server(options)
         except Exception as error:
@@ -134,10 +160,12 @@ def _say(line: str) -> None:
 
 
 def _check_instructions() -> None:
-    """Raises `JudgeError` where this CPU does not have the instructions that the engine was built with: it would end
-    this process, so that another one tries."""
-    words = [sys.executable, "-c", "import xllamacpp; xllamacpp.get_system_info()"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603
+    """Raise `JudgeError` if this CPU lacks instructions that the engine was built with: using them would end the
+    process, so that another one tries."""
+    command = [sys.executable, "-c", "import xllamacpp; xllamacpp.get_system_info()"]
+    done = subprocess.run(  # noqa: S603
+        command, capture_output=True, text=True, check=False, timeout=120
+    )
     if done.returncode == -signal.SIGILL:
         raise JudgeError(
             "this CPU lacks instructions that the wheel of xllamacpp was built with: build it here with "
@@ -149,11 +177,30 @@ def _check_instructions() -> None:
 
 
 class LocalJudge(ChatJudge):
-    """As every judge that is asked in the chat format. Its key has the digests of both files, and not their paths."""
+    """A judge of the chat format whose key has the digests of both files, and not their paths."""
 
-    def __init__(self, spec: str, digests: Mapping[str, str], *words: Any, **options: Any) -> None:
-        super().__init__(spec, *words, **options)
-        self._identity = {**self._identity, "judge": "gguf", "url": "", "files": dict(digests)}
+    def __init__(
+        self,
+        spec: str,
+        endpoint: Endpoint,
+        options: Options,
+        pace: Pacing,
+        engine: LocalEngine,
+        digests: Mapping[str, str],
+        max_choices: int,
+        funds: BudgetProtocol | None,
+    ) -> None:
+        super().__init__(
+            spec,
+            endpoint,
+            options,
+            pace,
+            engine,
+            max_choices=max_choices,
+            price=Price(0.0, 0.0),
+            funds=funds,
+        )
+        self._identity |= {"judge": "gguf", "url": "", "files": dict(digests)}
 
     @property
     def context_setting(self) -> str:
@@ -161,20 +208,32 @@ class LocalJudge(ChatJudge):
 
 
 async def open_local(
-    spec: str, options: Options, pace: Pacing, resources: Any, funds: BudgetProtocol | None
+    spec: str,
+    options: Options,
+    pace: Pacing,
+    resources: Any,
+    funds: BudgetProtocol | None,
 ) -> LocalJudge:
-    """Raises `UsageError` where the files or the extra are not there, or are not what they should be."""
+    """Open a judge in a file; raise `UsageError` if the files or the extra are missing or of another kind."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise UsageError(f"{spec} needs an extra: pip install 'editjudge[local]'")
     extra = dict(options.parameters.extra)
-    given, settings = extra.pop("mmproj", None), EngineSettings.taken_from(extra)
+    mmproj = extra.pop("mmproj", None)
+    settings = EngineSettings.taken_from(extra)
     model = Path(spec.removeprefix(GGUF))
     if architecture(model) == "clip":
-        raise UsageError(f"{model} is a projector; name the text model, and the projector with -J mmproj=FILE")
-    projector = Path(str(given)) if given is not None else projector_beside(model)
+        raise UsageError(
+            f"{model} is a projector; name the text model, and the projector with -J mmproj=FILE"
+        )
+    projector = Path(str(mmproj)) if mmproj is not None else projector_beside(model)
     if (kind := architecture(projector)) != "clip":
-        raise UsageError(f"{projector} is no projector: its architecture is {kind or 'not stated'}, expected clip")
-    digests = {name: await asyncio.to_thread(_digest, file) for name, file in (("model", model), ("mmproj", projector))}
+        raise UsageError(
+            f"{projector} is no projector: its architecture is {kind or 'not stated'}, expected clip"
+        )
+    digests = {
+        name: await asyncio.to_thread(_digest, file)
+        for name, file in (("model", model), ("mmproj", projector))
+    }
     like = PROVIDERS["llamacpp"]
     endpoint = Endpoint(
         provider="gguf",
@@ -185,32 +244,32 @@ async def open_local(
         schema_mode="enforced",
         options=like.options,
     )
-    engine = await resources.enter_async_context(LocalEngine(model, projector, settings, options.timeout))
+    engine = await resources.enter_async_context(
+        LocalEngine(model, projector, settings, options.timeout)
+    )
+    parameters = dataclasses.replace(options.parameters, extra=extra)
     return LocalJudge(
         spec,
-        digests,
         endpoint,
-        dataclasses.replace(options.parameters, extra=extra),
+        dataclasses.replace(options, parameters=parameters),
         pace,
         engine,
-        reasks=options.reasks,
-        strict=options.strict,
-        want_schema=options.schema,
-        min_mass=options.mass_to_read,
-        most_choices=settings.parallel,  # llama.cpp refuses more
-        price=Price(0.0, 0.0),
-        funds=funds,
+        digests,
+        settings.parallel,  # llama.cpp refuses more replies at once
+        funds,
     )
 
 
 def projector_beside(model: Path) -> Path:
-    """The one file `mmproj*.gguf` in the folder of the model."""
+    """Return the one file `mmproj*.gguf` in the folder of the model."""
     candidates = sorted(model.parent.glob("mmproj*.gguf"))
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
         names = ", ".join(file.name for file in candidates)
-        raise UsageError(f"{model}: several projectors are beside it ({names}); name one with -J mmproj=FILE")
+        raise UsageError(
+            f"{model}: several projectors are beside it ({names}); name one with -J mmproj=FILE"
+        )
     raise UsageError(
         f"{model}: no projector (mmproj*.gguf) is beside it; name it with -J mmproj=FILE. A model without one reads "
         "text alone, and cannot judge pictures"
@@ -218,7 +277,7 @@ def projector_beside(model: Path) -> Path:
 
 
 def architecture(path: Path) -> str:
-    """What a GGUF file says that it is; empty where it does not say. Raises `UsageError` where it is no GGUF."""
+    """Return the architecture that a GGUF file states, or nothing; raise `UsageError` if it is not a GGUF file."""
     try:
         with path.open("rb") as file:
             head = file.read(1 << 16)

@@ -8,9 +8,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from editjudge.judgement import Usage
-from editjudge.judges import body as pieces
-from editjudge.judges.body import Spliced, count, mapping, string
-from editjudge.judges.messages import CallFailed, ChatRequest, Conversation, Parameters, ProblemKind, Reply, TokenChoice
+from editjudge.judges import failures, wire
+from editjudge.judges.failures import CallFailed, ProblemKind
+from editjudge.judges.wire import (
+    ChatRequest,
+    Conversation,
+    Parameters,
+    Reply,
+    Spliced,
+    TokenChoice,
+    count,
+    mapping,
+    string,
+)
 from editjudge.rubrics.prompt import TextPart
 from editjudge.rubrics.verdict import Finish
 
@@ -18,7 +28,7 @@ MaxTokensField = Literal["max_completion_tokens", "max_tokens"]
 """OpenAI's reasoning models refuse the older `max_tokens`; many compatible servers know nothing else."""
 
 SchemaRequest = Literal["json_schema", "json_object", "guided_json"]
-"""Where the schema stands: in OpenAI's `response_format`; in the older one of llama.cpp and others, which has the type
+"""Field of the schema: in OpenAI's `response_format`; in the older one of llama.cpp and others, which has the type
 `json_object`; in a field of older vLLM."""
 
 _RESERVED = frozenset({"model", "messages", "stream", "n"})
@@ -32,7 +42,7 @@ def request(
     max_tokens_field: MaxTokensField = "max_completion_tokens",
     schema_request: SchemaRequest = "json_schema",
 ) -> ChatRequest:
-    """A POST below a base URL that ends in `/v1`."""
+    """Return a POST below a base URL that ends in `/v1`."""
     settings = {
         "temperature": parameters.temperature,
         "seed": parameters.seed,
@@ -42,14 +52,19 @@ def request(
         "logprobs": True if conversation.top_logprobs is not None else None,
         "top_logprobs": conversation.top_logprobs,
         # What a user adds may go into the schema's own field.
-        **_schema_fields(conversation, schema_request, keep_open=bool(parameters.extra)),
+        **_schema_fields(
+            conversation, schema_request, keep_open=bool(parameters.extra)
+        ),
     }
     body = {
         "model": model,
         "messages": list(_messages(conversation)),
         **{key: value for key, value in settings.items() if value is not None},
     }
-    return ChatRequest("chat/completions", pieces.encode(pieces.merged(body, parameters.extra, _RESERVED)))
+    return ChatRequest(
+        "chat/completions",
+        wire.encode(wire.merged(body, parameters.extra, _RESERVED)),
+    )
 
 
 def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
@@ -57,24 +72,26 @@ def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
         yield {"role": "system", "content": conversation.system}
     yield {"role": "user", "content": list(_content(conversation))}
     for turn in conversation.turns:
-        yield {"role": "assistant", "content": pieces.echoed(turn.reply)}
-        yield {"role": "user", "content": turn.message}
+        yield {"role": "assistant", "content": wire.echoed(turn.reply)}
+        yield {"role": "user", "content": turn.feedback}
 
 
 def _content(conversation: Conversation) -> Iterator[dict[str, Any]]:
     for part in conversation.parts:
         if isinstance(part, TextPart):
-            yield {"type": "text", "text": pieces.encoded(part.text)}
+            yield {"type": "text", "text": wire.encoded(part.text)}
         else:
-            picture = pieces.picture_of(conversation, part)
-            url = Spliced(picture.base64, f"data:{picture.media_type};base64,")
+            image = wire.image_of(conversation, part)
+            url = Spliced(image.data, f"data:{image.media_type};base64,")
             yield {"type": "image_url", "image_url": {"url": url}}
 
 
-def _schema_fields(conversation: Conversation, how: SchemaRequest, *, keep_open: bool) -> dict[str, Any]:
+def _schema_fields(
+    conversation: Conversation, how: SchemaRequest, *, keep_open: bool
+) -> dict[str, Any]:
     if conversation.schema is None:
         return {}
-    schema = conversation.schema if keep_open else pieces.encoded(conversation.schema)
+    schema = conversation.schema if keep_open else wire.encoded(conversation.schema)
     if how == "guided_json":
         return {"guided_json": schema}
     if how == "json_object":
@@ -86,62 +103,89 @@ def _schema_fields(conversation: Conversation, how: SchemaRequest, *, keep_open:
 
 
 def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-    """What the server answered; raises `CallFailed` where it did not."""
-    document = pieces.document(body)
+    """Return the reply in a response; raise `CallFailed` if there is none."""
+    document = wire.document(body)
     if not 200 <= status < 300:
         raise _problem(status, headers, body, document)
     choices = document.get("choices")
-    choice = pieces.first(choices)
+    choice = wire.first(choices)
     # OpenRouter has said 200 by the time that a model fails, and puts the error into the answer.
-    if failed := mapping(document.get("error")) or mapping(mapping(choice).get("error")):
-        raise _problem(count(failed.get("code")) or 502, headers, body, {"error": failed})
+    if failed := mapping(document.get("error")) or mapping(
+        mapping(choice).get("error")
+    ):
+        raise _problem(
+            count(failed.get("code")) or 502, headers, body, {"error": failed}
+        )
     if choice is None or not isinstance(choice.get("message"), dict):
-        raise pieces.no_answer(body)
+        raise failures.no_answer(body)
     if _broken_off(choice):
         raise CallFailed("server", "the server broke the answer off", status=status)
     about = {
         "usage": _usage(mapping(document.get("usage"))),
         "model": string(document.get("model")) or None,
-        "request_id": pieces.header(headers, "x-request-id", "apim-request-id") or string(document.get("id")) or None,
+        "request_id": wire.header(headers, "x-request-id", "apim-request-id")
+        or string(document.get("id"))
+        or None,
     }
-    others = [_of_choice(other, about) for other in map(mapping, list(choices or ())[1:]) if _is_reply(other)]
+    others = [
+        _of_choice(other, about)
+        for other in map(mapping, list(choices or ())[1:])
+        if _is_reply(other)
+    ]
     return _of_choice(choice, about, tuple(others))
 
 
 def _is_reply(choice: Mapping[str, Any]) -> bool:
-    return isinstance(choice.get("message"), dict) and not choice.get("error") and not _broken_off(choice)
+    return (
+        isinstance(choice.get("message"), dict)
+        and not choice.get("error")
+        and not _broken_off(choice)
+    )
 
 
 def _broken_off(choice: Mapping[str, Any]) -> bool:
     return string(choice.get("finish_reason")) in ("error", "abort")
 
 
-def _of_choice(choice: Mapping[str, Any], about: Mapping[str, Any], others: tuple[Reply, ...] = ()) -> Reply:
+def _of_choice(
+    choice: Mapping[str, Any], about: Mapping[str, Any], others: tuple[Reply, ...] = ()
+) -> Reply:
     message = choice["message"]
-    text, refusal = _text(message.get("content")), string(message.get("refusal"))
+    text = _text(message.get("content"))
+    refusal = string(message.get("refusal"))
     return Reply(
         text=text or refusal,
-        finish="refusal" if refusal else _FINISHES.get(string(choice.get("finish_reason")), "stop"),
+        finish="refusal"
+        if refusal
+        else _FINISHES.get(string(choice.get("finish_reason")), "stop"),
         tokens=_tokens(choice.get("logprobs")),
         others=others,
         **about,
     )
 
 
-_FINISHES: dict[str, Finish] = {"length": "length", "max_tokens": "length", "content_filter": "refusal"}
-"""All others are ends of some kind, and the contract looks at what was said."""
+_FINISHES: dict[str, Finish] = {
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "refusal",
+}
+"""All others are ordinary ends: the contract checks the text."""
 
 
 def _text(content: object) -> str:
-    """A string, or the texts of a list of parts. What a model thought comes beside it, or in parts of another type."""
+    """Return the text, which may be a list of parts; thoughts come beside it, or in parts of another type."""
     if isinstance(content, list):
-        texts = (part for part in map(mapping, content) if part.get("type") in ("text", "output_text"))
+        texts = (
+            part
+            for part in map(mapping, content)
+            if part.get("type") in ("text", "output_text")
+        )
         return "".join(string(part.get("text")) for part in texts)
     return string(content)
 
 
 def _tokens(logprobs: object) -> tuple[TokenChoice, ...]:
-    """All tokens, or none where one of them is not what it should be."""
+    """Return all tokens, or none if one of them is malformed."""
     content = mapping(logprobs).get("content")
     choices = [_token(entry) for entry in content] if isinstance(content, list) else []
     return tuple(choice for choice in choices if choice) if all(choices) else ()
@@ -150,19 +194,33 @@ def _tokens(logprobs: object) -> tuple[TokenChoice, ...]:
 def _token(entry: object) -> TokenChoice | None:
     written = _written(entry)
     others = mapping(entry).get("top_logprobs")
-    alternatives = [_written(other) for other in others] if isinstance(others, list) else []
-    return TokenChoice(*written, tuple(other for other in alternatives if other)) if written else None
+    alternatives = (
+        [_written(other) for other in others] if isinstance(others, list) else []
+    )
+    return (
+        TokenChoice(*written, tuple(other for other in alternatives if other))
+        if written
+        else None
+    )
 
 
 def _written(entry: object) -> tuple[bytes, float] | None:
-    """The bytes of a token and its logarithm of probability."""
+    """Return the bytes of a token and its logarithm of probability."""
     fields = mapping(entry)
-    logprob, data = fields.get("logprob"), fields.get("bytes")
-    if not isinstance(logprob, int | float) or isinstance(logprob, bool) or math.isnan(logprob):
+    logprob = fields.get("logprob")
+    data = fields.get("bytes")
+    if (
+        not isinstance(logprob, int | float)
+        or isinstance(logprob, bool)
+        or math.isnan(logprob)
+    ):
         return None
     try:
-        return bytes(data) if isinstance(data, list) else string(fields.get("token")).encode(), float(logprob)
-    except (TypeError, ValueError, OverflowError):  # no bytes, half of a surrogate pair, a number beyond all measure
+        return bytes(data) if isinstance(data, list) else string(
+            fields.get("token")
+        ).encode(), float(logprob)
+    except (TypeError, ValueError, OverflowError):
+        # no bytes, half of a surrogate pair, a number beyond all measure
         return None
 
 
@@ -170,8 +228,12 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
     return Usage(
         input_tokens=count(usage.get("prompt_tokens")),
         output_tokens=count(usage.get("completion_tokens")),
-        cached_tokens=count(mapping(usage.get("prompt_tokens_details")).get("cached_tokens")),
-        reasoning_tokens=count(mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+        cached_tokens=count(
+            mapping(usage.get("prompt_tokens_details")).get("cached_tokens")
+        ),
+        reasoning_tokens=count(
+            mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")
+        ),
     )
 
 
@@ -192,7 +254,9 @@ _CODES: dict[str, ProblemKind] = {
 }
 
 
-def _problem(status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]) -> CallFailed:
+def _problem(
+    status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]
+) -> CallFailed:
     error = document.get("error", document)
     # vLLM and FastAPI put the message at the top, Ollama says {"error": "..."}.
     if isinstance(error, str):
@@ -200,7 +264,9 @@ def _problem(status: int, headers: Mapping[str, str], body: bytes, document: Map
     error = mapping(error)
     message = string(error.get("message")) or string(error.get("detail"))
     names = [error.get(name) for name in ("code", "type", "param")]
-    return pieces.failure(status, headers, body, message, kind=_kind(status, error), names=names)
+    return failures.failure(
+        status, headers, body, message, kind=_kind(status, error), names=names
+    )
 
 
 def _kind(status: int, error: Mapping[str, Any]) -> ProblemKind | None:

@@ -13,18 +13,19 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from editjudge.judges.messages import Reply, TokenChoice
-from editjudge.rubrics.answer import score_places
-from editjudge.rubrics.model import Number, Rubric, Scale
+from editjudge.judges.wire import Reply, TokenChoice
+from editjudge.rubrics.contract import score_places
+from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.replies import NotStrict, decode
+from editjudge.rubrics.scale import Number, Scale
 
 SPREAD = "score_standard_deviation"
-"""What the evidence of a judgement calls the standard deviation of each factor under these probabilities."""
+"""Name, in the evidence of a judgement, of the standard deviation of each factor under these probabilities."""
 
 
 @dataclass
 class ScoreProbabilities:
-    """What the probabilities say of each factor: a mean with its mass, or the reason why there is none."""
+    """The mean of each factor by its probabilities, with their mass, or the reason why there is none."""
 
     expected: dict[str, float] = field(default_factory=dict)
     mass: dict[str, float] = field(default_factory=dict)
@@ -43,41 +44,59 @@ def score_probabilities(
     result = ScoreProbabilities()
     factors = [factor for factor in rubric.factors if not factor.scale.choices]
     start = _offset(reply)
-    places = _places(rubric, reply.text, scores) if isinstance(start, int) else {}
+    starts = _starts(rubric, reply.text, scores) if isinstance(start, int) else {}
     for factor in factors:
         if isinstance(start, str):
             result.abstained[factor.key] = start
         elif not factor.scale.steps:
-            result.abstained[factor.key] = f"{factor.scale.words}: too many values for probabilities of each"
-        elif factor.key not in places:
-            result.abstained[factor.key] = "its number has no place in the reply that probabilities can be read at"
+            result.abstained[factor.key] = (
+                f"{factor.scale.words}: too many values for probabilities of each"
+            )
+        elif factor.key not in starts:
+            result.abstained[factor.key] = (
+                "its number has no place in the reply that probabilities can be read at"
+            )
         else:
-            at = start + len(reply.text[: places[factor.key]].encode())
-            _read(factor.key, distribution(factor.scale, reply.tokens, at), min_mass, result)
+            at = start + len(reply.text[: starts[factor.key]].encode())
+            _read(
+                factor.key,
+                distribution(factor.scale, reply.tokens, at),
+                min_mass,
+                result,
+            )
     return result
 
 
-def _places(rubric: Rubric, text: str, scores: Mapping[str, float]) -> dict[str, int]:
+def _starts(rubric: Rubric, text: str, scores: Mapping[str, float]) -> dict[str, int]:
     """Return where the number of each score begins; one that does not read as the score is left out."""
     spans = score_places(rubric, text)
-    places: dict[str, int] = {}
+    starts: dict[str, int] = {}
     for factor in rubric.factors:
         begin, end = spans.get(factor.key, (0, 0))
-        if factor.key in scores and _legal(factor.scale, text[begin:end]) == scores[factor.key]:
-            places[factor.key] = begin
-    return places
+        if (
+            factor.key in scores
+            and _legal(factor.scale, text[begin:end]) == scores[factor.key]
+        ):
+            starts[factor.key] = begin
+    return starts
 
 
-def _read(key: str, values: dict[Number, float], min_mass: float, result: ScoreProbabilities) -> None:
+def _read(
+    key: str, values: dict[Number, float], min_mass: float, result: ScoreProbabilities
+) -> None:
     mass = math.fsum(values.values())
     if mass > 1.001:
         result.abstained[key] = f"the probabilities of the server add up to {mass:.4g}"
     elif mass < min_mass or not mass:
-        result.abstained[key] = f"legal scores have a probability of {mass:.3g}, less than --min-mass {min_mass:g}"
+        result.abstained[key] = (
+            f"legal scores have a probability of {mass:.3g}, less than --min-mass {min_mass:g}"
+        )
     else:
         mean = math.fsum(value * share for value, share in values.items()) / mass
         result.expected[key] = mean
-        result.spread[key] = math.sqrt(math.fsum((v - mean) ** 2 * share for v, share in values.items()) / mass)
+        result.spread[key] = math.sqrt(
+            math.fsum((v - mean) ** 2 * share for v, share in values.items()) / mass
+        )
         result.mass[key] = min(mass, 1.0)
 
 
@@ -86,25 +105,29 @@ _END = re.compile(rb"(?:[\s`]|<[^<>\s]*+>|\[[^][\s]*+\])*+")
 
 
 def _offset(reply: Reply) -> int | str:
-    """Where the text begins among the bytes of all tokens, which may hold thoughts before it and an end after it; the
-    reason where the two do not fit."""
+    """Return where the text begins among the bytes of all tokens, which may have thoughts before it and an end after
+    it; the reason if the two do not fit."""
     if not reply.tokens:
         return "the server gave no token probabilities"
-    whole, text = b"".join(token.data for token in reply.tokens), reply.text.encode()
-    start = whole.find(text)
+    spelled = b"".join(token.data for token in reply.tokens)
+    text = reply.text.encode()
+    start = spelled.find(text)
     if start < 0:
         return "the tokens of the server do not spell the reply"
-    if whole.find(text, start + 1) >= 0:
+    if spelled.find(text, start + 1) >= 0:
         return "the tokens of the server spell the reply more than once"
-    if not _END.fullmatch(whole, start + len(text)):
+    if not _END.fullmatch(spelled, start + len(text)):
         return "the tokens of the server go on after the reply"  # so that they may spell a thought alone
     return start
 
 
-def distribution(scale: Scale, tokens: Sequence[TokenChoice], at: int) -> dict[Number, float]:
-    """The probability of each number that may begin at this byte, where the tokens listed there decide it."""
+def distribution(
+    scale: Scale, tokens: Sequence[TokenChoice], at: int
+) -> dict[Number, float]:
+    """Return the probability of each number that may begin at this byte, if the tokens listed there decide it."""
     values: dict[Number, float] = defaultdict(float)
-    written, reached = b"", 1.0
+    written = b""
+    reached = 1.0
     spellings = _spellings(scale)
     for token, lead in _from(tokens, at):
         onward = 0.0
@@ -120,18 +143,21 @@ def distribution(scale: Scale, tokens: Sequence[TokenChoice], at: int) -> dict[N
                 values[number] += probability
         if not onward:
             break
-        written, reached = written + token.data[len(lead) :], onward
+        written = written + token.data[len(lead) :]
+        reached = onward
     return dict(values)
 
 
-def _from(tokens: Sequence[TokenChoice], at: int) -> Iterator[tuple[TokenChoice, bytes]]:
-    """The tokens from this byte on, each with its own bytes that stand before it."""
-    place = 0
+def _from(
+    tokens: Sequence[TokenChoice], at: int
+) -> Iterator[tuple[TokenChoice, bytes]]:
+    """Yield the tokens from this byte on, each with those of its bytes that are before it."""
+    position = 0
     for token in tokens:
-        end = place + len(token.data)
+        end = position + len(token.data)
         if end > at:
-            yield token, token.data[: max(0, at - place)]
-        place = end
+            yield token, token.data[: max(0, at - position)]
+        position = end
 
 
 def _choices(token: TokenChoice) -> list[tuple[bytes, float]]:
@@ -140,33 +166,44 @@ def _choices(token: TokenChoice) -> list[tuple[bytes, float]]:
 
 
 def _after(data: bytes, lead: bytes) -> bytes | None:
-    """What a token writes after `lead`, such as a colon, whatever the space between; None where it writes another."""
-    wanted, place = b"".join(lead.split()), 0
+    """Return what a token has after `lead`, such as a colon, whatever the space; None if it has another lead."""
+    wanted = b"".join(lead.split())
+    matched = 0
     for index in range(len(data)):
-        if place == len(wanted):
+        if matched == len(wanted):
             return data[index:]
         if data[index : index + 1].isspace():
             continue
-        if data[index] != wanted[place]:
+        if data[index] != wanted[matched]:
             return None
-        place += 1
-    return b"" if place == len(wanted) else None
+        matched += 1
+    return b"" if matched == len(wanted) else None
 
 
 _WRITTEN = re.compile(rb'\s*("?)([-+.\deE]*)(.*)', re.DOTALL)
 
 
-def _number(scale: Scale, spellings: Mapping[str, Number], written: bytes) -> tuple[Number | None, bool]:
-    """The legal number that this spells, with space or a quotation mark before it, and whether it may go on as another
+def _number(
+    scale: Scale, spellings: Mapping[str, Number], written: bytes
+) -> tuple[Number | None, bool]:
+    """Return the legal number that this spells, after space or a quotation mark, and whether it may go on as another
     or is yet to begin."""
     match = _WRITTEN.match(written)
     assert match  # noqa: S101  (all of it is optional)
-    quote, digits, rest = match[1], match[2].decode(), match[3]
+    quote = match[1]
+    digits = match[2].decode()
+    rest = match[3]
     number = _legal(scale, digits)
     if rest:
-        ends = rest.startswith(b'"') if quote else rest[:1] in (b",", b"}", b"]") or rest[:1].isspace()
+        ends = (
+            rest.startswith(b'"')
+            if quote
+            else rest[:1] in (b",", b"}", b"]") or rest[:1].isspace()
+        )
         return (number if ends else None), False
-    longer = {value for spelling, value in spellings.items() if spelling.startswith(digits)}
+    longer = {
+        value for spelling, value in spellings.items() if spelling.startswith(digits)
+    }
     return number, bool(longer - {number})
 
 
@@ -178,6 +215,10 @@ def _legal(scale: Scale, digits: str) -> Number | None:
 
 
 def _spellings(scale: Scale) -> dict[str, Number]:
-    """Every legal number as it is written, whole ones of a scale of decimals also as 3.0."""
+    """Return every legal number by its spelling; integers of a decimal scale also as 3.0."""
     plain = {str(value): value for value in scale.steps}
-    return plain | ({} if scale.values else {f"{value}.0": value for value in scale.steps if isinstance(value, int)})
+    return plain | (
+        {}
+        if scale.values
+        else {f"{value}.0": value for value in scale.steps if isinstance(value, int)}
+    )

@@ -1,5 +1,5 @@
-"""Who can be asked: providers.yaml says their addresses, keys, what pictures they take and what they promise about a
-schema; an `Endpoint` is one model of one of them.
+"""Providers of models: providers.yaml has their addresses, keys, image limits and schema support; an `Endpoint` is one
+model of one of them.
 
 A server that speaks one of the three wire formats needs no code, only an entry in that file, or here for a test:
 
@@ -28,19 +28,20 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal, NoReturn, Protocol, cast
 
-from editjudge.errors import UsageError, near_miss
+from editjudge import plugins
+from editjudge.errors import Option, UsageError, near_miss
 from editjudge.judgement import SchemaMode
 from editjudge.judges import read_table
-from editjudge.judges.messages import ChatRequest, Conversation, Parameters, Reply
+from editjudge.judges.wire import ChatRequest, Conversation, Parameters, Reply
 from editjudge.media.image import ImageLimits
 
-LEAST_KEY = 8
-"""Characters of a key that is taken out of answers as well as errors. What is shorter is a stand-in ("x", "EMPTY",
-"none"), which guards nothing and is a word that answers use."""
+MIN_KEY = 8
+"""Length of a key that is taken out of answers as well as errors. A shorter one is a stand-in ("x", "EMPTY", "none"),
+which guards nothing and is a word that answers use."""
 
 
 class Secret:
-    """A key that shows itself only when asked by name: not in messages, logs, tracebacks or pickles."""
+    """A key that is shown by `reveal` alone: not in messages, logs, tracebacks or pickles."""
 
     __slots__ = ("_pattern", "_value")
 
@@ -49,25 +50,28 @@ class Secret:
         self._pattern = re.compile("".join(map(_encodings, value)))
 
     def reveal(self) -> str:
+        """Return the key."""
         return self._value
 
     @property
     def guards(self) -> bool:
         """Whether it is long enough to be a key."""
-        return len(self._value) >= LEAST_KEY
+        return len(self._value) >= MIN_KEY
 
     def redacted(self, text: str) -> str:
-        """The text without the key, as it is or encoded, for words that come from elsewhere."""
+        """Return the text without the key, plain or encoded."""
         for form in (self._value, *_in_base64(self._value)):
             text = text.replace(form, "[key]")
-        # The pattern is slow, and most texts hold nothing that is encoded.
+        # The pattern is slow, and most texts have nothing that is encoded.
         return self._pattern.sub("[key]", text) if _ENCODED.search(text) else text
 
     def __repr__(self) -> str:
         return "Secret(...)"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a key is never pickled; resolve the judge again where it is asked")
+        raise TypeError(
+            "a key is never pickled; resolve the judge again where it is asked"
+        )
 
     def __copy__(self) -> Secret:
         return self
@@ -80,24 +84,33 @@ _ENCODED = re.compile(r"\\[u/\\\"]|%[0-9a-fA-F]{2}|&#")
 
 
 def _encodings(mark: str) -> str:
-    """A pattern for one character, plain or as JSON, URLs and HTML may write it."""
+    """Return a pattern for one character, plain or as JSON, URLs and HTML may write it."""
     number = ord(mark)
-    codes = (rf"\\+u(?i:{number:04x})", rf"%(?:25)*(?i:{number:02x})", rf"&#0*{number};", rf"&#x0*(?i:{number:x});")
+    codes = (
+        rf"\\+u(?i:{number:04x})",
+        rf"%(?:25)*(?i:{number:02x})",
+        rf"&#0*{number};",
+        rf"&#x0*(?i:{number:x});",
+    )
     return rf"(?:\\*{re.escape(mark)}|{'|'.join(codes)})"
 
 
 def _in_base64(value: str) -> Iterator[str]:
-    """As it stands alone in base64, as in a header that a gateway has encoded."""
-    if len(value) >= LEAST_KEY:
+    """Yield the base64 of a key alone, as in a header that a gateway has encoded."""
+    if len(value) >= MIN_KEY:
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             yield encode(value.encode()).decode().rstrip("=")
 
 
 class Wire(Protocol):
-    """What the modules of the wire formats (`judges.openai` ...) have in common."""
+    """The functions of a module of a wire format (`judges.openai` ...)."""
 
     def request(
-        self, conversation: Conversation, model: str, parameters: Parameters, **options: Any
+        self,
+        conversation: Conversation,
+        model: str,
+        parameters: Parameters,
+        **options: Any,
     ) -> ChatRequest: ...
 
     def reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply: ...
@@ -109,38 +122,45 @@ AuthStyle = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """The defaults of one name before the slash."""
+    """The defaults of a provider, which is the name before the slash."""
 
     wire: str
     """A module of the wire format, by its whole name or by that in this package: `openai`, `anthropic`, `google`."""
     base_url: str | None = None
     base_variables: tuple[str, ...] = ()
     key_variables: tuple[str, ...] = ()
-    """The first that is set counts."""
+    """Environment variables of the key; the first that is set counts."""
     needs_key: bool = False
     auth: AuthStyle = "bearer"
     limits: ImageLimits = field(default_factory=ImageLimits)
     schema_mode: SchemaMode = "enforced"
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Passed on to the wire format."""
+    """Further arguments of the wire format's `request`."""
     unsupported: tuple[str, ...] = ()
-    """Settings that have no place in the requests of this provider, and are left out of them."""
+    """Parameters that this provider's requests do not have, so that they are left out."""
     version_variables: tuple[str, ...] = ()
-    """Azure's dated API versions. Where none is named, its undated v1 API is used."""
-    context_setting: str = "the context length of the server, or take a model with a longer one"
-    """What to raise where a question does not fit."""
+    """Environment variables of Azure's dated API version; without one its undated v1 API is used."""
+    context_setting: str = (
+        "the context length of the server, or take a model with a longer one"
+    )
+    """Setting to raise if a question does not fit."""
 
 
 def _provider(entry: Mapping[str, Any]) -> Provider:
-    """Lists of the file become what the fields are: tuples, sets and limits of pictures."""
-    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    """Return an entry of the file as a `Provider`."""
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in entry.items()
+    }
     limits = dict(entry.get("limits", {}))
     if "formats" in limits:
         limits["formats"] = frozenset(limits["formats"])
     return Provider(**fields | {"limits": ImageLimits(**limits)})
 
 
-PROVIDERS: dict[str, Provider] = {name: _provider(entry) for name, entry in read_table("providers.yaml").items()}
+PROVIDERS: dict[str, Provider] = {
+    name: _provider(entry) for name, entry in read_table("providers.yaml").items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,66 +176,108 @@ class Endpoint:
     schema_mode: SchemaMode
     key: Secret | None = field(default=None, compare=False)
     other_keys: tuple[Secret, ...] = field(default=(), compare=False)
-    """Those of all other providers that are set here: no answer is kept with one in it."""
+    """Keys of all other providers that are set here: no answer is kept with one in it."""
     auth: AuthStyle = "bearer"
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Without the key."""
+    """Headers without the key."""
     query: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     unsupported: tuple[str, ...] = ()
-    """Settings that are left out of the requests."""
+    """Parameters that are left out of the requests."""
     warnings: tuple[str, ...] = ()
 
-    def request(self, conversation: Conversation, parameters: Parameters) -> ChatRequest:
-        return self._wire().request(conversation, self.model, parameters, **self.options)
+    def request(
+        self, conversation: Conversation, parameters: Parameters
+    ) -> ChatRequest:
+        """Return the request of a conversation."""
+        return self._wire().request(
+            conversation, self.model, parameters, **self.options
+        )
 
     def reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+        """Return the reply in a response; raise `CallFailed` if there is none."""
         return self._wire().reply(status, headers, body)
 
     def redacted(self, text: str, *, error: bool = False) -> str:
-        """A server's words as they may be kept: without any key that is set here, whichever way it is written. The
-        judge's own key is taken out of an `error` even where it is as short as a stand-in."""
-        for secret in (*((self.key,) if self.key else ()), *self.other_keys):
-            if secret.guards or (error and secret is self.key):
+        """Return a server's text without any key that is set here, whichever way it is written.
+
+        The judge's own key is taken out of an `error` even if it is as short as a stand-in.
+        """
+        if self.key and (self.key.guards or error):
+            text = self.key.redacted(text)
+        for secret in self.other_keys:
+            if secret.guards:
                 text = secret.redacted(text)
         return text
 
     def redacted_body(self, body: bytes, *, error: bool = False) -> bytes:
-        """The same for a body, which stays what it was to the byte where it holds no key."""
+        """Return a body without any key; the same bytes if it has none."""
         encoding = json.detect_encoding(body)
-        text = body.decode(encoding, "surrogateescape" if encoding.startswith("utf-8") else "replace")
-        plain = text.replace("\0", "")  # UTF-16 that is not recognised is plain letters with zeros between
+        text = body.decode(
+            encoding, "surrogateescape" if encoding.startswith("utf-8") else "replace"
+        )
+        # UTF-16 that is not recognised is plain letters with zeros between.
+        plain = text.replace("\0", "")
         redacted = self.redacted(plain, error=error)
-        return body if redacted == plain else redacted.encode("utf-8", "surrogateescape")
+        return (
+            body if redacted == plain else redacted.encode("utf-8", "surrogateescape")
+        )
 
     def address(self, request: ChatRequest) -> tuple[str, dict[str, str]]:
-        """Where a request goes, and its headers: the one place where the key is put among them."""
+        """Return the URL of a request and its headers; nowhere else is the key put among them."""
         query = f"?{urllib.parse.urlencode(self.query)}" if self.query else ""
-        headers = {"content-type": "application/json", **self.headers, **request.headers}
+        headers = {
+            "content-type": "application/json",
+            **self.headers,
+            **request.headers,
+        }
         if self.key is not None:
             bearer = self.auth == "bearer"
             key = self.key.reveal()
-            headers["authorization" if bearer else self.auth] = f"Bearer {key}" if bearer else key
+            headers["authorization" if bearer else self.auth] = (
+                f"Bearer {key}" if bearer else key
+            )
         return f"{self.url}/{request.path}{query}", headers
 
     def _wire(self) -> Wire:
-        return cast(Wire, import_module(self.wire if "." in self.wire else f"editjudge.judges.{self.wire}"))
+        return cast(
+            Wire,
+            import_module(
+                self.wire if "." in self.wire else f"editjudge.judges.{self.wire}"
+            ),
+        )
 
 
 def resolve(
-    spec: str, base_url: str | None = None, environ: Mapping[str, str] = os.environ, *, needs_key: bool = True
+    spec: str,
+    base_url: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    needs_key: bool = True,
 ) -> Endpoint:
-    """The endpoint that `provider/model` names. Keys come from the environment and from nowhere else."""
+    """Return the endpoint that `provider/model` names, with its key from the environment."""
     name, model = split(spec)
     provider = PROVIDERS[name]
     base = _base_url(name, provider, base_url, environ)
     key, warnings = _key(spec, provider, environ, needs_key)
     if key and base.startswith("http://") and not _is_loopback(base):
         host = urllib.parse.urlsplit(base).hostname
-        warnings = (*warnings, f"the key of {name} goes to {host} unencrypted; use https")
-    if provider.wire == "openai" and name != "azure" and not urllib.parse.urlsplit(base).path:
-        warnings = (*warnings, f"{base} has no path; most servers that speak this format answer below {base}/v1")
-    version = next((environ[v] for v in provider.version_variables if environ.get(v)), None)
+        warnings = (
+            *warnings,
+            f"the key of {name} goes to {host} unencrypted; use https",
+        )
+    if (
+        provider.wire == "openai"
+        and name != "azure"
+        and not urllib.parse.urlsplit(base).path
+    ):
+        warnings = (
+            *warnings,
+            f"{base} has no path; most servers that speak this format answer below {base}/v1",
+        )
+    version = next(
+        (environ[v] for v in provider.version_variables if environ.get(v)), None
+    )
     url, query = _azure(base, model, version) if name == "azure" else (base, {})
     return Endpoint(
         provider=name,
@@ -225,7 +287,11 @@ def resolve(
         limits=provider.limits,
         schema_mode=_schema_mode(provider, base),
         key=key,
-        other_keys=tuple(Secret(value) for value in _all_keys(environ) if key is None or value != key.reveal()),
+        other_keys=tuple(
+            Secret(value)
+            for value in _all_keys(environ)
+            if key is None or value != key.reveal()
+        ),
         auth=provider.auth,
         query=query,
         options=provider.options,
@@ -235,23 +301,27 @@ def resolve(
 
 
 def split(spec: str) -> tuple[str, str]:
-    """Provider and model, at the first slash: `openrouter/qwen/qwen2.5-vl-72b` is Qwen's model at OpenRouter."""
+    """Return provider and model, split at the first slash: `openrouter/qwen/qwen2.5-vl-72b` is a model at OpenRouter."""
     name, slash, model = spec.partition("/")
     if name not in PROVIDERS:
-        known = ", ".join(PROVIDERS)
+        names = ", ".join(PROVIDERS)
         hint = near_miss(name, PROVIDERS) if slash else _near_spec(name)
-        raise UsageError(f'no provider is called "{name}"{hint} Known as provider/model: {known}')
+        raise UsageError(
+            f'no provider is called "{name}"{hint} Known as provider/model: {names}'
+        )
     if not slash or not model.strip():
         raise UsageError(f'"{spec}" names no model; expected {name}/MODEL')
     return name, model.strip()
 
 
 def _near_spec(name: str) -> str:
-    """As `near_miss`, for a word that may also be a model without its provider."""
-    from editjudge.judges.prices import BUILTIN, prices
+    """Return a hint as `near_miss` does, for a name that may also be a model without its provider."""
+    from editjudge.judges.cost import BUILTIN, prices
 
-    specs = {spec.partition("/")[2]: spec for spec in reversed([*prices(BUILTIN).models])}
-    specs |= {word: word for word in ("measured", "metrics", *PROVIDERS)}
+    specs = {
+        spec.partition("/")[2]: spec for spec in reversed([*prices(BUILTIN).models])
+    }
+    specs |= {spec: spec for spec in (*plugins.providers("judges"), *PROVIDERS)}
     close = difflib.get_close_matches(name.casefold(), specs, n=1)
     return f'; did you mean "{specs[close[0]]}"?' if close else "."
 
@@ -259,35 +329,49 @@ def _near_spec(name: str) -> str:
 # --- addresses ------------------------------------------------------------------------------------------------
 
 
-def _base_url(name: str, provider: Provider, given: str | None, environ: Mapping[str, str]) -> str:
-    if given:
-        return checked_url(given, "--base-url")
+def _base_url(
+    name: str, provider: Provider, option: str | None, environ: Mapping[str, str]
+) -> str:
+    if option:
+        return checked_url(option, "--base-url")
     for variable in provider.base_variables:
         if environ.get(variable):
             return checked_url(environ[variable], variable)
     if provider.base_url is None:
-        raise UsageError(f"{name} needs an address: give --base-url or set {provider.base_variables[0]}")
+        raise UsageError(
+            f"{name} needs an address: give --base-url or set {provider.base_variables[0]}",
+            options=[Option("base-url")],
+        )
     return provider.base_url
 
 
 def checked_url(url: str, source: str) -> str:
-    """A base URL without the slash at its end. Messages do not repeat it where it may hold a password."""
+    """Return a base URL without the slash at its end; raise `UsageError`, without a password, if it is not one."""
     url = url.strip()
     try:
         parts = urllib.parse.urlsplit(url)
-        host, _ = parts.hostname, parts.port  # a port that is no number shows only here
+        host = parts.hostname  # a port that is no number shows only here
+        _ = parts.port
     except ValueError as error:
         raise UsageError(f"{source} is not a URL: {error}") from None
     if parts.username is not None or parts.password is not None:
-        raise UsageError(f"{source} holds a user name or password; keys belong in the environment")
+        raise UsageError(
+            f"{source} holds a user name or password; keys belong in the environment"
+        )
     if parts.scheme not in ("http", "https") or not host:
-        raise UsageError(f'{source} is "{url}"; expected a URL that begins with http:// or https:// and names a host')
+        raise UsageError(
+            f'{source} is "{url}"; expected a URL that begins with http:// or https:// and names a host'
+        )
     if parts.query or parts.fragment:
-        raise UsageError(f"{source} has a query or fragment; expected the part before it")
+        raise UsageError(
+            f"{source} has a query or fragment; expected the part before it"
+        )
     if re.search(r"[\s\x00-\x1f\x7f\\]", url):
         raise UsageError(f"{source} holds characters that no URL has")
     if called := re.search(r"/(?:chat/completions|v1/messages)/?$", parts.path):
-        raise UsageError(f"{source} ends in {called[0]}, which is added to it; leave that out")
+        raise UsageError(
+            f"{source} ends in {called[0]}, which is added to it; leave that out"
+        )
     return url.rstrip("/")
 
 
@@ -299,19 +383,27 @@ def _is_loopback(url: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _azure(base: str, deployment: str, version: str | None) -> tuple[str, dict[str, str]]:
-    """A resource's address becomes that of its v1 API, or of one deployment where a dated version is named."""
+def _azure(
+    base: str, deployment: str, version: str | None
+) -> tuple[str, dict[str, str]]:
+    """Return the address and query of a resource's v1 API, or of one deployment if a dated version is named."""
     resource = base.removesuffix("/openai")
     if resource.endswith("/openai/v1"):
         return resource, {}
     if version is None:
         return f"{resource}/openai/v1", {}
-    return f"{resource}/openai/deployments/{urllib.parse.quote(deployment, safe='')}", {"api-version": version}
+    return f"{resource}/openai/deployments/{urllib.parse.quote(deployment, safe='')}", {
+        "api-version": version
+    }
 
 
 def _schema_mode(provider: Provider, base: str) -> SchemaMode:
-    """What a vendor promises holds at the vendor's address; whoever answers elsewhere has promised nothing."""
-    moved = provider.needs_key and provider.base_url is not None and base != provider.base_url
+    """Return the schema mode: a vendor's promise holds at the vendor's address alone."""
+    moved = (
+        provider.needs_key
+        and provider.base_url is not None
+        and base != provider.base_url
+    )
     return "requested" if moved else provider.schema_mode
 
 
@@ -322,20 +414,35 @@ _WITHOUT = "; or name a judge that needs none: measured, or one of your own as o
 
 
 def _all_keys(environ: Mapping[str, str]) -> list[str]:
-    variables = {name for provider in PROVIDERS.values() for name in provider.key_variables}
-    return sorted({environ[name].strip() for name in variables if environ.get(name, "").strip()})
+    variables = {
+        name for provider in PROVIDERS.values() for name in provider.key_variables
+    }
+    return sorted(
+        {environ[name].strip() for name in variables if environ.get(name, "").strip()}
+    )
 
 
 def _key(
     spec: str, provider: Provider, environ: Mapping[str, str], needs_key: bool
 ) -> tuple[Secret | None, tuple[str, ...]]:
-    keys = {name: environ[name].strip() for name in provider.key_variables if environ.get(name, "").strip()}
+    keys = {
+        name: environ[name].strip()
+        for name in provider.key_variables
+        if environ.get(name, "").strip()
+    }
     if not keys:
         if provider.needs_key and needs_key:
-            raise UsageError(f"{spec} needs a key: set {' or '.join(provider.key_variables)}{_WITHOUT}")
+            raise UsageError(
+                f"{spec} needs a key: set {' or '.join(provider.key_variables)}{_WITHOUT}"
+            )
         return None, ()
     variable, value = next(iter(keys.items()))
-    if not re.fullmatch(r"[\x21-\x7e]+", value):  # also keeps a line break from becoming a header
-        raise UsageError(f"{variable} holds characters that no key has; was something else pasted with it?")
+    # also keeps a line break from becoming a header
+    if not re.fullmatch(r"[\x21-\x7e]+", value):
+        raise UsageError(
+            f"{variable} holds characters that no key has; was something else pasted with it?"
+        )
     differ = len(set(keys.values())) > 1
-    return Secret(value), (f"{' and '.join(keys)} differ; {variable} is used",) if differ else ()
+    return Secret(value), (
+        f"{' and '.join(keys)} differ; {variable} is used",
+    ) if differ else ()

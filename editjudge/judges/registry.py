@@ -3,76 +3,60 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, TypeAlias, get_args
 
-from editjudge.errors import UsageError
-from editjudge.judges.budget import BudgetProtocol
-from editjudge.judges.judge import METRICS, Judge, Pacing, is_local
-from editjudge.judges.messages import Parameters
-from editjudge.redaction import option_secrets, redacted_settings
+from editjudge import plugins
+from editjudge.errors import Option, UsageError
+from editjudge.judges.cost import BudgetProtocol
+from editjudge.judges.judge import (
+    GGUF,
+    METRICS,
+    SCHEMA_REQUEST,
+    Judge,
+    Options,
+    Pacing,
+    is_local,
+    provider_of,
+)
+from editjudge.redaction import option_secrets
 from editjudge.rubrics.files import COMPUTED
 from editjudge.rubrics.model import Rubric
 
+if TYPE_CHECKING:
+    from editjudge.judges.providers import Endpoint
 
-@dataclass(frozen=True)
-class Options:
-    """How judges are asked, beyond which ones."""
+OpenJudge: TypeAlias = Callable[[str, Options, AsyncExitStack], Judge]
+"""A plug-in that opens a judge: it is called with the spec, the options, and what is closed when the run ends.
 
-    parameters: Parameters = field(default_factory=Parameters)
-    base_url: str | None = None
-    schema: bool = True
-    """Request structured output where the server takes it."""
-    strict: bool = False
-    reasks: int = 2
-    timeout: float = 300.0
-    prices: Path | None = None
-    read: Literal["text", "logprobs"] = "text"
-    """`logprobs`: also the mean over the scores that a model might have written, by their probabilities."""
-    min_mass: float = 0.9
-    """The least probability of all legal scores with which such a mean is formed."""
-
-    def frozen(self) -> dict[str, Any]:
-        """What is stored with a run: all that can change an answer, and nothing secret. Options that are younger than
-        the runs in people's stores are left out at their defaults, so that a run is the run it was."""
-        options = dataclasses.asdict(self)
-        for name in ("timeout", "prices", *(("read", "min_mass") if self.read == "text" else ())):
-            del options[name]
-        return redacted_settings(options)
-
-    @property
-    def mass_to_read(self) -> float | None:
-        """As judges take it; None where only the text is read."""
-        return self.min_mass if self.read == "logprobs" else None
-
-
-GGUF = "gguf:"
+    def open_size_judge(spec, options, resources):
+        return SizeJudge()
+"""
 
 
 def default_rubrics(specs: Sequence[str], options: Options) -> tuple[str, ...]:
-    """What these judges are asked where nobody says it; of CLIP and DINO only who gives a checkpoint."""
+    """Return the default rubrics of these judges; the CLIP and DINO ones only if a checkpoint is given."""
     if set(specs) != {METRICS}:
         return ("online",)
     return COMPUTED if options.parameters.extra else COMPUTED[:2]
 
 
 def check_answers(specs: Sequence[str], rubrics: Sequence[Rubric]) -> None:
-    """That each judge can answer each rubric. Raises `UsageError`: nobody is asked for a PSNR."""
+    """Raise `UsageError` unless each judge can answer each rubric: a model is not asked for a PSNR."""
     for spec in specs:
         for rubric in rubrics:
             if rubric.computed_by and rubric.computed_by != spec:
                 raise UsageError(
                     f"the figures of {rubric.name} are computed: only --judge {rubric.computed_by} answers it, not "
-                    f"{spec}. Judges of two kinds take two runs, which may share a store"
+                    f"{spec}. Judges of two kinds take two runs, which may share a store",
+                    options=[Option("judge", rubric.computed_by)],
                 )
             if spec == METRICS and not rubric.computed_by:
                 raise UsageError(
                     f"--judge {METRICS} computes metrics and cannot answer {rubric.name}: "
-                    f"name {' or '.join(COMPUTED)} with --rubric, or leave it out"
+                    f"name {' or '.join(COMPUTED)} with --rubric, or leave it out",
+                    options=[Option("judge", METRICS), Option("rubric")],
                 )
 
 
@@ -86,52 +70,77 @@ async def open_judge(
     needs_key: bool = True,
     funds: BudgetProtocol | None = None,
 ) -> Judge:
-    """The judge of a spec, at the price of its batches if `batch`; what it holds open is closed with `resources`.
+    """Open the judge of a spec, at the price of its batches if `batch`, until `resources` are closed.
 
-    One that is never asked, as for a forecast, needs no key."""
+    A judge that is never asked, as for a forecast, needs no key.
+    """
     if batch:
         from editjudge.judges.batch import batch_client
 
-        batch_client(spec)  # says so where there are none
+        batch_client(spec)  # raises if it has none
     if options.read == "logprobs" and not _gives_logprobs(spec):
-        raise UsageError(f"--read logprobs: {spec} gives no token probabilities; leave the option out")
+        raise UsageError(
+            f"--read logprobs: {spec} gives no token probabilities; leave the option out",
+            options=[Option("read", "logprobs")],
+        )
     if spec.startswith("replay:"):
         from editjudge.judges.replay import Replay
 
         return Replay(spec.removeprefix("replay:"), strict=options.strict)
-    if spec in ("measured", METRICS):
-        return _embedded(spec, options.parameters.extra, resources)
+    if name := provider_of(spec):
+        return _plugin(name, spec, options, resources)
     if spec.startswith(GGUF):
         from editjudge.judges.local import open_local
 
         return await open_local(spec, options, pacing(spec), resources, funds)
     from editjudge.judges.chat import ChatJudge
+    from editjudge.judges.cost import prices
     from editjudge.judges.http import HttpTransport
-    from editjudge.judges.prices import prices
     from editjudge.judges.providers import Secret, resolve
-    from editjudge.judges.server_check import informed
 
-    endpoint = informed(resolve(spec, options.base_url, needs_key=needs_key))
+    endpoint = resolve(spec, options.base_url, needs_key=needs_key)
+    endpoint, options = _with_schema_request(endpoint, options)
     sent = (Secret(value) for value in option_secrets(options.parameters.extra))
     endpoint = dataclasses.replace(endpoint, other_keys=(*endpoint.other_keys, *sent))
-    transport = await resources.enter_async_context(HttpTransport(timeout=options.timeout))
+    transport = await resources.enter_async_context(
+        HttpTransport(timeout=options.timeout)
+    )
     return ChatJudge(
         spec,
         endpoint,
-        options.parameters,
+        options,
         pacing(spec),
         transport,
-        reasks=options.reasks,
-        strict=options.strict,
-        want_schema=options.schema,
-        min_mass=options.mass_to_read,
         price=prices(options.prices).of(spec, batch=batch),
         funds=funds,
     )
 
 
+def _with_schema_request(
+    endpoint: Endpoint, options: Options
+) -> tuple[Endpoint, Options]:
+    """Move `-J schema_request` to the endpoint: it chooses how a schema is requested, and changes no key."""
+    extra = dict(options.parameters.extra)
+    request = extra.pop(SCHEMA_REQUEST, None)
+    if request is None:
+        return endpoint, options
+    from editjudge.judges.openai import SchemaRequest
+
+    forms = get_args(SchemaRequest)
+    if endpoint.wire != "openai" or request not in forms:
+        raise UsageError(
+            f"-J {SCHEMA_REQUEST}={request}: expected {', '.join(forms)}, for a server of the chat format"
+        )
+    parameters = dataclasses.replace(options.parameters, extra=extra)
+    wire_options = {**endpoint.options, SCHEMA_REQUEST: request}
+    return (
+        dataclasses.replace(endpoint, options=wire_options),
+        dataclasses.replace(options, parameters=parameters),
+    )
+
+
 def _gives_logprobs(spec: str) -> bool:
-    """Whether there is a place for them in its wire format."""
+    """Whether its wire format has a field for token probabilities."""
     if spec.startswith(GGUF) or is_local(spec):
         return spec.startswith(GGUF)
     from editjudge.judges.providers import PROVIDERS, split
@@ -139,20 +148,12 @@ def _gives_logprobs(spec: str) -> bool:
     return PROVIDERS[split(spec)[0]].wire == "openai"
 
 
-def _embedded(spec: str, extra: Mapping[str, Any], resources: AsyncExitStack) -> Judge:
+def _plugin(name: str, spec: str, options: Options, resources: AsyncExitStack) -> Judge:
     try:
-        measured = importlib.import_module("editjudge.measured")
-        absent = measured.missing()
-    except ImportError:
-        absent = ["the extra `measured`"]
-    if absent:
+        provided: OpenJudge = plugins.load("judges", name, f"the judge `{name}`")
+    except plugins.MissingExtra as error:
         raise UsageError(
-            f"the embedded judge `{spec}` needs {', '.join(absent)}: pip install 'editjudge[measured]', "
-            "or name a judge with --judge provider/model"
-        )
-    from editjudge.metrics import Metrics
-
-    judge = Metrics(extra) if spec == METRICS else measured.Measured()
-    resources.callback(judge.close)
-    opened: Judge = judge
-    return opened
+            f"{error}, or name a judge with --judge provider/model",
+            options=[Option("judge", "provider/model")],
+        ) from None
+    return provided(spec, options, resources)

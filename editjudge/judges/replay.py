@@ -11,8 +11,7 @@ from editjudge.edit import Edit
 from editjudge.errors import ManifestError
 from editjudge.files import read_jsonl
 from editjudge.judgement import Exchange, Judgement
-from editjudge.judges.judge import Load, Work
-from editjudge.media.image import ImageLimits
+from editjudge.judges.judge import Judge, Load, Work
 from editjudge.orders import ORDERS
 from editjudge.rubrics.contract import check
 from editjudge.rubrics.model import Rubric
@@ -23,7 +22,7 @@ _ANY = ""
 """The order of a line that names none."""
 
 
-class Replay:
+class Replay(Judge):
     """Repeats what a file of `{"item", "rubric", "reply", "repeat"?, "order"?, "variant"?}` lines recorded.
 
     A further line for the same item, rubric, repeat and order is the next attempt. The order is that of a pair, `ab`
@@ -31,7 +30,7 @@ class Replay:
     from 0, of a rubric that is asked for each of a list.
     """
 
-    limits: ImageLimits | None = None
+    limits = None
 
     def __init__(self, path: str, *, strict: bool = False) -> None:
         self.spec = f"replay:{path}"
@@ -40,22 +39,39 @@ class Replay:
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
         by_order = self._replies.get((edit.id, rubric.name, repeat), {})
-        replies = by_order.get(_ANY, []) if by_order.keys() <= {_ANY} else sorted(by_order.items())
+        replies = (
+            by_order.get(_ANY, [])
+            if by_order.keys() <= {_ANY}
+            else sorted(by_order.items())
+        )
         # The item's id is what a recorded answer must echo, so here it can change the verdict.
-        return {"judge": "replay", "item": edit.id, "replies": json_hash(replies), "strict": self._strict}
+        return {
+            "judge": "replay",
+            "item": edit.id,
+            "replies": json_hash(replies),
+            "strict": self._strict,
+        }
 
     async def judge(self, work: Work, load: Load) -> Judgement:
-        by_order = self._replies.get((work.edit.id, work.task.rubric, work.task.repeat), {})
-        replies = by_order.get(work.task.variant or _ANY) or by_order.get(_ANY if work.order == "ab" else "none")
+        by_order = self._replies.get(
+            (work.edit.id, work.task.rubric, work.task.repeat), {}
+        )
+        replies = by_order.get(work.task.variant or _ANY) or by_order.get(
+            _ANY if work.order == "ab" else "none"
+        )
         if not replies:
             which = f", order {work.order}" if work.order else ""
-            which = which or (f", variant {work.task.variant}" if work.task.variant else "")
+            which = which or (
+                f", variant {work.task.variant}" if work.task.variant else ""
+            )
             message = f'no reply is recorded for "{work.edit.id}" and {work.task.rubric}{which}'
             reason = Remark("no_recorded_reply", message)
             return work.judgement("unreachable", reasons=(reason,))
         exchanges: list[Exchange] = []
         for reply in replies:
-            outcome = check(work.rubric, reply, identifier=work.edit.id, strict=self._strict)
+            outcome = check(
+                work.rubric, reply, identifier=work.edit.id, strict=self._strict
+            )
             reasons = outcome.reasons if isinstance(outcome, Failure) else ()
             exchanges.append(Exchange(reply, outcome.status, reasons=reasons))
             if isinstance(outcome, Verdict):
@@ -64,11 +80,11 @@ class Replay:
 
 
 def _read(path: Path) -> dict[_Place, dict[str, list[str]]]:
-    """By item, rubric and repeat, and then by order."""
+    """Return the replies by item, rubric and repeat, and then by order."""
     replies: dict[_Place, dict[str, list[str]]] = {}
     for number, row in read_jsonl(path):
-        place, order, reply = _reply(row, f"{path}:{number}")
-        replies.setdefault(place, {}).setdefault(order, []).append(reply)
+        question, order, reply = _reply(row, f"{path}:{number}")
+        replies.setdefault(question, {}).setdefault(order, []).append(reply)
     return replies
 
 
@@ -78,14 +94,26 @@ def _reply(row: Any, where: str) -> tuple[_Place, str, str]:
         raise ManifestError(f"{where}: expected an object with item, rubric and reply")
     for key, kind in expected.items():
         if not isinstance(row.get(key), kind):
-            raise ManifestError(f'{where}: "{key}" must be text, found {row.get(key)!r:.60}')
+            raise ManifestError(
+                f'{where}: "{key}" must be text, found {row.get(key)!r:.60}'
+            )
     repeat = row.get("repeat", 0)
     if type(repeat) is not int or repeat < 0:
-        raise ManifestError(f'{where}: "repeat" must be a whole number from 0, found {repeat!r:.60}')
+        raise ManifestError(
+            f'{where}: "repeat" must be a whole number from 0, found {repeat!r:.60}'
+        )
     order = row.get("order") or _ANY
     if order not in (_ANY, *ORDERS):
         raise ManifestError(f'{where}: "order" must be ab or ba, found {order!r:.60}')
     variant = row.get("variant")
-    if variant is not None and (order or not isinstance(variant, str | int) or not str(variant).isdecimal()):
-        raise ManifestError(f'{where}: "variant" must be the number of an element, without an order: {variant!r:.60}')
-    return (row["item"], row["rubric"], repeat), order if variant is None else str(variant), row["reply"]
+    if variant is not None and (
+        order or not isinstance(variant, str | int) or not str(variant).isdecimal()
+    ):
+        raise ManifestError(
+            f'{where}: "variant" must be the number of an element, without an order: {variant!r:.60}'
+        )
+    return (
+        (row["item"], row["rubric"], repeat),
+        order if variant is None else str(variant),
+        row["reply"],
+    )

@@ -1,7 +1,6 @@
-"""What a server of the chat format really does, asked in about ten seconds and remembered for a day.
+"""Capabilities of a server of the chat format, found out by asking it for about ten seconds.
 
-What is learned may choose how a schema is requested. It changes no question, no layout and no key. A check that could
-not be made is None, with the reason among the errors: never taken for "nothing wrong".
+A check that could not be made is None, with the reason among the errors: never taken for "nothing wrong".
 """
 
 from __future__ import annotations
@@ -9,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import dataclasses
-import hashlib
 import io
-import json
 import math
 import os
 import secrets
@@ -19,39 +16,37 @@ import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 from editjudge.errors import JudgeError, UsageError
-from editjudge.files import replacing
-from editjudge.judges import body as pieces
-from editjudge.judges.body import cleaned, count, mapping, string
+from editjudge.judges import wire
 from editjudge.judges.chat import outcome_of
+from editjudge.judges.failures import CallFailed, cleaned
 from editjudge.judges.http import HttpTransport, Response
-from editjudge.judges.messages import (
-    CallFailed,
+from editjudge.judges.openai import SchemaRequest
+from editjudge.judges.providers import PROVIDERS, Endpoint, checked_url, resolve
+from editjudge.judges.wire import (
     ChatRequest,
     Conversation,
-    EncodedPicture,
     Parameters,
     Reply,
     TokenChoice,
+    count,
+    mapping,
+    string,
 )
-from editjudge.judges.openai import SchemaRequest
-from editjudge.judges.providers import PROVIDERS, Endpoint, checked_url, resolve
+from editjudge.media.cache import EncodedImage
 from editjudge.rubrics.prompt import ImagePart, Part, TextPart
 
 SECONDS = 10.0
-"""For all checks together."""
-_FRESH = 86_400
-"""Seconds for which an answer is used: a server may be started with other options tomorrow."""
-MOST_PICTURES = 16
-"""In one question; no rubric shows as many."""
-_MOST_CONTEXT = 65_536
-"""Tokens of a context that is overrun on purpose; more would take long to send and, if it is taken, to read."""
+"""Time limit of all checks together."""
+MAX_IMAGES = 16
+"""Images in one question that are tried; no rubric shows as many."""
+_MAX_CONTEXT = 65_536
+"""Tokens of a context that is overrun on purpose; more would take long to send and, if it is accepted, to read."""
 _FORMATS = ("jpeg", "png", "webp", "gif")
-_MODELS = 50
-"""Names of a server's list that are shown."""
+_MAX_MODELS = 50
+"""Names of a server's list of models that are shown."""
 
 SchemaSupport = Literal["enforced", "ignored", "refused"]
 LogprobSupport = Literal["masked", "unmasked", "none"]
@@ -60,28 +55,37 @@ LogprobSupport = Literal["masked", "unmasked", "none"]
 
 @dataclass(frozen=True)
 class ServerCheck:
-    """What one model at one address does."""
+    """Capabilities of one model at one address."""
 
     server: str
     model: str
     pictures: Mapping[str, Any]
-    """`max`: pictures that one question may show, as far as was tried; `formats`: those that were taken."""
+    """`max`: number of images that one question may show, as far as was tried; `formats`: those that were accepted."""
     schema: SchemaSupport | None
     logprobs: LogprobSupport | None
     limits: Mapping[str, Any]
     errors: Mapping[str, Mapping[str, Any]]
-    """By check, what the server said, and the status that a judgement would have."""
+    """Messages of the server by check, with the status that a judgement would have."""
     schema_request: SchemaRequest = "json_schema"
-    """The way of requesting a schema that works."""
+    """Form of requesting a schema that works."""
     checked: float = 0.0
     """Seconds since 1970."""
 
+    @property
+    def run_option(self) -> str:
+        """Option of `run` with which this server enforces a schema; empty if it needs none."""
+        is_default = self.schema_request == "json_schema"
+        return "" if is_default else f"-J schema_request={self.schema_request}"
+
     def as_json(self) -> dict[str, Any]:
+        """Return the answer of `doctor --server --json`."""
         return dataclasses.asdict(self)
 
 
-async def check_server(url: str, model: str | None = None, seconds: float = SECONDS) -> ServerCheck:
-    """Ask a server what it does. Raises `JudgeError` where it does not answer a plain question."""
+async def check_server(
+    url: str, model: str | None = None, seconds: float = SECONDS
+) -> ServerCheck:
+    """Find out what a server does; raise `JudgeError` if it does not answer a plain question."""
     async with HttpTransport(timeout=seconds) as transport:
         end = time.monotonic() + seconds
         endpoint, listed = await _find(url, model, transport)
@@ -89,16 +93,26 @@ async def check_server(url: str, model: str | None = None, seconds: float = SECO
 
 
 def _provider_of(url: str) -> str:
-    """Whose key may go there: that of the provider whose address it is, else that of a server of one's own."""
+    """Return the provider whose key may be sent to this URL."""
     for name, provider in PROVIDERS.items():
-        own = next((os.environ[v] for v in provider.base_variables if os.environ.get(v)), provider.base_url)
-        if provider.wire == "openai" and name != "azure" and own and own.strip().rstrip("/") == url:
+        base_url = next(
+            (os.environ[v] for v in provider.base_variables if os.environ.get(v)),
+            provider.base_url,
+        )
+        if (
+            provider.wire == "openai"
+            and name != "azure"
+            and base_url
+            and base_url.strip().rstrip("/") == url
+        ):
             return name
     return "openai-compatible"
 
 
-async def _find(url: str, model: str | None, transport: HttpTransport) -> tuple[Endpoint, list[dict[str, Any]]]:
-    """The address below which it answers, which mostly ends in /v1, a model that it has, and its list of models."""
+async def _find(
+    url: str, model: str | None, transport: HttpTransport
+) -> tuple[Endpoint, list[dict[str, Any]]]:
+    """Return the endpoint of a model, at the address below which the server answers, and its list of models."""
     url = checked_url(url, "--server")
     bases = [url] if urllib.parse.urlsplit(url).path else [f"{url}/v1", url]
     for base in bases:
@@ -111,18 +125,26 @@ async def _find(url: str, model: str | None, transport: HttpTransport) -> tuple[
 
 
 async def _listed(endpoint: Endpoint, transport: HttpTransport) -> list[dict[str, Any]]:
-    """The models that a server lists; none where it has no list."""
+    """Return the models that a server lists; none if it has no list."""
     address, headers = endpoint.address(ChatRequest("models", ()))
     try:
         response = await transport.get(address, headers)
     except CallFailed as problem:
-        raise JudgeError(f"{endpoint.url}: {endpoint.redacted(str(problem), error=True)}") from None
+        raise JudgeError(
+            f"{endpoint.url}: {endpoint.redacted(str(problem), error=True)}"
+        ) from None
     if response.status in (401, 403):
         raise JudgeError(_refuses_key(endpoint, f"HTTP {response.status}"))
-    models = pieces.document(endpoint.redacted_body(response.body, error=True)).get("data")
+    models = wire.document(endpoint.redacted_body(response.body, error=True)).get(
+        "data"
+    )
     if response.status != 200 or not isinstance(models, list):
         return []
-    return [entry for entry in map(mapping, models[:_MODELS]) if string(entry.get("id")).strip()]
+    return [
+        entry
+        for entry in map(mapping, models[:_MAX_MODELS])
+        if string(entry.get("id")).strip()
+    ]
 
 
 def _refuses_key(endpoint: Endpoint, message: str) -> str:
@@ -134,13 +156,21 @@ _PLAIN = "Write the word yes and nothing else."
 
 
 class _Examiner:
-    """The checks, the most important first: what the time does not suffice for is not known."""
+    """The checks, the most important first: those that time does not suffice for stay unknown."""
 
     def __init__(
-        self, endpoint: Endpoint, listed: list[dict[str, Any]], transport: HttpTransport, seconds: float, end: float
+        self,
+        endpoint: Endpoint,
+        listed: list[dict[str, Any]],
+        transport: HttpTransport,
+        seconds: float,
+        end: float,
     ) -> None:
-        self._endpoint, self._listed, self._transport = endpoint, listed, transport
-        self._seconds, self._end = seconds, end
+        self._endpoint = endpoint
+        self._listed = listed
+        self._transport = transport
+        self._seconds = seconds
+        self._end = end
         self._errors: dict[str, dict[str, Any]] = {}
         # Some models of OpenAI refuse an answer of one token.
         self._few = 16 if PROVIDERS[endpoint.provider].needs_key else 1
@@ -171,21 +201,32 @@ class _Examiner:
     # --- asking ---
 
     async def _ask(
-        self, text: str = _PLAIN, pictures: Sequence[EncodedPicture] = (), max_tokens: int | None = None, **more: Any
+        self,
+        text: str = _PLAIN,
+        pictures: Sequence[EncodedImage] = (),
+        max_tokens: int | None = None,
+        **more: Any,
     ) -> Reply:
-        """Raises `CallFailed`, in words without a key."""
+        """Ask one question; raise `CallFailed` with a redacted message."""
         roles = {f"picture {n}": picture for n, picture in enumerate(pictures)}
         parts: tuple[Part, ...] = (*(ImagePart(role) for role in roles), TextPart(text))
-        how = {name: more.pop(name) for name in ("schema", "top_logprobs") if name in more}
+        how = {
+            name: more.pop(name) for name in ("schema", "top_logprobs") if name in more
+        }
         request = _request(
-            self._endpoint, Conversation(parts, roles, **how), Parameters(max_tokens=max_tokens or self._few), **more
+            self._endpoint,
+            Conversation(parts, roles, **how),
+            Parameters(max_tokens=max_tokens or self._few),
+            **more,
         )
         response = await self._post(request)
         try:
             body = self._endpoint.redacted_body(response.body, error=True)
             return self._endpoint.reply(response.status, response.headers, body)
         except CallFailed as problem:
-            raise problem.saying(self._endpoint.redacted(str(problem), error=True)) from None
+            raise problem.with_message(
+                self._endpoint.redacted(str(problem), error=True)
+            ) from None
 
     async def _post(self, request: ChatRequest) -> Response:
         left = self._end - time.monotonic()
@@ -197,15 +238,26 @@ class _Examiner:
         except CallFailed as problem:
             if not (problem.kind == "connection" and problem.cut_off):
                 raise
-        return await self._transport.post(*address)  # a kept connection that the server had closed
+        # a kept connection that the server had closed
+        return await self._transport.post(*address)
 
-    async def _try(self, check: str, *words: Any, **more: Any) -> Reply | CallFailed:
-        """The reply, or the problem, which is then among the errors."""
+    async def _try(
+        self, check: str, *arguments: Any, **more: Any
+    ) -> Reply | CallFailed:
+        """Return the reply, or the failure, which is recorded among the errors."""
         try:
-            return await self._ask(*words, **more)
+            return await self._ask(*arguments, **more)
         except CallFailed as problem:
-            status, code = (None, problem.kind) if problem.kind in ("key", "model") else outcome_of(problem)
-            self._errors[check] = {"status": status, "code": code, "message": str(problem)}
+            status, code = (
+                (None, problem.kind)
+                if problem.kind in ("key", "model")
+                else outcome_of(problem)
+            )
+            self._errors[check] = {
+                "status": status,
+                "code": code,
+                "message": str(problem),
+            }
             return problem
 
     def _unknown(self, check: str, message: str) -> None:
@@ -219,10 +271,12 @@ class _Examiner:
         except CallFailed as problem:
             if problem.kind == "key":
                 raise JudgeError(_refuses_key(self._endpoint, str(problem))) from None
-            raise JudgeError(f"{self._endpoint.url} does not answer a plain question: {problem}") from None
+            raise JudgeError(
+                f"{self._endpoint.url} does not answer a plain question: {problem}"
+            ) from None
 
     async def _schema(self) -> tuple[SchemaSupport | None, SchemaRequest]:
-        """Whether a word that nobody could guess is written where only the schema has it."""
+        """Find the form of request with which a word is written that only the schema has."""
         first: SchemaSupport | None = None
         ways = get_args(SchemaRequest)
         for way in ways:
@@ -237,22 +291,31 @@ class _Examiner:
         return first, "json_schema"
 
     async def _schema_by(self, way: SchemaRequest, check: str) -> SchemaSupport | None:
-        word = _unlikely_word()
-        reply = await self._try(check, max_tokens=64, schema=_only(word), schema_request=way)
+        code = _unlikely_code()
+        reply = await self._try(
+            check, max_tokens=64, schema=_only(code), schema_request=way
+        )
         if isinstance(reply, CallFailed):
             return "refused" if reply.kind in ("schema", "request") else None
-        if word in reply.text:
+        if code in reply.text:
             return "enforced"
         if not reply.text.strip():
-            self._unknown(check, "the answer was empty: the model may have spent its 64 tokens on thinking")
+            self._unknown(
+                check,
+                "the answer was empty: the model may have spent its 64 tokens on thinking",
+            )
             return None
         return "ignored"
 
     async def _logprobs(
         self, schema: SchemaSupport | None, way: SchemaRequest
     ) -> tuple[LogprobSupport | None, int | None]:
-        word = _unlikely_word()
-        how: dict[str, Any] = {"schema": _only(word), "schema_request": way} if schema == "enforced" else {}
+        code = _unlikely_code()
+        how: dict[str, Any] = (
+            {"schema": _only(code), "schema_request": way}
+            if schema == "enforced"
+            else {}
+        )
         for most in (20, 5):
             reply = await self._try("logprobs", max_tokens=64, top_logprobs=most, **how)
             if isinstance(reply, Reply):
@@ -263,33 +326,54 @@ class _Examiner:
         if not reply.tokens:
             return "none", None
         if schema is None:
-            self._unknown("logprobs", "they are given; whether the schema masks them is not known without a schema")
+            self._unknown(
+                "logprobs",
+                "they are given; whether the schema masks them is not known without a schema",
+            )
             return None, most
-        masked = schema == "enforced" and _is_masked(reply.tokens, word.encode())
+        masked = schema == "enforced" and _is_masked(reply.tokens, code.encode())
         return "masked" if masked else "unmasked", most
 
     async def _pictures(self, plain: Reply) -> tuple[dict[str, Any], int | None]:
         samples = {name: _sample(name) for name in _FORMATS}
-        replies = await asyncio.gather(*(self._try(name, pictures=[one]) for name, one in samples.items()))
-        taken = {name: reply for name, reply in zip(samples, replies, strict=True) if isinstance(reply, Reply)}
+        replies = await asyncio.gather(
+            *(self._try(name, pictures=[image]) for name, image in samples.items())
+        )
+        taken = {
+            name: reply
+            for name, reply in zip(samples, replies, strict=True)
+            if isinstance(reply, Reply)
+        }
         if not taken:
-            refused = all(isinstance(reply, CallFailed) and not reply.passing for reply in replies)
+            refused = all(
+                isinstance(reply, CallFailed) and not reply.is_transient
+                for reply in replies
+            )
             return {"max": 0 if refused else None, "formats": []}, None
-        name, one = next(iter(taken.items()))
-        before, after = plain.usage.input_tokens, one.usage.input_tokens
+        name, reply = next(iter(taken.items()))
+        before = plain.usage.input_tokens
+        after = reply.usage.input_tokens
         tokens = after - before if before is not None and after is not None else None
         if tokens is not None and tokens <= 0:
-            self._unknown("pictures", "a question counts no more tokens with a picture than without: is it looked at?")
-        return {"max": await self._most_pictures(samples[name]), "formats": [*taken]}, tokens
+            self._unknown(
+                "pictures",
+                "a question counts no more tokens with a picture than without: is it looked at?",
+            )
+        return {
+            "max": await self._max_images(samples[name]),
+            "formats": [*taken],
+        }, tokens
 
-    async def _most_pictures(self, picture: EncodedPicture) -> int | None:
-        """By halving: one was taken."""
-        low, high, trying = 1, MOST_PICTURES + 1, MOST_PICTURES
+    async def _max_images(self, picture: EncodedImage) -> int | None:
+        """Find the maximum number by halving; a question with one was accepted."""
+        low = 1
+        high = MAX_IMAGES + 1
+        trying = MAX_IMAGES
         while high - low > 1:
             reply = await self._try("many_pictures", pictures=[picture] * trying)
             if isinstance(reply, Reply):
                 low = trying
-            elif reply.passing and reply.kind != "server":
+            elif reply.is_transient and reply.kind != "server":
                 return low if low > 1 else None
             else:
                 high = trying
@@ -297,61 +381,88 @@ class _Examiner:
         return low
 
     async def _choices(self) -> int | None:
-        """How many replies one request brings, of four."""
+        """Return how many replies one request brings, of four."""
         for number in (4, 2):
             reply = await self._try("choices", choices=number)
             if isinstance(reply, Reply):
                 return 1 + len(reply.others)
-            if reply.passing:
+            if reply.is_transient:
                 return None
         return 1
 
     def _context(self) -> int | None:
-        """Tokens, as the list of models says: vLLM and SGLang, llama.cpp, OpenRouter."""
-        entry = next((entry for entry in self._listed if entry["id"] == self._endpoint.model), {})
-        places = (entry.get("max_model_len"), mapping(entry.get("meta")).get("n_ctx"), entry.get("context_length"))
-        return next((number for place in places if (number := count(place))), None)
+        """Return the context length that the list of models states: vLLM and SGLang, llama.cpp, OpenRouter."""
+        entry = next(
+            (entry for entry in self._listed if entry["id"] == self._endpoint.model), {}
+        )
+        fields = (
+            entry.get("max_model_len"),
+            mapping(entry.get("meta")).get("n_ctx"),
+            entry.get("context_length"),
+        )
+        return next((number for field in fields if (number := count(field))), None)
 
     async def _provoke(self, context: int | None) -> None:
-        """What it says to questions that are wrong on purpose."""
-        broken = EncodedPicture("image/png", base64.b64encode(b"\x89PNG\r\n\x1a\nthis is no picture"))
+        """Record the errors for questions that are wrong on purpose."""
+        broken = EncodedImage(
+            "image/png", base64.b64encode(b"\x89PNG\r\n\x1a\nthis is no picture")
+        )
         wrong: dict[str, dict[str, Any]] = {"broken_picture": {"pictures": [broken]}}
-        if context and context <= _MOST_CONTEXT:
+        if context and context <= _MAX_CONTEXT:
             wrong["long_question"] = {"text": "x, " * context}
         for check, more in wrong.items():
             if isinstance(await self._try(check, **more), Reply):
-                self._errors[check] = {"status": "ok", "code": "accepted", "message": "it was answered all the same"}
+                self._errors[check] = {
+                    "status": "ok",
+                    "code": "accepted",
+                    "message": "it was answered all the same",
+                }
 
 
 def _request(
-    endpoint: Endpoint, conversation: Conversation, parameters: Parameters, choices: int = 1, **options: Any
+    endpoint: Endpoint,
+    conversation: Conversation,
+    parameters: Parameters,
+    choices: int = 1,
+    **options: Any,
 ) -> ChatRequest:
     conversation = dataclasses.replace(conversation, choices=choices)
-    return dataclasses.replace(endpoint, options={**endpoint.options, **options}).request(conversation, parameters)
+    return dataclasses.replace(
+        endpoint, options={**endpoint.options, **options}
+    ).request(conversation, parameters)
 
 
-def _unlikely_word() -> str:
+def _unlikely_code() -> str:
     return "".join(secrets.choice("bcdfghjklmnpqrstvwxz") for _ in range(10))
 
 
-def _only(word: str) -> dict[str, Any]:
-    """A schema that one answer keeps."""
-    properties = {"code": {"type": "string", "enum": [word]}}
-    return {"type": "object", "properties": properties, "required": ["code"], "additionalProperties": False}
+def _only(code: str) -> dict[str, Any]:
+    """Return a schema that allows one answer."""
+    properties = {"code": {"type": "string", "enum": [code]}}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": ["code"],
+        "additionalProperties": False,
+    }
 
 
-def _is_masked(tokens: Sequence[TokenChoice], word: bytes) -> bool:
-    """Whether nothing but the word had a probability where only the word was allowed."""
-    start = b"".join(token.data for token in tokens).find(word)
-    place = 0
+def _is_masked(tokens: Sequence[TokenChoice], code: bytes) -> bool:
+    """Whether nothing but the code had a probability where only the code was allowed."""
+    start = b"".join(token.data for token in tokens).find(code)
+    position = 0
     masses = []
     for token in tokens:
-        if 0 <= start <= place < start + len(word):
-            rest = word[place - start :]
+        if 0 <= start <= position < start + len(code):
+            rest = code[position - start :]
             choices = dict(token.alternatives) | {token.data: token.logprob}
-            legal = (logprob for data, logprob in choices.items() if data and _spells(data, rest))
+            legal = (
+                logprob
+                for data, logprob in choices.items()
+                if data and _spells(data, rest)
+            )
             masses.append(sum(math.exp(min(logprob, 0.0)) for logprob in legal))
-        place += len(token.data)
+        position += len(token.data)
     return bool(masses) and min(masses) > 0.9
 
 
@@ -360,45 +471,11 @@ def _spells(data: bytes, rest: bytes) -> bool:
     return rest.startswith(data) or data.startswith(rest)
 
 
-def _sample(name: str) -> EncodedPicture:
-    """A small picture that no two pixels of are alike."""
+def _sample(name: str) -> EncodedImage:
+    """Return a small image with a gradient."""
     from PIL import Image
 
     picture = Image.linear_gradient("L").resize((64, 64)).convert("RGB")
     out = io.BytesIO()
     picture.save(out, name.upper())
-    return EncodedPicture(f"image/{name}", base64.b64encode(out.getvalue()))
-
-
-# --- remembering ----------------------------------------------------------------------------------------------
-
-
-def _place(url: str, model: str) -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
-    digest = hashlib.sha256(f"{url}\n{model}".encode()).hexdigest()
-    return Path(cache) / "editjudge" / "servers" / f"{digest[:32]}.json"
-
-
-def remember(check: ServerCheck) -> None:
-    """For the runs of a day. Raises `OSError` where there is no place for it."""
-    place = _place(check.server, check.model)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(place) as partial:
-        partial.write_text(json.dumps(check.as_json()))
-
-
-def informed(endpoint: Endpoint) -> Endpoint:
-    """The endpoint, with a schema requested in the way that the server was found to take, if it was checked today."""
-    if endpoint.wire != "openai":
-        return endpoint
-    try:
-        document = json.loads(_place(endpoint.url, endpoint.model).read_bytes())
-        fresh = 0 <= time.time() - document["checked"] < _FRESH
-        support, way = document["schema"], document["schema_request"]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, RuntimeError):
-        return endpoint  # not checked, or by another version
-    modes: dict[Any, Any] = {"enforced": "enforced", "ignored": "requested", "refused": "prompt only"}
-    if not fresh or support not in get_args(SchemaSupport) or way not in get_args(SchemaRequest):
-        return endpoint
-    options = {**endpoint.options, "schema_request": cast(SchemaRequest, way)}
-    return dataclasses.replace(endpoint, schema_mode=modes[support], options=options)
+    return EncodedImage(f"image/{name}", base64.b64encode(out.getvalue()))

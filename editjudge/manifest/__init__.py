@@ -1,14 +1,14 @@
-"""Manifests in, edits out, one at a time: JSONL, a JSON array, CSV, Parquet, a Hugging Face dataset, or a folder.
+"""Edits of manifests, one at a time: JSONL, a JSON array, CSV, Parquet, a Hugging Face dataset, or a folder.
 
-A folder is read as a manifest when it is laid out like this, pictures belonging together by name without extension:
+A folder is read as a manifest when it is laid out like this, images belonging together by name without extension:
 
-    ROOT/input/NAME.png             what was edited
-    ROOT/MODEL/NAME.png             one folder a model; where a picture is missing, the model produced nothing
+    ROOT/input/NAME.png             the images before the edit
+    ROOT/MODEL/NAME.png             one folder a model; if an image is missing, the model produced nothing
     ROOT/ground_truth/NAME.png      optional, like ROOT/mask/
-    ROOT/instructions.csv, .jsonl   `name`, `instruction` and, as in any manifest, whatever else is known
+    ROOT/instructions.csv, .jsonl   `name`, `instruction` and, as in any manifest, further columns
 
-Without an instructions file every instruction is empty; with one, each picture in `input` must have its own.
-A folder of Parquet files is one manifest, its files in the order of their names, and so is what `save_to_disk` wrote.
+Without an instructions file every instruction is empty; with one, each image in `input` must have its own.
+A folder of Parquet files is one manifest, its files in the order of their names, and so is a dataset saved to disk.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ from typing import Any
 
 from editjudge.edit import Edit
 from editjudge.errors import ManifestError, near_miss
-from editjudge.manifest import columnar
-from editjudge.manifest.columnar import records
-from editjudge.manifest.folder import folder_rows
+from editjudge.manifest.folders import folder_rows
 from editjudge.manifest.reader import (
     FIELDS,
     LABELS,
@@ -39,6 +37,13 @@ from editjudge.manifest.reader import (
     json_array,
     jsonl,
 )
+from editjudge.manifest.tables import (
+    is_dataset,
+    plain_row,
+    records,
+    typed_rows,
+    undecoded,
+)
 
 __all__ = [
     "FIELDS",
@@ -51,11 +56,18 @@ __all__ = [
     "Reader",
     "Row",
     "from_rows",
-    "plain_row",
     "read",
     "records",
     "rows",
 ]
+
+_FORMATS = {
+    ".jsonl": jsonl,
+    ".ndjson": jsonl,
+    ".json": json_array,
+    ".csv": csv_rows,
+    ".parquet": typed_rows,
+}
 
 
 def read(
@@ -67,8 +79,14 @@ def read(
     notify: Notify | None = None,
     named: NamedInputs | None = None,
 ) -> Iterator[Edit]:
-    """The edits of a manifest, in its order. Raises `ManifestError` at the first line that is wrong."""
-    reader = Reader(path, allow_outside=allow_outside, allow_urls=allow_urls, notify=notify, named=named)
+    """Return the edits of a manifest, in its order. Raises `ManifestError` at the first line that is wrong."""
+    reader = Reader(
+        path,
+        allow_outside=allow_outside,
+        allow_urls=allow_urls,
+        notify=notify,
+        named=named,
+    )
     return islice(reader.edits(rows(path, reader)), limit)
 
 
@@ -82,50 +100,51 @@ def from_rows(
     notify: Notify | None = None,
     named: NamedInputs | None = None,
 ) -> Iterator[Edit]:
-    """The edits of rows in memory, of a data frame or of a Hugging Face dataset; paths are relative to `root`."""
-    reader = Reader(name, allow_outside=allow_outside, allow_urls=allow_urls, notify=notify, unit="row", named=named)
+    """Return the edits of rows in memory, of a data frame or of a Hugging Face dataset; paths are relative to `root`."""
+    reader = Reader(
+        name,
+        allow_outside=allow_outside,
+        allow_urls=allow_urls,
+        notify=notify,
+        unit="row",
+        named=named,
+    )
     reader.base = Path(root)
-    source = columnar.undecoded(records(rows))
-    return reader.edits(plain_row(number, row, reader) for number, row in enumerate(source, 1))
+    source = undecoded(records(rows))
+    return reader.edits(
+        plain_row(number, row, reader) for number, row in enumerate(source, 1)
+    )
 
 
 def rows(path: str | Path, reader: Reader) -> Iterator[Row]:
+    """Return the rows of a manifest, whatever its format."""
     path = Path(path)
     if path.is_dir():
-        return _folder(path, reader)
-    formats = {".jsonl": jsonl, ".ndjson": jsonl, ".json": json_array, ".csv": csv_rows, ".parquet": _columnar}
+        reader.base = path
+        if is_dataset(path):
+            return typed_rows(path, reader)
+        reader.unit = "edit"
+        return folder_rows(path, reader)
     try:
         regular = stat.S_ISREG(path.stat().st_mode)
-    except (OSError, ValueError) as error:
-        why, hint = getattr(error, "strerror", None) or error, ""
-        if isinstance(error, FileNotFoundError) and os.access(path.parent, os.R_OK):
-            hint = near_miss(path.name, (p.name for p in path.parent.iterdir() if p.suffix.lower() in formats))
-        raise ManifestError(f"{reader.place}: cannot be read: {why}{hint.rstrip('.')}") from None
-    if not regular:
-        raise ManifestError(f"{reader.place}: is a device or pipe; expected a file or a folder")
-    if path.suffix.lower() not in formats:
-        known = ", ".join(formats)
-        raise ManifestError(f'{reader.place}: found "{path.suffix}"; expected {known}, or a folder with one per model')
-    return formats[path.suffix.lower()](path, reader)
-
-
-def _folder(path: Path, reader: Reader) -> Iterator[Row]:
-    reader.base = path
-    if columnar.holds(path):
-        return _columnar(path, reader)
-    reader.unit = "edit"
-    return folder_rows(path, reader)
-
-
-def _columnar(path: Path, reader: Reader) -> Iterator[Row]:
-    reader.unit = "row"
-    for number, row in enumerate(columnar.read(path, reader.place, reader.leave_out, reader.pictures), 1):
-        yield plain_row(number, row, reader)
-
-
-def plain_row(number: int, row: Mapping[str, Any], reader: Reader) -> Row:
-    """A row of typed columns with the values that JSON has; pictures as they are."""
-    try:
-        return number, columnar.plain(row, reader.pictures, reader.leave_out)
+    except OSError as error:
+        message = f"{reader.place}: cannot be read: {error.strerror or error}"
+        raise ManifestError(message + _similar(path, error)) from None
     except ValueError as error:
-        return number, reader.wrong(number, "", str(error))
+        raise ManifestError(f"{reader.place}: cannot be read: {error}") from None
+    if not regular:
+        raise ManifestError(
+            f"{reader.place}: is a device or pipe; expected a file or a folder"
+        )
+    if path.suffix.lower() not in _FORMATS:
+        expected = f"expected {', '.join(_FORMATS)}, or a folder with one per model"
+        raise ManifestError(f'{reader.place}: found "{path.suffix}"; {expected}')
+    return _FORMATS[path.suffix.lower()](path, reader)
+
+
+def _similar(path: Path, error: OSError) -> str:
+    """Return a manifest beside the missing file whose name is similar, as a question."""
+    if not isinstance(error, FileNotFoundError) or not os.access(path.parent, os.R_OK):
+        return ""
+    beside = (p.name for p in path.parent.iterdir() if p.suffix.lower() in _FORMATS)
+    return near_miss(path.name, beside).rstrip(".")

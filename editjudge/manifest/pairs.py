@@ -8,18 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, cycle, islice
 from typing import Any, TypeAlias
 
 from editjudge.edit import Edit, ImageSource
 from editjudge.errors import ImageError, ManifestError, UsageError, near_miss
+from editjudge.manifest.reader import MAX_ID
 from editjudge.media.cache import DigestCache
-from editjudge.media.image import is_url
+from editjudge.media.source import is_url
 
 ModelPair: TypeAlias = tuple[str, str]
-"""Two models in the order of their names; empty where an edit names none."""
-MAX_ID = 512
-"""As long as a manifest's ids may be."""
+"""Two models in the order of their names; empty if an edit names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +48,21 @@ class PairPool:
 
     def __post_init__(self) -> None:
         self.by_models = {}
-        for one in self.candidates:
-            self.by_models.setdefault(one.models, []).append(one)
+        for pair in self.candidates:
+            self.by_models.setdefault(pair.models, []).append(pair)
 
     @property
     def models(self) -> list[str]:
         return sorted({name for pair in self.by_models for name in pair})
 
 
-def pool(edits: Iterable[Edit], digest: Callable[[ImageSource], str], *, against: str | None = None) -> PairPool:
-    """Every two edits that share input, by content, and instruction; with `against`, those of that model and another.
+def pool(
+    edits: Iterable[Edit],
+    digest: Callable[[ImageSource], str],
+    *,
+    against: str | None = None,
+) -> PairPool:
+    """Return every two edits that share input, by content, and instruction; with `against`, pairs of that model alone.
 
     Edits of one model are not compared; edits that name no model are.
     """
@@ -72,7 +76,9 @@ def pool(edits: Iterable[Edit], digest: Callable[[ImageSource], str], *, against
         raise UsageError(
             f"--against {against}: no edit is of that model{near_miss(against, known)} Models: {', '.join(known)}"
         )
-    candidates, same, alone = [], 0, 0
+    candidates = []
+    same = 0
+    alone = 0
     for (mark, _), members in sources.items():
         alone += len(members) == 1
         for x, y in combinations(members, 2):
@@ -84,7 +90,7 @@ def pool(edits: Iterable[Edit], digest: Callable[[ImageSource], str], *, against
 
 
 def content_marks() -> Callable[[ImageSource], str]:
-    """By what an input is known: its content, or its place where it cannot be read."""
+    """Return a function that identifies an input: by its content, or by its path if it cannot be read."""
     digests = DigestCache()
 
     def mark(source: ImageSource) -> str:
@@ -96,17 +102,17 @@ def content_marks() -> Callable[[ImageSource], str]:
     return mark
 
 
-def identifiers(one: CandidatePair) -> set[str]:
-    """The ids that a pair may have, whichever of its edits is a."""
-    return {f"{one.x.id}|{one.y.id}", f"{one.y.id}|{one.x.id}"}
+def identifiers(pair: CandidatePair) -> set[str]:
+    """Return the ids that a pair may have, whichever of its edits is a."""
+    return {f"{pair.x.id}|{pair.y.id}", f"{pair.y.id}|{pair.x.id}"}
 
 
 def sampled(candidates: PairPool, wanted: int, seed: int) -> list[CandidatePair]:
-    """So many pairs, each two models and each source image about equally often."""
+    """Return so many pairs, each two models and each source image about equally often."""
     rng = random.Random(seed)  # noqa: S311  (a sample, not a secret)
     names = list(candidates.by_models)
     rng.shuffle(names)
-    rounds = [names[i % len(names)] for i in range(len(candidates.candidates))] if names else []
+    rounds = islice(cycle(names), len(candidates.candidates))
     return chosen(candidates, rounds, rng, wanted=wanted)
 
 
@@ -118,10 +124,13 @@ def chosen(
     wanted: int,
     used: Mapping[str, int] | None = None,
 ) -> list[CandidatePair]:
-    """One pair for each game of two models, on the source image that was asked about least; games of models that have
-    no pair left are passed over. `used` counts what was asked before, by source."""
+    """Return one pair for each game of two models, on the source image that was asked about least; games of models that
+    have no pair left are passed over. `used` counts earlier questions, by source."""
     times = Counter(used or {})
-    left = {names: rng.sample(members, len(members)) for names, members in candidates.by_models.items()}
+    left = {
+        names: rng.sample(members, len(members))
+        for names, members in candidates.by_models.items()
+    }
     picked: list[CandidatePair] = []
     waiting = [names for names in games if names in left]
     # Of uneven manifests, what the short lists lack is taken from the longer ones.
@@ -131,61 +140,68 @@ def chosen(
             break
         if members := left[names]:
             at = min(range(len(members)), key=lambda i: times[members[i].source])
-            one = members.pop(at)
-            times[one.source] += 1
-            picked.append(one)
+            pair = members.pop(at)
+            times[pair.source] += 1
+            picked.append(pair)
     return picked
 
 
 def oriented(picked: Sequence[CandidatePair], seed: int) -> list[tuple[Edit, Edit]]:
-    """Which edit of each pair is a: each model about as often as b, against every other model and in all."""
+    """Choose which edit of each pair is a: each model about as often as b, against every other model and in all."""
     rng = random.Random(f"{seed}:orientation")  # noqa: S311  (the same)
     against: Counter[ModelPair] = Counter()
     overall: Counter[str] = Counter()
     pairs = []
-    for one in picked:
-        x, y = (one.x, one.y) if (one.x.model or "") <= (one.y.model or "") else (one.y, one.x)
-        first, second = one.models
-        lead = against[one.models] or overall[first] - overall[second]
-        if lead > 0 or (lead == 0 and rng.random() < 0.5):
-            pairs.append((y, x))
-            step = -1
-        else:
-            pairs.append((x, y))
-            step = 1
+    for pair in picked:
+        x, y = sorted((pair.x, pair.y), key=lambda edit: edit.model or "")
+        first, second = pair.models
+        lead = against[pair.models] or overall[first] - overall[second]
+        swapped = lead > 0 or (lead == 0 and rng.random() < 0.5)
+        pairs.append((y, x) if swapped else (x, y))
         if first != second:
-            against[one.models] += step
+            step = -1 if swapped else 1
+            against[pair.models] += step
             overall[first] += step
             overall[second] -= step
     return pairs
 
 
 def pair_row(a: Edit, b: Edit) -> dict[str, Any]:
-    """The pair as a manifest's row, paths as they are; what the two edits say differently is left out."""
+    """Return the pair as a manifest's row, paths as they are; metadata that differs between the two is left out."""
     identifier = f"{a.id}|{b.id}"
     if len(identifier) > MAX_ID:
-        raise ManifestError(f"{a.id!r:.80} and {b.id!r:.80}: the id of their pair has {len(identifier):,} characters; "
-                            f"expected at most {MAX_ID}: give the edits shorter ids")  # fmt: skip
-    shared = {
-        name: a.metadata[name] for name in a.metadata if name in b.metadata and a.metadata[name] == b.metadata[name]
-    }
+        raise ManifestError(
+            f"{a.id!r:.80} and {b.id!r:.80}: the id of their pair has {len(identifier):,} characters; "
+            f"expected at most {MAX_ID}: give the edits shorter ids"
+        )
     row: dict[str, Any] = {
-        "id": identifier, "input": a.input, "edited_a": a.edited, "edited_b": b.edited, "instruction": a.instruction,
-        "model_a": a.model, "model_b": b.model,
-    }  # fmt: skip
-    for name in ("ground_truth", "mask", "referring_expression"):
-        row[name] = getattr(a, name) or getattr(b, name) or None
-    for name in ("edit_type", "group"):
-        row[name] = getattr(a, name) if getattr(a, name) == getattr(b, name) else None
-    written = {name: _written(value) for name, value in row.items()}
-    usual = ("id", "input", "edited_a", "edited_b", "instruction")
-    return {name: value for name, value in written.items() if value is not None or name in usual} | {
-        name: value for name, value in shared.items() if name not in row
+        "id": identifier,
+        "input": _as_text(a.input),
+        "edited_a": _as_text(a.edited),
+        "edited_b": _as_text(b.edited),
+        "instruction": a.instruction,
     }
+    optional = {
+        "model_a": a.model,
+        "model_b": b.model,
+        "ground_truth": _as_text(a.ground_truth or b.ground_truth),
+        "mask": _as_text(a.mask or b.mask),
+        "referring_expression": a.referring_expression
+        or b.referring_expression
+        or None,
+        "edit_type": a.edit_type if a.edit_type == b.edit_type else None,
+        "group": a.group if a.group == b.group else None,
+    }
+    row |= {name: value for name, value in optional.items() if value is not None}
+    for name, value in a.metadata.items():
+        taken = name in row or name in optional
+        if not taken and name in b.metadata and b.metadata[name] == value:
+            row[name] = value
+    return row
 
 
-def _written(value: Any) -> Any:
-    """A picture that came as bytes as a data: URL."""
-    if not isinstance(value, bytes):
-        return value
-    return f"data:application/octet-stream;base64,{base64.b64encode(value).decode()}"
+def _as_text(source: ImageSource | None) -> ImageSource | None:
+    """Return an image that came as bytes as a data: URL."""
+    if not isinstance(source, bytes):
+        return source
+    return f"data:application/octet-stream;base64,{base64.b64encode(source).decode()}"

@@ -1,5 +1,5 @@
-"""Rows of text files, and what becomes of a row: one edit, or the reason why not. Pictures stay in the manifest's
-folder."""
+"""Rows of text files, and the edit that each row becomes, or an error that names line and field. Images stay in the
+manifest's folder."""
 
 from __future__ import annotations
 
@@ -8,20 +8,34 @@ import difflib
 import functools
 import hashlib
 import json
-import math
+import logging
 import os
 import re
-import stat
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from editjudge.edit import IMAGE_ROLES, MAX_PICTURES, PAIR_ROLES, TEXT_ROLES, Edit, ImageSource
-from editjudge.errors import ImageError, ManifestError
-from editjudge.media import image as images
-from editjudge.media.pixels import EXPECTED, encode, is_decoded
+from editjudge.canonical import read_json
+from editjudge.edit import (
+    IMAGE_ROLES,
+    MAX_PICTURES,
+    PAIR_ROLES,
+    TEXT_ROLES,
+    Edit,
+    ImageSource,
+)
+from editjudge.errors import ImageError, ManifestError, Option
+from editjudge.files import LeavesFolder, resolve_inside
+from editjudge.media.source import (
+    BOUNDS,
+    EXPECTED,
+    encode,
+    from_data_url,
+    is_decoded,
+    is_url,
+    name_of,
+)
 from editjudge.redaction import redacted_address
 
 Notify = Callable[[str], None]
@@ -30,42 +44,41 @@ Notify = Callable[[str], None]
 LABELS = ("model", "edit_type", "group")
 FIELDS = ("id", *IMAGE_ROLES, *TEXT_ROLES, *LABELS)
 PAIR_LABELS = ("model_a", "model_b")
-"""Whose the two outputs of a pair are; kept as metadata."""
-_TEXTS = (*TEXT_ROLES, *LABELS)
+"""Models of the two outputs of a pair; kept as metadata."""
 
-_MAX_ID = 512
-_blake = hashlib.blake2b
+MAX_ID = 512
+"""Characters of an id: it becomes part of addresses and of file names."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
-# What other projects call these fields. Only looked at where the field itself never occurs.
+# Names of these fields in other projects. Only looked for if the field itself never occurs.
 _ALIASES = {
     "input": (
-        *("input_image", "input_img", "input_path", "source", "source_image", "source_img", "source_path", "src"),
-        *("original", "original_image", "before", "image", "image_in", "image_path"),
+        "input_image input_img input_path source source_image source_img source_path src "
+        "original original_image before image image_in image_path"
     ),
     "edited": (
-        *("edited_image", "edited_img", "edited_path", "edit", "output", "output_image", "output_path"),
-        *("target", "target_image", "target_img", "result", "after", "image_out"),
+        "edited_image edited_img edited_path edit output output_image output_path "
+        "target target_image target_img result after image_out"
     ),
-    "instruction": ("edit_instruction", "editing_instruction", "instruction_text", "edit_prompt", "prompt"),
-    "ground_truth": ("gt", "ground_truth_image", "gt_image"),
-    "mask": ("mask_image", "edit_mask"),
-    "id": ("item", "item_id", "edit_id", "uid", "key"),
+    "instruction": "edit_instruction editing_instruction instruction_text edit_prompt prompt",
+    "ground_truth": "gt ground_truth_image gt_image",
+    "mask": "mask_image edit_mask",
+    "id": "item item_id edit_id uid key",
 }
-_MUST_NOT_BE_MISSPELT = ("input", "edited", "instruction")
-_PERHAPS = {"instruction": ("caption", "text", "command", "request", "question")}
+_WEAK_ALIASES = {"instruction": "caption text command request question"}
 """Names that may as well be something else: suggested, and never refused."""
+_MUST_NOT_BE_MISSPELT = ("input", "edited", "instruction")
 
 
 Columns = tuple[tuple[str, str], ...]
-"""Fields and the columns that hold them, where a manifest has other names."""
+"""Fields and the columns that hold them, if a manifest has other names."""
 
 
 class NamedInputs(NamedTuple):
     """The further columns that are shown to judges."""
 
     pictures: frozenset[str] = frozenset()
-    """Each a picture or a list of pictures."""
+    """Columns of an image or a list of images."""
     texts: frozenset[str] = frozenset()
     columns: Columns = ()
 
@@ -73,10 +86,23 @@ class NamedInputs(NamedTuple):
 class LineError(ManifestError):
     """A line that cannot be understood, with what an audit lists beside the message."""
 
-    def __init__(self, place: str, line: int, name: str, message: str, kind: str = "bad_line") -> None:
-        about = f'field "{images.name_of(name[:80])}": ' if name else ""
-        super().__init__(f"{place}:{line}: {about}{message}" if line else f"{place}: {about}{message}")
-        self.line, self.field, self.kind, self.id, self.message = line, name, kind, "", message
+    def __init__(
+        self,
+        place: str,
+        line: int,
+        name: str,
+        message: str,
+        kind: str = "bad_line",
+        options: Iterable[Option] = (),
+    ) -> None:
+        where = f"{place}:{line}" if line else place
+        about = f'field "{name_of(name[:80])}": ' if name else ""
+        super().__init__(f"{where}: {about}{message}", options=options)
+        self.line = line
+        self.field = name
+        self.kind = kind
+        self.id = ""
+        self.message = message
 
 
 Row = tuple[int, dict[str, Any] | LineError]
@@ -95,141 +121,168 @@ class Reader:
         unit: str = "line",
         named: NamedInputs | None = None,
     ) -> None:
-        self.place = images.name_of(str(path))
+        self.place = name_of(str(path))
+        """Name of the manifest in messages."""
         self.base = Path(path).parent
         self.unit = unit
-        """What the numbers count."""
-        self.notify = notify or _log
-        self._allow_outside, self._allow_urls = allow_outside, allow_urls
+        """Unit that the row numbers count."""
+        self.notify = notify or logging.getLogger(__name__).warning
+        self._allow_outside = allow_outside
+        self._allow_urls = allow_urls
         named = named or NamedInputs()
-        self._named = named._replace(pictures=named.pictures | {*PAIR_ROLES})
-        pictures = {*IMAGE_ROLES, *self._named.pictures}
-        self._columns = dict(self._named.columns)
-        self.pictures = frozenset(pictures | {column for field, column in self._columns.items() if field in pictures})
-        """Columns that hold pictures."""
-        self._further = sorted(self._named.pictures)
+        self._texts = named.texts
+        self._columns = dict(named.columns)
+        self._further = sorted(named.pictures | {*PAIR_ROLES})
+        images = {*IMAGE_ROLES, *self._further}
+        self.pictures = frozenset(images | {self._columns.get(f, f) for f in images})
+        """Columns that hold images."""
         self._ids: dict[bytes, int] = {}
         self._shapes: set[tuple[str, ...]] = set()
         self._seen: set[str] = set()
         self._notified: set[str] = set()
         self._left_out: tuple[str, ...] = ()
-        self._folders: dict[str, _Folder] = {}
-        self._recent: dict[str, Path] = {}
-        """Several models edit one input, and their lines stand together."""
-
-    @functools.cached_property
-    def _root(self) -> str:
-        return os.path.realpath(self.base)
+        self._folders: dict[str, Path] = {}
 
     def edits(self, rows: Iterable[Row]) -> Iterator[Edit]:
-        """Raises the `LineError` of the first row that is wrong."""
+        """Yield the edits. Raises the `LineError` of the first row that is wrong."""
         for line, row in rows:
             if isinstance(row, LineError):
                 raise row
             yield self.edit(line, row)
 
     def edit(self, line: int, row: dict[str, Any]) -> Edit:
+        """Return the edit of a row, which is used up."""
         if self._columns:
             self._rename(line, row)
         shape = (*row, *self._left_out)
         if shape not in self._shapes:
-            self._look_at_names(line, shape)
-        take = row.pop
-        identifier = self._id(line, take("id", None))
+            self._check_names(line, shape)
+            # A million rows that all differ would fill memory.
+            if len(self._shapes) < 1000:
+                self._shapes.add(shape)
+        identifier = self._id(line, row.pop("id", None))
         try:
-            pictures = [
-                None if (value := take(role, None)) is None else self._image(line, role, value) for role in IMAGE_ROLES
-            ]
-            texts = [
-                value if (value := take(name, None)) is None or type(value) is str else self._text(line, name, value)
-                for name in _TEXTS
-            ]
+            values: dict[str, Any] = {
+                role: self._image(line, role, row.pop(role, None))
+                for role in IMAGE_ROLES
+            }
+            for name in TEXT_ROLES:
+                values[name] = self._text(line, name, row.pop(name, None)) or ""
+            for name in LABELS:
+                values[name] = self._text(line, name, row.pop(name, None))
             further: dict[str, ImageSource] = {}
             for name in self._further:
-                if (value := take(name, None)) is not None:
-                    further |= self._images(line, name, value)
-            for name in self._named.texts:
-                self._word(line, name, row.get(name))
+                further |= self._images(line, name, row.pop(name, None))
+            for name in self._texts:
+                self._check_shown_text(line, name, row.get(name))
         except LineError as error:
             error.id = identifier
             raise
-        source, edited, ground_truth, mask = pictures
-        instruction, referring, model, edit_type, group = texts
-        return Edit(
-            identifier,
-            source,
-            edited,
-            instruction or "",
-            ground_truth,
-            mask,
-            referring or "",
-            model,
-            edit_type,
-            group,
-            row,
-            further,
-        )
+        return Edit(identifier, **values, metadata=row, pictures=further)
 
-    def _rename(self, line: int, row: dict[str, Any]) -> None:
-        """Each mapped column under its field's name. A column that a row lacks is a field that it lacks."""
-        renamed = {field: row.pop(column) for field, column in self._columns.items() if column in row}
-        if not renamed and not self._seen:
-            columns = ", ".join(f"--column {field}={column}" for field, column in self._columns.items())
-            raise self.wrong(line, "", f"{columns}: found the columns {', '.join(row)!r:.200}")
-        if hidden := sorted(row.keys() & renamed.keys() - self._notified):
-            self._notified.update(hidden)
-            self.notify(f'{self.place}:{line}: the column "{hidden[0]}" is not read, since --column names another')
-        row |= renamed
+    def wrong(
+        self,
+        line: int,
+        name: str,
+        message: str,
+        kind: str = "bad_line",
+        options: Iterable[Option] = (),
+    ) -> LineError:
+        return LineError(self.place, line, name, message, kind, options)
 
     def leave_out(self, column: str) -> None:
-        """Say once that a column of pictures that no rubric shows is not read; its name may still be a misspelling."""
+        """Report once that a column of images that no rubric shows is not read; its name may still be a misspelling."""
         if column not in self._left_out:
             self._left_out += (column,)
-            self.notify(f'{self.place}: "{column}" holds pictures or bytes that no rubric shows; it is left out')
+            self.notify(
+                f'{self.place}: "{column}" holds pictures or bytes that no rubric shows; it is left out'
+            )
 
-    def wrong(self, line: int, name: str, message: str, kind: str = "bad_line") -> LineError:
-        return LineError(self.place, line, name, message, kind)
+    def _notify_once(self, topic: str, message: str) -> None:
+        if topic not in self._notified:
+            self._notified.add(topic)
+            self.notify(message)
 
-    def _look_at_names(self, line: int, shape: tuple[str, ...]) -> None:
-        """A misspelt `edited` would be a model that produced nothing, a thousand times over."""
+    # --- names of fields ------------------------------------------------------------------------------------------
+
+    def _rename(self, line: int, row: dict[str, Any]) -> None:
+        """Move each mapped column to its field. A row that lacks the column lacks the field."""
+        renamed = {
+            field: row.pop(column)
+            for field, column in self._columns.items()
+            if column in row
+        }
+        if not renamed and not self._seen:
+            mapping = Option("column", self._columns)
+            message = f"{mapping}: found the columns {', '.join(row)!r:.200}"
+            raise self.wrong(line, "", message, options=[mapping])
+        for hidden in sorted(row.keys() & renamed.keys()):
+            self._notify_once(
+                hidden,
+                f'{self.place}:{line}: the column "{hidden}" is not read, since --column names another',
+            )
+        row |= renamed
+
+    def _check_names(self, line: int, shape: tuple[str, ...]) -> None:
+        """Refuse names that look misspelt: a misspelt `edited` would be a model that produced nothing, every time."""
         self._seen.update(shape)
-        known = {*FIELDS, *PAIR_LABELS, *self.pictures, *self._named.texts}
-        others = [key for key in shape if key not in known]
+        fields = {*FIELDS, *PAIR_LABELS, *self.pictures, *self._texts}
+        others = [key for key in shape if key not in fields]
         absent = [name for name in FIELDS if name not in self._seen]
-        columns = {name: _meant(name, others) for name in absent if name in _MUST_NOT_BE_MISSPELT}
-        if mapped := {name: column for name, column in columns.items() if column}:
-            name, column = next(iter(mapped.items()))
-            mapped |= {field: other for field in absent if field not in mapped and (other := _perhaps(field, others))}
-            mapping = " ".join(f"--column {field}={column}" for field, column in mapped.items())
-            raise self.wrong(line, column, f'did you mean "{name}"? Map it with {mapping}, or add "{name}" as null')
+        misspelt: dict[str, str] = {}
+        for name in _MUST_NOT_BE_MISSPELT:
+            if name in absent and (column := _closest_alias(name, others)):
+                misspelt[name] = column
+        if misspelt:
+            raise self._misspelt(line, misspelt, absent, others)
         if others and len(absent) == len(FIELDS):  # ratings, say, or another table
-            expected = "expected input, edited and instruction; map others with --column input=NAME"
-            raise self.wrong(line, "", f"found the fields {', '.join(others)!r:.200}; {expected}")
+            mapping = Option("column", {"input": "NAME"})
+            message = (
+                f"found the fields {', '.join(others)!r:.200}; expected input, edited and instruction; map others "
+                f"with {mapping}"
+            )
+            raise self.wrong(line, "", message, options=[mapping])
         for name in absent:
-            other = _meant(name, others) or next((key for key in others if key.startswith(f"{name}_")), None)
-            other = other or _perhaps(name, others)
-            if other and other not in self._notified:
-                self._notified.add(other)
-                hint = f'did you mean "{name}"? Map it with --column {name}={other}'
-                self.notify(f'{self.place}:{line}: "{other}" is kept as metadata; {hint}')
-        if len(self._shapes) > 1000:  # rows that are all different: stop remembering, keep looking
-            self._shapes.clear()
-        self._shapes.add(shape)
+            derived = [key for key in others if key.startswith(f"{name}_")]
+            guesses = (_closest_alias(name, others), *derived, _weak(name, others))
+            if guess := next(filter(None, guesses), None):
+                hint = f'did you mean "{name}"? Map it with --column {name}={guess}'
+                self._notify_once(
+                    guess, f'{self.place}:{line}: "{guess}" is kept as metadata; {hint}'
+                )
+
+    def _misspelt(
+        self, line: int, misspelt: dict[str, str], absent: list[str], others: list[str]
+    ) -> LineError:
+        name, column = next(iter(misspelt.items()))
+        mapped = dict(misspelt)
+        for field in absent:
+            if field not in mapped and (guess := _weak(field, others)):
+                mapped[field] = guess
+        mapping = Option("column", mapped)
+        message = (
+            f'did you mean "{name}"? Map it with {mapping}, or add "{name}" as null'
+        )
+        return self.wrong(line, column, message, options=[mapping])
+
+    # --- values ---------------------------------------------------------------------------------------------------
 
     def _id(self, line: int, value: Any) -> str:
         # A whole number is an id in Parquet and in hand-written JSON; CSV and ratings files name it by the same digits.
         text = str(value) if type(value) is int else self._text(line, "id", value)
         if text is None:
             text = f"{self.unit}-{line}"
-            if "id" not in self._notified:
-                self._notified.add("id")
-                self.notify(f"{self.place}:{line}: no id; ids are made from the {self.unit}'s number, such as {text}")
-        if not text or len(text) > _MAX_ID or (not text.isprintable() and _CONTROL.search(text)):
-            size = f"{len(text):,} characters" if len(text) > _MAX_ID else repr(text)
-            expected = f"expected 1 to {_MAX_ID} characters without control characters"
+            self._notify_once(
+                "id",
+                f"{self.place}:{line}: no id; ids are made from the {self.unit}'s number, such as {text}",
+            )
+        if not 1 <= len(text) <= MAX_ID or _CONTROL.search(text):
+            size = f"{len(text):,} characters" if len(text) > MAX_ID else repr(text)
+            expected = f"expected 1 to {MAX_ID} characters without control characters"
             raise self.wrong(line, "id", f"found {size}, {expected}")
         # Sixteen bytes an id, so that a million of them fit into memory.
-        first = self._ids.setdefault(_blake(text.encode(), digest_size=16).digest(), line)
+        digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+        first = self._ids.setdefault(digest, line)
         if first != line:
             message = f"{text!r} stands on {self.unit} {first} and again on {self.unit} {line}; expected unique ids"
             error = self.wrong(line, "id", message, "duplicate_id")
@@ -238,43 +291,64 @@ class Reader:
         return text
 
     def _text(self, line: int, name: str, value: Any) -> str | None:
-        if value is None or type(value) is str:
+        if value is None or isinstance(value, str):
             return value
         raise self.wrong(line, name, f"found {described(value)}, expected text")
 
-    def _word(self, line: int, name: str, value: Any) -> None:
-        """A text that a rubric shows; a number is shown as it is written."""
+    def _check_shown_text(self, line: int, name: str, value: Any) -> None:
+        """Refuse a value that a rubric cannot show; a number is shown as it is written."""
         if isinstance(value, bool) or not isinstance(value, str | int | float | None):
-            raise self.wrong(line, name, f"found {described(value)}, expected text, since a rubric shows it")
+            raise self.wrong(
+                line,
+                name,
+                f"found {described(value)}, expected text, since a rubric shows it",
+            )
 
     def _images(self, line: int, name: str, value: Any) -> dict[str, ImageSource]:
-        """A picture, or a list of them, by name."""
-        if type(value) is str and value.startswith("[") and value.endswith("]"):  # a list in a cell of CSV
+        """Return an image, or the images of a list, by name."""
+        # A cell of CSV may hold a list as JSON.
+        if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
             with suppress(ValueError, RecursionError):
                 value = json.loads(value)
         if not isinstance(value, list):
             source = self._image(line, name, value)
             return {} if source is None else {name: source}
         if len(value) > MAX_PICTURES:
-            raise self.wrong(line, name, f"found {len(value):,} pictures, expected at most {MAX_PICTURES}")
-        sources = {f"{name}[{at}]": self._image(line, name, part) for at, part in enumerate(value, 1)}
-        if None in sources.values():
-            raise self.wrong(line, name, "found a list with an empty place, expected a picture in each")
-        return {at: source for at, source in sources.items() if source is not None}
+            raise self.wrong(
+                line,
+                name,
+                f"found {len(value):,} pictures, expected at most {MAX_PICTURES}",
+            )
+        images: dict[str, ImageSource] = {}
+        for number, part in enumerate(value, 1):
+            source = self._image(line, name, part)
+            if source is None:
+                raise self.wrong(
+                    line,
+                    name,
+                    "found a list with an empty place, expected a picture in each",
+                )
+            images[f"{name}[{number}]"] = source
+        return images
 
     def _image(self, line: int, name: str, value: Any) -> ImageSource | None:
-        if type(value) is str:
-            return self._recent.get(value) or (self._locate(line, name, value) if value else None)
+        # Hugging Face writes an image as its bytes and its path, of which one may be missing.
+        if isinstance(value, dict) and value.keys() <= {"bytes", "path"}:
+            inside = value.get("bytes")
+            path = value.get("path")
+            if isinstance(inside, bytes):
+                value = inside
+            elif inside is None and (path is None or isinstance(path, str)):
+                value = path
         if value is None:
             return None
-        if isinstance(value, dict) and value.keys() <= {"bytes", "path"}:  # as Hugging Face writes pictures
-            inside, path = value.get("bytes"), value.get("path")
-            if inside is None and (path is None or isinstance(path, str)):
-                return self._image(line, name, path)
-            value = inside if isinstance(inside, bytes) else value
+        if isinstance(value, str):
+            return self._locate(line, name, value) if value else None
         if isinstance(value, bytes):
-            if len(value) > images.BOUNDS.max_bytes:
-                message = f"found {len(value):,} bytes, expected at most {images.BOUNDS.max_bytes:,}"
+            if len(value) > BOUNDS.max_bytes:
+                message = (
+                    f"found {len(value):,} bytes, expected at most {BOUNDS.max_bytes:,}"
+                )
                 raise self.wrong(line, name, message)
             return value
         if not is_decoded(value):
@@ -284,142 +358,103 @@ class Reader:
         except ImageError as error:
             raise self.wrong(line, name, str(error)) from None
 
-    # --- where a picture lies -----------------------------------------------------------------------------
+    # --- where an image is ----------------------------------------------------------------------------------------
 
     def _locate(self, line: int, name: str, text: str) -> ImageSource:
-        if ":" in text and (source := self._address(line, name, text)) is not None:
-            return source
-        if os.sep != "/":
-            text = text.replace(os.sep, "/")
-        cut = text.rfind("/") + 1
-        file = text[cut:]
-        if file in ("", ".", "..") or "\0" in text:
-            raise self.wrong(line, name, f"found {text!r:.200}, expected the path of a file")
-        try:
-            folder = self._folders.get(text[:cut]) or self._folder(text[:cut])
-            if not self._allow_outside and folder.has_link(file):
-                self._confine(folder.text + file)
-        except _OutsideError:
-            advice = "move the picture there, or allow it with --allow-outside"
-            raise self.wrong(line, name, f"{text!r:.200} lies outside the manifest's folder; {advice}") from None
-        if len(self._recent) > 500:
-            self._recent.clear()
-        path = self._recent[text] = folder.path / file
-        return path
-
-    def _address(self, line: int, name: str, text: str) -> ImageSource | None:
         if text.startswith("data:"):
             try:
-                return images.from_data_url(text)
+                return from_data_url(text)
             except ImageError as error:
                 raise self.wrong(line, name, str(error)) from None
-        if images.is_url(text):
-            if self._allow_urls and text.isprintable() and " " not in text:
-                return text
-            why = "not an address" if self._allow_urls else "addresses are not fetched without --allow-urls"
-            raise self.wrong(line, name, f"found {redacted_address(text)[:200]!r}: {why}; expected a path")
-        scheme = text.partition("://")[0]
-        if scheme != text and scheme.isalnum():
-            found = redacted_address(text)[:200]
-            raise self.wrong(line, name, f"found {found!r}, expected a path, a data: URL or an http(s) address")
-        return None
-
-    def _folder(self, prefix: str) -> _Folder:
-        """The folder of a path; confined once, however many files lie in it."""
-        folder = _Folder(os.path.join(self.base, prefix), crooked=".." in prefix.split("/"))
-        if prefix and not self._allow_outside and self._may_lead_out(prefix):
-            self._confine(folder.text)
-        if len(self._folders) > 50_000:  # one folder an edit: remembering them all helps nobody
-            self._folders.clear()
-        self._folders[prefix] = folder
-        return folder
-
-    def _may_lead_out(self, prefix: str) -> bool:
-        if prefix.startswith("/") or ".." in prefix.split("/"):
-            return True
-        # Its parent is inside, so that only a link can lead out: a fifth of what resolving all of it costs.
-        parent, slash, name = prefix.rstrip("/").rpartition("/")
-        return (self._folders.get(parent + slash) or self._folder(parent + slash)).has_link(name)
-
-    def _confine(self, path: str) -> None:
-        real = os.path.realpath(path)
-        if real != self._root and not real.startswith(self._root.rstrip(os.sep) + os.sep):
-            raise _OutsideError
-
-
-def _log(message: str) -> None:
-    import logging
-
-    logging.getLogger(__name__).warning(message)
-
-
-class _OutsideError(Exception):
-    """A path that leaves the manifest's folder."""
-
-
-class _Folder:
-    """A folder with pictures, and whether entries of it are links: the only ones that can lead elsewhere."""
-
-    __slots__ = ("_crooked", "_linkless", "_lookups", "path", "text")
-
-    def __init__(self, text: str, crooked: bool) -> None:
-        self.text = os.path.join(text, "")
-        self.path = Path(text)
-        self._lookups = 0
-        self._crooked = crooked
-        """`x/../y` is nowhere while x is no folder, and may be anywhere once it is: each such path is resolved."""
-        self._linkless = False
-
-    def has_link(self, name: str) -> bool:
-        if self._linkless or self._crooked:
-            return self._crooked
-        self._lookups += 1
+        scheme, is_address, _ = text.partition("://")
+        if is_address and scheme.isalnum():
+            return self._address(line, name, text)
+        folder, _, file = text.replace(os.sep, "/").rpartition("/")
+        if file in ("", ".", "..") or "\0" in text:
+            raise self.wrong(
+                line, name, f"found {text!r:.200}, expected the path of a file"
+            )
         try:
-            # Asking about one entry takes 2 us, going through all 0.4 us each: worth it where many are wanted.
-            if self._lookups == 200:
-                with os.scandir(self.text) as entries:
-                    self._linkless = not any(entry.is_symlink() for entry in entries)
-            return stat.S_ISLNK(os.lstat(self.text + name).st_mode)
-        except OSError:
-            return False  # not there: nothing that could be read
+            return self._confined("/" if text == f"/{file}" else folder, file)
+        except LeavesFolder:
+            allowing = Option("allow-outside", True)
+            message = (
+                f"{text!r:.200} lies outside the manifest's folder; move the picture there, or allow it with "
+                f"{allowing}"
+            )
+            raise self.wrong(line, name, message, options=[allowing]) from None
+
+    def _address(self, line: int, name: str, text: str) -> str:
+        address = redacted_address(text)[:200]
+        if not is_url(text):
+            message = (
+                f"found {address!r}, expected a path, a data: URL or an http(s) address"
+            )
+        elif not self._allow_urls:
+            message = f"found {address!r}: addresses are not fetched without --allow-urls; expected a path"
+        elif not text.isprintable() or " " in text:
+            message = f"found {address!r}: not an address; expected a path"
+        else:
+            return text
+        raise self.wrong(line, name, message, options=[Option("allow-urls", True)])
+
+    def _confined(self, folder: str, file: str) -> Path:
+        """Return the path of a file. Raises `LeavesFolder` if it leads out of the manifest's folder.
+
+        A folder is resolved once for all of its files, of which only a link can then lead elsewhere. `x/../y` is
+        nowhere while x is not a folder, and may be anywhere once it is: each such path is resolved.
+        """
+        if self._allow_outside:
+            return self.base / folder / file
+        parent = self._folders.get(folder)
+        if parent is None:
+            parent = self.base / folder
+            resolve_inside(parent, self.base)
+            # One folder an edit: remembering them all does not pay.
+            if ".." not in folder.split("/") and len(self._folders) < 50_000:
+                self._folders[folder] = parent
+        path = parent / file
+        if os.path.islink(path):
+            resolve_inside(path, self.base)
+        return path
 
 
-def _meant(name: str, others: Iterable[str]) -> str | None:
-    """The key that somebody wrote for this field, if one looks like it."""
+def _closest_alias(name: str, others: Iterable[str]) -> str | None:
+    """Return the key that was probably meant for this field, if one looks like it."""
     for key in others:
         plain = key.strip().casefold().replace(" ", "_").replace("-", "_")
-        if plain == name or plain in _ALIASES.get(name, ()):
+        if plain == name or plain in _ALIASES.get(name, "").split():
             return key
         # `edited_a`, `edited_at`: something about the field, and not the field.
-        alike = difflib.SequenceMatcher(None, plain, name).ratio() >= 0.8
-        if alike and not plain.startswith(f"{name}_"):
+        similar = difflib.SequenceMatcher(None, plain, name).ratio() >= 0.8
+        if similar and not plain.startswith(f"{name}_"):
             return key
     return None
 
 
-def _perhaps(name: str, others: Iterable[str]) -> str | None:
-    return next((key for key in others if key.casefold() in _PERHAPS.get(name, ())), None)
+def _weak(name: str, others: Iterable[str]) -> str | None:
+    aliases = _WEAK_ALIASES.get(name, "").split()
+    return next((key for key in others if key.casefold() in aliases), None)
 
 
 def described(value: Any) -> str:
-    kinds = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    """Return the kind and the beginning of a value, for a message."""
+    kinds = {
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        list: "a list",
+        dict: "an object",
+    }
     return f"{kinds.get(type(value), type(value).__name__)} ({value!r:.80})"
 
 
-# --- text files ---------------------------------------------------------------------------------------------
+# --- text files -----------------------------------------------------------------------------------------------
 
-# Each of four pictures as a data: URL of the largest size, and the words beside them.
-_MAX_LINE = 4 * images.BOUNDS.max_bytes * 4 // 3 + 2**20
+# Each of four images as a data: URL of the largest size, and the texts beside them.
+_MAX_LINE = 4 * BOUNDS.max_bytes * 4 // 3 + 2**20
 _MAX_ARRAY = 256 * 2**20
-"""Bytes of a JSON array: it is in memory as a whole, several times as large."""
-
-
-def _lines(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, bytes]]:
-    """Lines as bytes, so that one with bad UTF-8 can be named; none so long that it fills memory."""
-    for line, raw in enumerate(iter(functools.partial(file.readline, _MAX_LINE), b""), 1):
-        if len(raw) == _MAX_LINE:
-            raise reader.wrong(line, "", f"found a line of more than {_MAX_LINE:,} bytes")
-        yield line, raw.removeprefix(b"\xef\xbb\xbf") if line == 1 else raw
+"""Bytes of a JSON array: all of it is in memory, several times as large."""
 
 
 def jsonl(path: Path, reader: Reader) -> Iterator[Row]:
@@ -428,37 +463,82 @@ def jsonl(path: Path, reader: Reader) -> Iterator[Row]:
             if raw.isspace() or not raw:
                 continue
             try:
-                yield line, _parsed(raw)
+                yield line, _object(raw)
             except (ValueError, RecursionError) as error:
-                yield line, reader.wrong(line, "", f"{_why_not_json(error)}; expected one JSON object a line")
+                message = f"{_why_not_json(error)}; expected one JSON object a line"
+                yield line, reader.wrong(line, "", message)
 
 
 def json_array(path: Path, reader: Reader) -> Iterator[Row]:
-    """One array of objects; read at once, and so bounded. Rows are named by their place in the array."""
+    """Yield the objects of an array, which is read at once, and so bounded. Rows are named by their index."""
     reader.unit = "row"
     if (size := path.stat().st_size) > _MAX_ARRAY:
-        raise reader.wrong(0, "", f"found {size:,} bytes of JSON, expected at most {_MAX_ARRAY:,}; write JSONL instead")
+        raise reader.wrong(
+            0,
+            "",
+            f"found {size:,} bytes of JSON, expected at most {_MAX_ARRAY:,}; write JSONL instead",
+        )
     try:
-        rows = _DECODER.decode(path.read_bytes().decode("utf-8-sig"))
+        rows = read_json(path.read_bytes().decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise reader.wrong(0, "", f"{_why_not_json(error)}; expected an array of objects") from None
+        message = f"{_why_not_json(error)}; expected an array of objects"
+        raise reader.wrong(0, "", message) from None
     if not isinstance(rows, list):
-        raise reader.wrong(0, "", f"found {described(rows)}, expected an array of objects, one for each edit")
+        message = (
+            f"found {described(rows)}, expected an array of objects, one for each edit"
+        )
+        raise reader.wrong(0, "", message)
     for number, row in enumerate(rows, 1):
         if isinstance(row, dict):
             yield number, row
         else:
-            yield number, reader.wrong(number, "", f"found {described(row)}, expected an object")
+            message = f"found {described(row)}, expected an object"
+            yield number, reader.wrong(number, "", message)
 
 
-def _parsed(raw: bytes) -> dict[str, Any]:
-    text = raw.decode().strip(_JSON_SPACE)
-    value, end = _DECODER.raw_decode(text)  # `decode` looks for white space twice more
-    if end < len(text):
-        raise json.JSONDecodeError("Extra data", text, end)
-    if type(value) is not dict:
+def csv_rows(path: Path, reader: Reader) -> Iterator[Row]:
+    # The limit is one for the process, and only ever raised here: cells may hold images as data: URLs.
+    csv.field_size_limit(max(csv.field_size_limit(), _MAX_LINE))
+    with path.open("rb") as file:
+        records = _csv_records(file, reader)
+        _, names = next(records, (1, []))
+        if not names or len(set(names)) < len(names) or not all(names):
+            raise reader.wrong(
+                1, "", f"found the columns {names!r:.200}; expected names, each once"
+            )
+        separators = [sign for sign in ";\t|" if sign in names[0]]
+        if len(names) == 1 and separators:
+            raise reader.wrong(
+                1,
+                "",
+                f"found one column, {names[0]!r:.200}; expected commas between cells, not {separators[0]!r}",
+            )
+        for line, cells in records:
+            if len(cells) == len(names):
+                values = (cell or None for cell in cells)
+                yield line, dict(zip(names, values, strict=True))
+            elif any(cells):
+                message = f"found {len(cells)} cells, expected {len(names)}; a cell with a comma needs quotes"
+                yield line, reader.wrong(line, "", message)
+
+
+def _lines(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, bytes]]:
+    """Yield lines as bytes, so that one with bad UTF-8 can be named; none so long that it fills memory."""
+    read_line = functools.partial(file.readline, _MAX_LINE)
+    for line, raw in enumerate(iter(read_line, b""), 1):
+        if len(raw) == _MAX_LINE:
+            raise reader.wrong(
+                line, "", f"found a line of more than {_MAX_LINE:,} bytes"
+            )
+        yield line, raw.removeprefix(b"\xef\xbb\xbf") if line == 1 else raw
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    value = read_json(raw)
+    if not isinstance(value, dict):
         raise ValueError(f"found {described(value)}")
-    if b"\\u" in raw:  # an escape can write half of a surrogate pair, which no file and no request can hold
+    # An escape can write half of a surrogate pair, which no file and no request can hold.
+    if b"\\u" in raw:
         json.dumps(value, ensure_ascii=False).encode()
     return value
 
@@ -473,62 +553,22 @@ def _why_not_json(error: Exception) -> str:
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(f'the key "{twice:.80}" stands twice in one object')
-    return members
+def _csv_records(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each record, with the line that it begins on: a quoted cell may go over several."""
 
+    def decoded() -> Iterator[str]:
+        for line, raw in _lines(file, reader):
+            try:
+                yield raw.decode()
+            except UnicodeDecodeError as error:
+                message = f"{_why_not_json(error)}; expected UTF-8"
+                raise reader.wrong(line, "", message) from None
 
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text:.40} is not a finite number")
-    return value
-
-
-_JSON_SPACE = " \t\r\n"
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
-
-
-def csv_rows(path: Path, reader: Reader) -> Iterator[Row]:
-    # The limit is one for the process, and only ever raised here: pictures may stand in cells as data: URLs.
-    csv.field_size_limit(max(csv.field_size_limit(), _MAX_LINE))
-    with path.open("rb") as file:
-        records = _records(file, reader)
-        _, names = next(records, (1, []))
-        if not names or len(set(names)) < len(names) or not all(names):
-            raise reader.wrong(1, "", f"found the columns {names!r:.200}; expected names, each once")
-        if len(names) == 1 and (other := next((sign for sign in ";\t|" if sign in names[0]), None)):
-            raise reader.wrong(
-                1, "", f"found one column, {names[0]!r:.200}; expected commas between cells, not {other!r}"
-            )
-        for line, cells in records:
-            if len(cells) == len(names):
-                yield line, {name: cell or None for name, cell in zip(names, cells, strict=True)}
-            elif any(cells):
-                message = f"found {len(cells)} cells, expected {len(names)}; a cell with a comma needs quotes"
-                yield line, reader.wrong(line, "", message)
-
-
-def _records(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each record, with the line that it begins on: a quoted cell may go over several."""
-    table = csv.reader(_decoded(file, reader), strict=True)
-    while True:
-        line = table.line_num + 1
-        try:
-            cells = next(table, None)
-        except csv.Error as error:  # after it nothing is certain to be where it belongs
-            raise reader.wrong(line, "", f"not CSV: {error}") from None
-        if cells is None:
-            return
-        yield line, cells
-
-
-def _decoded(file: IO[bytes], reader: Reader) -> Iterator[str]:
-    for line, raw in _lines(file, reader):
-        try:
-            yield raw.decode()
-        except UnicodeDecodeError as error:
-            raise reader.wrong(line, "", f"{_why_not_json(error)}; expected UTF-8") from None
+    table = csv.reader(decoded(), strict=True)
+    line = 1
+    try:
+        for cells in table:
+            yield line, cells
+            line = table.line_num + 1
+    except csv.Error as error:  # after it nothing is certain to be where it belongs
+        raise reader.wrong(line, "", f"not CSV: {error}") from None

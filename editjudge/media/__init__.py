@@ -1,1 +1,1 @@
-"""The one place that opens pictures: what a file is, its pixels, and what is remembered of it."""
+"""The one place that opens images: their bytes, headers, pixels, and what is remembered of them."""

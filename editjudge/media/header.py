@@ -1,7 +1,7 @@
-"""What a picture's header says about it, by content and without decoding a pixel.
+"""Headers of images, by content and without decoding a pixel.
 
 The headers of JPEG, PNG and WebP are read by hand, although Pillow can: a run over 100,000 edits looks at 300,000
-pictures before the first question is asked, Pillow takes three times as long for a JPEG, decodes all of a PNG to learn
+images before the first question is asked, Pillow takes three times as long for a JPEG, decodes all of a PNG to learn
 its orientation, and opens a file that ends early without an error. The tests compare the two.
 """
 
@@ -29,20 +29,20 @@ MEDIA_TYPES: dict[Format, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
-    """What is known of a picture before it is decoded."""
+    """Facts about an image before it is decoded."""
 
     format: Format
     width: int
-    """As stored; `shown` is what people see."""
+    """Pixels as stored; `shown` is what people see."""
     height: int
     size: int
-    """Of the file, in bytes."""
+    """Bytes of the file."""
     mode: Mode = "rgb"
     bits: int = 8
-    """Of one channel."""
+    """Bits of one channel."""
     has_alpha: bool = False
     orientation: int = 1
-    """As EXIF counts: 1 is upright, 5 to 8 lie on their side."""
+    """EXIF orientation: 1 is upright, 5 to 8 swap width and height."""
     has_icc: bool = False
     animated: bool = False
     """More than one frame or page."""
@@ -51,15 +51,17 @@ class ImageInfo:
     @property
     def shown(self) -> tuple[int, int]:
         """Width and height after the orientation is applied."""
-        return (self.height, self.width) if self.orientation >= 5 else (self.width, self.height)
+        if self.orientation >= 5:
+            return self.height, self.width
+        return self.width, self.height
 
 
 class Unreadable(ValueError):
-    """Why bytes are no picture, as the end of a sentence that begins with the picture's name."""
+    """Bytes that are not an image; the message completes a sentence that begins with the image's name."""
 
 
 def format_of(data: bytes) -> Format:
-    """The format that the first bytes show; whatever the file is called does not count."""
+    """Return the format that the first bytes show, whatever the file is called."""
     for magic, kind in _MAGIC:
         if data.startswith(magic):
             return kind
@@ -67,15 +69,21 @@ def format_of(data: bytes) -> Format:
         return "webp"
     if data[4:8] == b"ftyp" and data[8:12] in _HEIC_BRANDS:
         return "heic"
-    raise Unreadable(f"{_what_else(data)}; expected {', '.join(sorted(MEDIA_TYPES)).upper()}")
+    raise Unreadable(
+        f"{_describe(data)}; expected {', '.join(sorted(MEDIA_TYPES)).upper()}"
+    )
 
 
 def header(data: bytes, kind: Format) -> ImageInfo | None:
-    """What the header of a JPEG, PNG or WebP says; None for other formats. A file that ends early is refused."""
+    """Read the header of a JPEG, PNG or WebP; None for other formats. A file that ends early is refused."""
+    if kind not in _READERS:
+        return None
     try:
-        return _READERS[kind](data) if kind in _READERS else None
+        return _READERS[kind](data)
     except (struct.error, IndexError):
-        raise Unreadable(f"is a {kind.upper()} that ends early: a truncated file") from None
+        raise Unreadable(
+            f"is a {kind.upper()} that ends early: a truncated file"
+        ) from None
 
 
 _MAGIC: tuple[tuple[bytes, Format], ...] = (
@@ -90,8 +98,8 @@ _MAGIC: tuple[tuple[bytes, Format], ...] = (
 _HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 
 
-def _what_else(data: bytes) -> str:
-    """The commonest things that stand where a picture should, so that the message says what happened."""
+def _describe(data: bytes) -> str:
+    """Describe what was found in the place of an image, so that the message says what happened."""
     start = data[:256].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if not data:
         return "is empty"
@@ -109,16 +117,19 @@ def _what_else(data: bytes) -> str:
 
 
 def refuse_garbage(data: bytes, end: int) -> None:
-    """What follows the picture's end must be something that cameras put there."""
+    """Raise `Unreadable` if something follows the end of the image that no camera puts there."""
     tail = data[end : end + 64]
     # Phones append a gain map or a second view (JPEG), a clip (MP4) or Samsung's trailer; disks pad with zeros.
-    appended = tail.startswith(b"\xff\xd8\xff") or tail[4:8] == b"ftyp" or data.endswith(b"SEFT")
+    is_image_or_clip = tail.startswith(b"\xff\xd8\xff") or tail[4:8] == b"ftyp"
+    appended = is_image_or_clip or data.endswith(b"SEFT")
     if tail.strip(b"\0") and not appended:
-        raise Unreadable(f"has {len(data) - end:,} bytes of something else after the picture's end")
+        raise Unreadable(
+            f"has {len(data) - end:,} bytes of something else after the picture's end"
+        )
 
 
 def _orientation(exif: bytes) -> int:
-    """Tag 274 of the first directory; damaged EXIF means that nobody turned the picture."""
+    """Return tag 274 of the first directory; an image with damaged EXIF counts as upright."""
     exif = exif.removeprefix(b"Exif\0\0")
     order = {b"II": "<", b"MM": ">"}.get(exif[:2])
     if order is None:
@@ -129,7 +140,9 @@ def _orientation(exif: bytes) -> int:
         for at in range(first + 2, first + 2 + 12 * entries, 12):
             tag, kind = struct.unpack_from(order + "HH", exif, at)
             if tag == 274:
-                (value,) = struct.unpack_from(order + ("I" if kind == 4 else "H"), exif, at + 8)
+                (value,) = struct.unpack_from(
+                    order + ("I" if kind == 4 else "H"), exif, at + 8
+                )
                 return value if 1 <= value <= 8 else 1
     except struct.error:
         pass
@@ -146,7 +159,9 @@ _JPEG_MODES: dict[int, Mode] = {1: "gray", 3: "rgb", 4: "cmyk"}
 
 def _jpeg(data: bytes) -> ImageInfo:
     frame: tuple[int, int, int, int] | None = None
-    orientation, has_icc, at = 1, False, 2
+    orientation = 1
+    has_icc = False
+    at = 2
     while True:
         at = data.find(b"\xff", at)
         code = data[at + 1] if at >= 0 else 0xD9
@@ -171,7 +186,15 @@ def _jpeg(data: bytes) -> ImageInfo:
     bits, height, width, channels = frame
     mode = _JPEG_MODES.get(channels, "other")
     return ImageInfo(
-        "jpeg", width, height, len(data), mode, bits, orientation=orientation, has_icc=has_icc, lossless=False
+        "jpeg",
+        width,
+        height,
+        len(data),
+        mode,
+        bits,
+        orientation=orientation,
+        has_icc=has_icc,
+        lossless=False,
     )
 
 
@@ -194,7 +217,7 @@ _PNG_MODES: dict[int, tuple[Mode, bool]] = {
     4: ("gray", True),
     6: ("rgb", True),
 }
-# 64 MB in the 8 KB pieces that libpng writes is 8,192 chunks; somebody who writes more wants us to count.
+# 64 MB in the 8 KB pieces that libpng writes is 8,192 chunks; more are an attack on our time.
 _MAX_CHUNKS = 100_000
 _NOWHERE = slice(0)
 
@@ -227,7 +250,7 @@ def _png(data: bytes) -> ImageInfo:
 
 
 def _png_chunks(data: bytes) -> tuple[dict[bytes, slice], int]:
-    """Where the first chunk of each kind lies, and where the picture ends."""
+    """Return the position of the first chunk of each kind, and of the end of the image."""
     chunks: dict[bytes, slice] = {}
     at = 8
     unpack = struct.Struct(">I4s").unpack_from
@@ -249,7 +272,9 @@ def _png_chunks(data: bytes) -> tuple[dict[bytes, slice], int]:
 def _webp(data: bytes) -> ImageInfo:
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
-        raise Unreadable(f"is a WebP of {end:,} bytes of which {len(data):,} are there: a truncated file")
+        raise Unreadable(
+            f"is a WebP of {end:,} bytes of which {len(data):,} are there: a truncated file"
+        )
     chunks = _webp_chunks(data, end)
     kind, first = chunks[0]
     width, height, flags = _webp_size(data, kind, first.start)
@@ -266,7 +291,8 @@ def _webp(data: bytes) -> ImageInfo:
         orientation=_orientation(exif),
         has_icc=b"ICCP" in names,
         animated=names.count(b"ANMF") > 1,
-        lossless=b"VP8L" in (*names, frame),  # an animation is coded as its first frame is
+        lossless=b"VP8L"
+        in (*names, frame),  # an animation is coded as its first frame is
     )
 
 
@@ -277,7 +303,9 @@ def _webp_chunks(data: bytes, end: int) -> list[tuple[bytes, slice]]:
     while at + 8 <= end:
         name, length = unpack(data, at)
         if at + 8 + length > end:
-            raise Unreadable(f"is a WebP whose {name!r} chunk reaches past its end: a damaged file")
+            raise Unreadable(
+                f"is a WebP whose {name!r} chunk reaches past its end: a damaged file"
+            )
         chunks.append((name, slice(at + 8, at + 8 + length)))
         if len(chunks) > _MAX_CHUNKS:
             raise Unreadable(f"is a WebP of more than {_MAX_CHUNKS:,} chunks")
@@ -288,13 +316,17 @@ def _webp_chunks(data: bytes, end: int) -> list[tuple[bytes, slice]]:
 
 
 def _webp_size(data: bytes, kind: bytes, at: int) -> tuple[int, int, int]:
-    """Width, height and the flags of the extended header, of which 16 means that there is alpha."""
+    """Return width, height and the flags of the extended header, of which 16 means that there is alpha."""
     if kind == b"VP8X":
         size = int.from_bytes(data[at + 4 : at + 10], "little")
         return (size & 0xFFFFFF) + 1, (size >> 24) + 1, data[at]
     if kind == b"VP8L" and data[at] == 0x2F:
         (size,) = struct.unpack_from("<I", data, at + 1)
-        return (size & 0x3FFF) + 1, (size >> 14 & 0x3FFF) + 1, 0x10 if size >> 28 & 1 else 0
+        return (
+            (size & 0x3FFF) + 1,
+            (size >> 14 & 0x3FFF) + 1,
+            0x10 if size >> 28 & 1 else 0,
+        )
     if kind == b"VP8 " and data[at + 3 : at + 6] == b"\x9d\x01\x2a":
         width, height = struct.unpack_from("<HH", data, at + 6)
         return width & 0x3FFF, height & 0x3FFF, 0

@@ -1,4 +1,4 @@
-"""What `compare` and `drift` say: paired differences as tables, and in words."""
+"""Reports of `compare` and `drift`: paired differences as tables, and in words."""
 
 from __future__ import annotations
 
@@ -8,26 +8,47 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from editjudge.edit import Match
-from editjudge.errors import UsageError, near_miss
+from editjudge.errors import Option, UsageError, near_miss
+from editjudge.matching import Match
 from editjudge.report.charts import Dot, DotChart
-from editjudge.report.panel import deciding
 from editjudge.report.run_data import (
     FALLS,
     FALLS_NOTE,
     SPEC,
     RunData,
     aggregates,
-    common_judges,
     pair_runs,
     shared,
 )
-from editjudge.report.tables import Cell, Figure, Table, between, in_line, noted, p_value
-from editjudge.run.sums import OVERALL
-from editjudge.stats.columns import Column, Scores
-from editjudge.stats.compare import Difference, On, compare, corrected
-from editjudge.stats.drift import Drift, corrected_together, drift
-from editjudge.stats.statistic import Interval, figure_text, plain
+from editjudge.report.selection import (
+    EVERYTHING,
+    Choice,
+    Primary,
+    deciding,
+    deciding_both,
+)
+from editjudge.report.tables import (
+    Cell,
+    Figure,
+    Table,
+    between,
+    figure_text,
+    in_line,
+    noted,
+    p_value,
+)
+from editjudge.report.words import changes, drift_verdict, plain, words
+from editjudge.running.sums import OVERALL
+from editjudge.stats.columns import Column, Interval, Scores
+from editjudge.stats.compare import (
+    Difference,
+    Drift,
+    On,
+    compare,
+    corrected,
+    corrected_together,
+    drift,
+)
 
 By = Literal["model", "judge", "rubric", "run"]
 Family = Literal["primary", "exploratory"]
@@ -46,36 +67,14 @@ class ComparisonReport:
     """Whether the score was named as primary before the run (`run --primary`)."""
 
     def as_json(self) -> dict[str, object]:
-        about = {"direction": self.direction, "family": self.family, "declared": self.declared}
-        return {"within": self.within, **self.difference.as_json(), **about}
-
-
-@dataclass(frozen=True)
-class Primary:
-    """The scores that a comparison is about; Holm's correction is over these alone."""
-
-    names: tuple[str, ...]
-    how: Literal["default", "declared", "chosen"] = "default"
-    """`default`: a set's own scores, or rubric means and `overall`; `declared` before the run; `chosen` afterwards."""
-
-    @classmethod
-    def of(cls, judged: RunData, chosen: Sequence[str] = ()) -> Primary:
-        """Choose what was asked for, else what was declared with the run, else the default."""
-        scores = {one.name: one for judge in judged.scores.judge.present() for one in aggregates(judged, judge)}
-        known = dict.fromkeys((*judged.scores.factor.present(), *scores))
-        declared = tuple(judged.run.spec.get("primary") or ())
-        if chosen:
-            for name in chosen:
-                if name not in known:
-                    raise UsageError(f"the run has no score {name!r}{near_miss(name, known)} It has {', '.join(known)}")
-            return cls(tuple(chosen), "declared" if set(chosen) == set(declared) else "chosen")
-        if declared:
-            return cls(declared, "declared")
-        if judged.set_scores:
-            return cls(tuple(formula.name for formula in judged.formulas))
-        alone = [factors[0] for factors in judged.rubrics.values() if len(factors) == 1]
-        means = [one.name for one in scores.values() if one.how == "mean"]
-        return cls(tuple(dict.fromkeys((*means, *(name for name in alone if name not in judged.computed)))))
+        document: dict[str, object] = {"within": self.within, **plain(self.difference)}
+        if self.direction == "down" and self.difference.evident:
+            document["verdict"] = f"{document['verdict']}; lower is better"
+        return document | {
+            "direction": self.direction,
+            "family": self.family,
+            "declared": self.declared,
+        }
 
 
 def differences(
@@ -83,51 +82,70 @@ def differences(
     by: By = "model",
     a: str | None = None,
     b: str | None = None,
-    *,
-    factors: Sequence[str] = (),
-    judge: str | None = None,
-    primary: Sequence[str] = (),
-    guaranteed: bool = False,
+    choice: Choice = EVERYTHING,
 ) -> list[ComparisonReport]:
     """Compare a pair (both named), one with each other (one named) or every pair (none named).
 
-    Models are compared by the panel's mean unless `judge` names a judge. Primary scores are corrected together, the
+    Models are compared by the panel's mean unless a judge is chosen. Primary scores are corrected together, the
     factors of a rubric with each other.
     """
-    if by != "judge":
-        judged = deciding(judged, judge) if by == "model" or judge is not None else judged
-    elif judge is not None:
-        raise UsageError("--judge names the judge that decides; to compare judges, name them with --a and --b")
-    chosen = Primary.of(judged, primary)
-    scores = _chosen(judged, factors, chosen)
+    judge = choice.judge
+    if by == "judge" and judge is not None:
+        raise UsageError(
+            "--judge names the judge that decides; to compare judges, name them with --a and --b",
+            options=[Option("judge"), Option("a"), Option("b")],
+        )
+    if by == "model" or judge is not None:
+        judged = deciding(judged, judge)
+    primary = Primary.of(judged, choice.primary)
+    scores = _chosen(judged, choice.factors, primary)
     scales = judged.all_scales()
     names, within, on = _sides(scores, by)
     pairs = _pairs(names.present(), by, a, b)
     rows = []
     for context in within.present():
         for pair in pairs:
-            a_side, b_side = (scores.take(names.where(name) & within.where(context)) for name in pair)
+            a_side, b_side = (
+                scores.take(names.where(name) & within.where(context)) for name in pair
+            )
             if len(a_side) and len(b_side):
-                found = compare(a_side, b_side, names=pair, on=on, scales=scales, guaranteed=guaranteed)
-                rows += [(context, d) for d in found]
-    return _families(rows, judged, chosen)
+                compared = compare(
+                    a_side,
+                    b_side,
+                    names=pair,
+                    on=on,
+                    scales=scales,
+                    guaranteed=choice.guaranteed,
+                )
+                rows += [(context, d) for d in compared]
+    return _families(rows, judged, primary)
 
 
-def _families(rows: Sequence[tuple[str, Difference]], judged: RunData, primary: Primary) -> list[ComparisonReport]:
+def _families(
+    rows: Sequence[tuple[str, Difference]], judged: RunData, primary: Primary
+) -> list[ComparisonReport]:
     """Correct the primary scores together, and the factors of each rubric with each other."""
-    rubric_of = {factor: rubric for rubric, factors in judged.rubrics.items() for factor in factors}
+    rubric_of = {
+        factor: rubric
+        for rubric, factors in judged.rubrics.items()
+        for factor in factors
+    }
     families: dict[tuple[str, ...], list[tuple[str, Difference]]] = {("primary",): []}
     for context, d in rows:
         exploratory = ("exploratory", context, rubric_of.get(d.factor, ""))
-        families.setdefault(("primary",) if d.factor in primary.names else exploratory, []).append((context, d))
+        families.setdefault(
+            ("primary",) if d.factor in primary.names else exploratory, []
+        ).append((context, d))
     reports = []
     for key, family in families.items():
-        for (context, _), d in zip(family, corrected([d for _, d in family]), strict=True):
+        for (context, _), d in zip(
+            family, corrected([d for _, d in family]), strict=True
+        ):
             falls = d.factor in judged.falling
             reports.append(
                 ComparisonReport(
                     context,
-                    replace(d, verdict=f"{d.verdict}; lower is better") if falls and d.evident else d,
+                    d,
                     "down" if falls else "up",
                     "primary" if key == ("primary",) else "exploratory",
                     primary.how == "declared" and key == ("primary",),
@@ -137,55 +155,44 @@ def _families(rows: Sequence[tuple[str, Difference]], judged: RunData, primary: 
 
 
 def run_differences(
-    a: RunData,
-    b: RunData,
-    *,
-    factors: Sequence[str] = (),
-    judge: str | None = None,
-    primary: Sequence[str] = (),
-    guaranteed: bool = False,
+    a: RunData, b: RunData, choice: Choice = EVERYTHING
 ) -> tuple[list[ComparisonReport], Match]:
-    """Compare B with A on what both had to edit."""
-    judges = common_judges(a, b)
+    """Compare B with A on what both had to edit; `same_rubrics` returned both."""
     a_scores, b_scores, match = pair_runs(a, b, "task")
     a = replace(a, scores=shared(a_scores))
     b = replace(b, scores=shared(b_scores))
-    if judge is not None or len(judges) > 1:
-        # Only judges that both runs have make up a panel.
-        a = deciding(replace(a, scores=a.scores.where(judge=list(judges))), judge)
-        b = deciding(replace(b, scores=b.scores.where(judge=list(judges.values()))), judge)
-        judges = {name: name for name in a.scores.judge.present() if name in b.scores.judge.present()}
-    chosen = Primary.of(b, primary)
-    names = (a.run.name, b.run.name) if a.run.name != b.run.name else (f"{a.run.name} (a)", f"{b.run.name} (b)")
-    x = _chosen(a, factors, chosen)
-    y = _chosen(b, factors, chosen)
+    a, b, judges = deciding_both(a, b, choice.judge)
+    primary = Primary.of(b, choice.primary)
+    names = (a.run.name, b.run.name)
+    if a.run.name == b.run.name:
+        names = (f"{a.run.name} (a)", f"{b.run.name} (b)")
+    x = _chosen(a, choice.factors, primary)
+    y = _chosen(b, choice.factors, primary)
     scales = _common_scales(a, b)
     rows = []
     for mine, theirs in judges.items():
-        found = compare(
-            x.where(judge=mine), y.where(judge=theirs), names=names, on="pair", scales=scales, guaranteed=guaranteed
+        compared = compare(
+            x.where(judge=mine),
+            y.where(judge=theirs),
+            names=names,
+            on="pair",
+            scales=scales,
+            guaranteed=choice.guaranteed,
         )
-        rows += [(mine, d) for d in found if _same_score(a, b, mine, theirs, d.factor)]
-    return _families(rows, b, chosen), match
-
-
-def _same_score(a: RunData, b: RunData, mine: str, theirs: str, factor: str) -> bool:
-    """Whether both runs mean the same by a score: a mean of other factors, or another formula, is another figure."""
-    return _formula(a, factor) == _formula(b, factor) and _parts(a, mine, factor) == _parts(b, theirs, factor)
+        # A mean of other factors is another figure.
+        other = set(aggregates(a, mine)) ^ set(aggregates(b, theirs))
+        differing = {one.name for one in other}
+        rows += [(mine, d) for d in compared if d.factor not in differing]
+    return _families(rows, b, primary), match
 
 
 def _common_scales(a: RunData, b: RunData) -> dict[str, tuple[float, ...]]:
     other = b.all_scales()
-    return {factor: scale for factor, scale in a.all_scales().items() if other.get(factor) == scale}
-
-
-def _formula(judged: RunData, factor: str) -> str:
-    return next((one.words for one in judged.formulas if one.name == factor), "")
-
-
-def _parts(judged: RunData, judge: str, name: str) -> tuple[str, ...]:
-    """The factors that a mean is made of; none for a factor."""
-    return next((tuple(one.factors) for one in aggregates(judged, judge) if one.name == name), ())
+    return {
+        factor: scale
+        for factor, scale in a.all_scales().items()
+        if other.get(factor) == scale
+    }
 
 
 def _chosen(judged: RunData, factors: Sequence[str], primary: Primary) -> Scores:
@@ -196,7 +203,9 @@ def _chosen(judged: RunData, factors: Sequence[str], primary: Primary) -> Scores
     known = scores.factor.present()
     for name in factors:
         if name not in known:
-            raise UsageError(f"the run has no factor {name!r}{near_miss(name, known)} It has {', '.join(known)}")
+            raise UsageError(
+                f"the run has no factor {name!r}{near_miss(name, known)} It has {', '.join(known)}"
+            )
     return scores.where(factor=factors)
 
 
@@ -208,35 +217,58 @@ def _sides(scores: Scores, by: By) -> tuple[Column, Column, On]:
     return scores.slices["rubric"], scores.slices[SPEC], "item"
 
 
-def _pairs(names: Sequence[str], by: By, a: str | None, b: str | None) -> list[tuple[str, str]]:
+def _pairs(
+    names: Sequence[str], by: By, a: str | None, b: str | None
+) -> list[tuple[str, str]]:
     for name in (a, b):
         if name is not None and name not in names:
-            raise UsageError(f"the run has no {by} {name!r}{near_miss(name, names)} It has {', '.join(names)}")
+            raise UsageError(
+                f"the run has no {by} {name!r}{near_miss(name, names)} It has {', '.join(names)}"
+            )
     if a is not None and a == b:
-        raise UsageError(f"--a and --b are the same {by}")
+        raise UsageError(
+            f"--a and --b are the same {by}", options=[Option("a"), Option("b")]
+        )
     if len(names) < 2:
         which = f"one {by} ({names[0]})" if names and names[0] else f"no {by} named"
-        raise UsageError(f"nothing to compare: the run has {which}; see --by")
+        raise UsageError(
+            f"nothing to compare: the run has {which}; see --by", options=[Option("by")]
+        )
     if a is not None and b is not None:
         return [(a, b)]
     if a is not None or b is not None:
-        return [(a, n) if a is not None else (n, str(b)) for n in names if n not in (a, b)]
+        return [
+            (a, n) if a is not None else (n, str(b)) for n in names if n not in (a, b)
+        ]
     return list(itertools.combinations(names, 2))
 
 
 def compare_tables(comparisons: Sequence[ComparisonReport], by: By) -> list[Table]:
     """Show primary scores first, then factors; a table for each judge, or what else both sides share."""
     tables = []
-    shared = {"model": "judge", "judge": "rubric", "rubric": "judge", "run": "judge"}[by]
-    for family, title in (("primary", "Primary scores"), ("exploratory", "Factors (exploratory)")):
+    shared = {"model": "judge", "judge": "rubric", "rubric": "judge", "run": "judge"}[
+        by
+    ]
+    for family, title in (
+        ("primary", "Primary scores"),
+        ("exploratory", "Factors (exploratory)"),
+    ):
         members = [one for one in comparisons if one.family == family]
         for context in dict.fromkeys(one.within for one in members):
             reports = [one for one in members if one.within == context]
             here = [_marked(one) for one in reports]
             rows = [d for d in here if d.n or _failed(d)] or here
-            falls = [FALLS_NOTE] if any(one.direction == "down" for one in reports) else []
+            falls = (
+                [FALLS_NOTE] if any(one.direction == "down" for one in reports) else []
+            )
             caption = f"{title} by {by}, b minus a, paired by edit; {shared} {context}"
-            tables.append(_table(rows, caption, (*falls, *_notes(here, _corrected_over(members, context)))))
+            tables.append(
+                _table(
+                    rows,
+                    caption,
+                    (*falls, *_notes(here, _corrected_over(members, context))),
+                )
+            )
     return tables
 
 
@@ -247,26 +279,20 @@ def _corrected_over(members: Sequence[ComparisonReport], context: str) -> str:
         declared = "declared before the run" if members[0].declared else ""
         over = f"Holm-corrected over {tests} primary comparisons" if tests > 1 else ""
         return ", ".join(filter(None, (over, declared)))
-    several = sum(one.difference.p is not None for one in members if one.within == context) > 1
-    return "Holm-corrected within each rubric; exploratory: the primary scores decide" if several else ""
-
-
-def comparison_document(judged: RunData, by: By, comparisons: Sequence[ComparisonReport]) -> dict[str, object]:
-    """For programs: differences inside one run."""
-    about = {"run": judged.run.name, "by": by, "of": judged.of, "pending": judged.pending}
-    return {**about, "comparisons": [one.as_json() for one in comparisons]}
-
-
-def runs_document(a: RunData, b: RunData, match: Match, comparisons: Sequence[ComparisonReport]) -> dict[str, object]:
-    """For programs: one run's edits against another's."""
-    names = {"run_a": a.run.name, "run_b": b.run.name, "by": "run", "of": a.of}
-    pending = {"pending": a.pending + b.pending, "pending_a": a.pending, "pending_b": b.pending}
-    return {**names, **match.counts(), **pending, "comparisons": [one.as_json() for one in comparisons]}
+    several = (
+        sum(one.difference.p is not None for one in members if one.within == context)
+        > 1
+    )
+    return (
+        "Holm-corrected within each rubric; exploratory: the primary scores decide"
+        if several
+        else ""
+    )
 
 
 @dataclass(frozen=True)
 class PairVerdict:
-    """What one judge says of two models, runs, judges or rubrics, in words."""
+    """Verdict of one judge on two models, runs, judges or rubrics, in words."""
 
     within: str
     a: str
@@ -274,7 +300,7 @@ class PairVerdict:
     claims: tuple[str, ...]
     """Each difference that is evident, with its size and CI."""
     doubts: tuple[str, ...]
-    """Where there is no evidence, nothing to compare, or what failed could overturn a claim."""
+    """Cases without evidence, with nothing to compare, or where what failed could overturn a claim."""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -286,36 +312,60 @@ def conclusions(comparisons: Sequence[ComparisonReport]) -> list[str]:
     """A few lines for each pair, with the judge's name where there are several."""
     several = len({one.within for one in comparisons}) > 1
     verdicts = pair_verdicts(comparisons)
-    return [f"{one.within}: {line}" if several else line for one in verdicts for line in one.lines]
+    return [
+        f"{one.within}: {line}" if several else line
+        for one in verdicts
+        for line in one.lines
+    ]
 
 
 def pair_verdicts(comparisons: Sequence[ComparisonReport]) -> list[PairVerdict]:
     pairs: dict[tuple[str, str, str], list[ComparisonReport]] = {}
     for one in comparisons:
-        pairs.setdefault((one.within, one.difference.a, one.difference.b), []).append(one)
+        pairs.setdefault((one.within, one.difference.a, one.difference.b), []).append(
+            one
+        )
     return [_pair_verdict(*pair, reports) for pair, reports in pairs.items()]
 
 
-def _pair_verdict(within: str, a: str, b: str, reports: Sequence[ComparisonReport]) -> PairVerdict:
+def _pair_verdict(
+    within: str, a: str, b: str, reports: Sequence[ComparisonReport]
+) -> PairVerdict:
     primary = [_marked(one) for one in reports if one.family == "primary"]
     never = [d.factor for d in primary if d.difference is None]
     decides = len(never) < len(primary)
-    rows = sorted(primary if decides else map(_marked, reports), key=lambda d: d.factor != OVERALL)
+    rows = sorted(
+        primary if decides else map(_marked, reports), key=lambda d: d.factor != OVERALL
+    )
     claims = _claims(a, b, rows)
     doubts = []
     if rows and all(d.method == "identity" for d in rows):
         doubts.append("the same answers on both sides: there is no difference to test")
-    unclear = [d for d in rows if d.difference is not None and not d.evident and d.method != "identity"]
+    unclear = [
+        d
+        for d in rows
+        if d.difference is not None and not d.evident and d.method != "identity"
+    ]
     if unclear:
         doubts.append(f"no evidence of a difference on {_undecided(unclear)}")
     never = [d.factor for d in rows if d.difference is None]
     if never:
-        doubts.append(f"not compared, because no input has a score for both: {', '.join(never)}")
-    overturnable = [d.factor for d in rows if d.overturnable and d.difference is not None]
+        doubts.append(
+            f"not compared, because no input has a score for both: {', '.join(never)}"
+        )
+    overturnable = [
+        d.factor for d in rows if d.overturnable and d.difference is not None
+    ]
     if overturnable:
-        doubts.append(f"failed judgements could overturn this on {', '.join(overturnable)}")
+        doubts.append(
+            f"failed judgements could overturn this on {', '.join(overturnable)}"
+        )
     if decides:
-        others = [_marked(one) for one in reports if one.family == "exploratory" and one.difference.evident]
+        others = [
+            _marked(one)
+            for one in reports
+            if one.family == "exploratory" and one.difference.evident
+        ]
         doubts += [f"exploratory: {claim}" for claim in _claims(a, b, others)]
     return PairVerdict(within, a, b, tuple(claims), tuple(doubts))
 
@@ -327,7 +377,9 @@ def _claims(a: str, b: str, rows: Sequence[Difference]) -> list[str]:
         if evident:
             n = _span([d.n for d in evident])
             sizes = ", ".join(map(_sized, evident))
-            claims.append(f"{b} scores {side} than {a} on {sizes} ({_levels(evident)} CI, n = {n})")
+            claims.append(
+                f"{b} scores {side} than {a} on {sizes} ({_levels(evident)} CI, n = {n})"
+            )
     return claims
 
 
@@ -335,11 +387,23 @@ def _undecided(rows: Sequence[Difference]) -> str:
     """Name the scores, and what they could have shown."""
     parts = []
     for d in rows:
-        limit = f"MDE {_mde(d, max(FEWEST_DECIMALS, in_line([d.ci])))}" if d.detectable is not None else ""
+        limit = (
+            f"MDE {_mde(d, max(FEWEST_DECIMALS, in_line([d.ci])))}"
+            if d.detectable is not None
+            else ""
+        )
         parts.append(f"{d.factor} ({limit})" if limit else d.factor)
-    reasons = dict.fromkeys(d.detectable_reason for d in rows if d.detectable is None and d.detectable_reason)
-    why = f"; {'; '.join(map(str, reasons))}" if reasons else ""
-    power = f", MDE at 80 % power and {_level(rows[0].level)}" if any(d.detectable is not None for d in rows) else ""
+    reasons = dict.fromkeys(
+        words(d.detectable_reason)
+        for d in rows
+        if d.detectable is None and d.detectable_reason
+    )
+    why = f"; {'; '.join(reasons)}" if reasons else ""
+    power = (
+        f", MDE at 80 % power and {_level(rows[0].level)}"
+        if any(d.detectable is not None for d in rows)
+        else ""
+    )
     return f"{', '.join(parts)}; n = {_span([d.n for d in rows])}{power}{why}"
 
 
@@ -374,24 +438,49 @@ FOREST_PAIRS = 6
 def forests(comparisons: Sequence[ComparisonReport]) -> Iterator[tuple[str, DotChart]]:
     """A forest plot for each judge: every paired difference that has a CI, on one axis around zero."""
     for context in dict.fromkeys(one.within for one in comparisons):
-        here = [_marked(one) for one in comparisons if one.within == context and one.difference.ci is not None]
+        here = [
+            _marked(one)
+            for one in comparisons
+            if one.within == context and one.difference.ci is not None
+        ]
         pairs = list(dict.fromkeys((d.a, d.b) for d in here))[:FOREST_PAIRS]
         drawn = [d for d in here if (d.a, d.b) in pairs]
         if not drawn:
             continue
-        ends = [abs(x) for d in drawn for x in (d.difference or 0.0, *((d.ci.lo, d.ci.hi) if d.ci else ()))]
+        ends = [
+            abs(x)
+            for d in drawn
+            for x in (d.difference or 0.0, *((d.ci.lo, d.ci.hi) if d.ci else ()))
+        ]
         step = _step(max(ends))
         high = step * max(1, math.ceil(max(ends) / step))
         ticks = [step * n for n in range(-round(high / step), round(high / step) + 1)]
-        dots = [Dot(d.factor, f"{d.b} − {d.a}", d.difference or 0.0, d.ci, not d.evident) for d in drawn]
+        dots = [
+            Dot(d.factor, f"{d.b} − {d.a}", d.difference or 0.0, d.ci, not d.evident)
+            for d in drawn
+        ]
         (a, b), *others = pairs
         higher = ("the second", "the first") if others else (a, b)
-        sides = (f"\u2190\u00a0{higher[0]} scores higher", f"{higher[1]} scores higher\u00a0\u2192")
+        sides = (
+            f"\u2190\u00a0{higher[0]} scores higher",
+            f"{higher[1]} scores higher\u00a0\u2192",
+        )
         note = "Filled: Holm-corrected p < .05, the CI excludes 0. Hollow: no evidence of a difference."
         bounded = [d.factor for d in drawn if d.method == "guaranteed"]
         if bounded:
             note += f" Guaranteed bounds, wider than a bootstrap: {', '.join(dict.fromkeys(bounded))}."
-        yield context, DotChart(f"Paired differences with {_levels(drawn)} CI", dots, -high, high, ticks, note, sides)
+        yield (
+            context,
+            DotChart(
+                f"Paired differences with {_levels(drawn)} CI",
+                dots,
+                -high,
+                high,
+                ticks,
+                note,
+                sides,
+            ),
+        )
 
 
 def _step(largest: float) -> float:
@@ -401,7 +490,7 @@ def _step(largest: float) -> float:
 
 
 def _marked(one: ComparisonReport) -> Difference:
-    """As tables name it."""
+    """Return a difference with its factor as tables name it."""
     d = one.difference
     return replace(d, factor=f"{d.factor} {FALLS}") if one.direction == "down" else d
 
@@ -443,7 +532,9 @@ def _table(shifts: Sequence[Difference], caption: str, notes: Sequence[str]) -> 
             )
         )
     spare = ("d", ("mean a", "mean b"), "w/t/l")
-    table = Table.of(columns, rows, caption, notes=tuple(notes), stub=3, spare=spare, legend=_LEGEND)
+    table = Table.of(
+        columns, rows, caption, notes=tuple(notes), stub=3, spare=spare, legend=_LEGEND
+    )
     return table.folded("a", "b", "edits").trimmed("failed", "bounds", "method", "MDE")
 
 
@@ -459,7 +550,19 @@ def comparison_rows(comparisons: Sequence[ComparisonReport]) -> Table:
         gap = Figure(d.difference, d.ci, sign=True)
         about = (one.within, one.family, d.a, d.b, d.factor, d.n, d.groups)
         rows.append(
-            (*about, d.mean_a, d.mean_b, gap, d.p, d.p_holm, d.level, d.method, d.effect, _won(d), d.detectable)
+            (
+                *about,
+                d.mean_a,
+                d.mean_b,
+                gap,
+                d.p,
+                d.p_holm,
+                d.level,
+                d.method,
+                d.effect,
+                _won(d),
+                d.detectable,
+            )
         )
     return Table.of(columns, rows)
 
@@ -470,7 +573,10 @@ FEWEST_DECIMALS = 2
 
 def _digits(shifts: Sequence[Difference]) -> dict[str, int]:
     """Decimals by factor: the same for all, unless factors are on scales of different width."""
-    own = {f: in_line(d.ci for d in shifts if d.factor == f) for f in {d.factor for d in shifts}}
+    own = {
+        f: in_line(d.ci for d in shifts if d.factor == f)
+        for f in {d.factor for d in shifts}
+    }
     if max(own.values(), default=0) - min(own.values(), default=0) < 2:
         own = dict.fromkeys(own, in_line(d.ci for d in shifts))
     return {factor: max(FEWEST_DECIMALS, digits) for factor, digits in own.items()}
@@ -478,7 +584,11 @@ def _digits(shifts: Sequence[Difference]) -> dict[str, int]:
 
 def _gap_text(d: Difference, digits: int) -> str:
     """The difference of the two means as they are shown, so that the row adds up, with its interval."""
-    return "-" if d.difference is None else figure_text(_shown_gap(d, digits), d.ci, sign=True, digits=digits)
+    return (
+        "-"
+        if d.difference is None
+        else figure_text(_shown_gap(d, digits), d.ci, sign=True, digits=digits)
+    )
 
 
 def _shown_gap(d: Difference, digits: int) -> float:
@@ -514,25 +624,42 @@ _METHODS = {
 
 def _notes(shifts: Sequence[Difference], correction: str = "") -> list[str]:
     pairs = {(d.a, d.b) for d in shifts}
-    about = {d.factor if len(pairs) == 1 else f"{d.factor} of {d.a} and {d.b}": _own_notes(d) for d in shifts}
+    about = {
+        d.factor if len(pairs) == 1 else f"{d.factor} of {d.a} and {d.b}": _own_notes(d)
+        for d in shifts
+    }
     notes = [*noted(about)]
     abstained = any(d.abstained_a + d.abstained_b for d in shifts)
     if abstained and any(map(_failed, shifts)):
-        notes.append("bounds exclude abstentions: they are about edits that can be scored")
+        notes.append(
+            "bounds exclude abstentions: they are about edits that can be scored"
+        )
     methods = dict.fromkeys(_METHODS[d.method] for d in shifts if d.method in _METHODS)
     tested = [d for d in shifts if d.ci is not None]
     if not tested:
         return notes
     how = f"p, CI and MDE by {', or '.join(methods)}"
     notes.append(
-        "; ".join(filter(None, (how, correction, f"CI and MDE at {_levels(tested)}", "a CI excludes 0 where p < .05")))
+        "; ".join(
+            filter(
+                None,
+                (
+                    how,
+                    correction,
+                    f"CI and MDE at {_levels(tested)}",
+                    "a CI excludes 0 where p < .05",
+                ),
+            )
+        )
     )
     return notes
 
 
 def _own_notes(d: Difference) -> tuple[str, ...]:
-    says_more = d.n > 0 and d.detectable_reason is not None and d.detectable_reason not in d.notes
-    return (*d.notes, str(d.detectable_reason)) if says_more else d.notes
+    reasons = dict.fromkeys(d.notes)
+    if d.n and d.detectable_reason:
+        reasons[d.detectable_reason] = None
+    return tuple(map(words, reasons))
 
 
 # --- drift ----------------------------------------------------------------------------------------------------
@@ -540,11 +667,11 @@ def _own_notes(d: Difference) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class DriftReport:
-    """What moved between two runs, judge by judge."""
+    """Shifts between two runs, judge by judge."""
 
     run: str
     against: str
-    changed: tuple[str, ...]
+    changed: Sequence[str]
     same_answers: int
     """Judgements that are the very same stored answer in both: nothing was asked again for them."""
     judgements: int
@@ -552,9 +679,9 @@ class DriftReport:
     """Judgements of either run without an answer yet."""
     judges: dict[str, Drift]
     earlier: dict[str, str]
-    """What the judge of the earlier run is called, for each of these."""
+    """Name of the judge of the earlier run, for each of these."""
     match: Match
-    """Of `run` (a) and `against` (b)."""
+    """Pairing of `run` (a) and `against` (b)."""
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -570,20 +697,30 @@ class DriftReport:
         }
 
     def lead(self) -> list[str]:
-        lines = [f"changed: {one}" for one in self.changed] or ["nothing recorded about the judging changed"]
-        lines += self.match.words(self.run, self.against)
+        lines = [f"changed: {one}" for one in self.changed] or [
+            "nothing recorded about the judging changed"
+        ]
+        lines += self.match.describe(self.run, self.against)
         if self.same_answers:
             share = f"{self.same_answers:,} of {self.judgements:,} judgements are the same stored answers in both runs"
             lines.append(f"{share}: they were not asked again, so they show no drift")
-        return lines + [f"{self.who(judge)}: {drift.verdict}" for judge, drift in self.judges.items()]
+        return lines + [
+            f"{self.who(judge)}: {drift_verdict(drift)}"
+            for judge, drift in self.judges.items()
+        ]
 
     def who(self, judge: str) -> str:
-        return judge if self.earlier[judge] == judge else f"{judge} (b) against {self.earlier[judge]} (a)"
+        return (
+            judge
+            if self.earlier[judge] == judge
+            else f"{judge} (b) against {self.earlier[judge]} (a)"
+        )
 
 
 def drifted(now: RunData, then: RunData) -> DriftReport:
     """The same edits at another time. One judge on each side is compared whatever the two are called."""
-    mine, theirs = now.scores.judge.present(), then.scores.judge.present()
+    mine = now.scores.judge.present()
+    theirs = then.scores.judge.present()
     pairs = [(judge, judge) for judge in mine if judge in theirs]
     if not pairs and len(mine) == len(theirs) == 1:
         pairs = [(mine[0], theirs[0])]
@@ -602,11 +739,24 @@ def drifted(now: RunData, then: RunData) -> DriftReport:
         )
         for new, old in pairs
     ]
-    judges = {new: one for (new, _), one in zip(pairs, corrected_together(drifts), strict=True)}
-    changed = next(iter(judges.values())).changed
+    judges = {
+        new: one
+        for (new, _), one in zip(pairs, corrected_together(drifts), strict=True)
+    }
+    changed = changes(next(iter(judges.values())))
     same = len(now.keys & then.keys)
     pending = now.pending + then.pending
-    return DriftReport(now.run.name, then.run.name, changed, same, len(now.keys), pending, judges, dict(pairs), match)
+    return DriftReport(
+        now.run.name,
+        then.run.name,
+        changed,
+        same,
+        len(now.keys),
+        pending,
+        judges,
+        dict(pairs),
+        match,
+    )
 
 
 def drift_tables(report: DriftReport) -> list[Table]:
@@ -615,7 +765,13 @@ def drift_tables(report: DriftReport) -> list[Table]:
         lost = [f"{factor}: only {report.against} has it" for factor in one.only_then]
         lost += [f"{factor}: only {report.run} has it" for factor in one.only_now]
         caption = f"Shift from {report.against} (a) to {report.run} (b); judge {report.who(judge)}"
-        tests = sum(shift.p is not None for each in report.judges.values() for shift in each.shifts)
+        tests = sum(
+            shift.p is not None
+            for each in report.judges.values()
+            for shift in each.shifts
+        )
         correction = f"Holm-corrected over {tests} comparisons" if tests > 1 else ""
-        tables.append(_table(one.shifts, caption, (*_notes(one.shifts, correction), *lost)))
+        tables.append(
+            _table(one.shifts, caption, (*_notes(one.shifts, correction), *lost))
+        )
     return tables

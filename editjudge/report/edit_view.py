@@ -1,22 +1,18 @@
-"""What a page shows of one edit: its pictures, from where the run had them, and the question asked about it."""
+"""One edit as a page shows it: its images, from where the run had them, and the question asked about it."""
 
 from __future__ import annotations
 
 import io
-import json
 import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
-from editjudge import measured
+from editjudge import plugins
 from editjudge.edit import Edit
 from editjudge.errors import EditjudgeError, ImageError
 from editjudge.media.image import decode, digest
-from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import ask
-from editjudge.run.picture_sources import picture_of
+from editjudge.running.picture_sources import picture_of
 from editjudge.store.records import Item, RunRecord
 from editjudge.store.store import Store
 
@@ -31,7 +27,9 @@ class EditView:
         self._layout: Any = run.spec.get("layout", "images-first")
         self._rubrics = store.rubrics()
         self._run = run
-        self._folder = run.imported_from or str(Path(str(run.spec.get("manifest", "."))).parent)
+        self._folder = run.imported_from or str(
+            Path(str(run.spec.get("manifest", "."))).parent
+        )
 
     def picture(self, item: Item, role: str) -> bytes | str | None:
         """A thumbnail, the reason why there is none to show, or None where the edit has no such picture."""
@@ -39,7 +37,11 @@ class EditView:
             if role == "change":
                 return self._change(item)
             if role not in item.images:
-                return "the editing model produced no picture" if role == "edited" else None
+                return (
+                    "the editing model produced no picture"
+                    if role == "edited"
+                    else None
+                )
             return _thumbnail(self._read(item, role), role)
         except ImageError as error:
             # Without the folder: a report is sent to others, whom the folders of this machine do not concern.
@@ -47,12 +49,18 @@ class EditView:
             return message.replace(self._folder, "the manifest's folder")
 
     def question(self, item: Item, rubric_hash: str) -> str | None:
-        """By the rubric that the store has, whatever its file says today."""
+        """Return the question of the rubric that the store has, whatever its file says today."""
         if rubric_hash not in self._rubrics:
             return None
-        rubric = TypeAdapter(Rubric).validate_json(json.dumps(self._rubrics[rubric_hash]["content"]))
-        edit = Edit(item.item, instruction=item.instruction, referring_expression=item.referring_expression)
-        digests = {role: str(entry.get("digest") or "") for role, entry in item.images.items()}
+        rubric = self._rubrics[rubric_hash]
+        edit = Edit(
+            item.item,
+            instruction=item.instruction,
+            referring_expression=item.referring_expression,
+        )
+        digests = {
+            role: str(entry.get("digest") or "") for role, entry in item.images.items()
+        }
         return str(ask(rubric, edit, digests, self._layout))
 
     def _read(self, item: Item, role: str) -> bytes:
@@ -64,14 +72,22 @@ class EditView:
 
     def _change(self, item: Item) -> bytes | None:
         before = "input" if "input" in item.images else "ground_truth"
-        if not {before, "edited"} <= set(item.images) or measured.missing():
+        if not {before, "edited"} <= set(item.images):
+            return None
+        try:
+            draw = plugins.load("evidence", "measured", "the map of changes")
+        except plugins.MissingExtra:
             return None
         mask = self._read(item, "mask") if "mask" in item.images else None
         try:
-            pictures = measured.evidence_pictures(self._read(item, before), self._read(item, "edited"), mask)
+            pictures: dict[str, bytes] = draw(
+                self._read(item, before), self._read(item, "edited"), mask
+            )
         except EditjudgeError:
-            return None  # the pictures themselves say why
-        return _thumbnail(pictures["change"], "change") if "change" in pictures else None
+            return None  # the images themselves say why
+        return (
+            _thumbnail(pictures["change"], "change") if "change" in pictures else None
+        )
 
 
 def _thumbnail(data: bytes, name: str) -> bytes:

@@ -9,17 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from editjudge.judgement import DONE, unread
+from editjudge.judgement import DONE, instruction_warning
+from editjudge.report.contradictions import refutations
 from editjudge.report.run_data import RunData
-from editjudge.run.contradicting import contradicted_verdicts
 from editjudge.stats.columns import Floats
-from editjudge.store.contradictions import Held
-from editjudge.store.records import PENDING, Item
+from editjudge.store.records import PENDING, Item, Refutation
 from editjudge.store.store import Store
 
 CARDS = 6
 """Edits of one gallery: two rows of three on a wide page."""
-_ROLES = {"input": "Input", "edited": "Edited", "ground_truth": "Ground truth", "change": "What changed"}
+_ROLES = {
+    "input": "Input",
+    "edited": "Edited",
+    "ground_truth": "Ground truth",
+    "change": "What changed",
+}
 _SHOWN_REPLIES = 3
 _VERDICTS = 40
 """Judgements of one edit on its card."""
@@ -43,14 +47,21 @@ class Gallery:
 
 
 def choices(judged: RunData) -> list[Gallery]:
-    """Those that have any edit."""
+    """Return the galleries that have any edit."""
     scores = judged.scores
     level, spread, compared = _levels(judged)
     by = f"mean of {', '.join(dict.fromkeys(f for _, f in compared))}, each on its own scale."
-    read = not unread(judge for judge, _ in compared) and any(factor not in BESIDE for _, factor in compared)
+    read = not instruction_warning(judge for judge, _ in compared) and any(
+        factor not in BESIDE for _, factor in compared
+    )
     title = "{}" if read else "{} scores, instruction not judged"
-    failed = ~np.isin(scores.status.codes, [n for n, s in enumerate(scores.status.labels) if s in DONE])
-    names, ranked, apart = scores.item.labels, int(np.sum(np.isfinite(level))), _apart(judged, level)
+    failed = ~np.isin(
+        scores.status.codes,
+        [n for n, s in enumerate(scores.status.labels) if s in DONE],
+    )
+    names = scores.item.labels
+    ranked = int(np.sum(np.isfinite(level)))
+    apart = _apart(judged, level)
     against, rivals, rivalries = judged.against_evidence.edits, *_rivals(judged, level)
     galleries = [
         Gallery("best", title.format("Best" if read else "Highest"), f"The highest {by}{apart}",
@@ -70,17 +81,29 @@ def choices(judged: RunData) -> list[Gallery]:
 
 
 def _rivals(judged: RunData, level: Floats) -> tuple[dict[str, str], int]:
-    """Of the same input and instruction the highest and the lowest model's edit, the widest apart first; and of how
+    """Return, for the same input and instruction, the highest and the lowest model's edit, the widest apart first; and of how
     many inputs two models have a level."""
     scores = judged.scores
     codes, rows = np.unique(scores.item.codes, return_index=True)
     tasks: dict[int, list[tuple[float, str, str]]] = {}
-    for code, row in zip(codes[np.isfinite(level[codes])], rows[np.isfinite(level[codes])], strict=True):
+    for code, row in zip(
+        codes[np.isfinite(level[codes])], rows[np.isfinite(level[codes])], strict=True
+    ):
         model = scores.model.labels[scores.model.codes[row]]
-        tasks.setdefault(int(scores.pair.codes[row]), []).append((float(level[code]), model, scores.item.labels[code]))
-    ends = [(max(some), min(some)) for some in tasks.values() if len({model for _, model, _ in some}) > 1]
+        tasks.setdefault(int(scores.pair.codes[row]), []).append(
+            (float(level[code]), model, scores.item.labels[code])
+        )
+    ends = [
+        (max(some), min(some))
+        for some in tasks.values()
+        if len({model for _, model, _ in some}) > 1
+    ]
     ends.sort(key=lambda end: (end[1][0] - end[0][0], _lot(end[0][2])))
-    apart = [(best[2], worst[2]) for best, worst in ends if best[0] > worst[0] and best[1] != worst[1]]
+    apart = [
+        (best[2], worst[2])
+        for best, worst in ends
+        if best[0] > worst[0] and best[1] != worst[1]
+    ]
     return dict(apart[:CARDS]), len(apart)
 
 
@@ -96,30 +119,49 @@ def _apart(judged: RunData, level: Floats) -> str:
     """How many edits have scores but are not ranked, because other factors were scored on them."""
     scored = np.unique(judged.scores.item.codes[np.isfinite(judged.scores.score)])
     n = len(scored) - int(np.sum(np.isfinite(level)))
-    return f" {n:,} edit{' is' if n == 1 else 's are'} not ranked: other factors were scored." if n else ""
+    return (
+        f" {n:,} edit{' is' if n == 1 else 's are'} not ranked: other factors were scored."
+        if n
+        else ""
+    )
 
 
 def _levels(judged: RunData) -> tuple[Floats, Floats, list[tuple[str, str]]]:
     """For each edit the mean of its scores from 0 to 1, where it was scored on the same factors as most edits; the
     widest spread between those who scored one factor; and what is in the mean, by judge and factor."""
     scores = judged.scores
-    low, high = np.zeros(len(scores.factor.labels)), np.ones(len(scores.factor.labels))
+    low = np.zeros(len(scores.factor.labels))
+    high = np.ones(len(scores.factor.labels))
     for n, factor in enumerate(scores.factor.labels):
         mine = scores.score[scores.factor.codes == n]
-        scale = judged.scales.get(factor) or (np.nanmin(mine), np.nanmax(mine)) if np.isfinite(mine).any() else (0, 1)
-        low[n], high[n] = min(scale), max(scale) if max(scale) > min(scale) else min(scale) + 1
+        scale = (
+            judged.scales.get(factor) or (np.nanmin(mine), np.nanmax(mine))
+            if np.isfinite(mine).any()
+            else (0, 1)
+        )
+        low[n] = min(scale)
+        high[n] = max(scale) if max(scale) > min(scale) else min(scale) + 1
         if factor in judged.falling:
             low[n], high[n] = high[n], low[n]
-    value = (scores.score - low[scores.factor.codes]) / (high - low)[scores.factor.codes]
+    value = (scores.score - low[scores.factor.codes]) / (high - low)[
+        scores.factor.codes
+    ]
     place = scores.item.codes.astype(np.int64) * len(low) + scores.factor.codes
     size = len(scores.item.labels) * len(low)
-    most, least = np.full(size, -np.inf), np.full(size, np.inf)
+    most = np.full(size, -np.inf)
+    least = np.full(size, np.inf)
     good = np.isfinite(value)
     np.maximum.at(most, place[good], value[good])
     np.minimum.at(least, place[good], value[good])
-    gap = np.where(most >= least, most - least, 0.0).reshape(-1, len(low)) if size else np.zeros((0, 1))
+    gap = (
+        np.where(most >= least, most - least, 0.0).reshape(-1, len(low))
+        if size
+        else np.zeros((0, 1))
+    )
     # Nobody looked at what a computed figure says nothing of: the least change is not the best edit.
-    computed = np.array([factor in judged.computed for factor in scores.factor.labels] or [False])[scores.factor.codes]
+    computed = np.array(
+        [factor in judged.computed for factor in scores.factor.labels] or [False]
+    )[scores.factor.codes]
     level, compared = _alike(judged, np.where(computed, np.nan, value))
     return level, gap.max(axis=1, initial=0.0), compared
 
@@ -129,22 +171,34 @@ def _alike(judged: RunData, value: Floats) -> tuple[Floats, list[tuple[str, str]
     has a score beyond them, such as an alignment of 1 that was proven, is not ranked without it."""
     scores = judged.scores
     good = np.isfinite(value)
-    columns = scores.judge.codes.astype(np.int64) * len(scores.factor.labels) + scores.factor.codes
+    columns = (
+        scores.judge.codes.astype(np.int64) * len(scores.factor.labels)
+        + scores.factor.codes
+    )
     kinds, column = np.unique(columns[good], return_inverse=True)
     shape = (len(scores.item.labels), len(kinds))
     if not len(kinds):
         return np.full(shape[0], np.nan), []
     place = scores.item.codes[good].astype(np.int64) * len(kinds) + column
     counts = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)
-    sums = np.bincount(place, weights=value[good], minlength=shape[0] * shape[1]).reshape(shape)
+    sums = np.bincount(
+        place, weights=value[good], minlength=shape[0] * shape[1]
+    ).reshape(shape)
     has = counts > 0
     sets, often = np.unique(has[has.any(axis=1)], axis=0, return_counts=True)
     most = sets[max(range(len(sets)), key=lambda n: (often[n], sets[n].sum()))]
-    means = np.divide(sums, counts, out=np.zeros(shape), where=has)[:, most].mean(axis=1)
+    means = np.divide(sums, counts, out=np.zeros(shape), where=has)[:, most].mean(
+        axis=1
+    )
     width = len(scores.factor.labels)
     other = ~np.isin(kinds % width, kinds[most] % width)
-    level = np.where((has | ~most).all(axis=1) & ~has[:, other].any(axis=1), means, np.nan)
-    return level, [(scores.judge.labels[k // width], scores.factor.labels[k % width]) for k in kinds[most]]
+    level = np.where(
+        (has | ~most).all(axis=1) & ~has[:, other].any(axis=1), means, np.nan
+    )
+    return level, [
+        (scores.judge.labels[k // width], scores.factor.labels[k % width])
+        for k in kinds[most]
+    ]
 
 
 def _top(names: Sequence[str], value: Floats, least: float = -np.inf) -> list[str]:
@@ -158,7 +212,9 @@ def _top(names: Sequence[str], value: Floats, least: float = -np.inf) -> list[st
 
 
 def _lot(name: str) -> bytes:
-    return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return hashlib.blake2b(
+        name.encode("utf-8", "surrogatepass"), digest_size=8
+    ).digest()
 
 
 def _each_kind(judged: RunData, failed: Any) -> list[str]:
@@ -185,7 +241,7 @@ class Card:
     """Captions with pictures, or with the reason why there is no picture to show."""
     judgements: Sequence[Mapping[str, Any]]
     left_out: int
-    contradictions: Sequence[tuple[Mapping[str, Any], Held]]
+    contradictions: Sequence[tuple[Mapping[str, Any], Refutation]]
     replies: Mapping[str, Sequence[str]]
     """The last raw replies of judgements that failed, by key."""
 
@@ -202,7 +258,7 @@ class Card:
         return list(dict.fromkeys(map(self._column, self.judgements)))
 
     def _column(self, row: Mapping[str, Any]) -> str:
-        """Whose scores: a judge's; of two edits, those of a model, and by whom where judges are several."""
+        """Return whose scores these are: a judge's; of two edits, those of a model, and by whom where judges are several."""
         if len(self.items) == 1:
             return str(row["judge"])
         alone = len({row["judge"] for row in self.judgements}) == 1
@@ -212,39 +268,66 @@ class Card:
     def abstained(self) -> list[str]:
         """Factors without any score, which need no row of their own."""
         rated = {factor for row in self.judgements for factor in row["scores"] or ()}
-        silent = dict.fromkeys(factor for row in self.judgements for factor in row["abstained"])
+        silent = dict.fromkeys(
+            factor for row in self.judgements for factor in row["abstained"]
+        )
         return [factor for factor in silent if factor not in rated]
 
     def scores(self) -> dict[str, dict[str, list[str]]]:
-        """By factor and column; repeats side by side."""
+        """Return the scores by factor and column; repeats side by side."""
         table: dict[str, dict[str, list[str]]] = {}
         for row in self.judgements:
             values = dict.fromkeys(row["abstained"], "abstained") | {
                 f: str(s) for f, s in (row["scores"] or {}).items()
             }
             for factor, value in values.items():
-                table.setdefault(factor, {}).setdefault(self._column(row), []).append(value)
-        return {factor: cells for factor, cells in table.items() if factor not in self.abstained}
+                table.setdefault(factor, {}).setdefault(self._column(row), []).append(
+                    value
+                )
+        return {
+            factor: cells
+            for factor, cells in table.items()
+            if factor not in self.abstained
+        }
 
 
-def sections(judged: RunData, store: Store, look: Look, galleries: Sequence[Gallery]) -> list[dict[str, Any]]:
+def sections(
+    judged: RunData, store: Store, look: Look, galleries: Sequence[Gallery]
+) -> list[dict[str, Any]]:
     """The galleries with their cards; one that stands in an earlier gallery is linked from `again`."""
     cards: dict[tuple[str, ...], Card] = {}
     out = []
     for gallery in galleries:
-        names = [(item, *([gallery.rivals[item]] if item in gallery.rivals else [])) for item in gallery.items]
+        names = [
+            (item, *([gallery.rivals[item]] if item in gallery.rivals else []))
+            for item in gallery.items
+        ]
         again = [cards[name] for name in names if name in cards]
         fresh = {name: _card(judged, store, look, name, f"edit-{len(cards) + n}")
                  for n, name in enumerate((name for name in names if name not in cards), 1)}  # fmt: skip
         cards |= fresh
-        out.append(vars(gallery) | {"shown": len(gallery.items), "cards": list(fresh.values()), "again": again})
+        out.append(
+            vars(gallery)
+            | {
+                "shown": len(gallery.items),
+                "cards": list(fresh.values()),
+                "again": again,
+            }
+        )
     return out
 
 
-def _card(judged: RunData, store: Store, look: Look, names: Sequence[str], anchor: str) -> Card:
+def _card(
+    judged: RunData, store: Store, look: Look, names: Sequence[str], anchor: str
+) -> Card:
     items = [next(store.items(judged.run, name), Item(name)) for name in names]
-    rows = [row for name in names for row in store.judgements(judged.run, item=name) if row["status"] != PENDING]
-    refuted = contradicted_verdicts(store, judged.run, list(names))
+    rows = [
+        row
+        for name in names
+        for row in store.judgements(judged.run, item=name)
+        if row["status"] != PENDING
+    ]
+    refuted = refutations(store, judged.run, list(names))
     visible = rows[:_VERDICTS]
     return Card(
         anchor,
@@ -262,7 +345,10 @@ def _pictures(items: Sequence[Item], look: Look) -> Iterator[tuple[str, bytes | 
     first, *others = items
     roles = [(first, role, caption) for role, caption in _ROLES.items()]
     if others:
-        roles = [(first, "input", "Input"), *((item, "edited", item.model or "Edited") for item in items)]
+        roles = [
+            (first, "input", "Input"),
+            *((item, "edited", item.model or "Edited") for item in items),
+        ]
     for item, role, caption in roles:
         if (picture := look(item, role)) is not None:
             yield caption, picture

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from editjudge.judgement import DONE, STATUSES
-from editjudge.stats.statistic import FailureBounds, Interval, decimals, figure_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from editjudge.stats.columns import FailureBounds, Interval
 
 WIDTH = 100
 """Columns of a terminal that every table fits into."""
@@ -25,6 +27,43 @@ _GAP = 2
 """Columns between two columns."""
 _NARROWEST = 6
 """A column is not squeezed below this: single letters under each other are no text."""
+
+
+def decimals(interval: Interval | None) -> int:
+    """Return the decimals that an interval supports: its half-width to one digit, or two if that digit is 1 or 2."""
+    width = 0.0 if interval is None else (interval.hi - interval.lo) / 2
+    if width <= 0:
+        return 2
+    power = math.floor(math.log10(width))
+    return min(4, max(0, (1 if width / 10.0**power < 3 else 0) - power))
+
+
+def figure_text(
+    value: float | None,
+    interval: Interval | None = None,
+    *,
+    sign: bool = False,
+    digits: int | None = None,
+) -> str:
+    """Return a figure as text, '5.31 [5.10, 5.52]', rounded to what the interval supports unless `digits` says how."""
+    if value is None:
+        return "undefined"
+    digits = decimals(interval) if digits is None else digits
+    plus = "+" if sign else ""
+
+    def rounded(number: float, digits: int) -> str:
+        # Adding zero makes -0.00 a plain one.
+        return f"{round(number, digits) + 0.0:{plus}.{digits}f}"
+
+    def limit(end: float) -> str:
+        """Round to as many decimals as it takes to show on which side of 0 it is."""
+        enough = digits
+        while end and not round(end, enough) and enough < digits + 3:
+            enough += 1
+        return rounded(end, enough if round(end, enough) else digits)
+
+    ends = "" if interval is None else f" [{limit(interval.lo)}, {limit(interval.hi)}]"
+    return rounded(value, digits) + ends
 
 
 @dataclass(frozen=True)
@@ -35,7 +74,7 @@ class Figure:
     ci: Interval | None = None
     sign: bool = False
     text: str | None = None
-    """What people read instead of the rounded number."""
+    """Text for people instead of the rounded number."""
     digits: int | None = None
     """Decimals of its own, where its column holds figures on different scales."""
     significant: bool = False
@@ -50,22 +89,33 @@ class Figure:
         if self.text is not None:
             return self.text
         digits = digits if self.digits is None else self.digits
-        return "-" if self.value is None else figure_text(self.value, self.ci, sign=self.sign, digits=digits)
+        return (
+            "-"
+            if self.value is None
+            else figure_text(self.value, self.ci, sign=self.sign, digits=digits)
+        )
 
 
 Cell: TypeAlias = str | int | float | Figure | None
 
 
 def p_value(p: float | None) -> Figure:
-    text = "-" if p is None else "<.0001" if p < 0.0001 else f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
-    return Figure(p, text=text, significant=p is not None and p < 0.05)
+    if p is None:
+        return Figure(None, text="-")
+    text = f"{p:.2f}"
+    if p < 0.1:
+        text = "<.0001" if p < 0.0001 else f"{p:.2g}"
+    return Figure(p, text=text, significant=p < 0.05)
 
 
 def between(bounds: FailureBounds | None, digits: int, *, sign: bool = False) -> Figure:
-    """What a figure lies between, whatever the failed judgements had said."""
+    """Show the bounds of a figure, whatever the failed judgements had said."""
     if bounds is None or bounds.worst is None or bounds.best is None:
         return Figure(None)
-    worst, best = (figure_text(end, sign=sign, digits=digits) for end in (bounds.worst, bounds.best))
+    worst, best = (
+        figure_text(end, sign=sign, digits=digits)
+        for end in (bounds.worst, bounds.best)
+    )
     return Figure(bounds.worst, text=f"{worst}..{best}")
 
 
@@ -106,10 +156,16 @@ class Table:
     """Columns, or columns that go together, that a terminal does without, the first one first, before names are
     broken into lines."""
     legend: Mapping[str, str] = field(default_factory=dict)
-    """What a column is, told under the table where the column is shown."""
+    """Meaning of each column, printed under the table if the column is shown."""
 
     @classmethod
-    def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str = "", **more: Any) -> Table:
+    def of(
+        cls,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Cell]],
+        caption: str = "",
+        **more: Any,
+    ) -> Table:
         return cls(tuple(columns), tuple(tuple(row) for row in rows), caption, **more)
 
     def folded(self, *names: str) -> Table:
@@ -121,7 +177,11 @@ class Table:
             if len(values) != 1:
                 continue
             value = str(values.pop())
-            caption = f"{table.caption}; {name} {value}" if value not in ("", "-") else table.caption
+            caption = (
+                f"{table.caption}; {name} {value}"
+                if value not in ("", "-")
+                else table.caption
+            )
             table = replace(table.without(name), caption=caption)
         return table
 
@@ -145,8 +205,15 @@ class Table:
 
     @property
     def footnotes(self) -> tuple[str, ...]:
-        """What stands under the table."""
-        return (*self.notes, *(f"{name}: {words}" for name, words in self.legend.items() if name in self.columns))
+        """Lines under the table."""
+        return (
+            *self.notes,
+            *(
+                f"{name}: {words}"
+                for name, words in self.legend.items()
+                if name in self.columns
+            ),
+        )
 
     # --- for people ---------------------------------------------------------------------------------------------
 
@@ -155,7 +222,11 @@ class Table:
         from rich.console import Console
 
         # In a notebook Rich would display what is captured here, too.
-        plain: dict[str, Any] = {"color_system": None, "legacy_windows": False, "force_jupyter": False}
+        plain: dict[str, Any] = {
+            "color_system": None,
+            "legacy_windows": False,
+            "force_jupyter": False,
+        }
         console = Console(file=io.StringIO(), width=width, **plain)
         with console.capture() as capture:
             console.print(self.renderable(width))
@@ -168,12 +239,18 @@ class Table:
         from rich.text import Text
 
         table = self._fitting(width)
-        parts: list[RenderableType] = [Text(clean(self.caption), style="bold")] if self.caption else []
+        parts: list[RenderableType] = (
+            [Text(clean(self.caption), style="bold")] if self.caption else []
+        )
         parts += [table._grid(width)] if self.rows else []
         left_out = [name for name in self.columns if name not in table.columns]
         notes = [
             *table.footnotes,
-            *([f"left out for width: {', '.join(left_out)}; --json has all"] if left_out else []),
+            *(
+                [f"left out for width: {', '.join(left_out)}; JSON has all"]
+                if left_out
+                else []
+            ),
         ]
         if notes:
             listed = Grid.grid(padding=(0, 1, 0, 0))
@@ -197,7 +274,10 @@ class Table:
     def _widths(self) -> list[int]:
         from rich.cells import cell_len
 
-        return [max(map(cell_len, column)) for column in zip(map(clean, self.columns), *self._shown(), strict=True)]
+        return [
+            max(map(cell_len, column))
+            for column in zip(map(clean, self.columns), *self._shown(), strict=True)
+        ]
 
     def _grid(self, width: int) -> RenderableType:
         from rich.box import Box
@@ -205,16 +285,29 @@ class Table:
         from rich.text import Text
 
         rule = Box("    \n    \n ---\n    \n    \n    \n    \n    \n", ascii=True)
-        grid = Grid(box=rule, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0), header_style="bold")
+        grid = Grid(
+            box=rule,
+            show_edge=False,
+            pad_edge=False,
+            padding=(0, _GAP - 1, 0, 0),
+            header_style="bold",
+        )
         texts = self.text_columns()
         widths = _squeezed(self._widths(), texts, width)
         for name, is_text, w in zip(self.columns, texts, widths, strict=True):
             head = Text(_broken(clean(name), w))
-            grid.add_column(head, justify="left" if is_text else "right", width=w, overflow="fold")
+            grid.add_column(
+                head, justify="left" if is_text else "right", width=w, overflow="fold"
+            )
         for cells, row in zip(self.rows, self._shown(), strict=True):
             styles = map(_style, self.columns, cells)
-            lines = (Text(_broken(t, w), style) for t, w, style in zip(row, widths, styles, strict=True))
-            grid.add_row(*lines, style="green" if any(map(_is_significant, cells)) else None)
+            lines = (
+                Text(_broken(t, w), style)
+                for t, w, style in zip(row, widths, styles, strict=True)
+            )
+            grid.add_row(
+                *lines, style="green" if any(map(_is_significant, cells)) else None
+            )
         return grid
 
     def _is_text(self, column: int) -> bool:
@@ -222,7 +315,10 @@ class Table:
 
     def _shown(self) -> list[list[str]]:
         digits = [self._digits(n) for n in range(len(self.columns))]
-        rows = [[clean(_text(cell, most)) for cell, most in zip(row, digits, strict=True)] for row in self.rows]
+        rows = [
+            [clean(_text(cell, most)) for cell, most in zip(row, digits, strict=True)]
+            for row in self.rows
+        ]
         out = []
         for i, row in enumerate(rows):
             same = 0
@@ -243,7 +339,11 @@ class Table:
 
     def _digits(self, column: int) -> int:
         cells = (row[column] for row in self.rows)
-        return in_line(cell.ci for cell in cells if isinstance(cell, Figure) and cell.digits is None)
+        return in_line(
+            cell.ci
+            for cell in cells
+            if isinstance(cell, Figure) and cell.digits is None
+        )
 
     def markdown(self) -> str:
         def line(cells: Iterable[str]) -> str:
@@ -253,20 +353,43 @@ class Table:
         rows = [line(map(_markdown, row)) for row in self._shown()]
         head = [line(map(_markdown, self.columns)), line(marks)] if self.rows else []
         caption = [f"**{_markdown(clean(self.caption))}**", ""] if self.caption else []
-        notes = ["", *(f"- {_markdown(clean(note))}" for note in self.footnotes)] if self.footnotes else []
+        notes = (
+            ["", *(f"- {_markdown(clean(note))}" for note in self.footnotes)]
+            if self.footnotes
+            else []
+        )
         return "\n".join([*caption, *head, *rows, *notes])
 
     def latex(self) -> str:
         r"""A `table` with booktabs rules: the document needs `\usepackage{booktabs}`."""
-        notes = [rf"\par\smallskip\footnotesize {_latex(clean(note))}" for note in self.footnotes]
-        caption = [rf"\caption{{{_latex(clean(self.caption))}}}"] if self.caption else []
-        return "\n".join([r"\begin{table}", r"\centering", *caption, *self._tabular(), *notes, r"\end{table}"])
+        notes = [
+            rf"\par\smallskip\footnotesize {_latex(clean(note))}"
+            for note in self.footnotes
+        ]
+        caption = (
+            [rf"\caption{{{_latex(clean(self.caption))}}}"] if self.caption else []
+        )
+        return "\n".join(
+            [
+                r"\begin{table}",
+                r"\centering",
+                *caption,
+                *self._tabular(),
+                *notes,
+                r"\end{table}",
+            ]
+        )
 
     def _tabular(self) -> list[str]:
         if not self.rows:
             return []
-        marks = "".join("l" if self._is_text(n) else "r" for n in range(len(self.columns)))
-        rows = [" & ".join(map(_latex, row)) + r" \\" for row in [[*map(clean, self.columns)], *self._shown()]]
+        marks = "".join(
+            "l" if self._is_text(n) else "r" for n in range(len(self.columns))
+        )
+        rows = [
+            " & ".join(map(_latex, row)) + r" \\"
+            for row in [[*map(clean, self.columns)], *self._shown()]
+        ]
         return [
             rf"\begin{{tabular}}{{{marks}}}", r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule",
             r"\end{tabular}",
@@ -296,26 +419,41 @@ class Table:
         return out
 
     def as_json(self) -> dict[str, Any]:
-        return {"caption": self.caption, "rows": self.records(), "notes": list(self.footnotes)}
+        return {
+            "caption": self.caption,
+            "rows": self.records(),
+            "notes": list(self.footnotes),
+        }
 
     def csv(self) -> str:
         """No cell is a formula to a spreadsheet, whatever a model or an item is called."""
-        from editjudge.store.export import harmless
+        from editjudge.files import spreadsheet_safe
 
         file = io.StringIO()
         records = self.records()
         writer = csv.writer(file)
-        writer.writerow([harmless(name) for name in (records[0] if records else self.columns)])
-        writer.writerows([harmless(value) for value in record.values()] for record in records)
+        writer.writerow(
+            [
+                spreadsheet_safe(name)
+                for name in (records[0] if records else self.columns)
+            ]
+        )
+        writer.writerows(
+            [spreadsheet_safe(value) for value in record.values()] for record in records
+        )
         return file.getvalue()
 
 
 def clean(text: str) -> str:
     """One line, without anything that a terminal obeys."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(text.split()))
+    return "".join(
+        c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(text.split())
+    )
 
 
-_FAILURES = frozenset({*STATUSES, "failed", "missed", "swayed", "not judged", "contradicted"}) - {*DONE}
+_FAILURES = frozenset(
+    {*STATUSES, "failed", "missed", "swayed", "not judged", "contradicted"}
+) - {*DONE}
 """Columns whose counts are bad news."""
 
 
@@ -360,7 +498,9 @@ def _broken(text: str, width: int) -> str:
     from rich.cells import cell_len
 
     lines = [""]
-    for part in re.findall(r"[^\s_/-]*[\s_/-]*", text) if cell_len(text) > width else [text]:
+    for part in (
+        re.findall(r"[^\s_/-]*[\s_/-]*", text) if cell_len(text) > width else [text]
+    ):
         if lines[-1] and cell_len(lines[-1] + part.rstrip()) > width:
             lines.append("")
         lines[-1] += part
@@ -396,7 +536,10 @@ def together_markdown(title: str, lead: Sequence[str], tables: Sequence[Table]) 
 
 
 def together_latex(title: str, lead: Sequence[str], tables: Sequence[Table]) -> str:
-    parts = ["% needs \\usepackage{booktabs}", *(f"% {clean(line)}" for line in (title, *lead))]
+    parts = [
+        "% needs \\usepackage{booktabs}",
+        *(f"% {clean(line)}" for line in (title, *lead)),
+    ]
     return "\n\n".join(["\n".join(parts), *(table.latex() for table in tables)]) + "\n"
 
 

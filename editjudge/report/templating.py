@@ -13,6 +13,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from editjudge.report.words import words
+
 ROWS = 60
 """Rows of one table that a page shows."""
 _FOLDER = Path(__file__).with_name("templates")
@@ -22,7 +24,11 @@ def render(template: str, **values: Any) -> str:
     """A page. Its content security policy allows its own stylesheet and inline pictures, and nothing else."""
     style = stylesheet()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return _templates().get_template(template).render(style=Markup(style), style_digest=digest, **values)  # noqa: S704  (our own file)
+    return (
+        _templates()
+        .get_template(template)
+        .render(style=Markup(style), style_digest=digest, **values)  # noqa: S704  (our own file)
+    )
 
 
 def stylesheet() -> str:
@@ -48,7 +54,7 @@ def environment(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters.update(filters)
+    made.filters.update({"words": words, **filters})
     return made
 
 
@@ -76,12 +82,20 @@ def visible(text: str) -> str:
 def _visible(char: str) -> str:
     if char.isprintable() or char == "\n":
         return char
-    return " " if char == "\t" or unicodedata.category(char) == "Zs" else f"\\x{ord(char):02x}"
+    return (
+        " "
+        if char == "\t" or unicodedata.category(char) == "Zs"
+        else f"\\x{ord(char):02x}"
+    )
 
 
 def clipped(text: str, most: int) -> str:
     """Untrusted text cut to `most` characters, with the number of characters left out."""
-    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters left out)"
+    return (
+        text
+        if len(text) <= most
+        else f"{text[:most]}… ({len(text) - most:,} more characters left out)"
+    )
 
 
 def short(text: str, most: int) -> str:
@@ -90,7 +104,7 @@ def short(text: str, most: int) -> str:
 
 
 def capitalised(text: str) -> str:
-    """As the beginning of a sentence; Jinja's own filter makes the rest lower case."""
+    """Capitalise the beginning of a sentence; Jinja's own filter makes the rest lower case."""
     return text[:1].upper() + text[1:]
 
 

@@ -1,1 +1,1 @@
-"""What a judge is asked, and what counts as an answer."""
+"""Questions to a judge, and the contract of its answers."""

@@ -1,15 +1,13 @@
 """The answer that a rubric asks for: its keys as a tree, from which everything else about an answer derives.
 
-That is the JSON Schema, the shape that a question shows, an answer filled in by a program, and where in a reply the
-scores stand. The contract (`editjudge.rubrics.contract`) walks the same tree.
+That is the JSON Schema, the shape that a question shows, and an answer filled in by a
+program. The contract (`editjudge.rubrics.contract`) walks the same tree.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,12 +17,12 @@ from editjudge.rubrics.model import AnswerFormat, Factor, Rubric
 
 @dataclass(frozen=True)
 class AnswerLeaf:
-    """What stands at the end of a path of an answer."""
+    """A value at the end of a path of an answer."""
 
     kind: Literal["score", "reason", "text", "id", "other"]
     factor: Factor | None = None
     json_type: str = "string"
-    """Of what is not scored: JSON's kind of value."""
+    """JSON's kind of value, for a leaf that is not scored."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class AnswerObject:
     entry: Factor | None
     """The factor whose entry this is."""
     factors: Mapping[str, str]
-    """Of an object that is no entry: the keys that name a factor, and the factors."""
+    """Members of an object that is not an entry: the keys that name a factor, and the factors."""
 
 
 _Paths = list[tuple[tuple[str, ...], Any]]
@@ -51,12 +49,19 @@ def answer_tree(rubric: Rubric) -> AnswerObject:
     answer = rubric.answer
     after = rubric.reason == "after"
     paths: _Paths = [((answer.id_key,), AnswerLeaf("id"))] if answer.id_key else []
-    texts: _Paths = [(_split(text, answer), AnswerLeaf("text")) for text in answer.texts]
+    texts: _Paths = [
+        (_split(text, answer), AnswerLeaf("text")) for text in answer.texts
+    ]
     scores: _Paths = []
     for factor in rubric.factors:
         score, reason = _factor_paths(factor, answer)
-        pair = [(score, AnswerLeaf("score", factor)), (reason, AnswerLeaf("reason", factor))]
-        scores += [(path, leaf) for path, leaf in (pair if after else reversed(pair)) if path]
+        pair = [
+            (score, AnswerLeaf("score", factor)),
+            (reason, AnswerLeaf("reason", factor)),
+        ]
+        scores += [
+            (path, leaf) for path, leaf in (pair if after else reversed(pair)) if path
+        ]
     if answer.form == "list":
         scores = [((answer.envelope,), [leaf for _, leaf in scores])]
     paths += scores + texts if after else texts + scores
@@ -73,17 +78,36 @@ def answer_tree(rubric: Rubric) -> AnswerObject:
 
 def _answer_object(tree: Mapping[str, Any], answer: AnswerFormat) -> AnswerObject:
     form = answer.form
-    members = {key: _answer_object(part, answer) if isinstance(part, dict) else part for key, part in tree.items()}
-    leaves = {key: leaf for key, leaf in members.items() if isinstance(leaf, AnswerLeaf)}
-    entry = next((leaf.factor for leaf in leaves.values() if leaf.factor), None) if form == "entries" else None
-    owners = {key: part.entry for key, part in members.items() if isinstance(part, AnswerObject)}
+    members = {
+        key: _answer_object(part, answer) if isinstance(part, dict) else part
+        for key, part in tree.items()
+    }
+    leaves = {
+        key: leaf for key, leaf in members.items() if isinstance(leaf, AnswerLeaf)
+    }
+    entry = (
+        next((leaf.factor for leaf in leaves.values() if leaf.factor), None)
+        if form == "entries"
+        else None
+    )
+    owners = {
+        key: part.entry
+        for key, part in members.items()
+        if isinstance(part, AnswerObject)
+    }
     owners |= {key: leaf.factor for key, leaf in leaves.items() if leaf.kind == "score"}
-    factors = {} if entry else {key: factor.key for key, factor in owners.items() if factor}
+    factors = (
+        {} if entry else {key: factor.key for key, factor in owners.items() if factor}
+    )
     ordered = list(members.items())
     if form != "nested":
-        ordered.sort(key=lambda member: _ORDER.index(getattr(member[1], "kind", "score")))
+        ordered.sort(key=lambda member: _rank(member[1]))
     in_prompt_order = {key: members[key] for key in _sorted_keys(members, answer)}
     return AnswerObject(in_prompt_order, tuple(ordered), entry, factors)
+
+
+def _rank(part: Any) -> int:
+    return _ORDER.index(part.kind if isinstance(part, AnswerLeaf) else "score")
 
 
 def _sorted_keys(keys: Iterable[str], answer: AnswerFormat) -> list[str]:
@@ -92,14 +116,21 @@ def _sorted_keys(keys: Iterable[str], answer: AnswerFormat) -> list[str]:
     return sorted(keys, key=lambda key: places.get(key, len(places)))
 
 
-def _factor_paths(factor: Factor, answer: AnswerFormat) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Where the score and the reason of a factor stand; an empty path for what is not asked for."""
+def _factor_paths(
+    factor: Factor, answer: AnswerFormat
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the paths of the score and the reason of a factor; an empty path for what is not asked for."""
     if answer.form == "nested":
-        return _split(factor.path or factor.key, answer), _split(factor.reason_path, answer)
+        return _split(factor.path or factor.key, answer), _split(
+            factor.reason_path, answer
+        )
     entry = (answer.envelope, factor.key) if answer.envelope else (factor.key,)
     if answer.form != "entries":
         return entry, ()
-    return (*entry, answer.score_key), (*entry, answer.reason_key) if answer.reason_key else ()
+    return (*entry, answer.score_key), (
+        *entry,
+        answer.reason_key,
+    ) if answer.reason_key else ()
 
 
 def _split(path: str, answer: AnswerFormat) -> tuple[str, ...]:
@@ -111,7 +142,11 @@ def _split(path: str, answer: AnswerFormat) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=64)
 def answer_keys(rubric: Rubric) -> tuple[str, ...]:
     """Every key that an answer has at any level; an object with one of them claims to be the answer."""
-    factors = () if rubric.answer.form == "nested" else (factor.key for factor in rubric.factors)
+    factors = (
+        ()
+        if rubric.answer.form == "nested"
+        else (factor.key for factor in rubric.factors)
+    )
     return tuple(dict.fromkeys([*_keys(answer_tree(rubric)), *factors]))
 
 
@@ -127,36 +162,48 @@ def _keys(part: AnswerObject) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=64)
 def answer_schema(rubric: Rubric) -> dict[str, Any]:
-    """In the subset that strict structured-output modes take: all properties required, no others allowed.
+    """Return the JSON Schema in the subset that strict modes take: all properties required, no others allowed.
 
     Servers fill in properties in order.
     """
     if not rubric.answer.is_json:
-        raise ValueError(f"{rubric.name}: an answer of the form {rubric.answer.form} is no JSON")
+        raise ValueError(
+            f"{rubric.name}: an answer of the form {rubric.answer.form} is no JSON"
+        )
     return _schema(rubric, answer_tree(rubric))
 
 
 def _schema(rubric: Rubric, part: Any) -> dict[str, Any]:
     if isinstance(part, AnswerObject):
-        properties = {key: _schema(rubric, inner) for key, inner in part.members.items()}
+        properties = {
+            key: _schema(rubric, inner) for key, inner in part.members.items()
+        }
         required = {"required": list(properties), "additionalProperties": False}
         return {"type": "object", "properties": properties} | required
     if isinstance(part, list):
         return {"type": "array", "items": _item_schema(rubric)}
     if part.kind == "score":
         return dict(part.factor.scale.json_schema())
-    described = {"description": reason_words(rubric)} if part.kind in ("reason", "text") else {}
+    described = (
+        {"description": reason_words(rubric)} if part.kind in ("reason", "text") else {}
+    )
     return {"type": part.json_type} | described
 
 
 def _item_schema(rubric: Rubric) -> dict[str, Any]:
-    """Of every score of a list: a schema cannot say which factor an item is of, so it allows what any of them does."""
+    """Return the schema of the items of a list: a schema cannot say which factor an item is of, so it allows any of them."""
     schemas = [factor.scale.json_schema() for factor in rubric.factors]
     if any("anyOf" in schema for schema in schemas):
-        return {"anyOf": [option for schema in schemas for option in schema.get("anyOf", [schema])]}
+        return {
+            "anyOf": [
+                option for schema in schemas for option in schema.get("anyOf", [schema])
+            ]
+        }
     if any("enum" not in schema for schema in schemas):
         return {"type": "number"}
-    options = list(dict.fromkeys(value for schema in schemas for value in schema["enum"]))
+    options = list(
+        dict.fromkeys(value for schema in schemas for value in schema["enum"])
+    )
     kinds = {schema["type"] for schema in schemas}
     kind = kinds.pop() if len(kinds) == 1 else "number"
     return {"type": kind, "enum": options if rubric.chooses else sorted(options)}
@@ -166,7 +213,7 @@ def _item_schema(rubric: Rubric) -> dict[str, Any]:
 
 
 def answer_shape(rubric: Rubric, identifier: str | None) -> str:
-    """What a question shows of the answer: keys and labels to the letter, values described."""
+    """Return the answer as a question shows it: keys and labels to the letter, values described."""
     if rubric.answer.form == "lines":
         values = {factor.key: f"<{plain_words(factor)}>" for factor in rubric.factors}
         return _as_lines(rubric, values, f"<{reason_words(rubric)}>")
@@ -185,9 +232,13 @@ def _shape(rubric: Rubric, part: Any, identifier: str | None) -> list[str]:
             member[-1] += ","
         return ["{", *(f"  {line}" for member in members for line in member), "}"]
     if isinstance(part, list):
-        return [f"[{', '.join(f'<{leaf.factor.key}: {leaf.factor.scale.words}>' for leaf in part)}]"]
+        return [
+            f"[{', '.join(f'<{leaf.factor.key}: {leaf.factor.scale.words}>' for leaf in part)}]"
+        ]
     if part.kind in ("score", "other"):
-        return [f"<{part.factor.scale.words if part.kind == 'score' else part.json_type}>"]
+        return [
+            f"<{part.factor.scale.words if part.kind == 'score' else part.json_type}>"
+        ]
     return [f'"{identifier}"' if part.kind == "id" else f'"<{reason_words(rubric)}>"']
 
 
@@ -196,13 +247,15 @@ def _as_lines(rubric: Rubric, values: Mapping[str, str], reason: str) -> str:
     scores = {}
     for factor in rubric.factors:
         line = f"{factor.label or factor.key}: {values[factor.key]}"
-        scores[rubric.label(factor)] = f"{factor.heading}:\n{line}" if factor.heading else line
+        scores[rubric.label(factor)] = (
+            f"{factor.heading}:\n{line}" if factor.heading else line
+        )
     lines = scores | texts if rubric.reason == "after" else texts | scores
     return "\n".join(lines[label] for label in _sorted_keys(lines, rubric.answer))
 
 
 def reason_words(rubric: Rubric) -> str:
-    """What a reason must be, in words."""
+    """Return in words what a reason must be."""
     if words := rubric.answer.words:
         return f"{words[0]} to {words[1]} words of visible evidence"
     return rubric.answer.reason or "the reason for the score"
@@ -224,7 +277,10 @@ def envelope(
     why_not: Mapping[str, str],
 ) -> dict[str, Any]:
     """A verdict in the rubric's own form of JSON; a factor without a score is null, with the reason why."""
-    reasons = {factor.key: justifications.get(factor.key) or why_not.get(factor.key, "") for factor in rubric.factors}
+    reasons = {
+        factor.key: justifications.get(factor.key) or why_not.get(factor.key, "")
+        for factor in rubric.factors
+    }
     fill: Mapping[str, Callable[[AnswerLeaf], Any]] = {
         "id": lambda _: identifier,
         "text": lambda _: " ".join(filter(None, dict.fromkeys(reasons.values()))),
@@ -236,68 +292,25 @@ def envelope(
     def filled(part: Any) -> Any:
         if isinstance(part, AnswerObject):
             return {key: filled(inner) for key, inner in part.members.items()}
-        return list(map(filled, part)) if isinstance(part, list) else fill[part.kind](part)
+        return (
+            list(map(filled, part)) if isinstance(part, list) else fill[part.kind](part)
+        )
 
     document: dict[str, Any] = filled(answer_tree(rubric))
     return document
 
 
 def as_lines(
-    rubric: Rubric, scores: Mapping[str, float], justifications: Mapping[str, str], why_not: Mapping[str, str]
+    rubric: Rubric,
+    scores: Mapping[str, float],
+    justifications: Mapping[str, str],
+    why_not: Mapping[str, str],
 ) -> str:
     """An answer that is no JSON; a factor without a score has the reason in its place, in brackets."""
-    values = {f.key: str(scores[f.key]) if f.key in scores else f"({why_not.get(f.key, '')})" for f in rubric.factors}
+    values = {
+        f.key: str(scores[f.key]) if f.key in scores else f"({why_not.get(f.key, '')})"
+        for f in rubric.factors
+    }
     if rubric.answer.form in ("token", "marked"):
         return values[rubric.factors[0].key]
     return _as_lines(rubric, values, " ".join(dict.fromkeys(justifications.values())))
-
-
-# --- where the scores stand -----------------------------------------------------------------------------------
-
-# Strings are skipped, so that what is left of digits are numbers, in the order in which a decoder meets them.
-_NUMBER = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?\d[\d.eE+-]*+)', re.DOTALL)
-
-
-def score_places(rubric: Rubric, reply: str) -> dict[str, tuple[int, int]]:
-    """Start and end of each score that is a number, by factor, in a reply that the contract accepted; of answers in
-    labelled lines none.
-
-    An answer that stands several times is taken where it stands first: the others are copies of it. Where answers
-    differ, the contract has taken the last.
-    """
-    from editjudge.rubrics.contract import canonical  # the patterns are not needed before there is a reply
-    from editjudge.rubrics.replies import lone_number, scan
-
-    text = reply.removeprefix("\ufeff")
-    mark = len(reply) - len(text)
-    if rubric.answer.form == "token":
-        number = lone_number(text)
-        return {rubric.factors[0].key: (mark + number[0], mark + number[1])} if number else {}
-    if not rubric.answer.is_json:
-        return {}
-    candidates = scan(text, answer_keys(rubric)).candidates
-    copies = len({canonical(candidate) for candidate in candidates}) == 1
-    answer = candidates[0] if copies else candidates[-1]
-    text = answer.text
-    start = mark + answer.start
-    spans = [match.span(1) for match in _NUMBER.finditer(text) if match[1]]
-    ordinals = itertools.count()
-    document = json.loads(text, parse_int=lambda _: next(ordinals), parse_float=lambda _: next(ordinals))
-    ordinal_of = {leaf.factor.key: value for leaf, value in _scores(answer_tree(rubric), document) if leaf.factor}
-    numbers = {key: spans[ordinal] for key, ordinal in ordinal_of.items() if type(ordinal) is int}
-    return {key: (start + begin, start + end) for key, (begin, end) in numbers.items()}
-
-
-def _scores(part: Any, value: Any) -> Iterator[tuple[AnswerLeaf, Any]]:
-    """The leaves of scores, each with what an answer holds there."""
-    if isinstance(part, AnswerLeaf):
-        if part.kind == "score":
-            yield part, value
-        return
-    parts = (
-        zip(part, value, strict=True)
-        if isinstance(part, list)
-        else ((inner, value[key]) for key, inner in part.members.items())
-    )
-    for inner, inner_value in parts:
-        yield from _scores(inner, inner_value)

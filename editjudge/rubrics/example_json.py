@@ -14,7 +14,9 @@ from typing import Any, Literal, TypeAlias
 from editjudge.rubrics import replies
 from editjudge.rubrics.tables import load_table, pattern
 
-_WORD = r"""(?://|\#)[^\n]*|/\*.*?\*/|{quoted}|<[^<>]*>|[{{}}\[\]:,]|[^\s"{{}}\[\]:,<>]+"""
+_WORD = (
+    r"""(?://|\#)[^\n]*|/\*.*?\*/|{quoted}|<[^<>]*>|[{{}}\[\]:,]|[^\s"{{}}\[\]:,<>]+"""
+)
 _DOUBLE = re.compile(_WORD.format(quoted=r'"(?:[^"\\]|\\.)*"'), re.DOTALL)
 _SINGLE = re.compile(_WORD.format(quoted=r"""'(?:[^'\\]|\\.)*'"""), re.DOTALL)
 
@@ -72,9 +74,14 @@ def read(block: str) -> dict[str, Example]:
 
 
 def _read(token: re.Pattern[str], block: str) -> dict[str, Example]:
-    tokens = [word for word in token.findall(block) if not word.startswith(("//", "#", "/*"))]
+    tokens = [
+        word for word in token.findall(block) if not word.startswith(("//", "#", "/*"))
+    ]
     if token is _SINGLE:
-        tokens = [f'"{word[1:-1]}"' if re.fullmatch(r"'.*'", word, re.DOTALL) else word for word in tokens]
+        tokens = [
+            f'"{word[1:-1]}"' if re.fullmatch(r"'.*'", word, re.DOTALL) else word
+            for word in tokens
+        ]
     value, end = _value(tokens, 0, depth=0)
     if not isinstance(value, dict) or not value or end != len(tokens):
         raise NotAnExample("it does not end where its braces do")
@@ -132,7 +139,9 @@ def _choice(tokens: list[str], at: int) -> tuple[ExampleChoice, int]:
         words.append(tokens[at])
         at += 1
     text = " ".join(words)
-    return ExampleChoice(tuple(item.strip() for item in text.split(",") if item.strip()), text), at + 1
+    return ExampleChoice(
+        tuple(item.strip() for item in text.split(",") if item.strip()), text
+    ), at + 1
 
 
 def keys_in(example: Example) -> list[str]:
@@ -145,9 +154,10 @@ def keys_in(example: Example) -> list[str]:
 
 def outline(example: Example) -> str:
     """Equal for examples that have the same keys at the same places."""
-    if isinstance(example, dict):
-        return "{" + ",".join(f"{key}{outline(value)}" for key, value in sorted(example.items())) + "}"
-    return ""
+    if not isinstance(example, dict):
+        return ""
+    members = (f"{key}{outline(value)}" for key, value in sorted(example.items()))
+    return f"{{{','.join(members)}}}"
 
 
 # --- what a value stands for ----------------------------------------------------------------------------------
@@ -164,13 +174,10 @@ def values_of(described: str) -> tuple[int, ...]:
         values = span_of(low, high)
         # '1-5, or 0 if there is no edit': the rest names a score of its own.
         rest = words[: span.start()] + " " + words[span.end() :]
-        return (
-            values
-            if all(int(number) in values for number in re.findall(load_table("prompts")["parts"]["INTEGER"], rest))
-            else ()
-        )
+        others = re.findall(load_table("prompts")["parts"]["INTEGER"], rest)
+        return values if {*map(int, others)} <= {*values} else ()
     if listed := pattern("listed").search(words):
-        values = tuple(dict.fromkeys(int(number) for number in re.findall(r"-?\d+", listed.group())))
+        values = tuple(dict.fromkeys(map(int, re.findall(r"-?\d+", listed.group()))))
         # '8/10' is eight out of ten, '0/1' and '1/0' are one or the other.
         out_of = "/" in listed.group() and len(values) == 2 and {*values} != {0, 1}
         return values if len(values) > 1 and not out_of else ()
@@ -194,14 +201,16 @@ def kind_of(key: str, value: Leaf | ExampleChoice) -> Kind:
     number = re.fullmatch(r"[-+]?\d+(?:\.\d+)?(?:\s*/\s*\d+)?", text)
     if number:
         return "unclear" if value.quoted else "score"
-    if re.search(r"\b(?:true|false|null|yes|no)\b", text, re.IGNORECASE) and len(text) < 24 and not value.quoted:
+    if (
+        re.search(r"\b(?:true|false|null|yes|no)\b", text, re.IGNORECASE)
+        and len(text) < 24
+        and not value.quoted
+    ):
         return "neither"
     if values_of(text) and re.search(r"\bnull\b", text, re.IGNORECASE):
         return "neither"
-    says_score, says_text = (
-        bool(values_of(text) or pattern("says_score").search(text)),
-        bool(pattern("says_text").search(text)),
-    )
+    says_score = bool(values_of(text) or pattern("says_score").search(text))
+    says_text = bool(pattern("says_text").search(text))
     if says_text and not says_score:
         return "text"
     of_key = _kind_of_key(key)
@@ -210,7 +219,8 @@ def kind_of(key: str, value: Leaf | ExampleChoice) -> Kind:
             return "score"
         return "unclear" if values_of(text) else "text"
     if value.quoted and not _is_placeholder(text):
-        return "unclear" if of_key == "score" else "text"  # an answer given by way of example
+        # an answer given by way of example
+        return "unclear" if of_key == "score" else "text"
     return of_key
 
 
@@ -219,9 +229,11 @@ def _is_placeholder(text: str) -> bool:
 
 
 def _kind_of_key(key: str) -> Kind:
-    """What a key says by the last of its words that says anything: `score_reason` is a text, `reason_score` a score."""
-    text_end = max((match.end() for match in pattern("text_key").finditer(key)), default=0)
-    score_end = max((match.end() for match in pattern("score_key").finditer(key)), default=0)
+    """Return the kind that the last telling word of a key names: `score_reason` is a text, `reason_score` a score."""
+    text_end, score_end = (
+        max((match.end() for match in pattern(kind).finditer(key)), default=0)
+        for kind in ("text_key", "score_key")
+    )
     if text_end == score_end:
         return "unclear"
     return "text" if text_end > score_end else "score"
@@ -244,7 +256,11 @@ def is_number(text: str) -> bool:
 def is_given(value: Leaf) -> bool:
     """Whether an example gives what stands in the place of a score (4, "8/10", true, "Yes"), not a description."""
     text = value.text
-    if values_of(text) or pattern("says_score").search(text.replace("_", " ")) or not re.search(r"\w", text):
+    if (
+        values_of(text)
+        or pattern("says_score").search(text.replace("_", " "))
+        or not re.search(r"\w", text)
+    ):
         return False
     if pattern("given_score").fullmatch(text) or text in ("true", "false", "null"):
         return True
@@ -263,20 +279,22 @@ def gives_numbers(example: Example) -> bool:
 # --- the shape of an answer -----------------------------------------------------------------------------------
 
 
+OWN_FORM = "--example 0, which has a form of ours added below the text"
+
+
 class Unclear(ValueError):
     """Something that the user must decide about an example: what it concerns, why, and the option that settles it."""
 
-    def __init__(self, about: str, why: str, option: str) -> None:
+    def __init__(self, why: str, about: str = "answer", option: str = OWN_FORM) -> None:
         super().__init__(why)
-        self.about, self.why, self.option = about, why, option
-
-
-OWN_FORM = "--example 0, which has a form of ours added below the text"
+        self.about = about
+        self.why = why
+        self.option = option
 
 
 @dataclass
 class ExampleShape:
-    """Where in an answer the identifier, the scores and the reasons stand."""
+    """Places of the identifier, the scores and the reasons in an answer."""
 
     id_key: str | None = None
     envelope: str = ""
@@ -287,9 +305,9 @@ class ExampleShape:
     texts: tuple[str, ...] = ()
     factors: tuple[str, ...] = ()
     described: dict[str, str] = field(default_factory=dict)
-    """What the example says in place of each factor's score."""
+    """Text of the example in place of each factor's score."""
     paths: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Of a nested answer, the keys that lead to each factor's score, and to its reason, with dots between them."""
+    """Keys of a nested answer that lead to each factor's score, and to its reason, with dots between them."""
 
 
 def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> ExampleShape:
@@ -303,18 +321,14 @@ def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> Exampl
         return nested
 
 
-class _NotNested(ValueError):
-    """A value that a nested answer cannot hold."""
-
-
-def _nested_shape(example: dict[str, Example], named: Collection[str]) -> ExampleShape | None:
+def _nested_shape(
+    example: dict[str, Example], named: Collection[str]
+) -> ExampleShape | None:
     """Scores at several levels, or beside other keys, each with a path; None where a value may be something else."""
     shape = ExampleShape(form="nested")
-    try:
-        for path, entry in _objects(example, ()):
-            _take_object(shape, path, entry, named)
-    except _NotNested:
-        return None
+    for path, entry in _objects(example, ()):
+        if not _take_object(shape, path, entry, named):
+            return None
     shape.factors = tuple(shape.paths)
     _take_parallel_reasons(shape)
     return shape if shape.factors else None
@@ -323,40 +337,66 @@ def _nested_shape(example: dict[str, Example], named: Collection[str]) -> Exampl
 def _take_parallel_reasons(shape: ExampleShape) -> None:
     """Give scores their reasons where both stand under the same keys of two objects: `score.fit` and `why.fit`."""
     by_key = {text.rpartition(".")[2]: text for text in shape.texts}
-    parallel = {name: by_key.get(path.rpartition(".")[2], "") for name, (path, _) in shape.paths.items()}
-    own = [text for text in parallel.values() if text]
-    if len(own) == len(shape.texts) == len(shape.paths) == len({*own}):
-        shape.paths = {name: (path, parallel[name]) for name, (path, _) in shape.paths.items()}
+    parallel = {
+        name: by_key.get(path.rpartition(".")[2], "")
+        for name, (path, _) in shape.paths.items()
+    }
+    texts = [text for text in parallel.values() if text]
+    if len(texts) == len(shape.texts) == len(shape.paths) == len({*texts}):
+        shape.paths = {
+            name: (path, parallel[name]) for name, (path, _) in shape.paths.items()
+        }
         shape.texts = ()
 
 
-def _objects(example: dict[str, Example], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+def _objects(
+    example: dict[str, Example], path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     """Every object with the keys that lead to it, and what it holds beside other objects."""
-    yield path, {key: value for key, value in example.items() if not isinstance(value, dict)}
+    yield (
+        path,
+        {key: value for key, value in example.items() if not isinstance(value, dict)},
+    )
     for key, value in example.items():
         if isinstance(value, dict):
             yield from _objects(value, (*path, key))
 
 
-def _take_object(shape: ExampleShape, path: tuple[str, ...], entry: dict[str, Any], named: Collection[str]) -> None:
-    if not path and (key := next(filter(_ID_KEY.fullmatch, entry), None)):
-        shape.id_key = key
-    kinds = {key: kind_of(key, value) for key, value in entry.items() if key != shape.id_key or path}
+def _take_object(
+    shape: ExampleShape,
+    path: tuple[str, ...],
+    entry: dict[str, Any],
+    named: Collection[str],
+) -> bool:
+    """Add the scores and texts of an object to a shape; False if a nested answer cannot hold one of its values."""
+    if not path:
+        shape.id_key = next(filter(_ID_KEY.fullmatch, entry), None)
+    kinds = {
+        key: kind_of(key, value)
+        for key, value in entry.items()
+        if path or key != shape.id_key
+    }
     if "neither" in kinds.values() or any("." in key for key in (*path, *kinds)):
-        raise _NotNested("a value is neither a score nor a text, or its path cannot be written")
-    for key in (key for key, kind in kinds.items() if kind == "unclear"):
-        kinds[key] = _decided(key, entry[key], named)
-    scores, texts = ([key for key, kind in kinds.items() if kind == wanted] for wanted in ("score", "text"))
+        return False
+    for key, kind in kinds.items():
+        if kind == "unclear":
+            kinds[key] = _decided(key, entry[key], named)
+    scores = [key for key, kind in kinds.items() if kind == "score"]
+    texts = [".".join((*path, key)) for key, kind in kinds.items() if kind == "text"]
     # The only score of an object is named by what leads there, and the only text beside it is its reason.
     alone = len(scores) == 1 and path != ()
-    own_reason = ".".join((*path, texts[0])) if alone and len(texts) == 1 else ""
-    shape.texts += () if own_reason else tuple(".".join((*path, text)) for text in texts)
+    reason = ""
+    if alone and len(texts) == 1:
+        reason = texts.pop()
+    shape.texts += tuple(texts)
     for score in scores:
-        name = "_".join(path if alone and pattern("score_key").search(score) else (*path, score))
+        full = (*path, score)
+        name = "_".join(path if alone and pattern("score_key").search(score) else full)
         if name in shape.paths:
-            raise _NotNested("two scores would have one name")
-        shape.paths[name] = (".".join((*path, score)), own_reason)
+            return False
+        shape.paths[name] = (".".join(full), reason)
         shape.described[name] = entry[score].text
+    return True
 
 
 _ID_KEY = re.compile(r"(?:image|item|sample|edit)?_?id", re.IGNORECASE)
@@ -380,18 +420,26 @@ def _even_shape(example: dict[str, Example], named: Collection[str]) -> ExampleS
         else:
             shape.texts += (key,)
     for key, listed in lists.items():
-        if re.search(r"[\"']", listed.text) or any(pattern("says_text").search(item) for item in listed.items):
-            raise Unclear("answer", f'"{key}" is a list of texts, which a rubric cannot hold', OWN_FORM)
+        if re.search(r"[\"']", listed.text) or any(
+            pattern("says_text").search(item) for item in listed.items
+        ):
+            raise Unclear(f'"{key}" is a list of texts, which a rubric cannot hold')
     if len(envelopes) + len(lists) + bool(scores) > 1:
         places = ", ".join((*envelopes, *lists, *scores))
-        raise Unclear("answer", f"scores stand in more than one place of the JSON example: {places}", OWN_FORM)
+        raise Unclear(
+            f"scores stand in more than one place of the JSON example: {places}"
+        )
     for key, listed in lists.items():
-        shape.envelope, shape.form = key, "list"
+        shape.envelope = key
+        shape.form = "list"
         if "..." not in listed.text and "…" not in listed.text:
-            shape.described = {str(number): item for number, item in enumerate(listed.items)}
+            shape.described = {
+                str(number): item for number, item in enumerate(listed.items)
+            }
         return shape
     for key, inner in envelopes.items():
-        shape.envelope, scores = key, inner
+        shape.envelope = key
+        scores = inner
     return _with_own_reasons(_with_factors(shape, scores, named))
 
 
@@ -400,9 +448,9 @@ def _with_own_reasons(shape: ExampleShape) -> ExampleShape:
     reasons = {_stem(text): text for text in shape.texts}
     paired = {factor: reasons.get(_stem(factor), "") for factor in shape.factors}
     bare = shape.form == "scores" and not shape.envelope
-    if not bare or len(paired) < 2 or not all(map(_stem, paired)) or not all(paired.values()):
-        return shape
-    if any("." in key for key in (*shape.factors, *shape.texts)):
+    stems_and_reasons = [*map(_stem, paired), *paired.values()]
+    has_dots = "." in "".join((*shape.factors, *shape.texts))
+    if not bare or len(paired) < 2 or not all(stems_and_reasons) or has_dots:
         return shape
     shape.form = "nested"
     shape.paths = {factor: (factor, reason) for factor, reason in paired.items()}
@@ -412,9 +460,13 @@ def _with_own_reasons(shape: ExampleShape) -> ExampleShape:
 
 def _stem(key: str) -> str:
     """A key without its words for a score or a text: `fit` of `fit_score`."""
-    parts = re.split(r"[\W_]+", key)
-    says_kind = (pattern("score_key"), pattern("text_key"))
-    return "_".join(part for part in parts if not any(kind.search(part) for kind in says_kind)).casefold()
+    parts = [
+        part
+        for part in re.split(r"[\W_]+", key)
+        if not pattern("score_key").search(part)
+        and not pattern("text_key").search(part)
+    ]
+    return "_".join(parts).casefold()
 
 
 def _is_list(key: str, value: ExampleChoice, named: Collection[str]) -> bool:
@@ -427,44 +479,62 @@ def _is_list(key: str, value: ExampleChoice, named: Collection[str]) -> bool:
 def may_be_scale(items: Collection[str]) -> bool:
     """Whether the items of a list are neighbouring integers (`[1, 2, 3]`), which may be the scale of one score."""
     numbers = sorted(int(item) for item in items if re.fullmatch(r"-?\d{1,4}", item))
-    return len(items) == len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1))
+    return len(items) == len(numbers) > 1 and numbers == list(
+        range(numbers[0], numbers[-1] + 1)
+    )
 
 
 def _decided(key: str, value: Leaf | ExampleChoice, named: Collection[str]) -> Kind:
     kind = kind_of(key, value)
     if kind == "neither" and (key not in named or offers_words(value)):
-        raise Unclear("answer", f'"{key}" is {value.text[:40]}, which is neither a score nor a text', OWN_FORM)
+        raise Unclear(
+            f'"{key}" is {value.text[:40]}, which is neither a score nor a text'
+        )
     if key in named:
         return "score"
     if kind == "unclear" and named:
         return "text"
     if kind == "unclear":
         why = f'the JSON example does not say whether "{key}" is a score or a text'
-        raise Unclear("factors", why, "--factor KEY, once for each score")
+        raise Unclear(why, "factors", "--factor KEY, once for each score")
     return kind
 
 
 def _holds_factors(value: dict[str, Example], named: Collection[str]) -> bool:
     """An object of objects, an object of several bare scores, or one that holds what was named."""
-    if any(isinstance(inner, dict) for inner in value.values()) or any(key in named for key in value):
+    if any(isinstance(inner, dict) for inner in value.values()) or any(
+        key in named for key in value
+    ):
         return True
-    kinds = [kind_of(key, inner) for key, inner in value.items() if not isinstance(inner, dict)]
-    lone = len(value) == 1 and pattern("score_key").search(next(iter(value)))  # an entry without a reason
+    kinds = [
+        kind_of(key, inner)
+        for key, inner in value.items()
+        if not isinstance(inner, dict)
+    ]
+    # an entry without a reason
+    lone = len(value) == 1 and pattern("score_key").search(next(iter(value)))
     return not lone and all(kind == "score" for kind in kinds)
 
 
-def _with_factors(shape: ExampleShape, scores: dict[str, Example], named: Collection[str]) -> ExampleShape:
+def _with_factors(
+    shape: ExampleShape, scores: dict[str, Example], named: Collection[str]
+) -> ExampleShape:
     if not scores:
-        raise Unclear("factors", "the JSON example has no value that reads as a score", "--factor KEY and --scale")
+        why = "the JSON example has no value that reads as a score"
+        raise Unclear(why, "factors", "--factor KEY and --scale")
     entries = {key: value for key, value in scores.items() if isinstance(value, dict)}
     if entries and len(entries) < len(scores):
-        raise Unclear("answer", "some scores of the JSON example have an object of their own, others not", OWN_FORM)
+        raise Unclear(
+            "some scores of the JSON example have an object of their own, others not"
+        )
     shape.factors = tuple(scores)
     for key, value in scores.items():
         if isinstance(value, dict):
             _take_entry(shape, key, value)
         elif shape.envelope and _decided(key, value, named) != "score":
-            raise Unclear("answer", f'"{key}" stands among the scores of "{shape.envelope}" and is none', OWN_FORM)
+            raise Unclear(
+                f'"{key}" stands among the scores of "{shape.envelope}" and is none'
+            )
         else:
             shape.form = "scores"
             shape.described[key] = value.text
@@ -480,15 +550,24 @@ def _take_entry(shape: ExampleShape, factor: str, entry: dict[str, Example]) -> 
         if kind == "score" or (kind == "unclear" and pattern("score_key").search(key))
     ]
     reasons = [key for key in entry if key not in scores]
-    if len(scores) != 1 or len(reasons) > 1 or len(leaves) < len(entry) or "neither" in kinds.values():
+    if (
+        len(scores) != 1
+        or len(reasons) > 1
+        or len(leaves) < len(entry)
+        or "neither" in kinds.values()
+    ):
         why = f'the entry of "{factor}" ({", ".join(entry)}) is not one score and at most one reason'
-        raise Unclear("answer", why, OWN_FORM)
+        raise Unclear(why)
     if not reasons and not pattern("score_key").search(scores[0]):
-        raise Unclear("answer", f'"{scores[0]}" in "{factor}" may be a factor or the score of one', OWN_FORM)
+        raise Unclear(
+            f'"{scores[0]}" in "{factor}" may be a factor or the score of one'
+        )
     keys = (scores[0], (reasons or [""])[0])
     if shape.described and keys != (shape.score_key, shape.reason_key):
-        raise Unclear("answer", f'the entry of "{factor}" has other keys than those before it', OWN_FORM)
+        raise Unclear(f'the entry of "{factor}" has other keys than those before it')
     shape.score_key, shape.reason_key = keys
     shape.described[factor] = leaves[scores[0]].text
-    if reasons and re.search(r"\b(?:one|a single)[- ]sentence\b", leaves[reasons[0]].text, re.IGNORECASE):
+    if reasons and re.search(
+        r"\b(?:one|a single)[- ]sentence\b", leaves[reasons[0]].text, re.IGNORECASE
+    ):
         shape.reason = "one sentence"

@@ -11,9 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from editjudge.errors import RubricError, UsageError, near_miss
-from editjudge.rubrics.model import ASKING, FileContent, Rubric, plain_content
-from editjudge.rubrics.sets import RubricSet, fuse
-from editjudge.rubrics.strict_yaml import Lines, constructed, dump_plain, parse_yaml, printable, read_text, validated
+from editjudge.files import LeavesFolder, resolve_inside
+from editjudge.rubrics.model import ASKING, Rubric, plain_content
+from editjudge.rubrics.scale import FileContent
+from editjudge.rubrics.sets import RubricSet, ScoreError, fuse
+from editjudge.rubrics.strict_yaml import (
+    Lines,
+    dump_plain,
+    parse_yaml,
+    printable,
+    read_text,
+    validated,
+)
 
 BUILTIN = Path(__file__).parent / "builtin"
 
@@ -34,7 +43,14 @@ class UnknownRubric(RubricError, UsageError):
 
 def names() -> list[str]:
     """The built-in rubrics that judges are asked, in the order in which people meet them."""
-    return ["preservation", "quality", "fidelity", "reference", "lighting", "compliance"]
+    return [
+        "preservation",
+        "quality",
+        "fidelity",
+        "reference",
+        "lighting",
+        "compliance",
+    ]
 
 
 # --- by name --------------------------------------------------------------------------------------------------
@@ -48,12 +64,16 @@ def load(word: str) -> Rubric:
     loaded = load_any(word)
     if isinstance(loaded, Rubric):
         return loaded
-    example = SETS[word][0] if word in SETS else f"{printable(word)}#{loaded.rubrics[0].name}"
-    raise UnknownRubric(f'"{printable(word)}" is a set; here one rubric is wanted, such as {example}')
+    example = (
+        SETS[word][0] if word in SETS else f"{printable(word)}#{loaded.rubrics[0].name}"
+    )
+    raise UnknownRubric(
+        f'"{printable(word)}" is a set; here one rubric is wanted, such as {example}'
+    )
 
 
 def load_any(word: str) -> Rubric | RubricSet:
-    """As `load`, or the set that a name or a file stands for."""
+    """Load a rubric as `load` does, or the set that a name or a file stands for."""
     if word in SETS:
         return RubricSet(word, tuple(_builtin(name) for name in SETS[word]))
     if word in (*names(), *PAIRWISE, *COMPUTED):
@@ -81,8 +101,14 @@ def load_one(word: str) -> Rubric:
     loaded = load_any(word)
     if isinstance(loaded, Rubric):
         return loaded
-    if own := [rubric.name for rubric in loaded.rubrics if any(getattr(rubric, name) for name in ASKING[:3])]:
-        raise UnknownRubric(f"{word}: {own[0]} is asked on conditions, so name one rubric: {word}#{own[0]}")
+    if own := [
+        rubric.name
+        for rubric in loaded.rubrics
+        if any(getattr(rubric, name) for name in ASKING[:3])
+    ]:
+        raise UnknownRubric(
+            f"{word}: {own[0]} is asked on conditions, so name one rubric: {word}#{own[0]}"
+        )
     return fuse(word if word in SETS else Path(word).stem, loaded.rubrics)
 
 
@@ -92,16 +118,19 @@ def resolve(wanted: Sequence[str]) -> list[Rubric]:
     for loaded in map(load_any, wanted):
         for rubric in (loaded,) if isinstance(loaded, Rubric) else loaded.rubrics:
             known = rubrics.setdefault(rubric.name, rubric)
-            if known.hash != rubric.hash or any(getattr(known, name) != getattr(rubric, name) for name in ASKING):
-                raise RubricError(f'two different rubrics are called "{rubric.name}": rename one of them')
+            if known.hash != rubric.hash or any(
+                getattr(known, name) != getattr(rubric, name) for name in ASKING
+            ):
+                raise RubricError(
+                    f'two different rubrics are called "{rubric.name}": rename one of them'
+                )
     return list(rubrics.values())
 
 
 @functools.cache
 def _builtin(name: str) -> Rubric:
     path = BUILTIN / f"{name}.yaml"
-    data, _ = parse_yaml(read_text(path), str(path))
-    return constructed(Rubric, _with_scales(data))
+    return parse(read_text(path), str(path))
 
 
 def _is_file(word: str) -> bool:
@@ -111,7 +140,10 @@ def _is_file(word: str) -> bool:
 
 def _member(file: str, name: str) -> Rubric:
     loaded = load_any(file)
-    rubrics = {rubric.name: rubric for rubric in ((loaded,) if isinstance(loaded, Rubric) else loaded.rubrics)}
+    rubrics = {
+        rubric.name: rubric
+        for rubric in ((loaded,) if isinstance(loaded, Rubric) else loaded.rubrics)
+    }
     if name in rubrics:
         return rubrics[name]
     raise UnknownRubric(
@@ -130,16 +162,22 @@ def parse(text: str, source: str = "rubric") -> Rubric:
     return rubric
 
 
-def parse_any(text: str, source: str = "rubric", folder: Path | None = None) -> Rubric | RubricSet:
+def parse_any(
+    text: str, source: str = "rubric", folder: Path | None = None
+) -> Rubric | RubricSet:
     """The text of a file of a rubric or of a set, checked; a set's `use` names files of the `folder`."""
     data, lines = parse_yaml(text, source)
     if not isinstance(data, dict):
-        raise RubricError(f"{source}:1: expected keys such as name, images, factors and answer")
+        raise RubricError(
+            f"{source}:1: expected keys such as name, images, factors and answer"
+        )
     if "rubrics" in data:
         return _set(data, lines, source, folder)
     rubric = _rubric(data, lines, source)
     if rubric.after:
-        raise RubricError(f"{source}:{lines.get(('after',), 1)}: after: only a rubric of a set has one before it")
+        raise RubricError(
+            f"{source}:{lines.get(('after',), 1)}: after: only a rubric of a set has one before it"
+        )
     return rubric
 
 
@@ -154,53 +192,78 @@ class _SetFile(FileContent):
 
     def __post_init__(self) -> None:
         if not self.name or not self.rubrics:
-            raise ValueError(f"{'rubrics' if self.name else 'name'}: a set needs a name and at least one rubric")
+            raise ValueError(
+                f"{'rubrics' if self.name else 'name'}: a set needs a name and at least one rubric"
+            )
         for key, score in (self.score or {}).items():
-            if not isinstance(score, str) and not (isinstance(score, dict) and isinstance(score.get("formula"), str)):
-                raise ValueError(f"score {key}: expected a formula as text, or keys such as formula and repeats")
+            if not isinstance(score, str) and not (
+                isinstance(score, dict) and isinstance(score.get("formula"), str)
+            ):
+                raise ValueError(
+                    f"score {key}: expected a formula as text, or keys such as formula and repeats"
+                )
 
 
-def _set(data: dict[str, Any], lines: Lines, source: str, folder: Path | None) -> RubricSet:
+def _set(
+    data: dict[str, Any], lines: Lines, source: str, folder: Path | None
+) -> RubricSet:
     content = validated(_SetFile, data, lines, source)
     rubrics = []
     for number, entry in enumerate(content.rubrics):
-        inside = {path[2:]: line for path, line in lines.items() if path[:2] == ("rubrics", number)}
+        inside = {
+            path[2:]: line
+            for path, line in lines.items()
+            if path[:2] == ("rubrics", number)
+        }
         rubrics.append(_set_member(entry, inside, source, folder))
     scores = content.score or {}
     try:
-        return RubricSet(content.name, tuple(rubrics), scores, content.description or "")
-    except RubricError as error:
-        line = next((lines[("score", key)] for key in scores if f"score {key}:" in str(error)), 1)
+        return RubricSet(
+            content.name, tuple(rubrics), scores, content.description or ""
+        )
+    except ScoreError as error:
+        line = lines.get(("score", error.name), 1)
         raise RubricError(f"{source}:{line}: {error}") from None
+    except RubricError as error:
+        raise RubricError(f"{source}:1: {error}") from None
 
 
 def _set_member(entry: Any, lines: Lines, source: str, folder: Path | None) -> Rubric:
     """A rubric that stands in the file, or one that `use` names, with what the set says of it."""
     entry = {"use": entry} if isinstance(entry, str) else entry
     if not isinstance(entry, dict):
-        raise RubricError(f"{source}:{lines.get((), 1)}: rubrics: expected the keys of a rubric, or `use: NAME`")
+        raise RubricError(
+            f"{source}:{lines.get((), 1)}: rubrics: expected the keys of a rubric, or `use: NAME`"
+        )
     if "use" not in entry:
         return _rubric(entry, lines, source)
-    word, own = entry["use"], {key: value for key, value in entry.items() if key != "use"}
+    word = entry["use"]
+    own = {key: value for key, value in entry.items() if key != "use"}
     known = ("name", "system", *ASKING)
     if unknown := [key for key in own if key not in known]:
         why = f'beside `use` stand {", ".join(known)}, not "{printable(unknown[0])}"'
         raise RubricError(f"{source}:{lines.get((unknown[0],), 1)}: {why}")
     builtin = word in (*names(), *COMPUTED)
-    if not isinstance(word, str) or not (builtin or _lies_below(word, folder)):
+    if not isinstance(word, str) or not (builtin or _is_below(word, folder)):
         raise RubricError(
             f"{source}:{lines.get(('use',), 1)}: use: expected a built-in rubric ({', '.join(names())}) or a file in "
             "the folder of the set"
         )
     used = load(word if builtin else str((folder or Path()) / word))
-    return validated(Rubric, json.loads(json.dumps(used.content())) | own, lines, source, _keys)
+    return validated(
+        Rubric, json.loads(json.dumps(used.content())) | own, lines, source, _keys
+    )
 
 
-def _lies_below(word: str, folder: Path | None) -> bool:
-    """A set that somebody else wrote names no file outside its own folder."""
+def _is_below(word: str, folder: Path | None) -> bool:
+    """Whether a name is a file in the folder: a set that somebody else wrote names no file outside its own."""
     if folder is None or not word.partition("#")[0].endswith((".yaml", ".yml")):
         return False
-    return os.path.realpath(folder / word).startswith(os.path.realpath(folder) + os.sep)
+    try:
+        resolve_inside(folder / word, folder)
+    except LeavesFolder:
+        return False
+    return True
 
 
 def _with_scales(data: dict[str, Any]) -> dict[str, Any]:
@@ -222,7 +285,9 @@ def _rubric(data: dict[str, Any], lines: Lines, source: str) -> Rubric:
             list(pieces(rubric.template))
         except ValueError as error:
             why = f"template.text: {error}; under `braces: format` a brace that is meant as such is doubled"
-            raise RubricError(f"{source}:{lines.get(('template', 'text'), 1)}: {why}") from None
+            raise RubricError(
+                f"{source}:{lines.get(('template', 'text'), 1)}: {why}"
+            ) from None
     return rubric
 
 
@@ -230,7 +295,11 @@ def _keys(owner: Any) -> list[str]:
     """The keys that a part of a rubric's file may have."""
     fields = [field.name for field in dataclasses.fields(owner)]
     # `members` is made by fusing, and `after` has its place in a set.
-    return [*(name for name in fields if name not in ("members", "after")), "scale"] if owner is Rubric else fields
+    return (
+        [*(name for name in fields if name not in ("members", "after")), "scale"]
+        if owner is Rubric
+        else fields
+    )
 
 
 # --- to YAML --------------------------------------------------------------------------------------------------
@@ -248,4 +317,11 @@ def dump(rubric: Rubric) -> str:
 
 
 def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
-    return bool(value == (field.default_factory() if callable(field.default_factory) else field.default))
+    return bool(
+        value
+        == (
+            field.default_factory()
+            if callable(field.default_factory)
+            else field.default
+        )
+    )

@@ -5,14 +5,13 @@ What can be read off the text is inferred and said; what cannot is asked for by 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import json
 import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
@@ -30,8 +29,16 @@ from editjudge.rubrics.example_json import (
     span_of,
     values_of,
 )
-from editjudge.rubrics.model import AnswerFormat, Consistency, Factor, Rubric, Scale, Slot, Template
+from editjudge.rubrics.model import (
+    AnswerFormat,
+    Consistency,
+    Factor,
+    Rubric,
+    Slot,
+    Template,
+)
 from editjudge.rubrics.replies import TooComplex
+from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.tables import load_table, pattern, words
 from editjudge.rubrics.verdict import Failure
 
@@ -46,7 +53,7 @@ Values = tuple[int, ...] | Scale
 
 @dataclass(frozen=True)
 class Hints:
-    """What the importing person says because the text does not."""
+    """Answers of the importing person to what the text does not say."""
 
     factors: tuple[str, ...] = ()
     scale: Values = ()
@@ -61,7 +68,7 @@ class Hints:
     no_words: bool = False
     """The text names a number of words, but no limit for a reason."""
     example: int | None = None
-    """Which of several JSON examples shows the answer, from 1; 0 for none of them."""
+    """Number of the JSON example that shows the answer, from 1; 0 for none of them."""
     lines: tuple[str, ...] = ()
     """Labels of the lines that hold a score each, where the answer is no JSON."""
     add_format: bool = False
@@ -105,11 +112,15 @@ class _Importer:
         self.braces: Any = "literal" if parts is None else "format"
         self.format_parts = parts or []
         self.format_fields = [name for _, name in self.format_parts if name is not None]
-        self.plain = (text if parts is None else _joined(parts, "{{{}}}")).replace("\r\n", "\n")
+        self.plain = (text if parts is None else _joined(parts, "{{{}}}")).replace(
+            "\r\n", "\n"
+        )
         try:
             self.blocks = list(examples.find(self.plain))
         except TooComplex:
-            raise RubricError("the prompt has more braces and brackets than any answer needs") from None
+            raise RubricError(
+                "the prompt has more braces and brackets than any answer needs"
+            ) from None
 
     def run(self) -> Imported:
         if pattern("pairwise").search(self.plain):
@@ -122,15 +133,31 @@ class _Importer:
         if self.asks:
             return Imported(None, tuple(self.inferred), tuple(self.asks))
         template = Template(
-            self.text, tuple(self._placed(slots)), self.braces, adds_answer_format=not self._has_example
+            self.text,
+            tuple(self._placed(slots)),
+            self.braces,
+            adds_answer_format=not self._has_example,
         )
         consistency = self._consistency(answer, factors)
-        about: dict[str, Any] = {"description": "imported prompt", "consistency": consistency, "template": template}
-        rubric = _in_prompt_order(Rubric(self.name, images, factors, answer, texts, **about), self._shown_keys)
+        rubric = Rubric(
+            self.name,
+            images,
+            factors,
+            answer,
+            texts,
+            description="imported prompt",
+            consistency=consistency,
+            template=template,
+        )
+        # The order of the prompt's keys is said only if it is another one.
+        keys = tuple(self._shown_keys)
+        ordered = replace(rubric, answer=replace(answer, keys=keys))
+        if answer_shape(ordered, "") != answer_shape(rubric, ""):
+            rubric = ordered
         self._check_own_answers(rubric)
-        if self.asks:
-            return Imported(None, tuple(self.inferred), tuple(self.asks))
-        return Imported(rubric, tuple(self.inferred), ())
+        return Imported(
+            None if self.asks else rubric, tuple(self.inferred), tuple(self.asks)
+        )
 
     def _check_own_answers(self, rubric: Rubric) -> None:
         """Ask about every answer that the prompt shows itself and that the contract would refuse."""
@@ -145,13 +172,17 @@ class _Importer:
     def _json_answers(self, rubric: Rubric) -> Iterator[str]:
         if rubric.answer.is_json:
             for example in self._answers:
-                yield json.dumps(_answer_of(answer_tree(rubric), example), ensure_ascii=False)
+                yield json.dumps(
+                    _answer_of(answer_tree(rubric), example), ensure_ascii=False
+                )
 
     def _line_answers(self, rubric: Rubric) -> Iterator[str]:
         """An answer for each line of the prompt that gives a score, or a score out of a total."""
         if rubric.answer.form != "lines":
             return
-        legal = {rubric.label(factor): str(factor.scale.best) for factor in rubric.factors}
+        legal = {
+            rubric.label(factor): str(factor.scale.best) for factor in rubric.factors
+        }
         texts = dict.fromkeys(rubric.answer.texts, ".")
         for label, best in legal.items():
             for content in _line_contents(self.plain, label):
@@ -187,7 +218,9 @@ class _Importer:
                 slots.setdefault(mark, Slot(mark, _known_role(role), keep=True))
         for name in self.hints.slots:
             if name not in names:
-                raise RubricError(f"--slot {name}: the prompt has no such placeholder{near_miss(name, names)}")
+                raise RubricError(
+                    f"--slot {name}: the prompt has no such placeholder{near_miss(name, names)}"
+                )
         ordered = sorted(slots.values(), key=lambda slot: self.plain.find(slot.mark))
         return _one_a_role(ordered)
 
@@ -199,7 +232,11 @@ class _Importer:
             # Doubled braces around a name are literal to str.format and a placeholder to other engines.
             marks = [f"{{{name}}}" for name in self.format_fields]
             marks += [
-                mark for mark in pattern("literal_name").findall(_joined(self.format_parts, "\0")) if mark not in marks
+                mark
+                for mark in pattern("literal_name").findall(
+                    _joined(self.format_parts, "\0")
+                )
+                if mark not in marks
             ]
         for mark in dict.fromkeys(marks):
             name = mark.strip("${} ")
@@ -224,8 +261,13 @@ class _Importer:
     def _placed(self, slots: list[Slot]) -> Iterator[Slot]:
         """Slots with one place each; a heading that stands twice is left alone, and its input shown beside the text."""
         for slot in slots:
-            if slot.keep and len(re.findall(rf"^[ \t]*{re.escape(slot.mark)}", self.plain, re.MULTILINE)) > 1:
-                self._note("place", f'beside the text, since "{slot.mark}" stands in it more than once', "headings")
+            line = rf"^[ \t]*{re.escape(slot.mark)}"
+            if slot.keep and len(re.findall(line, self.plain, re.MULTILINE)) > 1:
+                self._note(
+                    "place",
+                    f'beside the text, since "{slot.mark}" stands in it more than once',
+                    "headings",
+                )
             else:
                 yield slot
 
@@ -237,7 +279,9 @@ class _Importer:
                     f"--image {' '.join(images)}: expected some of {', '.join(SHOWN)} or columns, once each"
                 )
             return images
-        roles = tuple(dict.fromkeys(slot.role for slot in slots if slot.role in IMAGE_ROLES))
+        roles = tuple(
+            dict.fromkeys(slot.role for slot in slots if slot.role in IMAGE_ROLES)
+        )
         why = ""
         if not roles:
             why = "no placeholder says which pictures are shown, in which order"
@@ -245,7 +289,9 @@ class _Importer:
             why = f"only {', '.join(roles)} found; the edited picture is missing"
         elif len(roles) == 1 and (mention := pattern("other_image").search(self.plain)):
             why = f'only {roles[0]} has a place, but the text says "{mention.group()}"'
-        elif "ground_truth" not in roles and (mention := pattern("third_image").search(self.plain)):
+        elif "ground_truth" not in roles and (
+            mention := pattern("third_image").search(self.plain)
+        ):
             why = f'only {" and ".join(roles)} have a place, but the text says "{mention.group()}"'
         if why:
             self._ask("images", why, "--image ROLE, repeated in their order")
@@ -254,16 +300,29 @@ class _Importer:
         return roles
 
     def _texts(self, slots: list[Slot]) -> tuple[Any, ...]:
-        if self.hints.texts and (wrong := [role for role in self.hints.texts if _known_role(role) in IMAGE_ROLES]):
-            raise RubricError(f"--text {' '.join(wrong)}: expected {' or '.join(TEXT_ROLES)}, or none")
-        pictures = {*IMAGE_ROLES, *self.hints.images}
-        wanted = [role for role in (*(slot.role for slot in slots), *(self.hints.texts or ())) if role not in pictures]
-        texts = tuple(dict.fromkeys([*(role for role in TEXT_ROLES if role in wanted), *wanted]))
+        hinted = [_known_role(role) for role in self.hints.texts or ()]
+        if wrong := [role for role in hinted if role in IMAGE_ROLES]:
+            raise RubricError(
+                f"--text {' '.join(wrong)}: expected {' or '.join(TEXT_ROLES)}, or none"
+            )
+        images = {*IMAGE_ROLES, *self.hints.images}
+        roles = [*(slot.role for slot in slots), *hinted]
+        wanted = [role for role in roles if role not in images]
+        usual = [role for role in TEXT_ROLES if role in wanted]
+        texts = tuple(dict.fromkeys([*usual, *wanted]))
         mention = pattern("instruction").search(self.plain)
         if mention and "instruction" not in texts and self.hints.texts is None:
             why = f'the text says "{mention.group()}", but no placeholder says where it stands'
-            self._ask("texts", why, "--text instruction to show it beside the text, or --text none")
-        self._note("texts", ", ".join(texts) or "none", _marks_for(texts, slots) or "no placeholder")
+            self._ask(
+                "texts",
+                why,
+                "--text instruction to show it beside the text, or --text none",
+            )
+        self._note(
+            "texts",
+            ", ".join(texts) or "none",
+            _marks_for(texts, slots) or "no placeholder",
+        )
         return texts
 
     # --- answer
@@ -285,12 +344,19 @@ class _Importer:
         factors = self._factors(shape, json_examples)
         if shape.form == "list" or len(factors) == 1:
             self._compare_count(factors)
-        has_reasons = shape.reason_key or shape.texts or any(reason for _, reason in shape.paths.values())
+        reasons = [reason for _, reason in shape.paths.values()]
+        has_reasons = any((shape.reason_key, shape.texts, *reasons))
         sections = _sections(self.plain)
         if sections:
-            self._note("sections", ", ".join(sections), "headings named in the output requirements")
+            self._note(
+                "sections",
+                ", ".join(sections),
+                "headings named in the output requirements",
+            )
         if shape.form == "nested":
-            places = ", ".join(f"{key} at {path}" for key, (path, _) in shape.paths.items())
+            places = ", ".join(
+                f"{key} at {path}" for key, (path, _) in shape.paths.items()
+            )
             self._note("answer", f"nested, {places}", "JSON example")
         else:
             self._note("envelope", shape.envelope or "(top level)", "JSON example")
@@ -321,24 +387,48 @@ class _Importer:
     def _lines_answer(self) -> tuple[AnswerFormat, tuple[Factor, ...]] | None:
         """An answer in labelled lines, where the text shows them below words such as `Response format`; None where it
         shows none. What it shows and cannot be told for certain is asked for."""
-        lines = _shown_lines(self.plain, (*self.format_fields, *placeholders_in(self.text)))
+        lines = _shown_lines(
+            self.plain, (*self.format_fields, *placeholders_in(self.text))
+        )
         labels = dict(lines)
-        if missing := [label for label in self.hints.lines if label not in labels and f"{label}:" not in self.plain]:
-            raise RubricError(f"--line {missing[0]}: the prompt has no such line{near_miss(missing[0], labels)}")
+        if missing := [
+            label
+            for label in self.hints.lines
+            if label not in labels and f"{label}:" not in self.plain
+        ]:
+            raise RubricError(
+                f"--line {missing[0]}: the prompt has no such line{near_miss(missing[0], labels)}"
+            )
         for label in self.hints.lines:
             if self._stands_often(label):
                 why = f'the line "{label}:" stands more than once, so that an answer has several scores of that name'
-                self._ask("answer", why, "--add-format to put our JSON below it, with --factor KEY for each score")
+                self._ask(
+                    "answer",
+                    why,
+                    "--add-format to put our JSON below it, with --factor KEY for each score",
+                )
                 return _UNKNOWN
         scored = self.hints.lines or [
-            label for label, rest in lines if values_of(rest) or pattern("score_mark").fullmatch(rest)
+            label
+            for label, rest in lines
+            if values_of(rest) or pattern("score_mark").fullmatch(rest)
         ]
         if not scored:
             return None
-        texts = [label for label, rest in lines if label not in scored and pattern("reason_label").search(label)]
-        if unclear := [label for label, _ in lines if label not in scored and label not in texts]:
+        texts = [
+            label
+            for label, rest in lines
+            if label not in scored and pattern("reason_label").search(label)
+        ]
+        if unclear := [
+            label for label, _ in lines if label not in scored and label not in texts
+        ]:
             why = f'the line "{unclear[0]}:" may hold a score or a text'
-            self._ask("answer", why, '--line "LABEL", repeated, for each line that holds a score')
+            self._ask(
+                "answer",
+                why,
+                '--line "LABEL", repeated, for each line that holds a score',
+            )
             return _UNKNOWN
         scales = {label: self._scale(label, labels.get(label, "")) for label in scored}
         limits = self._words(tuple(texts)) if texts else None
@@ -346,79 +436,132 @@ class _Importer:
             return _UNKNOWN
         self._has_example = True  # the text says itself how to answer
         self._shown_keys = [label for label, _ in lines if label in (*scored, *texts)]
-        self._note("answer", f"lines {', '.join(scored)}", "--line" if self.hints.lines else "the lines that it shows")
+        self._note(
+            "answer",
+            f"lines {', '.join(scored)}",
+            "--line" if self.hints.lines else "the lines that it shows",
+        )
         answer = AnswerFormat(form="lines", texts=tuple(texts), words=limits)
         return answer, self._on_scales(scales, "lines, text or --scale")
 
     def _stands_often(self, label: str) -> bool:
         """Whether the form of an answer has a label on several lines; scores given by way of example do not count."""
         formats = list(pattern("format").finditer(self.plain))
-        contents = _line_contents(self.plain[formats[-1].end() :] if formats else self.plain, label)
-        return sum(not pattern("given_score").fullmatch(content) for content in contents) > 1
+        form = self.plain[formats[-1].end() :] if formats else self.plain
+        given = pattern("given_score")
+        contents = _line_contents(form, label)
+        return sum(not given.fullmatch(content) for content in contents) > 1
 
     def _answer_without_example(self) -> tuple[AnswerFormat, tuple[Factor, ...]]:
-        own_form = self.hints.add_format or (self.hints.example == 0 and not self.hints.lines)
+        own_form = self.hints.add_format or (
+            self.hints.example == 0 and not self.hints.lines
+        )
         if not own_form:
             if answer := self._lines_answer():
                 return answer
-            if mention := pattern("format").search(self.plain) or pattern("dictated").search(self.plain):
+            if mention := pattern("format").search(self.plain) or pattern(
+                "dictated"
+            ).search(self.plain):
                 words = mention.group().strip()
                 why = f'the text says "{words}", but shows neither JSON nor labelled lines with scores'
                 options = '--line "LABEL" for each line that holds a score, or --add-format to put our JSON below it'
                 self._ask("answer", why, options)
         if not self.hints.factors:
-            self._ask("factors", "the prompt shows no JSON answer; name what is scored", "--factor KEY, repeated")
+            self._ask(
+                "factors",
+                "the prompt shows no JSON answer; name what is scored",
+                "--factor KEY, repeated",
+            )
         limits = self._words()
         scales = {key: self._scale(key, "") for key in self.hints.factors or ("score",)}
         if self.asks:
             return _UNKNOWN
-        self._note("answer", "a JSON form of ours is added below the text", "no JSON example in it")
+        self._note(
+            "answer",
+            "a JSON form of ours is added below the text",
+            "no JSON example in it",
+        )
         own = AnswerFormat(id_key="image_id", envelope="factor_results", words=limits)
         factors = self._on_scales(scales, "text or --scale")
         self._compare_count(factors)
         return own, factors
 
     def _on_scales(
-        self, scales: Mapping[str, Values], source: str, paths: Mapping[str, tuple[str, str]] | None = None
+        self,
+        scales: Mapping[str, Values],
+        source: str,
+        paths: Mapping[str, tuple[str, str]] | None = None,
     ) -> tuple[Factor, ...]:
         """The factors with a known scale, each where its path leads."""
-        known = {
-            key: values if isinstance(values, Scale) else Scale(values) for key, values in scales.items() if values
-        }
-        self._note("scale", "; ".join(dict.fromkeys(scale.words for scale in known.values())), source)
-        places = {key: (paths or {}).get(key, ("", "")) for key in known}
-        return tuple(
-            Factor(key, scale, key, path=places[key][0], reason_path=places[key][1]) for key, scale in known.items()
-        )
+        factors = []
+        for key, values in scales.items():
+            if values:
+                scale = values if isinstance(values, Scale) else Scale(values)
+                path, reason_path = (paths or {}).get(key, ("", ""))
+                factors.append(
+                    Factor(key, scale, key, path=path, reason_path=reason_path)
+                )
+        names = dict.fromkeys(factor.scale.words for factor in factors)
+        self._note("scale", "; ".join(names), source)
+        return tuple(factors)
 
     def _json_examples(self) -> list[dict[str, Example]]:
         """The JSON examples of the answer, the one that describes its values best first."""
-        json_examples = [example for _, _, example in self.blocks if not isinstance(example, NotAnExample)]
+        json_examples = [
+            example
+            for _, _, example in self.blocks
+            if not isinstance(example, NotAnExample)
+        ]
         chosen = self.hints.example
         if chosen is not None:
             if not 0 <= chosen <= len(json_examples):
-                raise RubricError(f"--example {chosen}: the prompt has {len(json_examples)} JSON examples")
+                raise RubricError(
+                    f"--example {chosen}: the prompt has {len(json_examples)} JSON examples"
+                )
             if not chosen:
                 return []
             meant = json_examples.pop(chosen - 1)
-            return [meant, *(other for other in json_examples if examples.outline(other) == examples.outline(meant))]
+            outline = examples.outline(meant)
+            return [
+                meant,
+                *(
+                    other
+                    for other in json_examples
+                    if examples.outline(other) == outline
+                ),
+            ]
         for start, end, example in self.blocks:
             if isinstance(example, NotAnExample):
                 block = " ".join(self.plain[start:end].split())[:40]
-                option = f"--example NUMBER, or {examples.OWN_FORM}" if json_examples else examples.OWN_FORM
+                option = (
+                    f"--example NUMBER, or {examples.OWN_FORM}"
+                    if json_examples
+                    else examples.OWN_FORM
+                )
                 self._ask("answer", f'"{block}" looks like JSON, but {example}', option)
         if len({examples.outline(example) for example in json_examples}) > 1:
-            keys = "; ".join(f"{number}: {', '.join(example)}" for number, example in enumerate(json_examples, 1))
+            keys = "; ".join(
+                f"{number}: {', '.join(example)}"
+                for number, example in enumerate(json_examples, 1)
+            )
             self._ask("answer", f"the JSON examples differ ({keys})", _WHICH_EXAMPLE)
         elif sum(not examples.gives_numbers(example) for example in json_examples) > 1:
             why = "the prompt describes a JSON object more than once, and an answer may hold one of them or all"
             self._ask("answer", why, _WHICH_EXAMPLE)
         return sorted(json_examples, key=_described, reverse=True)
 
-    def _factors(self, shape: ExampleShape, json_examples: list[dict[str, Example]]) -> tuple[Factor, ...]:
+    def _factors(
+        self, shape: ExampleShape, json_examples: list[dict[str, Example]]
+    ) -> tuple[Factor, ...]:
         keys = self._factor_keys(shape)
-        self._note("factors", ", ".join(keys), "JSON example" if shape.factors else "--factor")
-        described = dict(zip(keys, shape.described.values(), strict=False)) if shape.form == "list" else shape.described
+        self._note(
+            "factors", ", ".join(keys), "JSON example" if shape.factors else "--factor"
+        )
+        described = (
+            dict(zip(keys, shape.described.values(), strict=False))
+            if shape.form == "list"
+            else shape.described
+        )
         named = {values_of(text) for text in described.values()}
         for other in json_examples[1:]:
             self._compare(described, other)
@@ -428,18 +571,33 @@ class _Importer:
     def _factor_keys(self, shape: ExampleShape) -> tuple[str, ...]:
         named = self.hints.factors
         if shape.form != "list":
-            in_example = {*shape.factors, *(_last_key(shape, key) for key in shape.factors)}
-            covers = all(key in named or _last_key(shape, key) in named for key in shape.factors)
+            in_example = {
+                *shape.factors,
+                *(_last_key(shape, key) for key in shape.factors),
+            }
+            covers = all(
+                key in named or _last_key(shape, key) in named for key in shape.factors
+            )
             if named and not (covers and {*named} <= in_example):
-                raise RubricError(f"--factor {', '.join(named)}: the JSON example has {', '.join(shape.factors)}")
+                raise RubricError(
+                    f"--factor {', '.join(named)}: the JSON example has {', '.join(shape.factors)}"
+                )
             return shape.factors
         if not named:
             option = "--factor KEY for each, in order"
             if examples.may_be_scale(shape.described.values()):
-                option += f", or --factor {shape.envelope} if one of them is to be chosen"
-            self._ask("factors", f'"{shape.envelope}" is a list of scores without names', option)
+                option += (
+                    f", or --factor {shape.envelope} if one of them is to be chosen"
+                )
+            self._ask(
+                "factors",
+                f'"{shape.envelope}" is a list of scores without names',
+                option,
+            )
         elif shape.described and len(named) != len(shape.described):
-            raise RubricError(f'--factor {", ".join(named)}: "{shape.envelope}" has {len(shape.described)} scores')
+            raise RubricError(
+                f'--factor {", ".join(named)}: "{shape.envelope}" has {len(shape.described)} scores'
+            )
         return named
 
     def _compare(self, described: Mapping[str, str], other: dict[str, Example]) -> None:
@@ -449,30 +607,50 @@ class _Importer:
         except Unclear:
             return  # the first one said enough
         for key, text in shape.described.items():
-            first = () if self.hints.scale or key in self.hints.scales else values_of(described.get(key, ""))
+            first = (
+                ()
+                if self.hints.scale or key in self.hints.scales
+                else values_of(described.get(key, ""))
+            )
             if first and (values_of(text) or first) != first:
                 self._ask(
-                    "scale", f'two examples give "{key}" {_in_words(first)} and {_in_words(values_of(text))}', _SCALE
+                    "scale",
+                    f'two examples give "{key}" {_in_words(first)} and {_in_words(values_of(text))}',
+                    _SCALE,
                 )
             elif first and re.fullmatch(r"-?\d{1,4}", text) and int(text) not in first:
-                self._ask("scale", f'one example gives "{key}" {_in_words(first)}, another scores it {text}', _SCALE)
+                self._ask(
+                    "scale",
+                    f'one example gives "{key}" {_in_words(first)}, another scores it {text}',
+                    _SCALE,
+                )
 
-    def _scale(self, key: str, described: str, named: set[tuple[int, ...]] | None = None) -> Values:
+    def _scale(
+        self, key: str, described: str, named: set[tuple[int, ...]] | None = None
+    ) -> Values:
         """The scores of a factor; nothing, and a question, where example and text leave room for doubt."""
         if given := self.hints.scales.get(key) or self.hints.scale:
             return _with_abstention(given, described)
         stated = self._stated
         values = values_of(described)
         why = ""
-        if decimals := self._decimals or re.search(r"float|decimal|\d\.\d", described, re.IGNORECASE):
+        if decimals := self._decimals or re.search(
+            r"float|decimal|\d\.\d", described, re.IGNORECASE
+        ):
             mention = decimals if isinstance(decimals, str) else described
             why = f'the prompt speaks of decimals ("{mention}"); say which ones count'
         elif values:
-            others = [one for one in stated if not any(set(one) == set(known) for known in named or {values})]
+            others = [
+                one
+                for one in stated
+                if not any(set(one) == set(known) for known in named or {values})
+            ]
             if others:
                 why = f'the example gives "{key}" {_in_words(values)}, the text also says {_in_words(min(others))}'
         elif len(stated) != 1:
-            why = "the text names " + (" and ".join(map(_in_words, sorted(stated))) or "no range of scores")
+            why = "the text names " + (
+                " and ".join(map(_in_words, sorted(stated))) or "no range of scores"
+            )
         else:
             (values,) = stated
             if values[0] > 1:
@@ -481,10 +659,16 @@ class _Importer:
                 why = f'the example scores "{key}" {described}, the text names {_in_words(values)}'
         own = _with_abstention(values, described)
         option = _SCALE
-        if not why and not isinstance(own, Scale) and (abstention := self._open_abstention()):
+        if (
+            not why
+            and not isinstance(own, Scale)
+            and (abstention := self._open_abstention())
+        ):
             word = abstention.group()
             why = f'the text says "{word}", which may be an answer'
-            option = f'--scale "1-5 or {word}" where it is one, --scale 1-5 where it is none'
+            option = (
+                f'--scale "1-5 or {word}" where it is one, --scale 1-5 where it is none'
+            )
         if why:
             self._ask("scale", why, option)
             return ()
@@ -502,7 +686,10 @@ class _Importer:
 
     def _open_abstention(self) -> re.Match[str] | None:
         """A word for what does not apply that the text mentions, where no JSON example says of which score."""
-        in_examples = any(pattern("abstention").search(self.plain, start, end) for start, end, _ in self.blocks)
+        in_examples = any(
+            pattern("abstention").search(self.plain, start, end)
+            for start, end, _ in self.blocks
+        )
         return None if in_examples else pattern("abstention").search(self.plain)
 
     def _words(self, texts: tuple[str, ...] = ()) -> tuple[int, int] | None:
@@ -511,9 +698,15 @@ class _Importer:
         stated = set(word_limits_in(self.plain))
         if len(stated) > 1:
             limits = ", ".join(f"{low}-{high}" for low, high in sorted(stated))
-            self._ask("words", f"the text names several limits: {limits}", "--words LEAST-MOST")
+            self._ask(
+                "words",
+                f"the text names several limits: {limits}",
+                "--words LEAST-MOST",
+            )
         elif not stated and (other := pattern("other_words").search(self.plain)):
-            why = f'the text says "{other.group()}", which may be a limit for the reasons'
+            why = (
+                f'the text says "{other.group()}", which may be a limit for the reasons'
+            )
             self._ask("words", why, "--words LEAST-MOST, or --words none")
         elif stated and len(texts) > 1:
             low, high = next(iter(stated))
@@ -526,25 +719,40 @@ class _Importer:
         self._note("words", f"{limit[0]} to {limit[1]}", "text")
         return limit
 
-    def _consistency(self, answer: AnswerFormat, factors: tuple[Factor, ...]) -> Consistency | None:
+    def _consistency(
+        self, answer: AnswerFormat, factors: tuple[Factor, ...]
+    ) -> Consistency | None:
         """Differences listed as allowed or (not allowed), and a 1 only if all are allowed, can be checked."""
-        if not answer.sections or len(factors) != 1 or set(factors[0].scale.values) != {0, 1}:
+        values = [{*factor.scale.values} for factor in factors]
+        marks = "(not allowed)" in self.plain and pattern("all_allowed").search(
+            self.plain
+        )
+        if not answer.sections or values != [{0, 1}] or not marks:
             return None
-        if not ("(not allowed)" in self.plain and pattern("all_allowed").search(self.plain)):
-            return None
-        self._note("consistency", "marked differences must agree with the score", "allowed / not allowed lists")
-        return Consistency(answer.sections[0], ("allowed", "ignored"), ("not allowed", "unsure"), factors[0].key, 1, 0)
+        self._note(
+            "consistency",
+            "marked differences must agree with the score",
+            "allowed / not allowed lists",
+        )
+        return Consistency(
+            answer.sections[0],
+            ("allowed", "ignored"),
+            ("not allowed", "unsure"),
+            factors[0].key,
+            1,
+            0,
+        )
 
 
 _SCALE = "--scale 1-5 or --scale 5,3,1; --scale KEY=1-5 for one factor"
 _WHICH_EXAMPLE = "--example NUMBER for the one that is a whole answer, or --example 0 for a form of ours"
 _OTHER_ANSWER = f"{_SCALE}; or --example 0 for a form of ours below the text"
 _UNKNOWN: tuple[AnswerFormat, tuple[Factor, ...]] = (AnswerFormat(), ())
-"""In the place of an answer that has to be asked about."""
+"""Placeholder for an answer that has to be asked about."""
 
 
 def _described(example: Example) -> int:
-    """How many values an example describes, rather than gives."""
+    """Count the values that an example describes, rather than gives."""
     if isinstance(example, dict):
         return sum(map(_described, example.values()))
     return bool(values_of(example.text))
@@ -556,7 +764,7 @@ def _with_abstention(values: Values, described: str) -> Values:
     if not abstention or not values:
         return values
     scale = values if isinstance(values, Scale) else Scale(values)
-    return dataclasses.replace(scale, abstain=scale.abstain or (abstention.group(),))
+    return replace(scale, abstain=scale.abstain or (abstention.group(),))
 
 
 def _last_key(shape: ExampleShape, factor: str) -> str:
@@ -568,20 +776,20 @@ def _last_key(shape: ExampleShape, factor: str) -> str:
 # --- what the prompt itself answers ---------------------------------------------------------------------------
 
 
-def _in_prompt_order(rubric: Rubric, keys: Sequence[str]) -> Rubric:
-    """The rubric with its answer's keys in the order of the prompt, which it says only where that is another one."""
-    ordered = dataclasses.replace(rubric, answer=dataclasses.replace(rubric.answer, keys=tuple(keys)))
-    return rubric if answer_shape(ordered, "") == answer_shape(rubric, "") else ordered
-
-
 def _answer_of(part: Any, example: Example) -> Any:
     """An example as an answer: what it gives stays, and what it describes is filled with what is legal there."""
     if isinstance(part, AnswerObject) and isinstance(example, dict):
-        return {key: _answer_of(part.members.get(key), value) for key, value in example.items()}
+        return {
+            key: _answer_of(part.members.get(key), value)
+            for key, value in example.items()
+        }
     if isinstance(part, list) and isinstance(example, ExampleChoice):
-        items = example.items if any(map(examples.is_number, example.items)) else ("",) * len(part)
+        are_given = any(map(examples.is_number, example.items))
+        items = example.items if are_given else ("",) * len(part)
         pairs = zip(itertools.cycle(part), items, strict=False)
-        return [_score_of(leaf.factor, Leaf(item, quoted=False)) for leaf, item in pairs]
+        return [
+            _score_of(leaf.factor, Leaf(item, quoted=False)) for leaf, item in pairs
+        ]
     if isinstance(part, AnswerLeaf) and part.factor and part.kind == "score":
         return _score_of(part.factor, example)
     return "." if isinstance(example, dict) else example.text or "."
@@ -590,14 +798,19 @@ def _answer_of(part: Any, example: Example) -> Any:
 def _score_of(factor: Factor, example: Example) -> Any:
     if not isinstance(example, Leaf) or not examples.is_given(example):
         return factor.scale.best
-    is_literal = examples.is_number(example.text) or example.text in ("true", "false", "null")
-    return json.loads(example.text.lstrip("+")) if is_literal and not example.quoted else example.text
+    text = example.text
+    is_literal = examples.is_number(text) or text in ("true", "false", "null")
+    if is_literal and not example.quoted:
+        return json.loads(text.lstrip("+"))
+    return text
 
 
 def _line_contents(text: str, label: str) -> list[str]:
-    """What stands after a label, on every line that begins with it."""
+    """Return the text after a label, on every line that begins with it."""
     line = rf"^[ \t>#*-]*{re.escape(label)}[ \t*_]*:[ \t*_]*(\S.*)$"
-    return [content.strip(" \t*_.`") for content in re.findall(line, text, re.MULTILINE)]
+    return [
+        content.strip(" \t*_.`") for content in re.findall(line, text, re.MULTILINE)
+    ]
 
 
 # --- what the words say ---------------------------------------------------------------------------------------
@@ -611,7 +824,11 @@ def ranges_in(text: str) -> Iterator[tuple[int, ...]]:
         follows = re.match(r"[ \t)\]]*([A-Za-z%]*)", text[match.end() :])
         word = follows[1].lower() if follows else ""
         values = span_of(low, high)
-        if values and (not word or word in words("prompts", "may_follow")) and pattern("about_scores").search(around):
+        if (
+            values
+            and (not word or word in words("prompts", "may_follow"))
+            and pattern("about_scores").search(around)
+        ):
             yield values
 
 
@@ -624,7 +841,9 @@ def _enumerated(text: str) -> tuple[int, ...]:
 
 def _decimals(text: str) -> str:
     """Words by which a prompt allows scores that are no integers; one that refuses them does so in the sentence."""
-    for match in itertools.chain(pattern("decimals").finditer(text), pattern("score_decimal").finditer(text)):
+    for match in itertools.chain(
+        pattern("decimals").finditer(text), pattern("score_decimal").finditer(text)
+    ):
         start = max(text.rfind(end, 0, match.start()) for end in (". ", "\n", ";")) + 1
         sentence = re.split(r"\.\s|\n|;", text[start : match.end() + 80])[0]
         if not pattern("refuses").search(sentence):
@@ -640,8 +859,11 @@ def word_limits_in(text: str) -> Iterator[tuple[int, int]]:
     """Least and most words of a reason, as a text states them; "60-20 words" states none."""
     for name, less in (("word_range", 0), ("word_most", 0), ("word_below", 1)):
         for match in pattern(name).finditer(text):
-            *least, most = (int(number) for number in match.groups() if number is not None)
-            low, high = least[0] if least else 1, most - less
+            *least, most = (
+                int(number) for number in match.groups() if number is not None
+            )
+            low = least[0] if least else 1
+            high = most - less
             if low <= high:
                 yield low, high
 
@@ -658,7 +880,8 @@ def _sections(text: str) -> tuple[str, ...]:
 
 def placeholders_in(text: str) -> list[str]:
     """Braced names such as {instruction} or {{instruction}}, as they stand."""
-    return list(dict.fromkeys(match.group() for match in pattern("braced").finditer(text)))
+    matches = pattern("braced").finditer(text)
+    return list(dict.fromkeys(match.group() for match in matches))
 
 
 def _headings(text: str) -> Iterator[tuple[str, str]]:
@@ -675,30 +898,35 @@ def _headings(text: str) -> Iterator[tuple[str, str]]:
 def _role_of(name: str) -> str | None:
     """The input that a name means, where every word of it says so; a picture must be called one."""
     table = load_table("prompts")
-    parts = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower().replace("_", " ")))
+    separated = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    parts = {*re.findall(r"[a-z]+", separated.lower())}
     nouns = words("prompts", "image_nouns")
     if parts & nouns or parts == {"ground", "truth"}:
-        roles = [(role, {*meant.split()}) for role, meant in table["images"].items() if parts & {*meant.split()}]
-        if len(roles) == 1 and parts <= nouns | words("prompts", "beside_images") | roles[0][1]:
-            return str(roles[0][0])
+        meanings = {role: {*meant.split()} for role, meant in table["images"].items()}
+        roles = [role for role, meant in meanings.items() if parts & meant]
+        beside = nouns | words("prompts", "beside_images")
+        if len(roles) == 1 and parts <= beside | meanings[roles[0]]:
+            return str(roles[0])
+    # 'Instructions' are those of the prompt itself, and a 'prompt' may be a caption, unless they are called edits.
+    if parts & {"prompt", "instructions"} and not parts & {"edit", "editing"}:
+        return None
     for role, meant in table["texts"].items():
         known = {*meant.split()}
-        if parts & known and parts <= known | words("prompts", "beside_texts") and _certain(parts):
+        if parts & known and parts <= known | words("prompts", "beside_texts"):
             return str(role)
     return None
-
-
-def _certain(words: set[str]) -> bool:
-    """'Instructions' are those of the prompt itself, and a 'prompt' may be a caption, unless they are called edits."""
-    return not words & {"prompt", "instructions"} or bool(words & {"edit", "editing"})
 
 
 def _known_role(role: str) -> str:
     """One of the usual inputs, or the name of a column; what looks like a usual name mistyped is refused."""
     hint = near_miss(role, _ROLES)
     mistyped = "?" in hint and not role.startswith(_ROLES)
-    if role not in _ROLES and (mistyped or not re.fullmatch(r"[^\W\d][\w.@-]{0,99}", role)):
-        raise RubricError(f'"{role}" is no input{hint} Expected: {", ".join(_ROLES)}, or a column of the manifest')
+    if role not in _ROLES and (
+        mistyped or not re.fullmatch(r"[^\W\d][\w.@-]{0,99}", role)
+    ):
+        raise RubricError(
+            f'"{role}" is no input{hint} Expected: {", ".join(_ROLES)}, or a column of the manifest'
+        )
     return role
 
 
@@ -754,4 +982,7 @@ def _format_parts(text: str) -> list[tuple[str, str | None]] | None:
 
 def _joined(parts: list[tuple[str, str | None]], field: str) -> str:
     """The text with literal braces as such, and each field as that form has it."""
-    return "".join(literal + (field.format(name) if name is not None else "") for literal, name in parts)
+    return "".join(
+        literal + (field.format(name) if name is not None else "")
+        for literal, name in parts
+    )

@@ -38,7 +38,9 @@ def _texts(rubric: Rubric) -> Iterator[tuple[str, str]]:
     """Every text that a judge reads, and where in the file it stands."""
     for name in ("role", "task"):
         yield name, getattr(rubric, name)
-    yield from _listed("", rubric, ("scope", "allowed", "forbidden", "ignored", "steps", "constraints"))
+    yield from _listed(
+        "", rubric, ("scope", "allowed", "forbidden", "ignored", "steps", "constraints")
+    )
     for factor in rubric.factors:
         place = f"factors.{factor.key}."
         for name in ("title", "definition", "excludes"):
@@ -52,7 +54,9 @@ def _texts(rubric: Rubric) -> Iterator[tuple[str, str]]:
         yield "template.text", rubric.template.text
 
 
-def _listed(place: str, owner: Rubric | Factor, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _listed(
+    place: str, owner: Rubric | Factor, names: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     for name in names:
         for index, text in enumerate(getattr(owner, name)):
             yield f"{place}{name}.{index}", text
@@ -60,11 +64,17 @@ def _listed(place: str, owner: Rubric | Factor, names: Sequence[str]) -> Iterato
 
 def _scales(rubric: Rubric) -> Iterator[LintFinding]:
     for where, text in _texts(rubric):
-        factors = [f for f in rubric.factors if where.startswith(f"factors.{f.key}.")] or rubric.factors
+        factors = [
+            f for f in rubric.factors if where.startswith(f"factors.{f.key}.")
+        ] or rubric.factors
         for values in ranges_in(text):
             if not any(all(map(factor.scale.accepts, values)) for factor in factors):
-                words = " / ".join(dict.fromkeys(factor.scale.words for factor in factors))
-                message = f"the text says {values[0]} to {values[-1]}, the scale is {words}"
+                words = " / ".join(
+                    dict.fromkeys(factor.scale.words for factor in factors)
+                )
+                message = (
+                    f"the text says {values[0]} to {values[-1]}, the scale is {words}"
+                )
                 yield LintFinding("scale_contradicts", where, message)
 
 
@@ -82,15 +92,23 @@ def _factors(rubric: Rubric) -> Iterator[LintFinding]:
         return  # its own text describes the factors, or nobody is asked
     for factor in rubric.factors:
         if not factor.anchors and not factor.scale.choices:
-            yield LintFinding("no_anchors", f"factors.{factor.key}", "says nowhere which score is deserved when")
+            yield LintFinding(
+                "no_anchors",
+                f"factors.{factor.key}",
+                "says nowhere which score is deserved when",
+            )
         if not factor.definition:
-            yield LintFinding("no_definition", f"factors.{factor.key}", "says nowhere what is judged")
+            yield LintFinding(
+                "no_definition", f"factors.{factor.key}", "says nowhere what is judged"
+            )
 
 
 def _placeholders(rubric: Rubric) -> Iterator[LintFinding]:
     template = list(pieces(rubric.template)) if rubric.template else []
     words = [("template.text", piece) for piece in template if isinstance(piece, str)]
-    for where, text in [pair for pair in _texts(rubric) if pair[0] != "template.text"] + words:
+    for where, text in [
+        pair for pair in _texts(rubric) if pair[0] != "template.text"
+    ] + words:
         for mark in placeholders_in(text):
             yield LintFinding("unfilled_placeholder", where, f"no input fills {mark}")
     inputs = {*rubric.images, *rubric.texts}
@@ -100,7 +118,11 @@ def _placeholders(rubric: Rubric) -> Iterator[LintFinding]:
             message = f"{slot.mark} wants {slot.role}, which {kind} does not list"
             yield LintFinding("unfilled_placeholder", "template.slots", message)
         if slot not in template:
-            yield LintFinding("unfilled_placeholder", "template.slots", f"{slot.mark} has no place in the text")
+            yield LintFinding(
+                "unfilled_placeholder",
+                "template.slots",
+                f"{slot.mark} has no place in the text",
+            )
 
 
 _STOP = frozenset(
@@ -121,9 +143,14 @@ def _contradictions(rubric: Rubric) -> Iterator[LintFinding]:
     for kind in ("allowed", "ignored"):
         for index, text in enumerate(getattr(rubric, kind)):
             for other in rubric.forbidden:
-                mine, theirs = _stems(text), _stems(other)
+                mine = _stems(text)
+                theirs = _stems(other)
                 if mine and theirs and len(mine & theirs) / len(mine | theirs) >= _SAME:
-                    yield LintFinding("both_allowed_and_forbidden", f"{kind}.{index}", f"also forbidden: {other[:80]}")
+                    yield LintFinding(
+                        "both_allowed_and_forbidden",
+                        f"{kind}.{index}",
+                        f"also forbidden: {other[:80]}",
+                    )
 
 
 def _example(rubric: Rubric) -> Iterator[LintFinding]:
@@ -132,4 +159,6 @@ def _example(rubric: Rubric) -> Iterator[LintFinding]:
     outcome = check(rubric, rubric.example)
     remarks = outcome.reasons if isinstance(outcome, Failure) else outcome.violations
     for remark in remarks:
-        yield LintFinding("example_refused", "example", f"{remark.code}: {remark.message}")
+        yield LintFinding(
+            "example_refused", "example", f"{remark.code}: {remark.message}"
+        )

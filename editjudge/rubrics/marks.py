@@ -25,7 +25,7 @@ MAX_LINE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What the lines of a list say."""
+    """Reading of the lines of a list."""
 
     failing: str | None = None
     """The words of the first failing mark."""
@@ -37,7 +37,12 @@ class Marks:
 
     @property
     def all_pass(self) -> bool:
-        return self.passing > 0 and self.failing is None and not self.unread and not self.prose
+        return (
+            self.passing > 0
+            and self.failing is None
+            and not self.unread
+            and not self.prose
+        )
 
 
 class Mark(NamedTuple):
@@ -49,9 +54,15 @@ def read_marks(text: str, rule: Consistency) -> Marks:
     """Read every line of a list."""
     matches = list(itertools.islice(_LINE.finditer(text), MAX_LINES + 1))
     lines = _lines(matches[:MAX_LINES])
-    marks = [read_mark(line.text, rule) if len(line.text) <= MAX_LINE else None for line in lines]
+    marks = [
+        read_mark(line.text, rule) if len(line.text) <= MAX_LINE else None
+        for line in lines
+    ]
     followers = [*lines[1:], None]
-    kinds = [_kind(line, follower, mark) for line, follower, mark in zip(lines, followers, marks, strict=False)]
+    kinds = [
+        _kind(line, follower, mark)
+        for line, follower, mark in zip(lines, followers, marks, strict=False)
+    ]
     # Without bullets, every line is one of the list as soon as one of them has a mark.
     if "item" not in kinds and any(marks):
         kinds = ["item" if kind == "prose" else kind for kind in kinds]
@@ -59,7 +70,10 @@ def read_marks(text: str, rule: Consistency) -> Marks:
     return Marks(
         failing=next((mark.words for mark in marks if mark and not mark.passes), None),
         passing=sum(mark is not None and mark.passes for mark in marks),
-        unread=sum(kind in listed and mark is None for kind, mark in zip(kinds, marks, strict=True))
+        unread=sum(
+            kind in listed and mark is None
+            for kind, mark in zip(kinds, marks, strict=True)
+        )
         + (len(matches) > MAX_LINES),
         prose=kinds.count("prose"),
     )
@@ -68,10 +82,15 @@ def read_marks(text: str, rule: Consistency) -> Marks:
 # --- lines ----------------------------------------------------------------------------------------------------
 
 _LINE = re.compile(r"(?<![ \t\u00a0])([ \t\u00a0]*+)(\S[^\n\r\v\f\x85\u2028\u2029]*+)")
-_BULLET = re.compile(r"(?:>\s*)?(?:[*_]{2})?(?:[-*+•·▪◦‣●○–—]|\(?\d{1,3}[.):]|\(?[A-Za-z][.)])(?:[*_]{2})?\s+")
+_BULLET = re.compile(
+    r"(?:>\s*)?(?:[*_]{2})?(?:[-*+•·▪◦‣●○–—]|\(?\d{1,3}[.):]|\(?[A-Za-z][.)])(?:[*_]{2})?\s+"
+)
 _RULE = re.compile(r"[\W_]*")
 _TITLE = re.compile(r"#{1,6}.*|(?:\*\*|__).*(?:\*\*|__)[.:]?|.*:[*_]*")
-_NO_DIFFERENCE = re.compile(r"(?:none|nothing|no (?:\w+ ){0,3}(?:differences?|changes?)\b.*|n/a)[ .]*", re.IGNORECASE)
+_NO_DIFFERENCE = re.compile(
+    r"(?:none|nothing|no (?:\w+ ){0,3}(?:differences?|changes?)\b.*|n/a)[ .]*",
+    re.IGNORECASE,
+)
 
 
 class _Line(NamedTuple):
@@ -86,18 +105,32 @@ def _lines(matches: Iterable[re.Match[str]]) -> list[_Line]:
     lines: list[_Line] = []
     end = rows = 0
     for match in matches:
-        indent, line = len(match[1]), match[2].strip()
-        row, rule = line.startswith("|"), _RULE.fullmatch(match[2][:MAX_LINE])
+        indent = len(match[1])
+        line = match[2].strip()
+        row = line.startswith("|")
+        rule = _RULE.fullmatch(match[2][:MAX_LINE])
         bullet = _BULLET.match(match[2])
-        previous = lines[-1] if lines and match.string.count("\n", end, match.start()) <= 1 else None
+        previous = (
+            lines[-1]
+            if lines and match.string.count("\n", end, match.start()) <= 1
+            else None
+        )
         end = match.end()
         if row and rule and rows == 1 and previous:
             lines[-1] = previous._replace(heads_table=True)
         rows = rows + 1 if row else 0
         if rule and not bullet:
             continue
-        if previous and previous.bullet and not bullet and not row and indent > previous.indent:
-            lines[-1] = previous._replace(text=f"{previous.text} : {line}"[: MAX_LINE + 1])
+        if (
+            previous
+            and previous.bullet
+            and not bullet
+            and not row
+            and indent > previous.indent
+        ):
+            lines[-1] = previous._replace(
+                text=f"{previous.text} : {line}"[: MAX_LINE + 1]
+            )
         elif bullet:
             lines.append(_Line(indent, True, match[2][bullet.end() :].strip()))
         else:
@@ -105,25 +138,33 @@ def _lines(matches: Iterable[re.Match[str]]) -> list[_Line]:
     return lines
 
 
-def _kind(line: _Line, following: _Line | None, mark: Mark | None) -> Literal["item", "title", "prose", "heading"]:
+def _kind(
+    line: _Line, following: _Line | None, mark: Mark | None
+) -> Literal["item", "title", "prose", "heading"]:
     """An item is a line of the list, and a title one that is set off and may hide a difference."""
     if mark:
         return "item" if line.bullet else "prose"
-    opens = following is not None and following.bullet and following.indent > line.indent
-    if (line.heads_table or opens or not line.bullet) and _WORD.sub(_drop_heading_word, line.text.casefold()).strip(
-        " |:#*_&()/,.-"
-    ) == "":
+    opens = (
+        following is not None and following.bullet and following.indent > line.indent
+    )
+    if (line.heads_table or opens or not line.bullet) and _WORD.sub(
+        _drop_heading_word, line.text.casefold()
+    ).strip(" |:#*_&()/,.-") == "":
         return "heading"
     if _NO_DIFFERENCE.fullmatch(line.text.strip("*_ ")):
         return "prose"
-    return "item" if line.bullet else "title" if _TITLE.fullmatch(line.text) else "prose"
+    if line.bullet:
+        return "item"
+    return "title" if _TITLE.fullmatch(line.text) else "prose"
 
 
 _WORD = re.compile(r"\w+")
 
 
 def _drop_heading_word(match: re.Match[str]) -> str:
-    return "" if match[0] in words("marks", "headings") or match[0].isdigit() else match[0]
+    return (
+        "" if match[0] in words("marks", "headings") or match[0].isdigit() else match[0]
+    )
 
 
 # --- marks ----------------------------------------------------------------------------------------------------
@@ -131,9 +172,13 @@ def _drop_heading_word(match: re.Match[str]) -> str:
 _NOT = r"(?:not|never|isn't|is not|aren't|are not|cannot be|can't be)(?: an?)?"
 _SEPARATOR = r"(?::|;|[-=]>|[→⇒—–|]|(?<=\s)-(?=\s))"
 _CLEAN = re.compile(r"""[\w\s,.;:'"()/%°&+|—–→-]*""")
-"""What a line under a passing mark is made of: a symbol may deny it."""
-_REMARK = re.compile(r"\s*(?:\(([^()]*)\)|\[([^\[\]]*)\]|[,;|](.*)|((?:because|since)\b.*))[\s.|]*")
-_RULE_VERB = re.compile(r"\b(?:is|are|was|were|be|been|being|seems?|cannot|can't|isn't|aren't|whether)\b")
+"""Pattern of a line under a passing mark; a symbol may deny it."""
+_REMARK = re.compile(
+    r"\s*(?:\(([^()]*)\)|\[([^\[\]]*)\]|[,;|](.*)|((?:because|since)\b.*))[\s.|]*"
+)
+_RULE_VERB = re.compile(
+    r"\b(?:is|are|was|were|be|been|being|seems?|cannot|can't|isn't|aren't|whether)\b"
+)
 
 
 class _Patterns(NamedTuple):
@@ -154,13 +199,19 @@ def _patterns(rule: Consistency) -> _Patterns:
     table = load_table("marks")
 
     def either(marks: Iterable[str]) -> str:
-        return "|".join(r"[\s-]?".join(map(re.escape, mark.casefold().split())) for mark in marks) or "(?!)"
+        return (
+            "|".join(
+                r"[\s-]?".join(map(re.escape, mark.casefold().split()))
+                for mark in marks
+            )
+            or "(?!)"
+        )
 
     negatable = either(mark for mark in rule.passes if f"not {mark}" in rule.fails)
-    fails = (
-        rf"{either(rule.fails)}|{_NOT} (?:{negatable})(?: changes?| differences?)?|(?:dis|un|non)[\s-]?(?:{negatable})"
+    fails = rf"{either(rule.fails)}|{_NOT} (?:{negatable})(?: changes?| differences?)?|(?:dis|un|non)[\s-]?(?:{negatable})"
+    synonyms = either(
+        word for mark in rule.fails for word in table["synonyms"].get(mark, ())
     )
-    synonyms = either(word for mark in rule.fails for word in table["synonyms"].get(mark, ()))
     passes = rf"(?:an )?(?:{either(rule.passes)})(?: changes?| differences?)?"
     lead = r"""["'(\[]?\s*(?:(?:this|that|it)(?:'s| is) |is |are |clearly )?"""
     apart = rf"""(?:(?P<separator>{_SEPARATOR})\s*{lead}|(?P<quote>["'(\[])\s*|(?P<stop>[.!])\s+|^)"""
@@ -169,7 +220,9 @@ def _patterns(rule: Consistency) -> _Patterns:
             rf"""{apart}(?:(?:[❌✗✘✖🚫⛔👎×]\s*)?(?:(?P<fails>{fails})|(?P<synonym>{synonyms}))"""
             rf"""|(?:[✅✓✔☑]\s*)?(?P<passes>{passes}))(?![\w-])["')\]]?"""
         ),
-        re.compile(rf"(?:^|{_SEPARATOR}|[.!])\s*(?:{negatable})\s*[?:]+\s*(?P<answer>yes|no|true|false)[\s.]*$"),
+        re.compile(
+            rf"(?:^|{_SEPARATOR}|[.!])\s*(?:{negatable})\s*[?:]+\s*(?P<answer>yes|no|true|false)[\s.]*$"
+        ),
         re.compile(rf"(\*\*|__|[*_`])({fails})\1"),
         re.compile(rf"\b(?:{either((*rule.fails, *rule.passes))}|{negatable})\b"),
         re.compile(rf"(?<!\w)(?:{'|'.join(table['denying_endings'])})[^\w']*$"),
@@ -188,14 +241,26 @@ def read_mark(line: str, rule: Consistency) -> Mark | None:
     matches = list(patterns.mark.finditer(text))
     if not matches:
         # "dis-allowed" at the end needs no separator, except in a sentence, which may restate a rule.
-        ending = re.search(r"\sdis-?allowed[\s.]*$", text) if "not allowed" in rule.fails else None
-        if not ending or _RULE_VERB.search(text) or not _is_clean(text[: ending.start()], patterns, passes=False):
+        ending = (
+            re.search(r"\sdis-?allowed[\s.]*$", text)
+            if "not allowed" in rule.fails
+            else None
+        )
+        if (
+            not ending
+            or _RULE_VERB.search(text)
+            or not _is_clean(text[: ending.start()], patterns, passes=False)
+        ):
             return None
         return Mark(False, "disallowed")
     match = matches[-1]
-    passes, mark = match["passes"] is not None, match["passes"] or match["fails"] or match["synonym"]
-    description, remark = text[: match.start()], text[match.end() :]
-    if not _WORD.search(description) or not _is_clean(description, patterns, passes=passes):
+    passes = match["passes"] is not None
+    mark = match["passes"] or match["fails"] or match["synonym"]
+    description = text[: match.start()]
+    remark = text[match.end() :]
+    if not _WORD.search(description) or not _is_clean(
+        description, patterns, passes=passes
+    ):
         return None
     if passes and not match["separator"]:
         return None
@@ -203,7 +268,11 @@ def read_mark(line: str, rule: Consistency) -> Mark | None:
     quoted = '"' in mark_text or "'" in mark_text or match["synonym"]
     if quoted and words("marks", "lettering") & set(_WORD.findall(description)):
         return None
-    return Mark(passes, mark) if _is_clean_remark(remark, description, passes=passes) else None
+    return (
+        Mark(passes, mark)
+        if _is_clean_remark(remark, description, passes=passes)
+        else None
+    )
 
 
 _ONE_SPELLING = str.maketrans("‘’´“”«»„", '\'\'\'"""""', "\ufe0f")
@@ -215,7 +284,9 @@ def _plain(line: str, patterns: _Patterns) -> str:
     """In lower case, without emphasis, and with one spelling of quotation marks."""
     text = unicodedata.normalize("NFKC", line).casefold().translate(_ONE_SPELLING)
     if "*" in text or "_" in text or "`" in text:
-        text = _JOINED.sub(" ", patterns.emphasised.sub(r'"\2"', text)).translate(_NO_EMPHASIS)
+        text = _JOINED.sub(" ", patterns.emphasised.sub(r'"\2"', text)).translate(
+            _NO_EMPHASIS
+        )
     return " ".join(text.split()).strip(" |")
 
 
@@ -225,7 +296,9 @@ def _is_clean(description: str, patterns: _Patterns, *, passes: bool) -> bool:
         return False
     if patterns.denied.search(description) or patterns.word.search(description):
         return False
-    return not passes or bool(_CLEAN.fullmatch(description) and not patterns.doubtful.search(description))
+    return not passes or bool(
+        _CLEAN.fullmatch(description) and not patterns.doubtful.search(description)
+    )
 
 
 def _is_clean_remark(remark: str, description: str, *, passes: bool) -> bool:

@@ -18,7 +18,8 @@ from typing import Literal
 from editjudge.canonical import json_hash
 from editjudge.edit import Edit
 from editjudge.rubrics.answer import answer_shape, plain_words
-from editjudge.rubrics.model import EARLIER, Factor, Rubric, Scale, Slot, Template
+from editjudge.rubrics.model import EARLIER, Factor, Rubric, Slot, Template
+from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.verdict import Failure
 
 Layout = Literal["images-first", "published"]
@@ -31,7 +32,9 @@ RENDERING = 1
 """Part of every task's key: raised when this module comes to word a question differently for the same rubric. Where
 that concerns a few rubrics, `rewordings` raises it for them."""
 
-_OUTPUT_LABEL = "Edited image {}: the picture after the edit, as one editing model returned it."
+_OUTPUT_LABEL = (
+    "Edited image {}: the picture after the edit, as one editing model returned it."
+)
 _LABELS = {
     "input": "Input image: the picture before the edit.",
     "edited": "Edited image: the picture after the edit, as the editing model returned it.",
@@ -68,7 +71,7 @@ class TextPart:
 @dataclass(frozen=True)
 class ImagePart:
     role: str
-    """Which picture of the edit goes here; the part before it says so in words."""
+    """The image of the edit that goes here; the part before it says so in words."""
 
 
 Part = TextPart | ImagePart
@@ -76,12 +79,12 @@ Part = TextPart | ImagePart
 
 @dataclass(frozen=True)
 class Question:
-    """What is sent to a judge, less the bytes of the pictures."""
+    """A message to a judge, without the bytes of the images."""
 
     rubric: Rubric
     parts: tuple[Part, ...]
     identifier: str | None
-    """What the answer must echo; None for a rubric that has no such key."""
+    """The identifier that the answer must echo; None for a rubric that has no such key."""
     layout: Layout
 
     @property
@@ -90,13 +93,16 @@ class Question:
         return self.rubric.system
 
     def __str__(self) -> str:
-        """For people: pictures shown as [image: role]."""
-        parts = (p.text if isinstance(p, TextPart) else f"[image: {p.role}]" for p in self.parts)
+        """Return the question for people, with images as [image: role]."""
+        parts = (
+            p.text if isinstance(p, TextPart) else f"[image: {p.role}]"
+            for p in self.parts
+        )
         return "\n\n".join([*([self.system] if self.system else []), *parts])
 
 
 def rewordings(rubric: Rubric) -> int:
-    """How often this rubric's questions came to be worded differently while RENDERING stayed; keys hold the sum."""
+    """Return how often the questions of a rubric were reworded while RENDERING stayed; keys hold the sum."""
     says_booleans = any(factor.scale.boolean for factor in rubric.factors)
     return 1 if says_booleans and not rubric.template else 0
 
@@ -107,12 +113,19 @@ def layout_of(rubric: Rubric, layout: Layout) -> Layout:
     return "published" if any(slot.is_image_part for slot in slots) else layout
 
 
-def ask(rubric: Rubric, edit: Edit, digests: Mapping[str, str], layout: Layout = "images-first") -> Question:
+def ask(
+    rubric: Rubric,
+    edit: Edit,
+    digests: Mapping[str, str],
+    layout: Layout = "images-first",
+) -> Question:
     """The question for one edit; `digests` are those of its pictures by role."""
     layout = layout_of(rubric, layout)
     name = identifier(rubric, edit, digests) if rubric.answer.id_key else None
     if rubric.template:
-        parts = _merged(_published_prompt(rubric, rubric.template, edit, name, layout), "\n\n")
+        parts = _merged(
+            _published_prompt(rubric, rubric.template, edit, name, layout), "\n\n"
+        )
     else:
         parts = _our_prompt(rubric, edit, name, layout)
     return Question(rubric, tuple(parts), name, layout)
@@ -120,13 +133,17 @@ def ask(rubric: Rubric, edit: Edit, digests: Mapping[str, str], layout: Layout =
 
 def identifier(rubric: Rubric, edit: Edit, digests: Mapping[str, str]) -> str:
     """Opaque and made from the content: people put the editing model's name into ids, and a judge must not know it."""
-    pictures = {name: digests.get(name, "") for role in rubric.images for name in edit.picture_names(role)}
+    pictures = {
+        name: digests.get(name, "")
+        for role in rubric.images
+        for name in edit.picture_names(role)
+    }
     content = pictures | {role: edit.text(role) for role in rubric.texts}
     return f"edit-{json_hash(content)[:16]}"
 
 
 def reask(failure: Failure, question: Question) -> str:
-    """What a judge is told when its reply was no answer."""
+    """Return the message to a judge whose reply was no answer."""
     reasons = "\n".join(f"- {remark.message}" for remark in failure.reasons)
     return (
         f"That reply cannot be used:\n{reasons}\n\n"
@@ -139,7 +156,9 @@ def reask(failure: Failure, question: Question) -> str:
 # --- our own rubrics ------------------------------------------------------------------------------------------
 
 
-def _our_prompt(rubric: Rubric, edit: Edit, name: str | None, layout: Layout) -> Iterator[Part]:
+def _our_prompt(
+    rubric: Rubric, edit: Edit, name: str | None, layout: Layout
+) -> Iterator[Part]:
     before, after = _directions(rubric, layout)
     for role in rubric.images:
         for label, picture in _labelled(edit, role):
@@ -152,16 +171,22 @@ def _our_prompt(rubric: Rubric, edit: Edit, name: str | None, layout: Layout) ->
 
 @functools.lru_cache(maxsize=64)
 def _directions(rubric: Rubric, layout: Layout) -> tuple[str, str]:
-    """What stands before the inputs, and what stands after them: the same for every edit."""
+    """Return the text before the inputs and the text after them: the same for every edit."""
     roles = [member.role for member in rubric.members or (rubric,) if member.role]
     who = ["# Your role", *roles] if roles else []
     parts = rubric.members or (rubric,)
-    headings = [f"# Part {n} of {len(parts)}" for n in range(1, len(parts) + 1)] if rubric.members else ["# Your task"]
+    headings = (
+        [f"# Part {n} of {len(parts)}" for n in range(1, len(parts) + 1)]
+        if rubric.members
+        else ["# Your task"]
+    )
     what = [_what(part, heading) for part, heading in zip(parts, headings, strict=True)]
     guard = _GUARD if rubric.texts else _PICTURE_GUARD
     if layout == "images-first":
         return "", "\n\n".join([guard, *who, *what, _how(rubric)])
-    return "".join(f"{block}\n\n" for block in who), "\n\n".join([guard, *what, _how(rubric)])
+    return "".join(f"{block}\n\n" for block in who), "\n\n".join(
+        [guard, *what, _how(rubric)]
+    )
 
 
 def _labelled(edit: Edit, role: str) -> Iterator[tuple[str, str]]:
@@ -169,12 +194,15 @@ def _labelled(edit: Edit, role: str) -> Iterator[tuple[str, str]]:
     whole, _, part = role.partition("@")
     names = edit.picture_names(role)
     for number, name in enumerate(names, 1):
-        label = _LABELS.get(whole) or f"{_title(whole)}{f', {number} of {len(names)}' if names[1:] else ''}:"
+        label = (
+            _LABELS.get(whole)
+            or f"{_title(whole)}{f', {number} of {len(names)}' if names[1:] else ''}:"
+        )
         yield f"{_PARTS.get(part, _PARTS['']) if part else ''}{label}", name
 
 
 def _title(role: str) -> str:
-    """As a heading: `reference_text` is "Reference text"."""
+    """Return a name as a heading: `reference_text` is "Reference text"."""
     words = " ".join(re.split(r"[_-]+", role.rpartition(".")[2])).strip()
     return words[:1].upper() + words[1:]
 
@@ -203,10 +231,14 @@ def _what(rubric: Rubric, heading: str) -> str:
     blocks += _titled("Differences that are not allowed:", rubric.forbidden)
     blocks += _titled("Differences to ignore:", rubric.ignored)
     for number, factor in enumerate(rubric.factors, 1):
-        blocks.append(f"## Factor {number}: {factor.title or factor.key} (`{factor.key}`)")
+        blocks.append(
+            f"## Factor {number}: {factor.title or factor.key} (`{factor.key}`)"
+        )
         blocks += _factor(factor)
     kind = "choice" if rubric.chooses else "score"
-    scales = (f"## Scale\nEach {kind} is {_scale(factor.scale)}" for factor in rubric.factors)
+    scales = (
+        f"## Scale\nEach {kind} is {_scale(factor.scale)}" for factor in rubric.factors
+    )
     return _paragraphs([*blocks, *dict.fromkeys(scales)])
 
 
@@ -217,13 +249,19 @@ def _factor(factor: Factor) -> Iterator[str]:
     if factor.excludes:
         yield f"Not part of this factor: {factor.excludes}"
     for anchor in factor.anchors:
-        scores = " or ".join(", ".join(map(factor.scale.in_answer, anchor.scores)).rsplit(", ", 1))
+        scores = " or ".join(
+            ", ".join(map(factor.scale.in_answer, anchor.scores)).rsplit(", ", 1)
+        )
         yield from _titled(f"Score {scores} when:", anchor.when)
 
 
 def _scale(scale: Scale) -> str:
-    ordered = [value for value in scale.values or sorted(scale.labels) if value in scale.labels]
-    return f"{scale.words}." + "".join(f"\n{scale.in_answer(value)} = {scale.labels[value]}" for value in ordered)
+    ordered = [
+        value for value in scale.values or sorted(scale.labels) if value in scale.labels
+    ]
+    return f"{scale.words}." + "".join(
+        f"\n{scale.in_answer(value)} = {scale.labels[value]}" for value in ordered
+    )
 
 
 _NAME = "\0name\0"
@@ -234,7 +272,10 @@ def _how(rubric: Rubric) -> str:
     blocks = []
     if rubric.steps:
         blocks += ["# Steps", _numbered(rubric.steps)]
-    blocks += ["# Answer", _answer_format(rubric, _NAME if rubric.answer.id_key else None)]
+    blocks += [
+        "# Answer",
+        _answer_format(rubric, _NAME if rubric.answer.id_key else None),
+    ]
     if rubric.constraints:
         blocks += ["# Constraints", _numbered(rubric.constraints)]
     return _paragraphs(blocks)
@@ -273,7 +314,9 @@ def _answer_format(rubric: Rubric, name: str | None) -> str:
 def _number_rule(rubric: Rubric) -> str:
     scales = [factor.scale for factor in rubric.factors]
     also = (
-        " Where a factor does not apply, its word stands in quotation marks." if any(s.abstain for s in scales) else ""
+        " Where a factor does not apply, its word stands in quotation marks."
+        if any(s.abstain for s in scales)
+        else ""
     )
     if rubric.chooses:
         return "Each choice is one of the quoted words, exactly as it is spelt here, in quotation marks."
@@ -320,16 +363,20 @@ def _inline(template: Template, images: tuple[str, ...]) -> set[str]:
 
 
 def _beside(rubric: Rubric, edit: Edit, name: str | None) -> str:
-    """What is said beside the verbatim text: the identifier, and which of its words are a stranger's."""
+    """Return the text beside the verbatim prompt: the identifier, and which of its words are a stranger's."""
     lines = []
     if name:
-        lines.append(f'The identifier of this edit, to be copied into "{rubric.answer.id_key}", is "{name}".')
+        lines.append(
+            f'The identifier of this edit, to be copied into "{rubric.answer.id_key}", is "{name}".'
+        )
     lines += [_quoted(role, edit.text(role)) for role in rubric.texts]
     lines.append(f"{_GUARD} {_UNMARKED_GUARD}" if rubric.texts else _PICTURE_GUARD)
     return "\n".join(lines)
 
 
-def _filled(template: Template, rubric: Rubric, edit: Edit, inline: set[str]) -> Iterator[Part]:
+def _filled(
+    template: Template, rubric: Rubric, edit: Edit, inline: set[str]
+) -> Iterator[Part]:
     """The prompt with its slots filled, each exactly once: what is put in is never looked at again.
 
     A picture is shown once, and so is a text below a heading; further marks for it stay as they are written, but for
@@ -384,7 +431,10 @@ def _split(text: str, slots: Mapping[str, Slot]) -> Iterator[str | Slot]:
     """A placeholder counts wherever it stands; a heading at the start of a line."""
     marks = sorted(filter(None, slots), key=len, reverse=True)
     starts = {mark: r"^[ \t]*" if slots[mark].keep else "" for mark in marks}
-    pattern = "|".join(f"{starts[mark]}(?P<slot{number}>{re.escape(mark)})" for number, mark in enumerate(marks))
+    pattern = "|".join(
+        f"{starts[mark]}(?P<slot{number}>{re.escape(mark)})"
+        for number, mark in enumerate(marks)
+    )
     position = 0
     for match in re.finditer(pattern, text, re.MULTILINE) if marks else ():
         start = match.start(str(match.lastgroup))
@@ -401,9 +451,13 @@ def _split(text: str, slots: Mapping[str, Slot]) -> Iterator[str | Slot]:
 
 def _merged(parts: Iterable[Part], joint: str) -> Iterator[Part]:
     """Neighbouring texts as one."""
-    for is_text, run in itertools.groupby(parts, lambda part: isinstance(part, TextPart)):
+    for is_text, run in itertools.groupby(
+        parts, lambda part: isinstance(part, TextPart)
+    ):
         if is_text:
-            yield TextPart(joint.join(part.text for part in run if isinstance(part, TextPart)))
+            yield TextPart(
+                joint.join(part.text for part in run if isinstance(part, TextPart))
+            )
         else:
             yield from run
 

@@ -46,7 +46,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from editjudge.errors import RubricError, near_miss
-from editjudge.rubrics.model import FileContent, image_part_mark, text_part_mark
+from editjudge.files import LeavesFolder, resolve_inside
+from editjudge.rubrics.model import image_part_mark, text_part_mark
+from editjudge.rubrics.scale import FileContent
 from editjudge.rubrics.strict_yaml import Lines, parse_yaml, read_text, validated
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -54,7 +56,7 @@ RECIPES = Path(__file__).parent / "recipes"
 
 @dataclass(frozen=True)
 class TextSource(FileContent):
-    """Where a text stands. Without more than `file` it is the whole file.
+    """The place of a text. Without more than `file` it is the whole file.
 
     In YAML::
 
@@ -74,7 +76,7 @@ class TextSource(FileContent):
     after: str = ""
     before: str = ""
     replace: Mapping[str, str] = field(default_factory=dict)
-    """What the repository's own code replaces before it asks; each must be there."""
+    """Texts that the repository's own code replaces before it asks; each must be there."""
     strip: bool = False
     """Whether the repository's own code drops white space at both ends."""
 
@@ -95,7 +97,9 @@ class PromptPart(FileContent):
 
     def __post_init__(self) -> None:
         if [bool(self.picture), bool(self.input), bool(self.text)].count(True) != 1:
-            raise ValueError("a part of a prompt is a picture, an input or a text of ours")
+            raise ValueError(
+                "a part of a prompt is a picture, an input or a text of ours"
+            )
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class RecipeRubric:
     name: str
     prompt: tuple[str | PromptPart, ...]
     join: str | None = None
-    """What the repository's own code puts between the parts, those of the system message too. Without it: nothing
+    """Text that the repository's own code puts between the parts, those of the system message too. Without it: nothing
     between the parts of the prompt, and an empty line between those of the system message."""
     slots: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     """Mark to input; each mark must be in the text."""
@@ -122,7 +126,7 @@ class RecipeRubric:
 
 @dataclass(frozen=True)
 class Recipe(FileContent):
-    """How a checkout becomes a rubric set."""
+    """The way from a checkout to a rubric set."""
 
     name: str
     title: str
@@ -133,14 +137,23 @@ class Recipe(FileContent):
     commit: str = ""
     description: str = ""
     notes: tuple[str, ...] = ()
-    """What differs from the published program, in plain words."""
+    """Differences from the published program, in plain words."""
 
     @property
     def summary(self) -> dict[str, Any]:
-        """For a list."""
-        about = {"name": self.name, "title": self.title, "repository": self.repository, "commit": self.commit}
+        """Title in a list of recipes."""
+        about = {
+            "name": self.name,
+            "title": self.title,
+            "repository": self.repository,
+            "commit": self.commit,
+        }
         names = [str(one.get("name")) for one in self.rubrics]
-        return about | {"description": self.description, "rubrics": names, "scores": list(self.score)}
+        return about | {
+            "description": self.description,
+            "rubrics": names,
+            "scores": list(self.score),
+        }
 
 
 def recipe_names() -> list[str]:
@@ -165,15 +178,23 @@ def read_recipe(path: Path) -> Recipe:
     """A recipe file, checked."""
     data, lines = parse_yaml(read_text(path), str(path))
     if not isinstance(data, dict):
-        raise RubricError(f"{path}:1: expected keys such as name, repository, texts and rubrics")
+        raise RubricError(
+            f"{path}:1: expected keys such as name, repository, texts and rubrics"
+        )
     recipe = validated(Recipe, data, lines, str(path))
     for number, content in enumerate(recipe.rubrics):
-        inside = {place[2:]: line for place, line in lines.items() if place[:2] == ("rubrics", number)}
+        inside = {
+            place[2:]: line
+            for place, line in lines.items()
+            if place[:2] == ("rubrics", number)
+        }
         _recipe_rubric(content, inside, str(path))
     return recipe
 
 
-def _recipe_rubric(content: Mapping[str, Any], lines: Lines, source: str) -> RecipeRubric:
+def _recipe_rubric(
+    content: Mapping[str, Any], lines: Lines, source: str
+) -> RecipeRubric:
     own = {field.name for field in dataclasses.fields(RecipeRubric)} - {"rest"}
     known = {key: value for key, value in content.items() if key in own}
     rest = {key: value for key, value in content.items() if key not in own}
@@ -182,24 +203,39 @@ def _recipe_rubric(content: Mapping[str, Any], lines: Lines, source: str) -> Rec
 
 def import_checkout(recipe: Recipe, checkout: Path) -> dict[str, Any]:
     """The rubric set as plain data, as a set's file holds it; `RubricError` where the checkout is not as expected."""
-    texts = {name: read_source(checkout, source) for name, source in recipe.texts.items()}
-    rubrics = [_built(_recipe_rubric(content, {}, recipe.name), texts, recipe) for content in recipe.rubrics]
+    texts = {
+        name: read_source(checkout, source) for name, source in recipe.texts.items()
+    }
+    rubrics = [
+        _built(_recipe_rubric(content, {}, recipe.name), texts, recipe)
+        for content in recipe.rubrics
+    ]
     about = f"{recipe.title}, imported from {recipe.repository}"
     return {"name": recipe.name, "description": about, "rubrics": rubrics} | (
         {"score": dict(recipe.score)} if recipe.score else {}
     )
 
 
-def _built(rubric: RecipeRubric, texts: Mapping[str, str], recipe: Recipe) -> dict[str, Any]:
+def _built(
+    rubric: RecipeRubric, texts: Mapping[str, str], recipe: Recipe
+) -> dict[str, Any]:
     where = f"{recipe.name}, rubric {rubric.name}"
     text, slots = _assembled(rubric, texts, where)
-    files = ", ".join(dict.fromkeys(recipe.texts[part].file for part in rubric.prompt if isinstance(part, str)))
+    files = ", ".join(
+        dict.fromkeys(
+            recipe.texts[part].file for part in rubric.prompt if isinstance(part, str)
+        )
+    )
     for word in (*rubric.slots, *rubric.expects):
         if word not in text:
-            raise RubricError(f"{where}: {word!r} is not in the text of {files}, and was expected there")
+            raise RubricError(
+                f"{where}: {word!r} is not in the text of {files}, and was expected there"
+            )
     for name in rubric.removes:
         if (unwanted := _named(texts, name, where)) not in text:
-            raise RubricError(f"{where}: the text of `{name}` is not in that of {files}, and was expected there")
+            raise RubricError(
+                f"{where}: the text of `{name}` is not in that of {files}, and was expected there"
+            )
         text = text.replace(unwanted, "")
     for mark, roles in rubric.slots.items():
         text, more = _with_slots(text, mark, roles, rubric, f"{where}: {files}")
@@ -210,18 +246,27 @@ def _built(rubric: RecipeRubric, texts: Mapping[str, str], recipe: Recipe) -> di
     if rubric.adds_answer_format:
         template["adds_answer_format"] = True
     joint = "\n\n" if rubric.join is None else rubric.join
-    system = {"system": joint.join(_named(texts, name, where) for name in rubric.system)} if rubric.system else {}
+    system = (
+        {"system": joint.join(_named(texts, name, where) for name in rubric.system)}
+        if rubric.system
+        else {}
+    )
     return {"name": rubric.name, **rubric.rest, **system, "template": template}
 
 
 def _named(texts: Mapping[str, str], name: str, where: str) -> str:
     if name not in texts:
-        raise RubricError(f'{where}: no text is called "{name}"{near_miss(name, texts)}')
+        raise RubricError(
+            f'{where}: no text is called "{name}"{near_miss(name, texts)}'
+        )
     return texts[name]
 
 
-def _assembled(rubric: RecipeRubric, texts: Mapping[str, str], where: str) -> tuple[str, list[dict[str, Any]]]:
-    parts, slots = [], []
+def _assembled(
+    rubric: RecipeRubric, texts: Mapping[str, str], where: str
+) -> tuple[str, list[dict[str, Any]]]:
+    parts = []
+    slots = []
     for part in rubric.prompt:
         if isinstance(part, str):
             parts.append(_named(texts, part, where))
@@ -247,14 +292,23 @@ def _with_slots(
         own = image_part_mark(roles) if roles in images else mark
         return own.join(pieces), [{"mark": own, "role": roles}]
     if len(pieces) - 1 != len(roles):
-        raise RubricError(f"{where}: {mark!r} stands {len(pieces) - 1} times, and was expected {len(roles)} times")
-    marks = [image_part_mark(role) if role in images else text_part_mark(role) for role in roles]
-    joined = pieces[0] + "".join(own + piece for own, piece in zip(marks, pieces[1:], strict=True))
-    return joined, [{"mark": own, "role": role} for own, role in zip(marks, roles, strict=True)]
+        raise RubricError(
+            f"{where}: {mark!r} stands {len(pieces) - 1} times, and was expected {len(roles)} times"
+        )
+    marks = [
+        image_part_mark(role) if role in images else text_part_mark(role)
+        for role in roles
+    ]
+    joined = pieces[0] + "".join(
+        own + piece for own, piece in zip(marks, pieces[1:], strict=True)
+    )
+    return joined, [
+        {"mark": own, "role": role} for own, role in zip(marks, roles, strict=True)
+    ]
 
 
 def _around_mark(text: str, mark: str, braces: str) -> list[str]:
-    """What stands between the places of a mark; under `braces: format` doubled braces are no place of one."""
+    """Return the texts between the places of a mark; under `braces: format` doubled braces are no place of one."""
     if braces == "format" and mark.startswith("{"):
         return re.split(rf"(?<!\{{){re.escape(mark)}(?!\}})", text)
     return text.split(mark)
@@ -279,7 +333,9 @@ def read_source(checkout: Path, source: TextSource) -> str:
     text = _between(text, source)
     for old, new in source.replace.items():
         if old not in text:
-            raise RubricError(f"{source.file}: {old!r} is not in the text, and was expected there")
+            raise RubricError(
+                f"{source.file}: {old!r} is not in the text, and was expected there"
+            )
         text = text.replace(old, new)
     text = text.strip() if source.strip else text
     if not text.strip():
@@ -290,14 +346,16 @@ def read_source(checkout: Path, source: TextSource) -> str:
 def _content(checkout: Path, name: str) -> tuple[Path, str]:
     root = checkout.resolve()
     if not root.is_dir():
-        raise RubricError(f"{checkout}: no folder; expected a checkout of the repository")
-    path = (root / name).resolve()
-    if not path.is_relative_to(root):
-        raise RubricError(f"{name}: leads out of the checkout")
+        raise RubricError(
+            f"{checkout}: no folder; expected a checkout of the repository"
+        )
     try:
+        path = Path(resolve_inside(root / name, root))
         if path.stat().st_size > _MAX_BYTES:
             raise RubricError(f"{name}: larger than {_MAX_BYTES:,} bytes; no prompt is")
         return path, path.read_text("utf-8")
+    except LeavesFolder:
+        raise RubricError(f"{name}: leads out of the checkout") from None
     except UnicodeDecodeError as error:
         raise RubricError(f"{name}: not UTF-8 at byte {error.start}") from None
     except OSError as error:
@@ -310,7 +368,9 @@ def _between(text: str, source: TextSource) -> str:
     for mark, side in ((source.after, 2), (source.before, 0)):
         if mark:
             if text.count(mark) != 1:
-                raise RubricError(f"{source.file}: {mark!r} stands {text.count(mark)} times, and was expected once")
+                raise RubricError(
+                    f"{source.file}: {mark!r} stands {text.count(mark)} times, and was expected once"
+                )
             text = text.partition(mark)[side]
     return text
 
@@ -335,7 +395,9 @@ def _entry(source: TextSource, content: Any) -> str:
             value = value[part] if not isinstance(value, str) else {}[part]
         except (KeyError, IndexError, TypeError):
             known = [str(key) for key in value] if isinstance(value, dict) else []
-            raise RubricError(f'{source.file}: no "{where}"{near_miss(str(part), known)}') from None
+            raise RubricError(
+                f'{source.file}: no "{where}"{near_miss(str(part), known)}'
+            ) from None
     if not isinstance(value, str):
         raise RubricError(f"{source.file}: {'.'.join(map(str, source.key))} is no text")
     return value
@@ -343,18 +405,25 @@ def _entry(source: TextSource, content: Any) -> str:
 
 class _Python:
     def __init__(self, name: str, content: str) -> None:
-        self._name, self._steps = name, 0
+        self._name = name
+        self._steps = 0
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about someone else's code
                 self._tree = ast.parse(content)
         except SyntaxError as error:
-            raise RubricError(f"{name}:{error.lineno or 1}: not Python: {error.msg}") from None
+            raise RubricError(
+                f"{name}:{error.lineno or 1}: not Python: {error.msg}"
+            ) from None
         except (ValueError, RecursionError, MemoryError) as error:
             raise RubricError(f"{name}: not Python: {error}") from None
 
     def text(self, source: TextSource) -> str:
-        node = self._constant(source.constant) if source.constant else self._of_function(source)
+        node = (
+            self._constant(source.constant)
+            if source.constant
+            else self._of_function(source)
+        )
         for part in source.key:
             node = self._item(node, part)
         return self._text(node)
@@ -365,9 +434,15 @@ class _Python:
     def _scope(self, path: Sequence[str]) -> Sequence[ast.stmt]:
         body: Sequence[ast.stmt] = self._tree.body
         for name in path:
-            classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == name]
+            classes = [
+                node
+                for node in body
+                if isinstance(node, ast.ClassDef) and node.name == name
+            ]
             if len(classes) != 1:
-                raise RubricError(f"{self._name}: {len(classes)} classes are called {name}; expected one")
+                raise RubricError(
+                    f"{self._name}: {len(classes)} classes are called {name}; expected one"
+                )
             body = classes[0].body
         return body
 
@@ -379,26 +454,51 @@ class _Python:
         assignments = list(_assignments(body))
         values = [value for known, value in assignments if known == name]
         if len(values) != 1:
-            hint = near_miss(name, {known for known, _ in assignments}) if not values else "."
+            hint = (
+                near_miss(name, {known for known, _ in assignments})
+                if not values
+                else "."
+            )
             lines = ", ".join(str(value.lineno) for value in values)
-            why = f"assigned {len(values)} times, on lines {lines}" if values else "not there"
-            raise RubricError(f'{where}: the constant "{name}" was expected once and is {why}{hint}')
+            why = (
+                f"assigned {len(values)} times, on lines {lines}"
+                if values
+                else "not there"
+            )
+            raise RubricError(
+                f'{where}: the constant "{name}" was expected once and is {why}{hint}'
+            )
         return values[0]
 
     def _of_function(self, source: TextSource) -> ast.expr:
         *path, name = source.function.split(".")
         kinds = ast.FunctionDef | ast.AsyncFunctionDef
-        functions = [node for node in self._scope(path) if isinstance(node, kinds) and node.name == name]
+        functions = [
+            node
+            for node in self._scope(path)
+            if isinstance(node, kinds) and node.name == name
+        ]
         if len(functions) != 1:
             known = {node.name for node in self._scope(path) if isinstance(node, kinds)}
-            raise RubricError(f'{self._name}: no single function "{source.function}"{near_miss(name, known)}')
+            raise RubricError(
+                f'{self._name}: no single function "{source.function}"{near_miss(name, known)}'
+            )
         function = functions[0]
         if source.variable:
             body = [node for node in ast.walk(function) if isinstance(node, ast.stmt)]
-            return self._assigned(body, source.variable, f"{self._name}:{function.lineno}")
-        returns = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value]
+            return self._assigned(
+                body, source.variable, f"{self._name}:{function.lineno}"
+            )
+        returns = [
+            node.value
+            for node in ast.walk(function)
+            if isinstance(node, ast.Return) and node.value
+        ]
         if len(returns) != 1:
-            raise self._wrong(function, f"{source.function} returns at {len(returns)} places; name a variable")
+            raise self._wrong(
+                function,
+                f"{source.function} returns at {len(returns)} places; name a variable",
+            )
         return returns[0]
 
     def _item(self, node: ast.expr, part: str | int) -> ast.expr:
@@ -408,9 +508,15 @@ class _Python:
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == part:
                     return value
-            known = [str(key.value) for key in node.keys if isinstance(key, ast.Constant)]
+            known = [
+                str(key.value) for key in node.keys if isinstance(key, ast.Constant)
+            ]
             raise self._wrong(node, f'no key "{part}"{near_miss(str(part), known)}')
-        if isinstance(node, ast.List | ast.Tuple) and isinstance(part, int) and part < len(node.elts):
+        if (
+            isinstance(node, ast.List | ast.Tuple)
+            and isinstance(part, int)
+            and part < len(node.elts)
+        ):
             return node.elts[part]
         raise self._wrong(node, f"expected a dictionary or a list with {part!r}")
 
@@ -430,20 +536,39 @@ class _Python:
                 return self._text(left) + self._text(right)
             case ast.Name(id=name):
                 return self._text(self._constant(name))
-            case ast.Call(func=ast.Attribute(value=value, attr="strip" | "lstrip" | "rstrip" as how), args=[]):
+            case ast.Call(
+                func=ast.Attribute(
+                    value=value, attr="strip" | "lstrip" | "rstrip" as how
+                ),
+                args=[],
+            ):
                 return str(getattr(self._text(value), how)())
             case ast.Call(
-                func=ast.Attribute(value=value, attr="join"), args=[ast.List(elts=parts) | ast.Tuple(elts=parts)]
+                func=ast.Attribute(value=value, attr="join"),
+                args=[ast.List(elts=parts) | ast.Tuple(elts=parts)],
             ):
                 return self._text(value).join(map(self._text, parts))
-            case ast.Call(func=ast.Name(id="dedent") | ast.Attribute(attr="dedent"), args=[value]):
+            case ast.Call(
+                func=ast.Name(id="dedent") | ast.Attribute(attr="dedent"), args=[value]
+            ):
                 return textwrap.dedent(self._text(value))
-        raise self._wrong(node, f"expected a text, and it is {ast.unparse(node)[:60]!r}, which is not computed here")
+        raise self._wrong(
+            node,
+            f"expected a text, and it is {ast.unparse(node)[:60]!r}, which is not computed here",
+        )
 
 
 def _assignments(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
     for node in body:
         if isinstance(node, ast.Assign):
-            yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+            yield from (
+                (target.id, node.value)
+                for target in node.targets
+                if isinstance(target, ast.Name)
+            )
+        elif (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and node.value
+        ):
             yield node.target.id, node.value

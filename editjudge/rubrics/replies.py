@@ -1,4 +1,4 @@
-"""What stands in a reply, whatever the rubric: thoughts, which are set aside, JSON objects, and labelled lines.
+"""Parts of a reply, whatever the rubric: thoughts, which are set aside, JSON objects, and labelled lines.
 
 A reply is untrusted and may be megabytes of brackets, so each reader goes over the text once, without recursion.
 JSON is read to the letter: what is not strict JSON is refused, and no number is changed by reading it.
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from editjudge.rubrics.model import WrittenNumber
+from editjudge.rubrics.scale import WrittenNumber
 from editjudge.rubrics.tables import load_table
 
 MAX_TOKENS = 100_000
@@ -40,7 +40,9 @@ _TAG = (
     r"(?:[ _-]process)?(?:[:_.-][a-z0-9]{1,16}){0,3}"
 )
 _NEVER = "(?!)"
-_CLOSES = re.compile(r"^(?:\W|&lt;|\\u003c)*/|(?<![a-z])(?:end|close|stop)(?![a-z])", re.IGNORECASE)
+_CLOSES = re.compile(
+    r"^(?:\W|&lt;|\\u003c)*/|(?<![a-z])(?:end|close|stop)(?![a-z])", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,13 @@ class ThoughtFormat:
     def inner_marks(self) -> re.Pattern[str]:
         """The marks that count inside a thought of this format."""
         nested = self.opening if self.nested is None else self.nested or _NEVER
-        return re.compile(rf"(?P<closing>{self.closing})|(?P<opening>{nested})|(?P<mark>{self.mark})", re.IGNORECASE)
+        return re.compile(
+            rf"(?P<closing>{self.closing})|(?P<opening>{nested})|(?P<mark>{self.mark})",
+            re.IGNORECASE,
+        )
 
     def end(self, text: str, position: int) -> int | None:
-        """Where the thought that was opened before `position` ends; None if it never does."""
+        """Return the end of the thought that was opened before `position`; None if it never ends."""
         depth = 1
         for match in self.inner_marks.finditer(text, position):
             depth += 1 if _opens(match) else -1
@@ -75,16 +80,28 @@ class ThoughtFormat:
 
 def _opens(match: re.Match[str]) -> bool:
     role = match.lastgroup or ""
-    return not _CLOSES.search(match[0]) if role.startswith("mark") else role.startswith("opening")
+    return (
+        not _CLOSES.search(match[0])
+        if role.startswith("mark")
+        else role.startswith("opening")
+    )
 
 
 @functools.cache
 def thought_formats() -> tuple[ThoughtFormat, ...]:
     """Every format of the table."""
     rows: list[dict[str, Any]] = load_table("thoughts")
-    lists = [{"example": tuple(row["example"]), "hints": tuple(row["hints"])} for row in rows]
-    marks = [{"mark": row["mark"].replace("TAG", _TAG)} if "mark" in row else {} for row in rows]
-    return tuple(ThoughtFormat(**row | own | mark) for row, own, mark in zip(rows, lists, marks, strict=True))
+    lists = [
+        {"example": tuple(row["example"]), "hints": tuple(row["hints"])} for row in rows
+    ]
+    marks = [
+        {"mark": row["mark"].replace("TAG", _TAG)} if "mark" in row else {}
+        for row in rows
+    ]
+    return tuple(
+        ThoughtFormat(**row | own | mark)
+        for row, own, mark in zip(rows, lists, marks, strict=True)
+    )
 
 
 def marks_in(text: str) -> re.Pattern[str]:
@@ -93,7 +110,12 @@ def marks_in(text: str) -> re.Pattern[str]:
     Few texts hold any, and to look for all of them at each of millions of places takes seconds.
     """
     lowered = text.lower()
-    hinted = {number for hint, numbers in _hints().items() if hint in lowered for number in numbers}
+    hinted = {
+        number
+        for hint, numbers in _hints().items()
+        if hint in lowered
+        for number in numbers
+    }
     return _marks_pattern(tuple(sorted(hinted)))
 
 
@@ -118,7 +140,9 @@ def _marks_pattern(numbers: tuple[int, ...]) -> re.Pattern[str]:
         if getattr(form, role) != _NEVER and (role != "closing" or form.preopened)
     ]
     starts = re.escape("".join(form.starts for _, form in forms))
-    return re.compile(rf"(?=[{{{starts}])(?:(?P<brace>\{{){''.join(marks)})", re.IGNORECASE)
+    return re.compile(
+        rf"(?=[{{{starts}])(?:(?P<brace>\{{){''.join(marks)})", re.IGNORECASE
+    )
 
 
 # --- where the JSON stands ------------------------------------------------------------------------------------
@@ -136,7 +160,7 @@ class Candidate:
     closed: bool
     depth: int
     value: dict[str, Any] | None = None
-    """Where the text was decoded already."""
+    """The object, if the text was decoded already."""
     start: int = 0
     """Its first character in the text that was scanned."""
 
@@ -147,9 +171,9 @@ class Scan:
 
     candidates: tuple[Candidate, ...]
     before: str
-    """What stands outside thoughts and candidates, before the last candidate (all of it where there is none)."""
+    """Text outside thoughts and candidates, before the last candidate (all of it if there is none)."""
     after: str
-    """What stands after the last candidate."""
+    """Text after the last candidate."""
     ends_in_thought: bool = False
     """A thought was opened and never closed, so no answer can follow it."""
     prose: tuple[tuple[int, int], ...] = ()
@@ -161,13 +185,16 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
 
     `joint` stands between two pieces of prose.
     """
-    key_pattern, marks = _any_of(tuple(keys)), marks_in(text)
+    key_pattern = _any_of(tuple(keys))
+    marks = marks_in(text)
     candidates: list[Candidate] = []
     prose: list[tuple[int, int]] = []
     prose_before = begin = position = plain = tokens = 0
     ends_in_thought = False
     # Braces of a short text can neither be too many nor overflow the decoder's stack.
-    is_plain = len(text) <= MAX_TOKENS and text.count("{") + text.count("[") <= 8 * MAX_DEPTH
+    is_plain = (
+        len(text) <= MAX_TOKENS and text.count("{") + text.count("[") <= 8 * MAX_DEPTH
+    )
     while match := marks.search(text, position):
         start, position = match.span()
         name = match.lastgroup or ""
@@ -177,10 +204,14 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
                 continue
             value = None
             if is_plain and (plain_object := _plain_object(text, start)):
-                (value, end), closed, depth = plain_object, True, 0
+                (value, end) = plain_object
+                closed = True
+                depth = 0
             else:
                 end, closed, depth, tokens = _object_end(text, start, tokens)
-            if not key_pattern.search(text, start, end) and (closed or not _cut_in_key(text[start:end], keys)):
+            if not key_pattern.search(text, start, end) and (
+                closed or not _cut_in_key(text[start:end], keys)
+            ):
                 plain = end
                 continue
             prose.append((begin, start))
@@ -189,11 +220,15 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
             begin = position = end
         elif not _opens(match):
             # The opening mark stood in the prompt: all that came before was thought.
-            candidates, prose, prose_before = [], [], 0
+            candidates = []
+            prose = []
+            prose_before = 0
             begin = position
         else:
             prose.append((begin, start))
-            thought_end = thought_formats()[int(name.lstrip("openigmark"))].end(text, position)
+            thought_end = thought_formats()[int(name.lstrip("openigmark"))].end(
+                text, position
+            )
             if ends_in_thought := thought_end is None:
                 break
             begin = position = thought_end or 0
@@ -223,7 +258,10 @@ def without_fences(text: str) -> str:
 @functools.lru_cache(maxsize=64)
 def _any_of(keys: tuple[str, ...]) -> re.Pattern[str]:
     """Any of the keys in quotation marks, each character plain or as the escape that JSON reads as the same."""
-    spelled = ["".join(rf"(?:{re.escape(mark)}|\\u(?i:{ord(mark):04x}))" for mark in key) for key in keys]
+    spelled = [
+        "".join(rf"(?:{re.escape(mark)}|\\u(?i:{ord(mark):04x}))" for mark in key)
+        for key in keys
+    ]
     return re.compile("""["'](?:{})["']""".format("|".join(spelled)))
 
 
@@ -239,12 +277,15 @@ def _plain_object(text: str, start: int) -> tuple[dict[str, Any], int] | None:
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
         return None
-    odd = text.count("{", start, end) + text.count("[", start, end) > MAX_DEPTH or text.find("\\u", start, end) >= 0
+    odd = (
+        text.count("{", start, end) + text.count("[", start, end) > MAX_DEPTH
+        or text.find("\\u", start, end) >= 0
+    )
     return None if odd else (value, end)
 
 
 def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int]:
-    """Where the object that opens at `start` ends, whether it is closed, how deep it nests, tokens seen."""
+    """Return the end of the object that opens at `start`, whether it is closed, how deep it nests, tokens seen."""
     braces = nesting = deepest = 0
     for match in _INSIDE.finditer(text, start):
         tokens += 1
@@ -265,7 +306,7 @@ def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int
 
 
 class NotStrict(ValueError):
-    """Why a text is not strict JSON."""
+    """A text that is not strict JSON."""
 
     def __init__(self, code: str, message: str, at_end: bool = False) -> None:
         super().__init__(message)
@@ -280,13 +321,21 @@ def decode(text: str) -> Any:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         rest = text[error.pos :].rstrip()
-        at_end = not rest or error.msg.startswith("Unterminated string") or bool(_STUMP.fullmatch(rest))
-        raise NotStrict("not_json", f"{error.msg} at character {error.pos}", at_end) from None
+        at_end = (
+            not rest
+            or error.msg.startswith("Unterminated string")
+            or bool(_STUMP.fullmatch(rest))
+        )
+        raise NotStrict(
+            "not_json", f"{error.msg} at character {error.pos}", at_end
+        ) from None
     if "\\u" in text:
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise NotStrict("not_json", "half of a surrogate pair is not text") from None
+            raise NotStrict(
+                "not_json", "half of a surrogate pair is not text"
+            ) from None
     return value
 
 
@@ -304,7 +353,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise NotStrict("duplicate_key", f'the key "{twice[:80]}" stands twice in one object')
+        raise NotStrict(
+            "duplicate_key", f'the key "{twice[:80]}" stands twice in one object'
+        )
     return members
 
 
@@ -313,7 +364,10 @@ def _constant(word: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_object, parse_int=_integer, parse_float=WrittenNumber, parse_constant=_constant
+    object_pairs_hook=_object,
+    parse_int=_integer,
+    parse_float=WrittenNumber,
+    parse_constant=_constant,
 )
 
 
@@ -334,12 +388,12 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 
 @dataclass
 class LabelledLines:
-    """What the lines of a reply say."""
+    """The labelled lines of a reply."""
 
     values: dict[str, list[str]] = field(default_factory=dict)
-    """By label, what stands after its colon, as often as it stands there."""
+    """Texts after the colon, by label, as often as the label occurs."""
     texts: dict[str, list[str]] = field(default_factory=dict)
-    """By label of a text, the text, which goes on up to the next label."""
+    """Texts by label; each goes on up to the next label."""
     prose: bool = False
     """Whether there are lines that belong to no label."""
 
@@ -349,20 +403,24 @@ class _Labelled(NamedTuple):
     content: str
 
 
-def read_lines(text: str, labels: Sequence[str], texts: Sequence[str], headings: Sequence[str] = ()) -> LabelledLines:
+def read_lines(
+    text: str, labels: Sequence[str], texts: Sequence[str], headings: Sequence[str] = ()
+) -> LabelledLines:
     """The labelled lines of a reply that is without its thoughts; with headings each is named `Heading > Label`.
 
     A line that begins with a label and a colon claims to be the answer. A list mark before the label, and emphasis
     (`**Label:** 4`), are how models write, not what they say.
     """
-    result, heading = LabelledLines(), ""
+    result = LabelledLines()
+    heading = ""
     known = sorted({*labels, *texts}, key=len, reverse=True)
     open_text: list[str] | None = None
     for line in _split_lines(text):
         if _FENCE_LINE.fullmatch(line):
             continue
         if title := _labelled(line, headings):
-            heading, open_text = title.label, None
+            heading = title.label
+            open_text = None
             continue
         match = _labelled(line, known)
         if match is None or (headings and not heading and match.label in labels):
@@ -402,14 +460,17 @@ def _labelled(line: str, labels: Sequence[str]) -> _Labelled | None:
         return None
     rest = rest[len(label) :].lstrip(" \t")
     if emphasis and rest.startswith(emphasis):  # **Label**: 4
-        rest, emphasis = rest[len(emphasis) :].lstrip(" \t"), ""
+        rest = rest[len(emphasis) :].lstrip(" \t")
+        emphasis = ""
     if not rest.startswith((":", "\uff1a")):
         return None
     rest = rest[1:].lstrip(" \t")
     if emphasis and rest.startswith(emphasis):  # **Label:** 4
-        rest, emphasis = rest[len(emphasis) :], ""
+        rest = rest[len(emphasis) :]
+        emphasis = ""
     elif emphasis and rest.rstrip(" \t").endswith(emphasis):  # **Label: 4**
-        rest, emphasis = rest.rstrip(" \t")[: -len(emphasis)], ""
+        rest = rest.rstrip(" \t")[: -len(emphasis)]
+        emphasis = ""
     return None if emphasis else _Labelled(label, rest.strip(" \t"))
 
 

@@ -20,21 +20,155 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from editjudge.canonical import json_hash
 from editjudge.edit import Edit
 from editjudge.errors import ManifestError, RubricError, UsageError
-from editjudge.rubrics.conditions import applies
-from editjudge.rubrics.formula import Formula, Label, Member, formulas
+from editjudge.rubrics.evaluation import applies
+from editjudge.rubrics.expression import EVERY, FUNCTIONS, Member, Ref, Term, parse
 from editjudge.rubrics.model import ASKING, Rubric
 from editjudge.values import column, place_among, word_of
 
 T = TypeVar("T")
 ScoreText = str | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Label:
+    """A value of an edit that a score compares with a rubric's answer, so that it must be one of its choices."""
+
+    rubric: str
+    field: str
+    """A column of the manifest, or a field of an element."""
+    choices: tuple[str, ...]
+    of_element: bool
+
+
+@dataclass(frozen=True)
+class Formula:
+    """One named score of a set."""
+
+    name: str
+    text: str
+    term: Term
+    repeats: Literal["after", "before"] = "after"
+    """`before`: the mean of each factor over repeats and samples goes into the formula; `after`: the formula's value of
+    each of them, and then their mean."""
+    direction: Literal["up", "down"] = "up"
+    description: str = ""
+
+    @property
+    def refs(self) -> frozenset[Ref]:
+        return frozenset(ref for term in self.term.walk() for ref in term.refs)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of the manifest that it looks at."""
+        return frozenset(
+            str(term.value)
+            for term in self.term.walk()
+            if term.op in ("column", "by", "in", "given")
+        )
+
+    @property
+    def element_fields(self) -> frozenset[Ref]:
+        """Rubrics asked `for_each`, and the fields of their elements that it looks at."""
+        return frozenset(
+            (a.refs[0][0], str(b.value))
+            for a, b in self._compared_pairs()
+            if b.op == "each"
+        )
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The columns of edits that answers are compared with."""
+        labels = []
+        for a, b in self._compared_pairs():
+            if b.op in ("each", "column") and a.choices:
+                of_element = b.op == "each"
+                labels += [
+                    Label(rubric, str(b.value), a.choices, of_element)
+                    for rubric, _ in a.refs
+                ]
+        return tuple(dict.fromkeys(labels))
+
+    def _compared_pairs(self) -> Iterator[tuple[Term, Term]]:
+        for term in self.term.walk():
+            if term.op in ("==", "!="):
+                yield term.parts[0], term.parts[1]
+
+    @property
+    def words(self) -> str:
+        """The formula at the foot of a table: `overall = sqrt(min SC x min PQ)`."""
+        mean = ", of the means over repeats" if self.repeats == "before" else ""
+        return f"{self.name} = {self.term}{mean}"
+
+
+_SCORE_KEYS = {
+    "formula": None,
+    "repeats": ("after", "before"),
+    "direction": ("up", "down"),
+    "description": None,
+}
+"""Keys of a score that is more than a formula, and their values."""
+
+
+class ScoreError(RubricError):
+    """A score of a set that cannot be computed."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+def formulas(
+    scores: Mapping[str, ScoreText], members: Sequence[Member]
+) -> list[Formula]:
+    """Return the scores of a set, each over its factors and the scores before it; `ScoreError` says what is wrong."""
+    parsed: dict[str, Formula] = {}
+    for name, entry in scores.items():
+        terms = {earlier: formula.term for earlier, formula in parsed.items()}
+        try:
+            parsed[name] = _formula(name, entry, members, terms)
+        except RubricError as error:
+            raise ScoreError(name, str(error)) from None
+    return list(parsed.values())
+
+
+def _formula(
+    name: str, entry: ScoreText, members: Sequence[Member], before: Mapping[str, Term]
+) -> Formula:
+    where = f"score {name}"
+    content = {"formula": entry} if isinstance(entry, str) else dict(entry)
+    if "formula" not in content or content.keys() - _SCORE_KEYS:
+        raise RubricError(
+            f"{where}: expected a formula, or keys of {', '.join(_SCORE_KEYS)} with `formula`"
+        )
+    for key, value in content.items():
+        legal = _SCORE_KEYS[key]
+        if legal and value not in legal:
+            raise RubricError(f"{where}: {key} is `{'` or `'.join(legal)}`")
+    if not re.fullmatch(r"[^\W\d]\w*", name) or name in (*FUNCTIONS, EVERY):
+        raise RubricError(
+            f'score "{name}": a name is a word of letters, digits and _, and none of the functions'
+        )
+    if any(name in member.factors for member in members):
+        raise RubricError(
+            f'score "{name}": a factor has that name; call the score otherwise'
+        )
+    text = str(content.pop("formula"))
+    formula = Formula(name, text, parse(text, members, before, where), **content)
+    chosen = any(part.choices for part in formula.term.walk())
+    if formula.repeats == "before" and chosen:
+        raise RubricError(
+            f"{where}: words have no mean, so repeats cannot come before the formula"
+        )
+    return formula
 
 
 @dataclass(frozen=True)
@@ -44,7 +178,7 @@ class RubricSet:
     name: str
     rubrics: tuple[Rubric, ...]
     score: Mapping[str, ScoreText] = field(default_factory=dict)
-    """By name, a formula, or a mapping with `formula` and what more is to be said (`editjudge.rubrics.formula`)."""
+    """Formulas by name, or mappings with `formula` and other fields of `Formula`."""
     description: str = ""
 
     def __post_init__(self) -> None:
@@ -53,9 +187,13 @@ class RubricSet:
         names: list[str] = []
         for rubric in self.rubrics:
             if rubric.name in names:
-                raise RubricError(f'{self.name}: two rubrics are called "{rubric.name}": give one of them another name')
+                raise RubricError(
+                    f'{self.name}: two rubrics are called "{rubric.name}": give one of them another name'
+                )
             if rubric.after and rubric.after not in names:
-                raise RubricError(f'{self.name}: {rubric.name} is asked after "{rubric.after}", which must come before')
+                raise RubricError(
+                    f'{self.name}: {rubric.name} is asked after "{rubric.after}", which must come before'
+                )
             names.append(rubric.name)
         _ = self.formulas
 
@@ -66,15 +204,22 @@ class RubricSet:
 
     @functools.cached_property
     def hash(self) -> str:
-        """Of all that can change a question, whether it is asked, or a score."""
-        rubrics = [{"name": rubric.name, "hash": rubric.hash} | asking(rubric) for rubric in self.rubrics]
+        """Hash of all that can change a question, whether it is asked, or a score."""
+        rubrics = [
+            {"name": rubric.name, "hash": rubric.hash} | asking(rubric)
+            for rubric in self.rubrics
+        ]
         content = [rubrics, {name: _plain(score) for name, score in self.score.items()}]
         return json_hash(content, "compact")
 
     @functools.cached_property
     def labels(self) -> tuple[Label, ...]:
         """The values of an edit that its scores hold answers against."""
-        return tuple(dict.fromkeys(label for formula in self.formulas for label in formula.labels))
+        return tuple(
+            dict.fromkeys(
+                label for formula in self.formulas for label in formula.labels
+            )
+        )
 
     def check_labels(self, edit: Edit) -> None:
         """Raise `ManifestError` where a score would hold an answer against a label that no answer can be."""
@@ -86,10 +231,18 @@ class RubricSet:
             values = [edit.value(label.field)]
             if label.of_element:
                 elements = edit.listed(rubric.for_each) or []
-                values = [column(element, label.field) for element in elements if isinstance(element, dict)]
+                values = [
+                    column(element, label.field)
+                    for element in elements
+                    if isinstance(element, dict)
+                ]
             for value in values:
                 if word_of(value) != "" and place_among(value, label.choices) is None:
-                    source = f"{rubric.for_each}[].{label.field}" if label.of_element else label.field
+                    source = (
+                        f"{rubric.for_each}[].{label.field}"
+                        if label.of_element
+                        else label.field
+                    )
                     found = json.dumps(value, ensure_ascii=False, default=str)
                     raise ManifestError(
                         f'edit "{edit.id}": found {found:.80} in {source}, which answers of {rubric.name} are compared '
@@ -97,7 +250,7 @@ class RubricSet:
                     )
 
     def contract(self) -> dict[str, Any]:
-        """What goes in and what must come out, of each rubric, and the names of the scores."""
+        """Return the contract of each rubric, and the names of the scores."""
         return {
             "name": self.name,
             "hash": self.hash,
@@ -106,30 +259,44 @@ class RubricSet:
         }
 
     def spec(self) -> dict[str, Any]:
-        """As a run keeps it."""
+        """Return the set as a run stores it."""
         return {
             "hash": self.hash,
-            "rubrics": [{"name": rubric.name} | asking(rubric) for rubric in self.rubrics],
+            "rubrics": [
+                {"name": rubric.name} | asking(rubric) for rubric in self.rubrics
+            ],
             "score": {name: _plain(score) for name, score in self.score.items()},
         }
 
 
 def member(rubric: Rubric) -> Member:
-    """What a formula knows of a rubric."""
-    return Member(rubric.name, {factor.key: factor.scale for factor in rubric.factors}, bool(rubric.for_each))
+    """Return the factors of a rubric for its formulas."""
+    return Member(
+        rubric.name,
+        {factor.key: factor.scale for factor in rubric.factors},
+        bool(rubric.for_each),
+    )
 
 
 def asking(rubric: Rubric) -> dict[str, Any]:
     """The conditions on which a rubric is asked, without those that have their default."""
     defaults = Rubric.__dataclass_fields__
-    return {name: value for name in ASKING if (value := getattr(rubric, name)) != defaults[name].default}
+    return {
+        name: value
+        for name in ASKING
+        if (value := getattr(rubric, name)) != defaults[name].default
+    }
 
 
-def check_unconditional(rubrics: Sequence[Rubric], who: str, allowed: Sequence[str] = ()) -> None:
+def check_unconditional(
+    rubrics: Sequence[Rubric], who: str, allowed: Sequence[str] = ()
+) -> None:
     """Refuse rubrics with conditions, where every rubric is asked once about every edit."""
     for rubric in rubrics:
         if conditions := [name for name in asking(rubric) if name not in allowed]:
-            raise UsageError(f"{rubric.name}: has `{conditions[0]}`, and {who}: use `editjudge run` on one machine")
+            raise UsageError(
+                f"{rubric.name}: has `{conditions[0]}`, and {who}: use `editjudge run` on one machine"
+            )
 
 
 def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:
@@ -138,9 +305,14 @@ def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:
     numbers: dict[str, int] = {}
     for rubric in rubrics:
         if rubric.after and rubric.after not in named:
-            raise RubricError(f'{rubric.name} is asked after "{rubric.after}", which is not asked: run the whole set')
+            raise RubricError(
+                f'{rubric.name} is asked after "{rubric.after}", which is not asked: run the whole set'
+            )
         numbers[rubric.name] = numbers[rubric.after] + 1 if rubric.after else 0
-    return [[r for r in rubrics if numbers[r.name] == number] for number in range(1 + max(numbers.values(), default=0))]
+    return [
+        [r for r in rubrics if numbers[r.name] == number]
+        for number in range(1 + max(numbers.values(), default=0))
+    ]
 
 
 def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
@@ -151,13 +323,21 @@ def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
     factors = tuple(factor for rubric in rubrics for factor in rubric.factors)
     for other in others:
         alone = (first.template, other.template, first.consistency, other.consistency)
-        forms = [(rubric.answer, rubric.system, rubric.reason) for rubric in (first, other)]
+        forms = [
+            (rubric.answer, rubric.system, rubric.reason) for rubric in (first, other)
+        ]
         if forms[0] != forms[1] or any(alone):
             raise RubricError(
                 f'"{first.name}" and "{other.name}" want answers of different form, so they cannot share one question'
             )
-    if twice := [key for key, count in Counter(factor.key for factor in factors).items() if count > 1]:
-        raise RubricError(f'"{name}" would score {", ".join(twice)} twice in one answer')
+    if twice := [
+        key
+        for key, count in Counter(factor.key for factor in factors).items()
+        if count > 1
+    ]:
+        raise RubricError(
+            f'"{name}" would score {", ".join(twice)} twice in one answer'
+        )
     return Rubric(
         name=name,
         images=_union(rubric.images for rubric in rubrics),

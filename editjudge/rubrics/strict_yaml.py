@@ -39,7 +39,7 @@ _OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
 
 
 def printable(text: str) -> str:
-    """A stranger's text in a message, without anything that a terminal would obey."""
+    """Return a stranger's text for a message, without anything that a terminal would obey."""
     return text if text.isprintable() else repr(text)[1:-1]
 
 
@@ -47,46 +47,58 @@ def printable(text: str) -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, which must be small and UTF-8."""
+    """Return the text of a file, which must be small and UTF-8."""
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise RubricError(f"{path}: larger than {_MAX_BYTES:,} bytes; that is not a rubric")
+            raise RubricError(
+                f"{path}: larger than {_MAX_BYTES:,} bytes; that is not a rubric"
+            )
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
-        raise RubricError(f"{path}: not a rubric file: not UTF-8 at byte {error.start}") from None
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise RubricError(f"{printable(str(path))}: cannot be read: {why}") from None
+        raise RubricError(
+            f"{path}: not a rubric file: not UTF-8 at byte {error.start}"
+        ) from None
+    except OSError as error:
+        raise RubricError(
+            f"{printable(str(path))}: cannot be read: {error.strerror}"
+        ) from None
+    except ValueError as error:  # a null byte in the name
+        raise RubricError(f"{printable(str(path))}: cannot be read: {error}") from None
 
 
 def parse_yaml(text: str, source: str) -> tuple[Any, Lines]:
-    """A YAML document as plain data, and the line of each key."""
+    """Return a YAML document as plain data, and the line of each key."""
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
     try:
         _look_over(yaml.parse(text, Loader=loader), source)
         node = yaml.compose(text, Loader=loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else 1
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-        raise RubricError(f"{source}:{line}: not YAML: {problem}") from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise RubricError(f"{source}:{line}: not YAML: {error.problem}") from None
+    except yaml.reader.ReaderError as error:
+        raise RubricError(f"{source}:1: not YAML: {error.reason}") from None
     lines: dict[YamlPath, int] = {}
     return None if node is None else _built(node, (), lines, source), lines
 
 
 def _look_over(events: Iterable[Any], source: str) -> None:
-    depth = documents = 0
+    """Refuse what the composer should not get."""
+    import yaml
+
+    tagged = yaml.ScalarEvent | yaml.CollectionStartEvent
+    depth = 0
+    documents = 0
     for event in events:
-        kind, why = type(event).__name__, ""
-        depth += kind in ("MappingStartEvent", "SequenceStartEvent")
-        depth -= kind in ("MappingEndEvent", "SequenceEndEvent")
-        documents += kind == "DocumentStartEvent"
-        if getattr(event, "tag", None):
-            why = "tags (!name) are not used in rubric files"
-        elif kind == "AliasEvent":
+        why = ""
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        if isinstance(event, yaml.AliasEvent):
             why = "aliases (*name) are not used in rubric files"
+        elif isinstance(event, tagged) and event.tag:
+            why = "tags (!name) are not used in rubric files"
         elif depth > _MAX_DEPTH:
             why = f"nested more than {_MAX_DEPTH} deep"
         elif documents > 1:
@@ -97,14 +109,25 @@ def _look_over(events: Iterable[Any], source: str) -> None:
 
 def _built(node: Any, path: YamlPath, lines: dict[YamlPath, int], source: str) -> Any:
     if node.id == "scalar":
-        return node.value if node.style else _plain(node.value, decimals=path[-1:] == ("step",) or _DECIMALS & {*path})
+        return (
+            node.value
+            if node.style
+            else _plain(
+                node.value, decimals=path[-1:] == ("step",) or _DECIMALS & {*path}
+            )
+        )
     if node.id == "sequence":
         for number, item in enumerate(node.value):
             lines[(*path, number)] = item.start_mark.line + 1
-        return [_built(item, (*path, number), lines, source) for number, item in enumerate(node.value)]
+        return [
+            _built(item, (*path, number), lines, source)
+            for number, item in enumerate(node.value)
+        ]
     members: dict[str, Any] = {}
     for name, value in node.value:
-        line, key, why = name.start_mark.line + 1, name.value, ""
+        line = name.start_mark.line + 1
+        key = name.value
+        why = ""
         if name.id != "scalar":
             why = "a key must be a word"
         elif key in members:
@@ -119,7 +142,7 @@ def _built(node: Any, path: YamlPath, lines: dict[YamlPath, int], source: str) -
 
 
 def _plain(text: str, decimals: object = False) -> Any:
-    """An unquoted scalar: an integer, a decimal where one may stand, true, false, null, or simply text."""
+    """Return an unquoted scalar: an integer, a decimal if `decimals`, true, false, null, or text."""
     if decimals and _DECIMAL.fullmatch(text) and len(text) < 20:
         return float(text)
     if _INTEGER.fullmatch(text) and len(text) < 10:
@@ -131,9 +154,13 @@ def _plain(text: str, decimals: object = False) -> Any:
 
 
 def validated(
-    kind: type[T], data: Any, lines: Lines, source: str, keys_of: Callable[[Any], list[str]] | None = None
+    kind: type[T],
+    data: Any,
+    lines: Lines,
+    source: str,
+    keys_of: Callable[[Any], list[str]] | None = None,
 ) -> T:
-    """Data as the dataclass `kind`; `keys_of` gives the keys that a dataclass may have, for messages about others."""
+    """Return data as the dataclass `kind`; `keys_of` returns the keys that a dataclass may have, for messages."""
     from pydantic import ValidationError
 
     try:
@@ -143,7 +170,12 @@ def validated(
     except ValidationError as error:
         errors = error.errors(include_url=False)
         complaints = [
-            _complaint(dict(one), lines, source, (keys_of or _field_names)(_class_at(kind, one["loc"][:-1])))
+            _complaint(
+                dict(one),
+                lines,
+                source,
+                (keys_of or _field_names)(_class_at(kind, one["loc"][:-1])),
+            )
             for one in errors[:_MAX_COMPLAINTS]
         ]
         if len(errors) > _MAX_COMPLAINTS:
@@ -153,34 +185,10 @@ def validated(
 
 @functools.cache
 def _adapter(kind: type[object]) -> Any:
-    """Made once for each class: making one takes longer than checking a hundred rubrics."""
+    """Return the checker of a class, made once: making one takes longer than checking a hundred rubrics."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
-
-
-@functools.cache
-def _hints(kind: type[object]) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
-
-
-def constructed(kind: type[T], data: Any) -> T:
-    """Data as the dataclass `kind`, unchecked: for files of this package, which its tests hold against `validated`.
-
-    Importing pydantic and making its schema takes as long as importing half of SQLAlchemy.
-    """
-    hints = _hints(kind)  # type: ignore[arg-type]
-    return kind(**{name: _constructed(hints[name], value) for name, value in data.items()})
-
-
-def _constructed(hint: Any, value: Any) -> Any:
-    inner = next((one for one in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(one)), None)
-    if isinstance(value, list):
-        return tuple(_constructed(inner, item) for item in value)
-    if isinstance(value, dict):
-        # JSON has no integers for keys; a mapping of a rubric's file is by score.
-        return constructed(inner, value) if isinstance(inner, type) else {int(key): item for key, item in value.items()}
-    return value
 
 
 def _field_names(owner: Any) -> list[str]:
@@ -188,26 +196,41 @@ def _field_names(owner: Any) -> list[str]:
 
 
 def _class_at(kind: Any, path: Iterable[str | int]) -> Any:
-    """The innermost dataclass on the way from `kind` along a path."""
+    """Return the innermost dataclass on the way from `kind` along a path."""
     for part in path:
         hint = typing.get_type_hints(kind).get(part) if isinstance(part, str) else None
-        kind = next((one for one in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(one)), kind)
+        kind = next(
+            (
+                one
+                for one in (hint, *typing.get_args(hint))
+                if dataclasses.is_dataclass(one)
+            ),
+            kind,
+        )
     return kind
 
 
-def _complaint(error: dict[str, Any], lines: Lines, source: str, known: list[str]) -> str:
+def _complaint(
+    error: dict[str, Any], lines: Lines, source: str, known: list[str]
+) -> str:
     path = _blamed(tuple(error["loc"]), error, lines)
     place = path
     while place and place not in lines:
         place = place[:-1]
     match error["type"]:
         case "missing":
-            why = "missing: give the rubric or this factor a scale" if path[-1] == "scale" else "missing"
+            why = (
+                "missing: give the rubric or this factor a scale"
+                if path[-1] == "scale"
+                else "missing"
+            )
         case "unexpected_keyword_argument":
             key = str(path[-1])
             why = f'unknown key "{printable(key)}"{near_miss(key, known)} Expected: {", ".join(known)}'
         case "literal_error":
-            meant = near_miss(str(error["input"]), re.findall(r"'(\w+)'", error["msg"])).rstrip(".")
+            meant = near_miss(
+                str(error["input"]), re.findall(r"'(\w+)'", error["msg"])
+            ).rstrip(".")
             why = f"{error['msg']}, found {error['input']!r:.80}{meant}"
         case "value_error":
             why = error["msg"].removeprefix("Value error, ")
@@ -217,10 +240,17 @@ def _complaint(error: dict[str, Any], lines: Lines, source: str, known: list[str
 
 
 def _blamed(path: YamlPath, error: dict[str, Any], lines: Lines) -> YamlPath:
-    """Where in the file the fault lies: in the scale that the factors share, or at the key that a message names."""
+    """Return the path of the fault in the file: the scale that the factors share, or the key that a message names."""
     # The names of the kinds that a value could have had are no keys.
-    path = tuple(part for part in path if part not in ("str", "PromptPart", "tuple[str, ...]"))
-    if path[:1] == ("factors",) and path[2:3] == ("scale",) and path[:3] not in lines and ("scale",) in lines:
+    path = tuple(
+        part for part in path if part not in ("str", "PromptPart", "tuple[str, ...]")
+    )
+    if (
+        path[:1] == ("factors",)
+        and path[2:3] == ("scale",)
+        and path[:3] not in lines
+        and ("scale",) in lines
+    ):
         path = path[2:]
     if error["type"] == "value_error":
         words = re.findall(r"[a-z]+", error["msg"].removeprefix("Value error, "))
@@ -233,7 +263,7 @@ def _blamed(path: YamlPath, error: dict[str, Any], lines: Lines) -> YamlPath:
 
 
 def dump_plain(data: Any) -> str:
-    """Plain data as YAML that people can read; reading it back gives the same."""
+    """Return plain data as YAML that people can read; reading it back gives the same."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -244,9 +274,15 @@ def dump_plain(data: Any) -> str:
 
     def text(dumper: Any, value: str) -> Any:
         if _SURROGATE.search(value):
-            raise RubricError(f'"{printable(value[:80])}" holds half of a surrogate pair, which no file can hold')
-        style = '"' if _OTHER_BREAKS.search(value) else "|" if "\n" in value else None
+            raise RubricError(
+                f'"{printable(value[:80])}" holds half of a surrogate pair, which no file can hold'
+            )
+        style = "|" if "\n" in value else None
+        if _OTHER_BREAKS.search(value):
+            style = '"'
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     Dumper.add_representer(str, text)
-    return yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return yaml.dump(
+        data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100
+    )

@@ -1,4 +1,4 @@
-"""What becomes of a reply: a `Verdict` or a `Failure`, with remarks.
+"""Outcomes of a reply: a `Verdict` or a `Failure`, with remarks.
 
 Apart from the contract, whose patterns nobody needs before the first reply."""
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 Finish = Literal["stop", "length", "refusal"]
-"""How the provider says the reply ended."""
+"""End of a reply as the provider reports it."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class Verdict:
     """Integers stay integers; empty where the rubric asks for choices."""
     justifications: Mapping[str, str]
     violations: tuple[Remark, ...] = ()
-    """Where the reply broke a rule that does not touch its scores."""
+    """Broken rules that do not touch the scores."""
     notes: tuple[Remark, ...] = ()
     choices: Mapping[str, str] = field(default_factory=dict)
-    """In the place of scores, where the rubric asks for choices."""
+    """Choices in place of scores, if the rubric asks for them."""
     abstained: Mapping[str, str] = field(default_factory=dict)
     """Factors of which the reply says that they do not apply, with its word for it."""
 
     def as_json(self) -> dict[str, Any]:
-        """As `editjudge parse --json` answers."""
+        """Return the document that `editjudge parse --json` prints."""
         nothing = self.abstained and not self.scores and not self.choices
         document = {
             "status": "abstained" if nothing else self.status,
@@ -50,7 +50,9 @@ class Verdict:
             "justifications": dict(self.justifications),
         } | _remarks_as_json(self)
         document |= {"choices": dict(self.choices)} if self.choices else {}
-        return document | ({"abstained": dict(self.abstained)} if self.abstained else {})
+        return document | (
+            {"abstained": dict(self.abstained)} if self.abstained else {}
+        )
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,17 @@ class Failure:
     notes: tuple[Remark, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """As `editjudge parse --json` answers."""
-        return {"status": self.status, "scores": None, "justifications": None} | _remarks_as_json(self, self.reasons)
+        """Return the document that `editjudge parse --json` prints."""
+        return {
+            "status": self.status,
+            "scores": None,
+            "justifications": None,
+        } | _remarks_as_json(self, self.reasons)
 
 
-def _remarks_as_json(outcome: Verdict | Failure, reasons: Sequence[Remark] = ()) -> dict[str, Any]:
+def _remarks_as_json(
+    outcome: Verdict | Failure, reasons: Sequence[Remark] = ()
+) -> dict[str, Any]:
     return {
         "violations": list(dict.fromkeys(remark.code for remark in outcome.violations)),
         "reasons": [remark.as_json() for remark in reasons],

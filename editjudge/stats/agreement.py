@@ -7,35 +7,53 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
-from typing import Any
 
 import numpy as np
 
-from editjudge.stats.bootstrap import (
-    DRAWS,
-    Ends,
-    group_notes,
-    interval,
-    mean_draws,
-)
-from editjudge.stats.ceiling import Ceiling, FurtherRater, RaterDraws, ceiling, further_rater, one_against_rest
-from editjudge.stats.columns import Column, Floats, Ints, Ratings, Scores, ends_of, item_means
-from editjudge.stats.concordance import (
+from editjudge.stats.ceiling import (
+    Ceiling,
+    FurtherRater,
     Pairs,
+    RaterDraws,
     averaged,
     averaged_draws,
     carried,
+    ceiling,
     correlation_draws,
     estimate,
+    further_rater,
     intervals,
+    one_against_rest,
     supported,
     why_none,
 )
-from editjudge.stats.inference import difference_ends, mean_interval
-from editjudge.stats.statistic import FailureBounds, Interval, Limits, Statistic, number, plain
+from editjudge.stats.columns import (
+    Column,
+    Ends,
+    FailureBounds,
+    Floats,
+    Interval,
+    Ints,
+    Limits,
+    Ratings,
+    Reason,
+    Scores,
+    ends_of,
+    item_means,
+    number,
+)
+from editjudge.stats.inference import (
+    DRAWS,
+    difference_ends,
+    few_groups,
+    interval,
+    mean_draws,
+    mean_interval,
+)
 
 CORRELATIONS = ("spearman", "pearson", "kendall")
-FEWEST_MODELS, FEWEST_IMAGES = 6, 20
+FEWEST_MODELS = 6
+FEWEST_IMAGES = 20
 SEPARATION = 10.0
 """Models, source images, and the variance between models' means over their sampling variance that an interval of the
 correlation over models needs."""
@@ -45,8 +63,12 @@ FILLS = 2_000_000
 """Entries of the table that all fills of failed scores are tried in (16 MB)."""
 
 
+OTHER_SCALE = Reason("other_scale")
+"""Note of scores that distances from ratings say nothing about."""
+
+
 @dataclass(frozen=True)
-class Level(Statistic):
+class Level:
     """Correlations that leave out part of what the pooled ones reward."""
 
     models: int
@@ -54,24 +76,24 @@ class Level(Statistic):
     pearson: float | None
     kendall: float | None
     ci: Mapping[str, Interval | None]
-    ci_reason: Mapping[str, str]
+    ci_reason: Mapping[str, Reason]
     """Why a figure has no interval."""
-    notes: tuple[str, ...]
+    notes: tuple[Reason, ...]
 
 
 @dataclass(frozen=True)
-class Standing(Statistic):
+class Standing:
     """A judge's Spearman minus that of a further rater, over the same items and in the same draws of source images."""
 
     difference: float | None
     ci: Interval | None
-    ci_reason: str | None
+    ci_reason: Reason | None
     verdict: str | None
     """"below" or "above" where the interval excludes 0, else "not told apart"; None without an interval."""
 
 
 @dataclass(frozen=True)
-class JudgeAgreement(Statistic):
+class JudgeAgreement:
     """One judge on one factor: the mean of its ok scores over repeats against the mean of all ratings of an item."""
 
     n: int
@@ -84,7 +106,7 @@ class JudgeAgreement(Statistic):
     people: float | None
     """One person against the mean of the others (mean Spearman) over the same `n` items."""
     further_rater: FurtherRater | None
-    """What a further rater would reach against the same mean ratings of the same `n` items."""
+    """Estimate of what a further rater would reach against the same mean ratings of the same `n` items."""
     against_further_rater: Standing
     spearman: float | None
     pearson: float | None
@@ -101,13 +123,13 @@ class JudgeAgreement(Statistic):
     ci: Mapping[str, Interval | None]
     method: Mapping[str, str]
     """How each interval was made: `percentile` for correlations, expanded bootstrap percentiles over images."""
-    ci_reason: Mapping[str, str]
+    ci_reason: Mapping[str, Reason]
     """Why a figure has no interval."""
     bounds: FailureBounds | None
     """Spearman with the scores that failed filled in to lower it most, and to raise it most."""
     bounds_exact: bool
     """Whether every fill was tried; if not, only fills with the ends of the scale, and others may reach further."""
-    bounds_reason: str | None
+    bounds_reason: Reason | None
     mae_bounds: FailureBounds | None
     """The largest and the smallest mean absolute error that the failed scores could have made."""
     overturnable: bool
@@ -121,11 +143,11 @@ class JudgeAgreement(Statistic):
     top: float | None
     """The share of scores at the top of the scale."""
     floor: float | None
-    notes: tuple[str, ...]
+    notes: tuple[Reason, ...]
 
 
 @dataclass(frozen=True)
-class Halo(Statistic):
+class Halo:
     """Mean Spearman correlation between factors: near 1, all factors are one impression."""
 
     people: float | None
@@ -135,13 +157,10 @@ class Halo(Statistic):
 
 
 @dataclass(frozen=True)
-class Agreement(Statistic):
+class Agreement:
     factors: Mapping[str, Mapping[str, JudgeAgreement]]
     humans: Mapping[str, Ceiling]
     halo: Halo
-
-    def as_json(self) -> dict[str, Any]:
-        return {"factors": plain(self.factors), "humans": plain(self.humans), "halo": self.halo.as_json()}
 
 
 def agree(
@@ -158,7 +177,10 @@ def agree(
     """
     groups = dict(zip(scores.item, scores.group, strict=True))
     models = dict(zip(scores.item, scores.model, strict=True))
-    people = {f: _People(ratings.where(factor=f), groups, draws) for f in ratings.factor.present()}
+    people = {
+        f: _People(ratings.where(factor=f), groups, draws)
+        for f in ratings.factor.present()
+    }
     factors = {
         f: {
             judge: _agreement(
@@ -187,7 +209,9 @@ class _People:
         self._draws = draws
         self._further = further_rater(ratings, group=groups, draws=draws)
         self._parts: dict[frozenset[str], RaterDraws] = {}
-        self.ceiling = ceiling(ratings, group=groups, draws=draws, further=self._further)
+        self.ceiling = ceiling(
+            ratings, group=groups, draws=draws, further=self._further
+        )
 
     def further_rater(self, items: Sequence[str]) -> RaterDraws:
         """Return a further rater over these items; judges that scored the same ones share the draws."""
@@ -195,7 +219,9 @@ class _People:
             return self._further
         scored = frozenset(items)
         if scored not in self._parts:
-            self._parts[scored] = further_rater(self._of(scored), group=self._groups, draws=self._draws)
+            self._parts[scored] = further_rater(
+                self._of(scored), group=self._groups, draws=self._draws
+            )
         return self._parts[scored]
 
     def one_against_rest(self, items: Sequence[str]) -> float | None:
@@ -220,27 +246,26 @@ def _agreement(
     judged = _means(scores.item, scores.score)
     rated = people.means if people else {}
     ratings = people.ratings if people else None
-    human = people.ceiling if people else None
     items = [item for item in judged if item in rated]
-    group, model = (Column.of(names.get(item, item) for item in items) for names in origin)
-    pairs = Pairs(
-        np.array([judged[i] for i in items]),
-        np.array([rated[i] for i in items]),
-        group.codes.astype(np.int64),
-        _step(ratings),
+    group, model = (
+        Column.of(names.get(item, item) for item in items) for names in origin
     )
+    x, y = (np.array([means[item] for item in items]) for means in (judged, rated))
+    pairs = Pairs(x, y, group.codes.astype(np.int64), _step(ratings))
     figures = {name: number(value) for name, value in estimate(pairs).items()}
     limits = _intervals(pairs, ratings, ends_of(scale), draws=draws)
     further = people.further_rater(items) if people and items else None
     lost = Counter(scores.take(scores.failed).item)
     answered = Counter(scores.take(scores.ok).item)
     failed = sum(n for item, n in lost.items() if item in rated)
-    missing = np.array([rated[item] for item in rated if item in lost and item not in judged])
+    missing = np.array(
+        [rated[item] for item in rated if item in lost and item not in judged]
+    )
     # An item with an answer and a failed repeat has a mean that the failed one could have moved.
     weight = np.array([lost[item] / (lost[item] + answered[item]) for item in items])
     bounds, exact, unknown = _bounds(pairs, missing, weight, scale)
     scored = scores.score[scores.ok]
-    low, high = (min(scale), max(scale)) if scale else (scored.min(), scored.max()) if len(scored) else (0, 0)
+    values = np.asarray(scale, dtype=float) if scale else scored
     return JudgeAgreement(
         n=len(items),
         unscored=len(rated) - len(items),
@@ -251,36 +276,54 @@ def _agreement(
         against_further_rater=standing(pairs, items, further, draws=draws),
         **figures,
         ci={name: one.ci for name, one in limits.items()},
-        method={name: one.method for name, one in limits.items() if one.ci is not None and one.method is not None},
+        method={name: one.method for name, one in limits.items() if one.method},
         ci_reason={name: one.reason for name, one in limits.items() if one.reason},
         bounds=bounds,
         bounds_exact=exact and stepped and not weight.any(),
         bounds_reason=unknown,
         mae_bounds=_mae_bounds(pairs, missing, weight, scale),
-        overturnable=failed > 0 and (bounds is None or bounds.beyond(limits["spearman"].ci)),
-        corrected=_corrected(figures["spearman"], human),
+        overturnable=failed > 0
+        and (bounds is None or bounds.beyond(limits["spearman"].ci)),
+        corrected=_corrected(figures["spearman"], people),
         within_model=_within_model(pairs, model, len(group.labels), draws=draws),
         system=_system(pairs, model, len(group.labels), draws=draws),
-        top=float(np.mean(scored == high)) if len(scored) else None,
-        floor=float(np.mean(scored == low)) if len(scored) else None,
+        top=float(np.mean(scored == values.max())) if len(scored) else None,
+        floor=float(np.mean(scored == values.min())) if len(scored) else None,
         notes=_notes(pairs, len(group.labels), ratings),
     )
 
 
-def _intervals(pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draws: int) -> dict[str, Limits]:
+def _intervals(
+    pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draws: int
+) -> dict[str, Limits]:
     """Shares and errors are means on a scale with known ends; the other figures are drawn."""
     drawn = ("spearman", "kendall", "pearson", "qwk")
     ci = intervals([pairs], int(pairs.group.max(initial=-1)) + 1, drawn, draws=draws)
     limits = {}
     for name in drawn:
-        limits[name] = Limits(ci[name], None, "percentile") if name in ci else Limits(None, why_none([pairs]))
+        limits[name] = (
+            Limits(ci[name], None, "percentile")
+            if name in ci
+            else Limits(None, why_none([pairs]))
+        )
     rated = ratings.score if ratings is not None else np.zeros(0)
-    same = ends is not None and len(rated) and ends[0] <= rated.min() and rated.max() <= ends[1]
+    same = (
+        ends is not None
+        and len(rated)
+        and ends[0] <= rated.min()
+        and rated.max() <= ends[1]
+    )
     scale = ends if same else None
-    off, group = pairs.x - pairs.y, pairs.group
-    near = {"exact": np.abs(off) < pairs.step / 2 - 1e-9, "within_one": np.abs(off) <= pairs.step + 1e-9}
+    off = pairs.x - pairs.y
+    group = pairs.group
+    near = {
+        "exact": np.abs(off) < pairs.step / 2 - 1e-9,
+        "within_one": np.abs(off) <= pairs.step + 1e-9,
+    }
     for name, share in near.items():
-        limits[name] = mean_interval(share.astype(float), group, (0.0, 1.0), draws=draws, share=True)
+        limits[name] = mean_interval(
+            share.astype(float), group, (0.0, 1.0), draws=draws, share=True
+        )
     error_ends = scale and (0.0, scale[1] - scale[0])
     limits["mae"] = mean_interval(np.abs(off), group, error_ends, draws=draws)
     limits["bias"] = mean_interval(off, group, difference_ends(scale), draws=draws)
@@ -289,8 +332,8 @@ def _intervals(pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draw
 
 def _bounds(
     pairs: Pairs, missing: Floats, weight: Floats, scale: Sequence[float] | None
-) -> tuple[FailureBounds | None, bool, str | None]:
-    """Of Spearman, over the scores that could have stood where a judgement failed.
+) -> tuple[FailureBounds | None, bool, Reason | None]:
+    """Return bounds of Spearman over the scores that failed judgements could have given.
 
     `missing` are the ratings of items without a score; `weight` is the share of an item's repeats that failed.
     """
@@ -298,25 +341,33 @@ def _bounds(
         value = number(estimate(pairs)["spearman"])
         return FailureBounds(value, value), True, None
     if not scale:
-        return None, False, "the scale is not known: nothing bounds what failed judgements would have said"
+        return None, False, Reason("unknown_scale")
     worst, best, exact = spearman_bounds(pairs.x, pairs.y, missing, scale)
     for values in _repeats_filled(pairs, weight, scale) if weight.any() else ():
         low, high, _ = spearman_bounds(values, pairs.y, missing, scale)
-        worst, best = np.fmin(worst, low), np.fmax(best, high)
+        worst = np.fmin(worst, low)
+        best = np.fmax(best, high)
     return FailureBounds(number(worst), number(best)), exact, None
 
 
-def _repeats_filled(pairs: Pairs, weight: Floats, scale: Sequence[float]) -> Iterator[Floats]:
+def _repeats_filled(
+    pairs: Pairs, weight: Floats, scale: Sequence[float]
+) -> Iterator[Floats]:
     """Item means with the failed repeats at the ends of the scale: items rated above some limit at one end, the others
     at the other end, which raises or lowers a correlation most."""
-    low, high = min(scale), max(scale)
+    low = min(scale)
+    high = max(scale)
     limits = np.unique(pairs.y)
     for limit in limits[np.unique(np.linspace(0, len(limits) - 1, 16).astype(int))]:
         for above, below in ((high, low), (low, high)):
-            yield (1 - weight) * pairs.x + weight * np.where(pairs.y > limit, above, below)
+            yield (1 - weight) * pairs.x + weight * np.where(
+                pairs.y > limit, above, below
+            )
 
 
-def spearman_bounds(x: Floats, y: Floats, missing: Floats, scale: Sequence[float]) -> tuple[float, float, bool]:
+def spearman_bounds(
+    x: Floats, y: Floats, missing: Floats, scale: Sequence[float]
+) -> tuple[float, float, bool]:
     """The lowest and the highest Spearman correlation of x and y once `missing` ratings got scores too.
 
     How many of the failed items get each value fixes all ranks. Among fills that agree in that, the correlation is
@@ -327,28 +378,41 @@ def spearman_bounds(x: Floats, y: Floats, missing: Floats, scale: Sequence[float
     from scipy.stats import rankdata
 
     levels = np.unique(np.asarray(scale, dtype=float))
-    whole = bool(np.all(np.isin(x, levels)))  # otherwise scores are means, and more values than these are possible
+    # otherwise scores are means, and more values than these are possible
+    whole = bool(np.all(np.isin(x, levels)))
     values, code = np.unique(np.r_[x, levels], return_inverse=True)
     splits = _splits(len(missing), len(levels), FILLS // len(values))
     exact = splits is not None and whole
     if splits is None:
-        k = np.unique(np.linspace(0, len(missing), max(2, FILLS // len(values))).astype(np.int64))
+        k = np.unique(
+            np.linspace(0, len(missing), max(2, FILLS // len(values))).astype(np.int64)
+        )
         splits = np.zeros((len(k), len(levels)), np.int64)
-        splits[:, 0], splits[:, -1] = k, len(missing) - k
+        splits[:, 0] = k
+        splits[:, -1] = len(missing) - k
     rank = rankdata(np.r_[y, missing])
     rank -= rank.mean()
-    known, place = len(x), code[len(x) :]
-    counts = np.tile(np.bincount(code[:known], minlength=len(values)).astype(float), (len(splits), 1))
+    known = len(x)
+    place = code[len(x) :]
+    counts = np.tile(
+        np.bincount(code[:known], minlength=len(values)).astype(float), (len(splits), 1)
+    )
     counts[:, place] += splits
     middle = np.cumsum(counts, axis=1) - counts / 2 - len(rank) / 2
     spread = (counts * middle**2).sum(axis=1) * float(rank @ rank)
-    fixed = middle @ np.bincount(code[:known], weights=rank[:known], minlength=len(values))
-    edges = np.concatenate([np.zeros((len(splits), 1), np.int64), np.cumsum(splits, axis=1)], axis=1)
+    fixed = middle @ np.bincount(
+        code[:known], weights=rank[:known], minlength=len(values)
+    )
+    edges = np.concatenate(
+        [np.zeros((len(splits), 1), np.int64), np.cumsum(splits, axis=1)], axis=1
+    )
     ends = []
     for order, pick in ((-1, np.nanmin), (1, np.nanmax)):
         sums = np.r_[0.0, np.cumsum(np.sort(rank[known:])[::order])]
         with np.errstate(invalid="ignore", divide="ignore"):
-            rho = (fixed + (middle[:, place] * np.diff(sums[edges], axis=1)).sum(axis=1)) / np.sqrt(spread)
+            rho = (
+                fixed + (middle[:, place] * np.diff(sums[edges], axis=1)).sum(axis=1)
+            ) / np.sqrt(spread)
         rho = rho[spread > 1e-12]
         ends.append(float(pick(rho)) if len(rho) else np.nan)
     return ends[0], ends[1], exact
@@ -358,30 +422,41 @@ def _splits(n: int, parts: int, most: int) -> Ints | None:
     """All ways to split n into so many parts, or None where there are more than `most`."""
     if comb(n + parts - 1, parts - 1) > most:
         return None
-    bars = np.array(list(combinations(range(n + parts - 1), parts - 1)), dtype=np.int64).reshape(-1, parts - 1)
+    bars = np.array(
+        list(combinations(range(n + parts - 1), parts - 1)), dtype=np.int64
+    ).reshape(-1, parts - 1)
     edge = np.full((len(bars), 1), -1), np.full((len(bars), 1), n + parts - 1)
     return np.diff(np.concatenate([edge[0], bars, edge[1]], axis=1), axis=1) - 1
 
 
-def _mae_bounds(pairs: Pairs, missing: Floats, weight: Floats, scale: Sequence[float] | None) -> FailureBounds | None:
+def _mae_bounds(
+    pairs: Pairs, missing: Floats, weight: Floats, scale: Sequence[float] | None
+) -> FailureBounds | None:
     if ((len(missing) or weight.any()) and not scale) or not len(missing) + len(pairs):
         return None
     values = np.asarray(scale or (0.0,), dtype=float)
     each = np.abs(values[:, None] - missing[None, :])
     # The mean of an item with failed repeats lies anywhere between these two.
-    low, high = ((1 - weight) * pairs.x + weight * end for end in (values.min(), values.max()))
+    low, high = (
+        (1 - weight) * pairs.x + weight * end for end in (values.min(), values.max())
+    )
     far = np.maximum(np.abs(low - pairs.y), np.abs(high - pairs.y)).sum()
     near = np.abs(np.clip(pairs.y, low, high) - pairs.y).sum()
     n = len(pairs) + len(missing)
-    worst, best = (float(end(each, axis=0).sum()) if len(missing) else 0.0 for end in (np.max, np.min))
+    worst, best = (
+        float(end(each, axis=0).sum()) if len(missing) else 0.0
+        for end in (np.max, np.min)
+    )
     return FailureBounds(float(far + worst) / n, float(near + best) / n)
 
 
-def standing(pairs: Pairs, items: Sequence[str], further: RaterDraws | None, *, draws: int) -> Standing:
+def standing(
+    pairs: Pairs, items: Sequence[str], further: RaterDraws | None, *, draws: int
+) -> Standing:
     """Return how the judge of these pairs stands to a further rater of the same items."""
     spearman = number(estimate(pairs)["spearman"])
     if further is None or spearman is None:
-        return Standing(None, None, "the judge's Spearman is undefined", None)
+        return Standing(None, None, Reason("no_spearman"), None)
     figures = further.figures
     if figures.spearman is None:
         return Standing(None, None, figures.reason, None)
@@ -390,12 +465,14 @@ def standing(pairs: Pairs, items: Sequence[str], further: RaterDraws | None, *, 
     group = np.array([further.group[item] for item in items], np.int64)
     same = Pairs(pairs.x, pairs.y, group, pairs.step)
     enough = min(carried([same]), further.carried)
-    drawn = averaged_draws([same], further.groups, supported(("spearman",), enough), draws=draws)
+    drawn = averaged_draws(
+        [same], further.groups, supported(("spearman",), enough), draws=draws
+    )
     if further.spearman is None or "spearman" not in drawn:
         return Standing(difference, None, figures.reason or why_none([same]), None)
     ci = interval(drawn["spearman"] - further.spearman, int(enough))
     if ci is None:
-        return Standing(difference, None, "the same in all that was drawn", None)
+        return Standing(difference, None, Reason("constant"), None)
     return Standing(difference, ci, None, _verdict(ci))
 
 
@@ -408,7 +485,11 @@ def _verdict(ci: Interval) -> str:
 def _means(item: Column, score: Floats) -> dict[str, float]:
     # Rounded so that equal means of repeats or raters stay ties whatever the order of summing.
     means = np.round(item_means(item, score), 12)
-    return {label: float(m) for label, m in zip(item.labels, means, strict=True) if np.isfinite(m)}
+    return {
+        label: float(m)
+        for label, m in zip(item.labels, means, strict=True)
+        if np.isfinite(m)
+    }
 
 
 def _step(ratings: Ratings | None) -> float:
@@ -416,8 +497,11 @@ def _step(ratings: Ratings | None) -> float:
     return float(np.min(np.diff(values))) if len(values) > 1 else 1.0
 
 
-def _corrected(spearman: float | None, human: Ceiling | None) -> float | None:
-    if spearman is None or human is None or human.icc1 is None or human.icc1 <= 0:
+def _corrected(spearman: float | None, people: _People | None) -> float | None:
+    if spearman is None or people is None:
+        return None
+    human = people.ceiling
+    if human.icc1 is None or human.icc1 <= 0:
         return None
     k = human.ratings / human.items
     reliability = k * human.icc1 / (1 + (k - 1) * human.icc1)
@@ -426,62 +510,115 @@ def _corrected(spearman: float | None, human: Ceiling | None) -> float | None:
 
 def _within_model(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Level:
     strata = [pairs.take(model.codes == code) for code in range(len(model.labels))]
-    each = averaged(strata, CORRELATIONS) if strata else dict.fromkeys(CORRELATIONS, np.nan)
+    each = (
+        averaged(strata, CORRELATIONS)
+        if strata
+        else dict.fromkeys(CORRELATIONS, np.nan)
+    )
     ci = intervals(strata, groups, CORRELATIONS, draws=draws) if strata else {}
-    flat = [name for name, part in zip(model.labels, strata, strict=True) if np.isnan(estimate(part)["spearman"])]
-    some = f"{', '.join(flat[:3])}{f' and {len(flat) - 3} more' if len(flat) > 3 else ''}"
-    notes = (f"undefined within {some} of {len(strata)} models: no spread in scores or ratings",) if flat else ()
-    return Level(len(strata), **{name: number(each[name]) for name in CORRELATIONS}, ci=ci, ci_reason={}, notes=notes)
+    flat = [
+        name
+        for name, part in zip(model.labels, strata, strict=True)
+        if np.isnan(estimate(part)["spearman"])
+    ]
+    notes = (
+        (Reason.of("flat_models", models=tuple(flat), of=len(strata)),) if flat else ()
+    )
+    return Level(
+        len(strata),
+        **{name: number(each[name]) for name in CORRELATIONS},
+        ci=ci,
+        ci_reason={},
+        notes=notes,
+    )
 
 
 def _system(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Level:
     n = len(model.labels)
     if n < 3:
-        return Level(n, None, None, None, {}, {}, ("fewer than three models: no correlation over models",))
-    drawn = [mean_draws(v, model.codes, n, pairs.group, groups, draws=draws) for v in (pairs.x, pairs.y)]
-    means = [(np.bincount(model.codes, weights=v) / np.bincount(model.codes))[None] for v in (pairs.x, pairs.y)]
+        return Level(
+            n,
+            None,
+            None,
+            None,
+            {},
+            {},
+            (Reason("few_models"),),
+        )
+    drawn = [
+        mean_draws(v, model.codes, n, pairs.group, groups, draws=draws)
+        for v in (pairs.x, pairs.y)
+    ]
+    means = [
+        (np.bincount(model.codes, weights=v) / np.bincount(model.codes))[None]
+        for v in (pairs.x, pairs.y)
+    ]
     estimates = correlation_draws(means[0], means[1])
     values = {name: number(estimates[name][0]) for name in CORRELATIONS}
-    notes = () if n >= FEWEST_MODELS else (f"only {n} models: a correlation over models says little",)
+    notes = () if n >= FEWEST_MODELS else (Reason.of("models_say_little", models=n),)
     reason = _no_system_interval(means, drawn, groups)
     ci: dict[str, Interval | None] = dict.fromkeys(CORRELATIONS)
     if reason is None:
         resampled = correlation_draws(*drawn)
-        ci = {name: interval(resampled[name], groups) if values[name] is not None else None for name in CORRELATIONS}
-    why = {name: reason or "undefined, or the same in every draw" for name, one in ci.items() if one is None}
+        ci = {
+            name: interval(resampled[name], groups)
+            if values[name] is not None
+            else None
+            for name in CORRELATIONS
+        }
+    why = {
+        name: reason or Reason("undefined_in_draws")
+        for name, one in ci.items()
+        if one is None
+    }
     return Level(n, **values, ci=ci, ci_reason=why, notes=notes)
 
 
-def _no_system_interval(means: Sequence[Floats], drawn: Sequence[Floats], groups: int) -> str | None:
+def _no_system_interval(
+    means: Sequence[Floats], drawn: Sequence[Floats], groups: int
+) -> Reason | None:
     """Why the correlation over models has no interval. Bootstrap draws add the sampling error of each model's mean once
     more: where it is not small beside the differences between models, draws are centred on another correlation."""
     n = means[0].shape[1]
     if n < FEWEST_MODELS or groups < FEWEST_IMAGES:
-        return f"{n} models on {groups} source images: an interval needs {FEWEST_MODELS} and {FEWEST_IMAGES}"
+        return Reason.of(
+            "few_models_or_images",
+            models=n,
+            images=groups,
+            needed_models=FEWEST_MODELS,
+            needed_images=FEWEST_IMAGES,
+        )
     for name, mean, draw in zip(("scores", "ratings"), means, drawn, strict=True):
         if not np.isfinite(draw).all():
-            return "some model is missing in some draws of source images: it has too few of them"
+            return Reason("model_missing")
         between = float(np.var(mean, ddof=1))
         # The error of a model's mean about the mean of all: what moves all models alike moves no correlation.
-        error = float(np.var(draw - draw.mean(axis=1, keepdims=True), axis=0).sum()) / (n - 1)
+        error = float(np.var(draw - draw.mean(axis=1, keepdims=True), axis=0).sum()) / (
+            n - 1
+        )
         if between < SEPARATION * error:
-            return f"the differences between models in {name} are not larger than their sampling error"
+            return Reason.of("models_within_error", figures=name)
     return None
 
 
-def _notes(pairs: Pairs, groups: int, ratings: Ratings | None) -> tuple[str, ...]:
+def _notes(pairs: Pairs, groups: int, ratings: Ratings | None) -> tuple[Reason, ...]:
     if len(pairs) == 0:
-        return ("no item has both a score and a rating",)
-    notes = list(group_notes(groups))
+        return (Reason("nothing_in_common"),)
+    few = few_groups(groups)
+    notes = [few] if few else []
     for name, values in (("judge", pairs.x), ("people", pairs.y)):
         if np.ptp(values) == 0:
-            notes.append(f"the {name} gave every item the same score: correlations are undefined")
-    if ratings is not None and (pairs.x.min() < ratings.score.min() or pairs.x.max() > ratings.score.max()):
-        notes.append("scores lie outside the range of ratings: read kappa, MAE and bias only if scales are the same")
+            notes.append(Reason.of("constant_scores", who=name))
+    if ratings is not None and (
+        pairs.x.min() < ratings.score.min() or pairs.x.max() > ratings.score.max()
+    ):
+        notes.append(OTHER_SCALE)
     return tuple(notes)
 
 
-def _halos(ratings: Ratings, scores: Scores, groups: Mapping[str, str], draws: int) -> Halo:
+def _halos(
+    ratings: Ratings, scores: Scores, groups: Mapping[str, str], draws: int
+) -> Halo:
     def between(table: Ratings | Scores) -> tuple[float | None, Interval | None]:
         parts = {f: table.where(factor=f) for f in shared}
         means = {f: _means(part.item, part.score) for f, part in parts.items()}
@@ -492,7 +629,9 @@ def _halos(ratings: Ratings, scores: Scores, groups: Mapping[str, str], draws: i
     # Over the same factors on both sides, or the two could not be compared.
     shared = [f for f in scores.factor.present() if f in ratings.factor.present()]
     people, people_ci = between(ratings)
-    judges = {judge: between(scores.where(judge=judge)) for judge in scores.judge.present()}
+    judges = {
+        judge: between(scores.where(judge=judge)) for judge in scores.judge.present()
+    }
     return Halo(
         people,
         {judge: value for judge, (value, _) in judges.items()},
@@ -507,7 +646,9 @@ def halo(factors: Mapping[str, Mapping[str, float]]) -> float | None:
     return number(averaged(strata, ("spearman",))["spearman"]) if strata else None
 
 
-def _factor_pairs(factors: Mapping[str, Mapping[str, float]], groups: Mapping[str, str]) -> tuple[list[Pairs], int]:
+def _factor_pairs(
+    factors: Mapping[str, Mapping[str, float]], groups: Mapping[str, str]
+) -> tuple[list[Pairs], int]:
     """Return every two factors over the items that have both, and how many source images there are."""
     codes: dict[str, int] = {}
     strata = []

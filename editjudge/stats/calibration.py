@@ -9,17 +9,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from editjudge.errors import UsageError
-from editjudge.stats.bootstrap import FEWEST, Ends, carrying, folds_of
-from editjudge.stats.columns import Column, Floats, Ints, Mask
-from editjudge.stats.inference import mean_interval
-from editjudge.stats.statistic import Interval, Limits, Statistic
+from editjudge.stats.columns import (
+    Column,
+    Ends,
+    Floats,
+    Interval,
+    Ints,
+    Limits,
+    Mask,
+    Reason,
+)
+from editjudge.stats.inference import FEWEST, carrying, folds_of, mean_interval
 
 FEWEST_PAIRS = 10
 """Pairs below which a calibration is refused: a step function through fewer points is the points."""
 
 
 @dataclass(frozen=True)
-class Isotonic(Statistic):
+class Isotonic:
     """A non-decreasing map from a judge's scores to people's, linear between its knots and flat beyond them."""
 
     x: tuple[float, ...]
@@ -33,7 +40,7 @@ class Isotonic(Statistic):
 
 
 @dataclass(frozen=True)
-class ScaleCalibration(Statistic):
+class ScaleCalibration:
     """A map and what it is worth on groups that it has not seen."""
 
     n: int
@@ -43,14 +50,14 @@ class ScaleCalibration(Statistic):
     mae_calibrated: float | None
     """Cross-validated, whole groups held out."""
     mae_constant: float | None
-    """Of always saying the mean of the other groups: a calibration that does not beat it knows nothing."""
+    """Error of always saying the mean of the other groups: a calibration that does not beat it knows nothing."""
     bias_raw: float | None
     bias_calibrated: float | None
-    notes: tuple[str, ...]
+    notes: tuple[Reason, ...]
 
 
 @dataclass(frozen=True)
-class PoweredEstimate(Statistic):
+class PoweredEstimate:
     """People's mean, from the few edits that they rated and the judge's scores of all."""
 
     rated: int
@@ -61,19 +68,20 @@ class PoweredEstimate(Statistic):
     mean: float | None
     """Prediction-powered: the judge's mean over all edits, corrected by its error on the rated ones."""
     ci: Interval | None
-    ci_reason: str | None
+    ci_reason: Reason | None
     weight: float | None
     """How much the judge is listened to, 0 to 1, chosen to make the interval shortest."""
     saved: float | None
     """How many more ratings people alone would have needed for an interval this short."""
-    notes: tuple[str, ...]
+    notes: tuple[Reason, ...]
 
 
 def fit(judge: Sequence[float] | Floats, human: Sequence[float] | Floats) -> Isotonic:
     """Least squares under monotonicity, edits with equal scores pooled."""
     from scipy.optimize import isotonic_regression
 
-    x, y = np.asarray(judge, dtype=float), np.asarray(human, dtype=float)
+    x = np.asarray(judge, dtype=float)
+    y = np.asarray(human, dtype=float)
     good = np.isfinite(x) & np.isfinite(y)
     if not good.any():
         raise UsageError("no edit has both a score and a rating to calibrate on")
@@ -91,15 +99,20 @@ def calibrate(
     group: Iterable[object] | None = None,
 ) -> ScaleCalibration:
     """One factor: NaN on either side is left out. The map is of all pairs, its errors are cross-validated."""
-    x, y = np.asarray(judge, dtype=float), np.asarray(human, dtype=float)
+    x = np.asarray(judge, dtype=float)
+    y = np.asarray(human, dtype=float)
     good = np.isfinite(x) & np.isfinite(y)
     codes = Column.of(range(len(x)) if group is None else group).take(good).compact()
-    x, y, groups = x[good], y[good], len(codes.labels)
+    x = x[good]
+    y = y[good]
+    groups = len(codes.labels)
     if len(x) < FEWEST_PAIRS or groups < 2:
-        why = f"{len(x)} pairs in {groups} groups: too few to calibrate (at least {FEWEST_PAIRS} in 2)"
-        return ScaleCalibration(len(x), groups, None, None, None, None, None, None, (why,))
+        why = Reason.of("few_pairs", pairs=len(x), groups=groups, needed=FEWEST_PAIRS)
+        return ScaleCalibration(
+            len(x), groups, None, None, None, None, None, None, (why,)
+        )
     mapped, constant = _held_out(x, y, folds_of(codes.codes))
-    notes = ("every score is the same: the map is a constant",) if np.ptp(x) == 0 else ()
+    notes = (Reason("constant_map"),) if np.ptp(x) == 0 else ()
     return ScaleCalibration(
         len(x), groups, fit(x, y),
         mae_raw=float(np.mean(np.abs(x - y))),
@@ -123,38 +136,59 @@ def powered_mean(
     Angelopoulos et al. (2023), with the weight of their PPI++; groups may hold rated and unrated edits. What the
     judge failed on is left out of its two means alone: who rates does not know that, so both miss the same kind.
     """
-    f, y = np.asarray(judge, dtype=float), np.asarray(human, dtype=float)
+    f = np.asarray(judge, dtype=float)
+    y = np.asarray(human, dtype=float)
     codes = Column.of(range(len(f)) if group is None else group).codes.astype(np.int64)
-    rated, scored = np.isfinite(y), np.isfinite(f)
-    both, rest = rated & scored, scored & ~rated
-    groups, n = len(np.unique(codes[rated])), int(rated.sum())
+    rated = np.isfinite(y)
+    scored = np.isfinite(f)
+    both = rated & scored
+    rest = scored & ~rated
+    groups = len(np.unique(codes[rated]))
+    n = int(rated.sum())
     if groups < 2:
-        few = "people rated edits of fewer than two groups: their mean has no interval"
+        few = Reason("few_rated_groups")
         mean = float(y[rated].mean()) if n else None
-        return PoweredEstimate(n, int(rest.sum()), mean, None, mean, None, few, None, None, (few,))
+        return PoweredEstimate(
+            n, int(rest.sum()), mean, None, mean, None, few, None, None, (few,)
+        )
     human_mean = float(y[rated].mean())
     own = _influence(y, rated, codes)
-    helped = rest.any() and both.any()
-    judged = _influence(f, rest, codes) - _influence(f, both, codes) if helped else np.zeros(len(own))
+    judged = np.zeros(len(own))
+    shift = 0.0
+    if rest.any() and both.any():
+        judged = _influence(f, rest, codes) - _influence(f, both, codes)
+        shift = float(f[rest].mean() - f[both].mean())
     power = float(judged @ judged)
     weight = min(1.0, max(0.0, -float(own @ judged) / power)) if power > 1e-15 else 0.0
-    mean = human_mean + (weight * float(f[rest].mean() - f[both].mean()) if helped else 0.0)
-    error, alone = _error(own + weight * judged, groups), _error(own, groups)
+    mean = human_mean + weight * shift
+    error = _error(own + weight * judged, groups)
+    alone = _error(own, groups)
     inside = np.unique(codes[rated], return_inverse=True)[1]
     carried = carrying(y[rated], inside)
-    people = mean_interval(y[rated], inside, ends) if ends else _student(human_mean, alone, carried)
+    people = _student(human_mean, alone, carried)
+    if ends:
+        people = mean_interval(y[rated], inside, ends)
     limits = _student(mean, error, carried) if weight else people
-    saved = n * ((alone / error) ** 2 - 1) if error > 0 else None
-    notes = [] if rest.any() else ["every edit was rated: the judge adds nothing"]
+    notes = [] if rest.any() else [Reason("all_rated")]
     if missing := int((~scored).sum()):
-        notes.append(f"{missing} edits without a score of the judge are in people's mean alone")
+        notes.append(Reason.of("unscored_edits", n=missing))
     return PoweredEstimate(
-        n, int(rest.sum()), human_mean, people.ci, mean, limits.ci, limits.reason, weight, saved, tuple(notes)
+        rated=n,
+        scored_only=int(rest.sum()),
+        human_mean=human_mean,
+        human_ci=people.ci,
+        mean=mean,
+        ci=limits.ci,
+        ci_reason=limits.reason,
+        weight=weight,
+        saved=n * ((alone / error) ** 2 - 1) if error > 0 else None,
+        notes=tuple(notes),
     )
 
 
 def _held_out(x: Floats, y: Floats, fold: Ints) -> tuple[Floats, Floats]:
-    mapped, constant = np.empty(len(x)), np.empty(len(x))
+    mapped = np.empty(len(x))
+    constant = np.empty(len(x))
     for k in range(int(fold.max()) + 1):
         test = fold == k
         mapped[test] = fit(x[~test], y[~test])(x[test])
@@ -163,9 +197,11 @@ def _held_out(x: Floats, y: Floats, fold: Ints) -> tuple[Floats, Floats]:
 
 
 def _influence(values: Floats, keep: Mask, codes: Ints) -> Floats:
-    """What each group contributes to the error of the mean over `keep`."""
+    """Return what each group contributes to the error of the mean over `keep`."""
     centred = np.where(keep, values - values[keep].mean(), 0.0)
-    return np.bincount(codes, weights=centred, minlength=int(codes.max()) + 1) / int(keep.sum())
+    return np.bincount(codes, weights=centred, minlength=int(codes.max()) + 1) / int(
+        keep.sum()
+    )
 
 
 def _error(influence: Floats, groups: int) -> float:
@@ -177,7 +213,7 @@ def _student(mean: float, error: float, carried: float) -> Limits:
     from scipy.special import stdtrit
 
     if carried < FEWEST:
-        few = f"about {carried:.0f} rated groups (source images) carry the spread of ratings"
-        return Limits(None, f"{few}: an interval needs {FEWEST}")
+        few = Reason.of("few_rated_carry", groups=carried, needed=FEWEST)
+        return Limits(None, few)
     half = float(stdtrit(carried - 1, 0.975)) * error
     return Limits(Interval(mean - half, mean + half), None)

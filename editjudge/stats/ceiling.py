@@ -1,35 +1,363 @@
-"""What people reach among themselves: what a further rater would reach, and which raters to look at.
+"""How two columns go together: rank and moment figures, once exactly and once for every bootstrap draw.
 
-A judge is compared with the mean of an item's k raters. A rater left out is compared with a mean of k - 1, which is
-noisier, and so looks worse than a further rater would. The step from one to the other is the Spearman-Brown relation:
-raters who share the truth and err on their own, with correlation `c` between two of them, agree with a mean of k others
-by `c * sqrt(k / (1 + (k - 1) * c))`. The observed correlation gives `c`, and `c` gives the one that is asked for.
+Every figure depends on the pairs only through a table of how often each pair of values occurs (ranks) or a few
+sums (moments). Both are sums over groups, so a draw is a weighted sum of what each group contributes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from editjudge.stats.bootstrap import DRAWS, interval, weights
-from editjudge.stats.columns import Column, Floats, Ints, Ratings
-from editjudge.stats.concordance import (
-    Pairs,
-    averaged,
-    averaged_draws,
-    carried,
-    estimate,
-    intervals,
-    supported,
-    why_none,
-    within_range,
+from editjudge.stats.columns import (
+    Column,
+    Floats,
+    Interval,
+    Ints,
+    Ratings,
+    Reason,
+    number,
 )
-from editjudge.stats.spread import crossed, mean_squares
-from editjudge.stats.statistic import Interval, Statistic, number
+from editjudge.stats.inference import (
+    DRAWS,
+    FEWEST,
+    FEWEST_MOMENTS,
+    evenly,
+    interval,
+    weights,
+)
+from editjudge.stats.noise import crossed, mean_squares
+
+LEVELS = 64
+"""Values told apart when drawing; more are binned by rank. It changes the spread of a draw by far less than the
+draws themselves vary, and the interval is moved onto the exact estimate."""
+RANKS = ("spearman", "kendall")
+MOMENTS = ("pearson", "qwk", "mae", "bias", "exact", "within_one")
+FIGURES = (*RANKS, *MOMENTS)
+UNDEFINED = Reason("undefined_or_constant")
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Paired values: one on each side and the group of every item."""
+
+    x: Floats
+    y: Floats
+    group: Ints
+    step: float = 1.0
+    """Distance between neighbouring values of the scale: what 'within one' means."""
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, rows: NDArray[Any]) -> Pairs:
+        return Pairs(self.x[rows], self.y[rows], self.group[rows], self.step)
+
+
+def estimate(pairs: Pairs) -> dict[str, float]:
+    """All figures, exactly; NaN where undefined (no pairs, or a column without spread)."""
+    if len(pairs) == 0:
+        return dict.fromkeys(FIGURES, np.nan)
+    sums = _moments(pairs).sum(axis=0)[None]
+    return {
+        name: float(value[0])
+        for name, value in {**_moment_figures(sums), **_exact_ranks(pairs)}.items()
+    }
+
+
+def _exact_ranks(pairs: Pairs) -> dict[str, Floats]:
+    (used_x, x), (used_y, y) = (
+        np.unique(v, return_inverse=True) for v in (pairs.x, pairs.y)
+    )
+    shape = len(used_x), len(used_y)
+    if min(shape) < 2 or shape[0] * shape[1] <= 1_000_000:
+        table = np.bincount(x * shape[1] + y, minlength=shape[0] * shape[1]).astype(
+            float
+        )
+        return rank_figures(table.reshape(1, *shape))
+    from scipy.stats import kendalltau, rankdata
+
+    # Many levels: sorting beats an 8 MB table. The p-value is not used, and the exact one is slow.
+    kendall = kendalltau(x, y, method="asymptotic").statistic
+    return {
+        "spearman": _row_pearson(rankdata(x)[None], rankdata(y)[None]),
+        "kendall": np.array([kendall]),
+    }
+
+
+def averaged(
+    strata: Sequence[Pairs], names: Sequence[str] = FIGURES
+) -> dict[str, float]:
+    """Each figure as the plain mean over the strata in which it is defined."""
+    each = [estimate(pairs) for pairs in strata]
+    return {
+        name: _mean_defined(np.array([[e[name]] for e in each]))[0] for name in names
+    }
+
+
+def intervals(
+    strata: Sequence[Pairs],
+    groups: int,
+    names: Sequence[str] = FIGURES,
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """Clustered intervals of `averaged(strata)`; a figure without one is left out, `why_none` says why."""
+    enough = carried(strata)
+    drawn = averaged_draws(
+        strata, groups, supported(names, enough), draws=draws, seed=seed
+    )
+    return drawn_intervals(drawn, enough)
+
+
+def drawn_intervals(drawn: Mapping[str, Floats], enough: float) -> dict[str, Interval]:
+    """Return the interval of each drawn figure that has one, where so many groups carry the spread."""
+    each = {name: interval(values, int(enough)) for name, values in drawn.items()}
+    return {name: within_range(name, ci) for name, ci in each.items() if ci is not None}
+
+
+def supported(names: Sequence[str], enough: float) -> list[str]:
+    """Return the figures that may have an interval where so many groups carry the spread."""
+    if enough >= FEWEST_MOMENTS:
+        return list(names)
+    return [name for name in names if name in RANKS and enough >= FEWEST]
+
+
+def averaged_draws(
+    strata: Sequence[Pairs],
+    groups: int,
+    names: Sequence[str] = FIGURES,
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> dict[str, Floats]:
+    """Return `averaged(strata)` in every draw of groups; a figure that is undefined is left out.
+
+    Calls with the same number of groups, draws and seed see the same draws, so figures may be subtracted draw by draw.
+    """
+    parts = [_Drawable(pairs, names) for pairs in strata if len(pairs)]
+    if not parts or not names:
+        return {}
+    rows: dict[str, list[Floats]] = {name: [] for name in names}
+    for drawn in weights(groups, draws, seed):
+        each = [part.figures(drawn) for part in parts]
+        for name in names:
+            rows[name].append(
+                _mean_defined(np.stack([figures[name] for figures in each]))
+            )
+    centre = averaged(strata, names)
+    binned = averaged([part.binned for part in parts], [n for n in names if n in RANKS])
+    out = {}
+    for name in names:
+        if np.isfinite(centre[name]):
+            shift = centre[name] - binned.get(name, centre[name])
+            out[name] = np.concatenate(rows[name]) + (0.0 if np.isnan(shift) else shift)
+    return out
+
+
+def carried(strata: Sequence[Pairs]) -> float:
+    """How many groups carry the spread of the column that fewer carry."""
+    parts = [pairs for pairs in strata if len(pairs)]
+    if not parts:
+        return 0.0
+    group = np.concatenate([pairs.group for pairs in parts])
+    # About each stratum's own median, since that is what its figure is about.
+    columns = zip(
+        *(
+            (pairs.x - np.median(pairs.x), pairs.y - np.median(pairs.y))
+            for pairs in parts
+        ),
+        strict=True,
+    )
+    return min(
+        evenly(np.bincount(group, weights=np.abs(np.concatenate(off))))
+        for off in columns
+    )
+
+
+def why_none(strata: Sequence[Pairs]) -> Reason:
+    """Return why a figure of these has no interval."""
+    parts = [pairs for pairs in strata if len(pairs)]
+    if not parts:
+        return Reason("nothing_in_common")
+    images = len(np.unique(np.concatenate([pairs.group for pairs in parts])))
+    needed = {"ranks": FEWEST, "others": FEWEST_MOMENTS}
+    if images < FEWEST:
+        return Reason.of("few_images", images=images, **needed)
+    carriers = carried(parts)
+    if carriers < FEWEST_MOMENTS:
+        return Reason.of("few_images_carry", images=carriers, **needed)
+    return UNDEFINED
+
+
+def correlation_draws(x: Floats, y: Floats) -> dict[str, Floats]:
+    """Spearman, Pearson and Kendall of row against row: short rows, such as models, in many draws."""
+
+    def signs(values: Floats) -> Floats:
+        return np.sign(values[:, :, None] - values[:, None, :])
+
+    sx = signs(x)
+    sy = signs(y)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        kendall = (sx * sy).sum((1, 2)) / np.sqrt(
+            (sx**2).sum((1, 2)) * (sy**2).sum((1, 2))
+        )
+        return {
+            "spearman": _row_pearson(
+                sx.sum(2), sy.sum(2)
+            ),  # the sum of signs is a midrank up to shift and scale
+            "pearson": _row_pearson(x, y),
+            "kendall": kendall,
+        }
+
+
+def _row_pearson(x: Floats, y: Floats) -> Floats:
+    x = x - x.mean(1, keepdims=True)
+    y = y - y.mean(1, keepdims=True)
+    vx = (x * x).sum(1)
+    vy = (y * y).sum(1)
+    flat = (vx < 1e-12) | (vy < 1e-12)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(flat, np.nan, (x * y).sum(1) / np.sqrt(vx * vy))
+
+
+class _Drawable:
+    """Pairs prepared so that a block of draws is one product."""
+
+    def __init__(self, pairs: Pairs, names: Sequence[str]) -> None:
+        self.names = names
+        # A model among many has few of the groups: the product with all others would be most of the work.
+        self.used, group = np.unique(pairs.group, return_inverse=True)
+        self.moments = np.zeros((len(self.used), 11))
+        np.add.at(self.moments, group, _moments(pairs))
+        x = _codes(pairs.x)
+        y = _codes(pairs.y)
+        self.shape = int(x.max()) + 1, int(y.max()) + 1
+        self.binned = Pairs(x.astype(float), y.astype(float), pairs.group)
+        if any(name in RANKS for name in names):
+            from scipy.sparse import csr_array
+
+            cells = (np.ones(len(pairs), np.float32), (x * self.shape[1] + y, group))
+            self.table = csr_array(
+                cells, shape=(self.shape[0] * self.shape[1], len(self.used))
+            )
+
+    def figures(self, drawn: NDArray[np.float32]) -> dict[str, Floats]:
+        drawn = drawn[:, self.used]
+        out = _moment_figures(drawn @ self.moments)
+        if any(name in RANKS for name in self.names):
+            # At most 4 million table entries (32 MB) at a time.
+            rows = max(1, 4_000_000 // (self.shape[0] * self.shape[1]))
+            parts = [
+                self._ranks(drawn[i : i + rows]) for i in range(0, len(drawn), rows)
+            ]
+            out |= {
+                name: np.concatenate([part[name] for part in parts]) for name in RANKS
+            }
+        return out
+
+    def _ranks(self, drawn: NDArray[np.float32]) -> dict[str, Floats]:
+        tables = np.asarray(self.table @ drawn.T, dtype=np.float64).T.reshape(
+            len(drawn), *self.shape
+        )
+        return rank_figures(tables, kendall="kendall" in self.names)
+
+
+def rank_figures(tables: Floats, *, kendall: bool = True) -> dict[str, Floats]:
+    """Spearman and Kendall's tau-b of joint tables (draws x levels x levels)."""
+    x = tables.sum(2)
+    y = tables.sum(1)
+    n = tables.sum((1, 2))
+    rx = np.cumsum(x, axis=1) - x / 2 - n[:, None] / 2
+    ry = np.cumsum(y, axis=1) - y / 2 - n[:, None] / 2
+    cov = np.einsum("bij,bi,bj->b", tables, rx, ry, optimize=True)
+    out = {
+        "spearman": _ratio(cov, (x * rx**2).sum(1) * (y * ry**2).sum(1)),
+        "kendall": np.full(len(tables), np.nan),
+    }
+    if kendall:
+        above = np.cumsum(tables, axis=1) - tables
+        left = np.cumsum(above, axis=2) - above
+        right = above.sum(2, keepdims=True) - left - above
+        score = (tables * (left - right)).sum((1, 2))
+        out["kendall"] = _ratio(
+            2 * score, (n**2 - (x**2).sum(1)) * (n**2 - (y**2).sum(1))
+        )
+    return out
+
+
+def _moments(pairs: Pairs) -> Floats:
+    """Sums about the overall means (so that nothing cancels), and what each pair adds to the plain shares."""
+    x = pairs.x - pairs.x.mean()
+    y = pairs.y - pairs.y.mean()
+    d = pairs.x - pairs.y
+    off = np.abs(d)
+    edge = 1e-9 * pairs.step
+    exact = off < pairs.step / 2 - edge
+    near = off <= pairs.step + edge
+    return np.column_stack(
+        [np.ones(len(x)), x, y, x * x, y * y, x * y, d, d * d, off, exact, near]
+    )
+
+
+def _moment_figures(m: Floats) -> dict[str, Floats]:
+    n = np.maximum(m[:, 0], 1e-12)
+    x, y, xx, yy, xy, d, dd, off, exact, near = (m[:, i] / n for i in range(1, 11))
+    vx = xx - x * x
+    vy = yy - y * y
+    # Quadratic weights make kappa a function of moments alone: chance agreement is what independent columns
+    # with these means and variances would have. On item means it is Lin's concordance coefficient.
+    chance = vx + vy + d * d
+    return {
+        "pearson": _ratio(xy - x * y, vx * vy),
+        "qwk": np.where(chance > 1e-12, 1 - dd / np.maximum(chance, 1e-12), np.nan),
+        "mae": off,
+        "bias": d,
+        "exact": exact,
+        "within_one": near,
+    }
+
+
+def _ratio(top: Floats, squared_bottom: Floats) -> Floats:
+    good = squared_bottom > 1e-12
+    return np.where(good, top / np.sqrt(np.where(good, squared_bottom, 1.0)), np.nan)
+
+
+def _codes(values: Floats) -> Ints:
+    from scipy.stats import rankdata
+
+    used, codes = np.unique(values, return_inverse=True)
+    if len(used) <= LEVELS:
+        return codes
+    bins = np.floor((rankdata(values) - 0.5) / len(values) * LEVELS)
+    return np.unique(bins, return_inverse=True)[1]
+
+
+def _mean_defined(values: Floats) -> Floats:
+    """Mean over the first axis of what is defined, without a warning where nothing is."""
+    good = np.isfinite(values)
+    n = good.sum(axis=0)
+    return np.where(
+        n > 0, np.where(good, values, 0.0).sum(axis=0) / np.maximum(n, 1), np.nan
+    )
+
+
+_RANGE: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(("spearman", "kendall", "pearson", "qwk"), (-1.0, 1.0)),
+    **dict.fromkeys(("exact", "within_one"), (0.0, 1.0)),
+}
+
+
+def within_range(name: str, limits: Interval) -> Interval:
+    """Return an interval without what lies beyond the values that a figure can have."""
+    lo, hi = _RANGE.get(name, (-np.inf, np.inf))
+    return Interval(min(max(limits.lo, lo), hi), max(min(limits.hi, hi), lo))
+
 
 STRAIGHT = 0.95
 """A rater who gives one value at least this often, over at least 10 items, is said to straight-line."""
@@ -44,7 +372,7 @@ LEFT_OUT = ("spearman", "pearson")
 
 
 @dataclass(frozen=True)
-class Rater(Statistic):
+class Rater:
     """One person on one factor."""
 
     n: int
@@ -58,14 +386,14 @@ class Rater(Statistic):
     spearman_with_rest: float | None
     """Against the mean of the others on the same items."""
     ci: Interval | None
-    """Of `spearman_with_rest`, for the `SHOWN_RATERS` who agree least."""
+    """Interval of `spearman_with_rest`, for the `SHOWN_RATERS` who agree least."""
     alpha_without: float | None
     """Interval alpha of the others: above the alpha of all means that this rater lowers it."""
 
 
 @dataclass(frozen=True)
-class FurtherRater(Statistic):
-    """What one more rater would reach against the mean of the raters that the items have, estimated."""
+class FurtherRater:
+    """Estimate of what one more rater would reach against the mean of the raters that the items have, estimated."""
 
     spearman: float | None
     pearson: float | None
@@ -76,7 +404,7 @@ class FurtherRater(Statistic):
     images: int
     """Source images of these items."""
     ci: Mapping[str, Interval]
-    reason: str | None
+    reason: Reason | None
     """Why there is no figure, or no interval."""
 
 
@@ -96,7 +424,7 @@ class RaterDraws:
 
 
 @dataclass(frozen=True)
-class Variant(Statistic):
+class Variant:
     """Agreement among people once something was done to the ratings."""
 
     raters: int
@@ -105,7 +433,7 @@ class Variant(Statistic):
 
 
 @dataclass(frozen=True)
-class Ceiling(Statistic):
+class Ceiling:
     """Agreement of people on one factor. None is undefined, with the reason in `notes`."""
 
     raters: int
@@ -132,7 +460,7 @@ class Ceiling(Statistic):
     floor: float | None
     rater_quality: Mapping[str, Rater]
     variants: Mapping[str, Variant]
-    notes: tuple[str, ...]
+    notes: tuple[Reason, ...]
 
 
 def ceiling(
@@ -169,7 +497,9 @@ def ceiling(
         loo_spearman=number(loo["spearman"]),
         loo_pearson=number(loo["pearson"]),
         further_rater=further.figures,
-        ci=_limits(further, strata, _RatingSums.of(item.codes, x, codes, further.groups), draws),
+        ci=_limits(
+            further, strata, _RatingSums.of(item.codes, x, codes, further.groups), draws
+        ),
         top=float(np.mean(x == x.max())) if len(x) else None,
         floor=float(np.mean(x == x.min())) if len(x) else None,
         rater_quality=quality,
@@ -178,7 +508,9 @@ def ceiling(
     )
 
 
-def further_rater(ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: int = DRAWS) -> RaterDraws:
+def further_rater(
+    ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: int = DRAWS
+) -> RaterDraws:
     """Return what a further rater of one factor would reach; `group` names the source image of an item.
 
     Raters who share fewer than `FEWEST_SHARED` items with others count in the means, but are not left out in turn. The
@@ -197,23 +529,25 @@ def further_rater(ratings: Ratings, *, group: Mapping[str, str] | None = None, d
     able = [pairs for pairs in strata if len(pairs) >= FEWEST_SHARED]
     enough = carried(able)
     observed = averaged(able, LEFT_OUT) if able else dict.fromkeys(LEFT_OUT, np.nan)
-    reason = _no_further_rater(len(rater.labels), len(shared), images, able, observed["spearman"])
+    reason = _no_further_rater(
+        len(rater.labels), len(shared), images, able, observed["spearman"]
+    )
+    groups = len(code_of_source)
     if reason is not None:
         none = FurtherRater(None, None, None, len(shared), images, {}, reason)
-        return RaterDraws(
-            none, None, {}, enough, dict(zip(item.labels, codes.tolist(), strict=True)), len(code_of_source)
-        )
+        return RaterDraws(none, None, {}, enough, group_of_item, groups)
     ratings_of_item = np.bincount(item.codes)
     others = _others(item.codes, rater.codes, ratings_of_item)
     raters = _harmonic_mean(ratings_of_item)
-    drawn = averaged_draws(able, len(code_of_source), supported(LEFT_OUT, enough), draws=draws)
-    stepped = {name: stepped_up(values, others, raters) for name, values in drawn.items()}
-    ci = {}
-    for name, values in stepped.items():
-        limits = interval(values, int(enough))
-        if limits is not None:
-            ci[name] = within_range(name, limits)
-    estimates = {name: stepped_up(np.array(value), others, raters) for name, value in observed.items()}
+    drawn = averaged_draws(able, groups, supported(LEFT_OUT, enough), draws=draws)
+    stepped = {
+        name: stepped_up(values, others, raters) for name, values in drawn.items()
+    }
+    ci = drawn_intervals(stepped, enough)
+    estimates = {
+        name: stepped_up(np.array(value), others, raters)
+        for name, value in observed.items()
+    }
     figures = FurtherRater(
         number(float(estimates["spearman"])),
         number(float(estimates["pearson"])),
@@ -229,7 +563,7 @@ def further_rater(ratings: Ratings, *, group: Mapping[str, str] | None = None, d
         drawn if len(able) == len(strata) else {},
         enough,
         group_of_item,
-        len(code_of_source),
+        groups,
     )
 
 
@@ -237,24 +571,31 @@ def stepped_up(r: Floats, others: float, raters: float) -> Floats:
     """Return a rater's correlation with the mean of so many raters, from that with the mean of so many others."""
     squared = r * r
     between = squared * (others - 1)
-    single = (between + np.sqrt(between * between + 4 * others * squared)) / (2 * others)
-    stepped: Floats = np.sign(r) * single * np.sqrt(raters / (1 + (raters - 1) * single))
+    single = (between + np.sqrt(between * between + 4 * others * squared)) / (
+        2 * others
+    )
+    stepped: Floats = (
+        np.sign(r) * single * np.sqrt(raters / (1 + (raters - 1) * single))
+    )
     return stepped
 
 
-def _no_further_rater(raters: int, shared: int, images: int, able: list[Pairs], observed: float) -> str | None:
+def _no_further_rater(
+    raters: int, shared: int, images: int, able: list[Pairs], observed: float
+) -> Reason | None:
     """Return why nothing can be said of a further rater."""
     if raters < 2:
-        return "one rater: nobody else to compare with"
+        return Reason("one_rater")
     if shared == 0:
-        return "no item was rated by two people"
+        return Reason("no_shared_item")
     if shared < FEWEST_SHARED or images < FEWEST_SHARED:
-        needs = f"a figure needs {FEWEST_SHARED} of each"
-        return f"{shared} items of {images} source images were rated by two or more people: {needs}"
+        return Reason.of(
+            "few_shared", items=shared, images=images, needed=FEWEST_SHARED
+        )
     if not able:
-        return f"no rater shares {FEWEST_SHARED} items with others"
+        return Reason.of("no_rater_shares", needed=FEWEST_SHARED)
     if np.isnan(observed):
-        return "no rater's ratings vary together with the others': correlations are undefined"
+        return Reason("no_rater_varies")
     return None
 
 
@@ -276,11 +617,12 @@ def _harmonic_mean(counts: Ints) -> float:
     return len(counts) / float(np.sum(1 / counts))
 
 
-def _limits(further: RaterDraws, strata: list[Pairs], sums: _RatingSums, draws: int) -> dict[str, Interval]:
+def _limits(
+    further: RaterDraws, strata: list[Pairs], sums: _RatingSums, draws: int
+) -> dict[str, Interval]:
     """Return the intervals of what was observed among people."""
     if further.left_out:
-        drawn = {name: interval(values, int(further.carried)) for name, values in further.left_out.items()}
-        loo = {name: within_range(name, limits) for name, limits in drawn.items() if limits is not None}
+        loo = drawn_intervals(further.left_out, further.carried)
     else:
         loo = intervals(strata, further.groups, LEFT_OUT, draws=draws) if strata else {}
     limits = {f"loo_{name}": ends for name, ends in loo.items()}
@@ -307,7 +649,9 @@ class _RatingSums:
         total = np.bincount(item, weights=off, minlength=len(group))
         squares = np.bincount(item, weights=off * off, minlength=len(group))
         pairable = counts > 1
-        spread = np.where(pairable, (counts * squares - total**2) / np.maximum(counts - 1, 1), 0.0)
+        spread = np.where(
+            pairable, (counts * squares - total**2) / np.maximum(counts - 1, 1), 0.0
+        )
         each = {
             "items": np.ones(len(group)),
             "ratings": counts,
@@ -320,7 +664,10 @@ class _RatingSums:
             "pairable_squares": squares * pairable,
             "spread": spread,
         }
-        sums = {name: np.bincount(group, weights=v, minlength=groups).astype(float) for name, v in each.items()}
+        sums = {
+            name: np.bincount(group, weights=v, minlength=groups).astype(float)
+            for name, v in each.items()
+        }
         return cls(groups, sums)
 
     def draws(self, name: str, draws: int) -> Floats:
@@ -388,7 +735,9 @@ def alpha_nominal(item: NDArray[Any], x: Floats) -> float | None:
     same = _same(item, code, len(values))
     totals = np.bincount(code)
     expected = (n * n - float(np.sum(totals**2))) / (n - 1)
-    return 1 - float(np.sum((m * m - same) / (m - 1))) / expected if expected > 0 else None
+    return (
+        1 - float(np.sum((m * m - same) / (m - 1))) / expected if expected > 0 else None
+    )
 
 
 def fleiss(item: NDArray[Any], x: Floats) -> float | None:
@@ -399,9 +748,12 @@ def fleiss(item: NDArray[Any], x: Floats) -> float | None:
         return None
     size = int(np.argmax(np.bincount(m)))
     keep = np.bincount(item)[item] == size
-    item, x = np.unique(item[keep], return_inverse=True)[1], x[keep]
+    item = np.unique(item[keep], return_inverse=True)[1]
+    x = x[keep]
     values, code = np.unique(x, return_inverse=True)
-    observed = float(np.mean((_same(item, code, len(values)) - size) / (size * (size - 1))))
+    observed = float(
+        np.mean((_same(item, code, len(values)) - size) / (size * (size - 1)))
+    )
     chance = float(np.sum((np.bincount(code) / len(code)) ** 2))
     return (observed - chance) / (1 - chance) if len(values) > 1 else None
 
@@ -410,7 +762,8 @@ def icc1(item: NDArray[Any], x: Floats) -> float | None:
     """ICC(1): one rating drawn from anyone, one-way random effects; unequal numbers of ratings allowed."""
     item = np.unique(item, return_inverse=True)[1]
     m = np.bincount(item) if len(item) else np.zeros(0, np.int64)
-    n, k = len(x), len(m)
+    n = len(x)
+    k = len(m)
     if k < 2 or n <= k:
         return None
     means = np.bincount(item, weights=x) / m
@@ -445,7 +798,8 @@ def _same(item: NDArray[Any], code: Ints, values: int) -> Ints:
 
 def _leave_one_out(item: Column, rater: Column, x: Floats, group: Ints) -> list[Pairs]:
     """For each rater: their ratings against the mean of the others, over the items that someone else rated too."""
-    counts, sums = np.bincount(item.codes), np.bincount(item.codes, weights=x)
+    counts = np.bincount(item.codes)
+    sums = np.bincount(item.codes, weights=x)
     out = []
     for code in range(len(rater.labels)):
         mine = np.flatnonzero(rater.codes == code)
@@ -454,7 +808,11 @@ def _leave_one_out(item: Column, rater: Column, x: Floats, group: Ints) -> list[
         both = np.flatnonzero((n > 0) & (counts > n))
         rest: Floats = (sums[both] - own[both]) / (counts[both] - n[both])
         # Thirds do not add up exactly; unrounded, equal means would get different ranks.
-        out.append(Pairs(own[both] / n[both], np.round(rest, 9).astype(np.float64), group[both]))
+        out.append(
+            Pairs(
+                own[both] / n[both], np.round(rest, 9).astype(np.float64), group[both]
+            )
+        )
     return out if len(rater.labels) > 1 else []
 
 
@@ -464,11 +822,15 @@ def _rater_quality(
     correlations = [number(estimate(pairs)["spearman"]) for pairs in strata]
     known = [code for code, value in enumerate(correlations) if value is not None]
     least = sorted(known, key=lambda code: correlations[code] or 0.0)[:SHOWN_RATERS]
-    limits = {code: intervals([strata[code]], groups, ("spearman",), draws=draws) for code in least}
+    limits = {
+        code: intervals([strata[code]], groups, ("spearman",), draws=draws)
+        for code in least
+    }
     out = {}
     for code, name in enumerate(rater.labels):
         rows = rater.codes == code
-        mine, others = x[rows], ~rows
+        mine = x[rows]
+        others = ~rows
         commonest = float(np.max(np.unique(mine, return_counts=True)[1])) / len(mine)
         out[name] = Rater(
             n=len(mine),
@@ -484,36 +846,51 @@ def _rater_quality(
     return out
 
 
-def _variants(item: Column, rater: Column, x: Floats, quality: Mapping[str, Rater]) -> dict[str, Variant]:
-    """What centring raters, and leaving out those who straight-line, does to agreement among people."""
+def _variants(
+    item: Column, rater: Column, x: Floats, quality: Mapping[str, Rater]
+) -> dict[str, Variant]:
+    """Return what centring raters, and leaving out those who straight-line, does to agreement among people."""
     if len(x) == 0:
         return {}
     own = np.array([one.mean for one in quality.values()])
     centred = np.round(x - own[rater.codes] + x.mean(), 9)
-    varied = np.array([not one.straight_lining for one in quality.values()])[rater.codes]
+    varied = np.array([not one.straight_lining for one in quality.values()])[
+        rater.codes
+    ]
     every = np.ones(len(x), bool)
-    choices = {"all": (x, every), "rater_centred": (centred, every), "without_straight_liners": (x, varied)}
-    return {name: _variant(item, rater, values, keep) for name, (values, keep) in choices.items()}
+    choices = {
+        "all": (x, every),
+        "rater_centred": (centred, every),
+        "without_straight_liners": (x, varied),
+    }
+    return {
+        name: _variant(item, rater, values, keep)
+        for name, (values, keep) in choices.items()
+    }
 
 
-def _variant(item: Column, rater: Column, x: Floats, keep: NDArray[np.bool_]) -> Variant:
-    item, rater, x = item.take(keep).compact(), rater.take(keep).compact(), x[keep]
+def _variant(
+    item: Column, rater: Column, x: Floats, keep: NDArray[np.bool_]
+) -> Variant:
+    item = item.take(keep).compact()
+    rater = rater.take(keep).compact()
+    x = x[keep]
     strata = _leave_one_out(item, rater, x, np.arange(len(item.labels)))
     loo = averaged(strata, ("spearman",))["spearman"] if strata else np.nan
     return Variant(len(rater.labels), alpha_interval(item.codes, x), number(loo))
 
 
-def _notes(item: Column, rater: Column, x: Floats) -> tuple[str, ...]:
+def _notes(item: Column, rater: Column, x: Floats) -> tuple[Reason, ...]:
     notes = []
     m = np.bincount(item.codes) if len(item) else np.zeros(1, np.int64)
     if len(rater.labels) == 1:
-        notes.append("one rater: agreement among people is undefined")
+        notes.append(Reason("one_rater_alone"))
     elif not np.any(m > 1):
-        notes.append("no item was rated twice: agreement among people is undefined")
+        notes.append(Reason("no_item_twice"))
     elif np.ptp(x) == 0:
-        notes.append("every rating is the same: chance-corrected agreement is undefined")
+        notes.append(Reason("same_ratings"))
     if np.any(m > 1) and len(set(m[m > 1])) > 1:
-        notes.append("items differ in the number of ratings: Fleiss' kappa uses those with the commonest number")
+        notes.append(Reason("uneven_ratings"))
     if len(rater.labels) > 1 and len(crossed(item.codes, rater.codes, x)) < 2:
-        notes.append("fewer than two items were rated by every rater: ICC(2,k) is undefined")
+        notes.append(Reason("few_items_of_all"))
     return tuple(notes)

@@ -1,11 +1,11 @@
-"""What goes in: scores of judges and ratings of people as coded columns, one row a score."""
+"""Scores of judges and ratings of people as coded columns, one row a score; and the types that every figure uses."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,66 @@ from editjudge.errors import UsageError, near_miss
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
+Ends: TypeAlias = tuple[float, float]
+"""The lowest and the highest value that can be."""
 
-OK, ABSTAINED, FAILED, PENDING = "ok", "abstained", "failed", "pending"
+OK = "ok"
+ABSTAINED = "abstained"
+FAILED = "failed"
+PENDING = "pending"
 """`failed` is a score missing from a file, which says no more; a store knows the kind of failure. A judgement that is
 `pending` has not been answered yet: it counts as failed."""
+
+Z = 1.959963984540054
+"""The 97.5 % point of the normal distribution."""
+
+
+class Interval(NamedTuple):
+    """A confidence interval; 95 % unless its holder says otherwise."""
+
+    lo: float
+    hi: float
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a figure is missing, or what limits it: a code and its figures, which `report.words` puts into words."""
+
+    code: str
+    figures: tuple[tuple[str, object], ...] = ()
+
+    @classmethod
+    def of(cls, code: str, **figures: object) -> Reason:
+        return cls(code, tuple(figures.items()))
+
+
+class Limits(NamedTuple):
+    """An interval and the method that made it, or the reason for none."""
+
+    ci: Interval | None
+    reason: Reason | None
+    method: str | None = None
+
+
+@dataclass(frozen=True)
+class FailureBounds:
+    """A figure if every judgement that failed had scored at an end of the scale: it lies between the two."""
+
+    worst: float | None
+    best: float | None
+
+    def beyond(self, ci: Interval | None) -> bool:
+        """Whether they reach outside an interval, or there is none to stay inside of."""
+        if self.worst is None or self.best is None or ci is None:
+            return True
+        lowest, highest = sorted((self.worst, self.best))
+        return lowest < ci.lo or highest > ci.hi
+
+
+def number(value: float) -> float | None:
+    """Return a float that JSON has, or None."""
+    value = float(value)
+    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +88,9 @@ class Column:
     def of(cls, values: Iterable[object]) -> Column:
         index: dict[str, int] = {}
         # A dictionary is several times faster than sorting a million strings, and keeps their order.
-        codes = np.fromiter((index.setdefault(str(v), len(index)) for v in values), np.int32)
+        codes = np.fromiter(
+            (index.setdefault(str(v), len(index)) for v in values), np.int32
+        )
         return cls(codes, tuple(index))
 
     @classmethod
@@ -52,7 +110,9 @@ class Column:
         names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
         for name in names:
             if name not in self.labels:
-                raise UsageError(f"no {name!r} among {list(self.labels)[:12]}{near_miss(name, self.labels)}")
+                raise UsageError(
+                    f"no {name!r} among {list(self.labels)[:12]}{near_miss(name, self.labels)}"
+                )
         return np.isin(self.codes, [self.labels.index(name) for name in names])
 
     def present(self) -> tuple[str, ...]:
@@ -70,7 +130,9 @@ def numbers(values: Iterable[float | None]) -> Floats:
     """Floats with NaN for None; NaN never leaves this package, it only marks a missing score inside."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "fiu":
         return values.astype(np.float64, copy=False)
-    return np.array([np.nan if v is None else float(v) for v in values], dtype=np.float64)
+    return np.array(
+        [np.nan if v is None else float(v) for v in values], dtype=np.float64
+    )
 
 
 def combinations(*columns: Column) -> tuple[Ints, list[tuple[str, ...]]]:
@@ -87,7 +149,9 @@ def combinations(*columns: Column) -> tuple[Ints, list[tuple[str, ...]]]:
     else:
         used, codes = np.unique(key, return_inverse=True)
     places = zip(*np.unravel_index(used, shape), strict=True)
-    return codes, [tuple(c.labels[i] for c, i in zip(columns, row, strict=True)) for row in places]
+    return codes, [
+        tuple(c.labels[i] for c, i in zip(columns, row, strict=True)) for row in places
+    ]
 
 
 def joined(*columns: Column) -> Column:
@@ -113,7 +177,9 @@ class _Selectable:
             elif isinstance(value, np.ndarray):
                 changes[f.name] = value[rows]
             else:
-                changes[f.name] = {name: column.take(rows) for name, column in value.items()}
+                changes[f.name] = {
+                    name: column.take(rows) for name, column in value.items()
+                }
         return replace(self, **changes)  # type: ignore[type-var]  # the same
 
     def where(self, **wanted: str | Sequence[str]) -> Self:
@@ -127,7 +193,7 @@ class _Selectable:
 
 @dataclass(frozen=True, eq=False)
 class Scores(_Selectable):
-    """What judges said: one row for each factor of each judgement, with a score or the reason for none."""
+    """Answers of judges: one row for each factor of each judgement, with a score or the reason for none."""
 
     item: Column
     factor: Column
@@ -170,18 +236,24 @@ class Scores(_Selectable):
             item=items,
             factor=_column(factor),
             score=values,
-            status=_column(np.where(np.isfinite(values), OK, FAILED) if status is None else status),
+            status=_column(
+                np.where(np.isfinite(values), OK, FAILED) if status is None else status
+            ),
             judge=Column.constant("", n) if judge is None else _column(judge),
             model=Column.constant("", n) if model is None else _column(model),
             group=groups,
             pair=groups if pair is None else _column(pair),
-            repeat=np.zeros(n, np.int32) if repeat is None else np.fromiter(repeat, np.int32),
+            repeat=np.zeros(n, np.int32)
+            if repeat is None
+            else np.fromiter(repeat, np.int32),
             answer=np.zeros(n, np.uint64) if answer is None else answer,
             slices={name: _column(values) for name, values in (slices or {}).items()},
         )
         _check_lengths(table, n)
         if bad := int(np.sum(table.ok != np.isfinite(values))):
-            raise UsageError(f"{bad} rows have a score without status 'ok', or 'ok' without a score")
+            raise UsageError(
+                f"{bad} rows have a score without status 'ok', or 'ok' without a score"
+            )
         return table
 
     @classmethod
@@ -198,11 +270,17 @@ class Scores(_Selectable):
         all that any judgement of the same rubric scored or abstained from.
         """
         rows = list(rows)
-        factors_of: dict[str, dict[str, None]] = {k: dict.fromkeys(v) for k, v in (factors or {}).items()}
+        factors_of: dict[str, dict[str, None]] = {
+            k: dict.fromkeys(v) for k, v in (factors or {}).items()
+        }
         for row in rows:
             known = factors_of.setdefault(str(row.get("rubric", "")), {})
             if not (factors and str(row.get("rubric", "")) in factors):
-                known.update(dict.fromkeys([*(row.get("scores") or {}), *(row.get("abstained") or {})]))
+                known.update(
+                    dict.fromkeys(
+                        [*(row.get("scores") or {}), *(row.get("abstained") or {})]
+                    )
+                )
         flat = [
             (row, factor, score, status)
             for row in rows
@@ -218,7 +296,10 @@ class Scores(_Selectable):
             judge=[row.get("judge", "") for row, *_ in flat],
             model=[row.get("model") or "" for row, *_ in flat],
             group=groups,
-            pair=[f"{g}\x1f{row.get('instruction', '')}" for g, (row, *_) in zip(groups, flat, strict=True)],
+            pair=[
+                f"{g}\x1f{row.get('instruction', '')}"
+                for g, (row, *_) in zip(groups, flat, strict=True)
+            ],
             repeat=[int(row.get("repeat") or 0) for row, *_ in flat],
             answer=np.array([answer_id(row.get("key")) for row, *_ in flat], np.uint64),
             slices={name: [row.get(name, "") for row, *_ in flat] for name in slices},
@@ -233,12 +314,14 @@ class Scores(_Selectable):
         return ~(self.ok | self.having(ABSTAINED))
 
     def having(self, status: str) -> Mask:
-        return np.array([label == status for label in self.status.labels] or [False])[self.status.codes]
+        return np.array([label == status for label in self.status.labels] or [False])[
+            self.status.codes
+        ]
 
 
 @dataclass(frozen=True, eq=False)
 class Ratings(_Selectable):
-    """What people said: one row for each rating."""
+    """Answers of people: one row for each rating."""
 
     item: Column
     rater: Column
@@ -269,7 +352,11 @@ class FarEnds(tuple[float, ...]):
 
 def ends_of(scale: Sequence[float] | None) -> tuple[float, float] | None:
     """The lowest and the highest value of a scale that an interval allows for; None where there are none."""
-    return (float(min(scale)), float(max(scale))) if scale and not isinstance(scale, FarEnds) else None
+    return (
+        (float(min(scale)), float(max(scale)))
+        if scale and not isinstance(scale, FarEnds)
+        else None
+    )
 
 
 def worst_best(scale: Sequence[float] | None) -> tuple[float, float] | None:
@@ -278,19 +365,27 @@ def worst_best(scale: Sequence[float] | None) -> tuple[float, float] | None:
 
 
 def filled(scores: Scores, value: float) -> Scores:
-    """As if every judgement that failed had given this score; one that abstained has none to give."""
+    """Return the scores as if every failed judgement had given this score; one that abstained has none to give."""
     failed = scores.failed
     labels = (*scores.status.labels, OK)
     status = np.where(failed, len(labels) - 1, scores.status.codes).astype(np.int32)
-    return replace(scores, score=np.where(failed, value, scores.score), status=Column(status, labels))
+    return replace(
+        scores,
+        score=np.where(failed, value, scores.score),
+        status=Column(status, labels),
+    )
 
 
 def item_means(item: Column, score: Floats) -> Floats:
     """The mean of the finite scores of each item (by its code), NaN where it has none."""
     good = np.isfinite(score)
     counts = np.bincount(item.codes[good], minlength=len(item.labels))
-    sums = np.bincount(item.codes[good], weights=score[good], minlength=len(item.labels))
-    means: Floats = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
+    sums = np.bincount(
+        item.codes[good], weights=score[good], minlength=len(item.labels)
+    )
+    means: Floats = np.divide(
+        sums, counts, out=np.full(len(sums), np.nan), where=counts > 0
+    )
     return means
 
 
@@ -312,7 +407,9 @@ def _check_lengths(table: Scores | Ratings, n: int) -> None:
         columns = value.values() if isinstance(value, Mapping) else [value]
         for column in columns:
             if len(column) != n:
-                raise UsageError(f"column {f.name!r} has {len(column)} rows, 'score' has {n}")
+                raise UsageError(
+                    f"column {f.name!r} has {len(column)} rows, 'score' has {n}"
+                )
 
 
 def _factor_status(row: Mapping[str, Any], factor: str) -> tuple[float | None, str]:

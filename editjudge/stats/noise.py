@@ -1,20 +1,20 @@
-"""Where the variance of scores comes from (edits, judges, repeats) and how much more of which would help."""
+"""Sources of the variance of scores (edits, judges, repeats) and how much more of which would help."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from editjudge.errors import UsageError
-from editjudge.stats.columns import Column, Floats, Scores, joined
-from editjudge.stats.spread import crossed, mean_squares, within_variance
-from editjudge.stats.statistic import Statistic, Z
+from editjudge.stats.columns import Column, Floats, Reason, Scores, Z, joined
 
 
 @dataclass(frozen=True)
-class Noise(Statistic):
+class Noise:
     """Variance components of one factor, from the mean squares of a random-effects analysis; never negative."""
 
     factor: str
@@ -34,7 +34,7 @@ class Noise(Statistic):
     """Self-consistency: the share of pairs of repeats with the same score."""
     mean_gap: float | None
     """Mean absolute difference between two repeats."""
-    notes: tuple[str, ...]
+    notes: tuple[Reason, ...]
 
     def reliability(self, repeats: int = 1) -> float | None:
         """The share of variance of one judge's mean of so many repeats that is not the judge's own noise."""
@@ -48,7 +48,11 @@ class Noise(Statistic):
         """How many edits make a 95 % interval of a mean this wide, with so many repeats of each."""
         if self.edit_variance is None:
             return None
-        spread = self.edit_variance + (self.interaction_variance or 0.0) + (self.repeat_variance or 0.0) / repeats
+        spread = (
+            self.edit_variance
+            + (self.interaction_variance or 0.0)
+            + (self.repeat_variance or 0.0) / repeats
+        )
         return max(1, math.ceil(spread * (2 * Z / _positive(width)) ** 2 - 1e-9))
 
     def needed_repeats(self, width: float) -> int | None:
@@ -57,7 +61,9 @@ class Noise(Statistic):
             return None
         wanted = (_positive(width) / (2 * Z)) ** 2 * self.edits
         room = wanted - self.edit_variance - (self.interaction_variance or 0.0)
-        return max(1, math.ceil(self.repeat_variance / room - 1e-9)) if room > 0 else None
+        return (
+            max(1, math.ceil(self.repeat_variance / room - 1e-9)) if room > 0 else None
+        )
 
 
 def noise(scores: Scores) -> list[Noise]:
@@ -67,7 +73,8 @@ def noise(scores: Scores) -> list[Noise]:
 
 
 def _noise(factor: str, part: Scores) -> Noise:
-    item, judge = part.item.compact(), part.judge.compact()
+    item = part.item.compact()
+    judge = part.judge.compact()
     cell = joined(part.item, part.judge)
     repeat, k = within_variance(cell.codes, part.score)
     table = crossed(item.codes, judge.codes, part.score)
@@ -79,7 +86,9 @@ def _noise(factor: str, part: Scores) -> Noise:
     )  # fmt: skip
 
 
-def _components(table: Floats, noise_of_mean: float) -> tuple[float | None, float | None, float | None]:
+def _components(
+    table: Floats, noise_of_mean: float
+) -> tuple[float | None, float | None, float | None]:
     """Edit, judge and interaction variance by equating mean squares with what they estimate."""
     n, j = table.shape
     if n < 2:
@@ -97,7 +106,8 @@ def _components(table: Floats, noise_of_mean: float) -> tuple[float | None, floa
 def _self_consistency(score: Floats, cell: Column) -> tuple[float | None, float | None]:
     """Over all pairs of repeats: sorted within a cell, the k-th of m values enters the gaps 2k - m + 1 times."""
     order = np.lexsort((score, cell.codes))
-    codes, values = cell.codes[order], score[order]
+    codes = cell.codes[order]
+    values = score[order]
     m = np.bincount(codes)
     pairs = int(np.sum(m * (m - 1) // 2))
     if pairs == 0:
@@ -109,16 +119,18 @@ def _self_consistency(score: Floats, cell: Column) -> tuple[float | None, float 
     return float(np.sum(runs * (runs - 1) // 2)) / pairs, gap / pairs
 
 
-def _notes(edits: int, table: tuple[int, ...], repeat: float | None) -> tuple[str, ...]:
+def _notes(
+    edits: int, table: tuple[int, ...], repeat: float | None
+) -> tuple[Reason, ...]:
     notes = []
     if repeat is None:
-        notes.append("no repeats: the judge's own noise is not separated from the rest")
+        notes.append(Reason("no_repeats"))
     if table[1] < 2:
-        notes.append("one judge: variance between judges is not estimated")
+        notes.append(Reason("one_judge"))
     if table[0] < 2:
-        notes.append("fewer than two edits were scored by every judge: variances are not estimated")
+        notes.append(Reason("few_edits_of_all"))
     elif table[0] < edits:
-        notes.append(f"{edits - table[0]} edits that not every judge scored are left out of the split")
+        notes.append(Reason.of("edits_left_out", n=edits - table[0]))
     return tuple(notes)
 
 
@@ -126,3 +138,43 @@ def _positive(width: float) -> float:
     if width <= 0:
         raise UsageError(f"a wanted width is a positive number, not {width}")
     return width
+
+
+def within_variance(cell: NDArray[Any], x: Floats) -> tuple[float | None, float]:
+    """The pooled variance within cells, None where none has two values; and how many they have (harmonic mean)."""
+    counts = np.bincount(cell)
+    if len(counts) == 0:
+        return None, 1.0
+    off = x - (np.bincount(cell, weights=x) / counts)[cell]
+    freedom = int(np.sum(counts - 1))
+    return (float(np.sum(off**2)) / freedom if freedom else None), len(counts) / float(
+        np.sum(1 / counts)
+    )
+
+
+def crossed(row: NDArray[Any], column: NDArray[Any], x: Floats) -> Floats:
+    """The mean of every cell, over the rows that have a value in every column that occurs."""
+    if len(x) == 0:
+        return np.empty((0, 0))
+    shape = int(row.max()) + 1, int(column.max()) + 1
+    key = row.astype(np.int64) * shape[1] + column
+    counts = np.bincount(key, minlength=shape[0] * shape[1])
+    sums = np.bincount(key, weights=x, minlength=len(counts))
+    seen = counts.reshape(shape) > 0
+    used = seen.any(axis=0)
+    means: Floats = (sums / np.maximum(counts, 1)).reshape(shape)
+    return means[seen[:, used].all(axis=1)][:, used]
+
+
+def mean_squares(table: Floats) -> tuple[float, float, float]:
+    """Return the mean squares of rows, columns and residuals of a table of at least two by two."""
+    (n, k) = table.shape
+    grand = table.mean()
+    rows = table.mean(1)
+    columns = table.mean(0)
+    rest = table - rows[:, None] - columns[None, :] + grand
+    return (
+        k * float(np.sum((rows - grand) ** 2)) / (n - 1),
+        n * float(np.sum((columns - grand) ** 2)) / (k - 1),
+        float(np.sum(rest**2)) / ((n - 1) * (k - 1)),
+    )

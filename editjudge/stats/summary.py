@@ -1,4 +1,4 @@
-"""What the scores of a run add up to: means with intervals, what failed, aggregates, pass rates, ranks."""
+"""Summaries of a run's scores: means with intervals, what failed, aggregates, pass rates, ranks."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from editjudge.errors import UsageError
-from editjudge.stats.bootstrap import DRAWS
+from editjudge.rubrics import evaluation
+from editjudge.rubrics.expression import Term, reduction
 from editjudge.stats.columns import (
     ABSTAINED,
     FAILED,
     OK,
     Column,
     Floats,
+    Interval,
     Ints,
+    Limits,
+    Reason,
     Scores,
     combinations,
     ends_of,
@@ -28,14 +32,14 @@ from editjudge.stats.columns import (
     worst_best,
 )
 from editjudge.stats.compare import compare, corrected
-from editjudge.stats.inference import mean_interval, mean_intervals
-from editjudge.stats.statistic import Interval, Limits, Statistic
+from editjudge.stats.inference import DRAWS, mean_interval, mean_intervals
 
+T = TypeVar("T")
 How = Literal["mean", "geometric", "minimum"]
 
 
 @dataclass(frozen=True)
-class Cell(Statistic):
+class Cell:
     """One judge, model, factor and slice."""
 
     judge: str
@@ -47,11 +51,11 @@ class Cell(Statistic):
     ok: int
     abstained: int
     failed: Mapping[str, int]
-    """By status; abstentions are not failures."""
+    """Counts by status; abstentions are not failures."""
     mean: float | None
     median: float | None
     ci: Interval | None
-    ci_reason: str | None
+    ci_reason: Reason | None
     """Why there is no interval."""
     method: str | None
     """How the interval was made."""
@@ -61,7 +65,7 @@ class Cell(Statistic):
     """The mean if every failure had the worst score of the scale; None where the scale is not known."""
     best_case: float | None
     groups: int
-    notes: tuple[str, ...]
+    notes: tuple[Reason, ...]
     repeat_sd: float | None = None
     """Standard deviation of a judge's scores of the same edit, over its repeats; None without repeats."""
 
@@ -75,17 +79,24 @@ class Aggregate:
     how: How = "mean"
 
     @property
+    def term(self) -> Term:
+        op = {"mean": "mean", "geometric": "geomean", "minimum": "min"}[self.how]
+        return reduction(op, [("", factor) for factor in self.factors])
+
+    @property
     def formula(self) -> str:
         terms = ", ".join(self.factors)
         if self.how == "minimum":
             return f"{self.name} = min({terms})"
         if self.how == "geometric":
-            return f"{self.name} = ({' * '.join(self.factors)}) ** (1/{len(self.factors)})"
+            return (
+                f"{self.name} = ({' * '.join(self.factors)}) ** (1/{len(self.factors)})"
+            )
         return f"{self.name} = ({' + '.join(self.factors)}) / {len(self.factors)}"
 
 
 @dataclass(frozen=True)
-class PassRate(Statistic):
+class PassRate:
     judge: str
     model: str
     factor: str
@@ -95,7 +106,7 @@ class PassRate(Statistic):
     passed: int
     rate: float | None
     ci: Interval | None
-    ci_reason: str | None
+    ci_reason: Reason | None
     method: str | None
     """`exact` (Clopper-Pearson at the effective number of source images) where each image is wholly right or wrong."""
     design_effect: float
@@ -103,7 +114,7 @@ class PassRate(Statistic):
 
 
 @dataclass(frozen=True)
-class Rank(Statistic):
+class Rank:
     judge: str
     factor: str
     model: str
@@ -113,7 +124,7 @@ class Rank(Statistic):
     ci: tuple[int, int] | None
     """Ranks that the comparisons of all pairs of models, Holm-corrected, leave open: all ranks of a judge and factor
     hold together in 95 of 100 runs."""
-    ci_reason: str | None
+    ci_reason: Reason | None
 
 
 def summarise(
@@ -124,33 +135,46 @@ def summarise(
     guaranteed: bool = False,
     draws: int = DRAWS,
 ) -> list[Cell]:
-    """Every judge x model x factor (x value of the slice `by`) that occurs.
+    """Summarise every judge x model x factor (x value of the slice `by`) that occurs.
 
     `scales` gives the legal values of a factor, or its two ends, from the worst to the best; without it there are no
     bounds, and the cell says so.
     """
-    columns = [scores.judge, scores.model, scores.factor]
-    if by is not None:
-        if by not in scores.slices:
-            raise UsageError(f"no column {by!r} to slice by; there are {sorted(scores.slices)}")
-        columns.append(scores.slices[by])
-    cells, keys = combinations(*columns)
-    ok, n_groups = scores.ok, len(scores.group.labels)
-    score, cell, group = scores.score[ok], cells[ok], scores.group.codes[ok]
+    if by is not None and by not in scores.slices:
+        raise UsageError(
+            f"no column {by!r} to slice by; there are {sorted(scores.slices)}"
+        )
+    slices = [scores.slices[by]] if by is not None else []
+    cells, keys = combinations(scores.judge, scores.model, scores.factor, *slices)
+    ok = scores.ok
+    n_groups = len(scores.group.labels)
+    score = scores.score[ok]
+    cell = cells[ok]
+    group = scores.group.codes[ok]
     statuses = _table(cells, scores.status.codes, len(keys), len(scores.status.labels))
     values, codes = _levels(score)
     counts = _table(cell, codes, len(keys), len(values))
     ends = [ends_of((scales or {}).get(key[2])) for key in keys]
-    limits = mean_intervals(score, cell, len(keys), group, n_groups, ends, draws=draws, guaranteed=guaranteed)
+    limits = mean_intervals(
+        score,
+        cell,
+        len(keys),
+        group,
+        n_groups,
+        ends,
+        draws=draws,
+        guaranteed=guaranteed,
+    )
     groups = _groups_per_cell(cell, len(keys), group, n_groups)
-    has_repeats = bool(scores.repeat.max(initial=0))
-    repeat_sds = _repeat_sds(score, cell, scores.item.codes[ok], len(keys)) if has_repeats else [None] * len(keys)
-    spreads = [{float(v): int(n) for v, n in zip(values, row, strict=True) if n} for row in counts]
+    repeat_sds: list[float | None] = [None] * len(keys)
+    if scores.repeat.max(initial=0):
+        repeat_sds = _repeat_sds(score, cell, scores.item.codes[ok], len(keys))
+    levels = values.tolist()
     return [
         _cell(
             key,
-            {status: int(n) for status, n in zip(scores.status.labels, statuses[i], strict=True) if n},
-            spreads[i],
+            _counts(scores.status.labels, statuses[i]),
+            _counts(levels, counts[i]),
             limits[i],
             int(groups[i]),
             scale=(scales or {}).get(key[2]),
@@ -181,11 +205,27 @@ def pass_rates(scores: Scores, rules: Mapping[str, float]) -> list[PassRate]:
             ok = part.take(part.ok)
             passed = (ok.score == wanted).astype(float)
             effect = design_effect(passed, ok.group.codes)
-            successes, n = int(passed.sum()), len(ok)
-            limits = mean_interval(passed, ok.group.compact().codes, (0.0, 1.0), share=True)
+            successes = int(passed.sum())
+            n = len(ok)
+            limits = mean_interval(
+                passed, ok.group.compact().codes, (0.0, 1.0), share=True
+            )
             rate = successes / n if n else None
             rule = f"{factor} == {wanted:g}"
-            out.append(PassRate(judge, model, factor, rule, len(part), n, successes, rate, *limits, effect))
+            out.append(
+                PassRate(
+                    judge,
+                    model,
+                    factor,
+                    rule,
+                    len(part),
+                    n,
+                    successes,
+                    rate,
+                    *limits,
+                    effect,
+                )
+            )
     return out
 
 
@@ -203,10 +243,19 @@ def rank(
     out = []
     for factor in scores.factor.present():
         for judge in scores.judge.present():
-            part = scores.take(scores.factor.where(factor) & scores.judge.where(judge) & scores.ok)
+            part = scores.take(
+                scores.factor.where(factor) & scores.judge.where(judge) & scores.ok
+            )
             if len(part):
                 scale = (scales or {}).get(factor)
-                out += _ranks(part, judge, factor, scale, falling=factor in falling, guaranteed=guaranteed)
+                out += _ranks(
+                    part,
+                    judge,
+                    factor,
+                    scale,
+                    falling=factor in falling,
+                    guaranteed=guaranteed,
+                )
     return out
 
 
@@ -225,6 +274,11 @@ def _table(rows: Ints, columns: NDArray[Any], n_rows: int, n_columns: int) -> In
     return flat.reshape(n_rows, n_columns)
 
 
+def _counts(names: Sequence[T], counts: Ints) -> dict[T, int]:
+    """Return how often each name occurs, without those that do not."""
+    return {name: int(n) for name, n in zip(names, counts, strict=True) if n}
+
+
 def _levels(score: Floats) -> tuple[Floats, Ints]:
     if len(score) and np.ptp(score) < 1_000 and np.all(score == np.rint(score)):
         # Integers need no sorting, which is the difference between 0.1 s and 1 s on twelve million scores.
@@ -235,7 +289,9 @@ def _levels(score: Floats) -> tuple[Floats, Ints]:
     return values, codes
 
 
-def _groups_per_cell(cells: Ints, n_cells: int, groups: NDArray[Any], n_groups: int) -> Ints:
+def _groups_per_cell(
+    cells: Ints, n_cells: int, groups: NDArray[Any], n_groups: int
+) -> Ints:
     seen = np.zeros((n_cells, max(n_groups, 1)), dtype=bool)
     seen[cells, groups] = True
     groups_seen: Ints = seen.sum(axis=1)
@@ -253,15 +309,19 @@ def _cell(
     repeat_sd: float | None,
 ) -> Cell:
     judge, model, factor, *part = key
-    ok, abstained = statuses.pop(OK, 0), statuses.pop(ABSTAINED, 0)
-    failed, failures = statuses, sum(statuses.values())
+    ok = statuses.pop(OK, 0)
+    abstained = statuses.pop(ABSTAINED, 0)
+    failed = statuses
+    failures = sum(statuses.values())
     total = math.fsum(value * n for value, n in spread.items())
     ends = worst_best(scale)
     notes = [limits.reason] if limits.reason else []
     if failures and ends is None:
-        notes.append("scale not known: nothing bounds what failed judgements would have said")
+        notes.append(Reason("scale_unknown"))
     worst, best = (
-        (total + failures * end) / (ok + failures) if end is not None and ok + failures else None
+        (total + failures * end) / (ok + failures)
+        if end is not None and ok + failures
+        else None
         for end in (ends or (None, None))
     )
     return Cell(
@@ -287,7 +347,9 @@ def _cell(
     )
 
 
-def _distribution(spread: Mapping[float, int], scale: Sequence[float]) -> dict[str, int]:
+def _distribution(
+    spread: Mapping[float, int], scale: Sequence[float]
+) -> dict[str, int]:
     """Decimals that are written alike, to six digits, are counted together."""
     counts = Counter[str]()
     for value in sorted({*map(float, scale), *spread}):
@@ -295,40 +357,57 @@ def _distribution(spread: Mapping[float, int], scale: Sequence[float]) -> dict[s
     return dict(counts)
 
 
-def _repeat_sds(score: Floats, cell: Ints, item: NDArray[Any], n_cells: int) -> list[float | None]:
-    """Of each cell, pooled over its edits; None where no edit has two scores."""
+def _repeat_sds(
+    score: Floats, cell: Ints, item: NDArray[Any], n_cells: int
+) -> list[float | None]:
+    """Return the standard deviation over repeats of each cell, pooled over edits; None if no edit has two scores."""
     edit = cell * (int(item.max(initial=0)) + 1) + item
-    _, first, place, counts = np.unique(edit, return_index=True, return_inverse=True, return_counts=True)
+    _, first, place, counts = np.unique(
+        edit, return_index=True, return_inverse=True, return_counts=True
+    )
     off = score - (np.bincount(place, weights=score) / counts)[place]
     squares = np.bincount(cell, weights=off**2, minlength=n_cells)
     freedom = np.bincount(cell[first], weights=counts - 1, minlength=n_cells)
-    return [float(np.sqrt(s / f)) if f else None for s, f in zip(squares, freedom, strict=True)]
+    return [
+        float(np.sqrt(s / f)) if f else None
+        for s, f in zip(squares, freedom, strict=True)
+    ]
 
 
 def _median(spread: dict[float, int]) -> float:
     values = sorted(spread)
     below = np.cumsum([spread[v] for v in values])
     n = int(below[-1])
-    low, high = (values[int(np.searchsorted(below, k, side="right"))] for k in ((n - 1) // 2, n // 2))
+    low, high = (
+        values[int(np.searchsorted(below, k, side="right"))]
+        for k in ((n - 1) // 2, n // 2)
+    )
     return (low + high) / 2
 
 
 def _aggregated(scores: Scores, one: Aggregate) -> Scores:
     part = scores.where(factor=one.factors)
     unit = joined(part.item, part.judge, Column.of(part.repeat))
-    place = {code: i for i, code in enumerate(part.factor.labels.index(f) for f in one.factors)}
-    column = np.array([place.get(i, 0) for i in range(len(part.factor.labels))])[part.factor.codes]
+    place = {
+        code: i
+        for i, code in enumerate(part.factor.labels.index(f) for f in one.factors)
+    }
+    column = np.array([place.get(i, 0) for i in range(len(part.factor.labels))])[
+        part.factor.codes
+    ]
     shape = (len(unit.labels), len(one.factors))
-    values, codes = np.full(shape, np.nan), np.full(shape, -1)
+    values = np.full(shape, np.nan)
+    codes = np.full(shape, -1)
     values[unit.codes, column] = part.score
     codes[unit.codes, column] = part.status.codes
     answer = np.zeros(len(unit.labels), np.uint64)
     np.add.at(answer, unit.codes, part.answer)
-    result = _combined(values, one)
     first = np.full(len(unit.labels), len(part))
     np.minimum.at(first, unit.codes, np.arange(len(part)))
     row = part.take(first)
-    status = _joint_status(codes, part.status.labels)
+    # What was never asked, code -1, is the last of the names.
+    names = np.array([*part.status.labels, FAILED])
+    result, status = _reduced(values, names[codes], one)
     return Scores.of(
         row.item, Column.constant(one.name, len(row)), result,
         judge=row.judge, status=status, model=row.model, group=row.group, pair=row.pair, repeat=row.repeat,
@@ -336,26 +415,38 @@ def _aggregated(scores: Scores, one: Aggregate) -> Scores:
     )  # fmt: skip
 
 
-def _combined(values: Floats, one: Aggregate) -> Floats:
-    if one.how == "geometric" and np.any(values < 0):
-        raise UsageError(f"{one.formula}: a geometric mean needs scores of zero or more")
-    out: Floats
-    if one.how == "geometric":
-        out = values.prod(axis=1) ** (1 / values.shape[1])
-    else:
-        out = values.mean(axis=1) if one.how == "mean" else values.min(axis=1)
-    return out
-
-
-def _joint_status(codes: Ints, labels: tuple[str, ...]) -> Column:
-    """Of each row of status codes (-1: never asked): its first failure, else an abstention, else ok."""
-    names = (*labels, FAILED, ABSTAINED, OK)
-    codes = np.where(codes < 0, len(labels), codes)
-    failed = np.array([name not in (OK, ABSTAINED) for name in names])[codes]
-    silent = np.array([name == ABSTAINED for name in names])[codes].any(axis=1)
-    first = codes[np.arange(len(codes)), failed.argmax(axis=1)]
-    joint = np.where(failed.any(axis=1), first, np.where(silent, len(names) - 2, len(names) - 1))
-    return Column.of(np.array(names)[joint])
+def _reduced(
+    values: Floats, statuses: NDArray[Any], one: Aggregate
+) -> tuple[Floats, Column]:
+    """Return the value of each row of factors and its status: the first failure, else an abstention, else ok."""
+    n = values.shape[1]
+    codes = np.full(values.shape, evaluation.FAILED)
+    codes[statuses == OK] = evaluation.OK
+    codes[statuses == ABSTAINED] = evaluation.ABSTAINED
+    # The highest code counts: that of the first factor that failed.
+    codes += np.where(codes == evaluation.FAILED, np.arange(n)[::-1], 0)
+    rows = evaluation.column_rows(
+        len(values),
+        {
+            ("", factor): [evaluation.Quantity(values[:, i], codes[:, i])]
+            for i, factor in enumerate(one.factors)
+        },
+    )
+    arithmetic = replace(
+        rows.arithmetic,
+        total=lambda parts: np.stack(parts, axis=1).sum(axis=1),
+        power=lambda product, _: product ** (1 / n),
+    )
+    result = evaluation.evaluate(one.term, replace(rows, arithmetic=arithmetic))
+    if np.any(result.code == evaluation.UNDEFINED):
+        raise UsageError(
+            f"{one.formula}: a geometric mean needs scores of zero or more"
+        )
+    first = np.maximum(n - 1 - (result.code - evaluation.FAILED), 0)
+    failure = statuses[np.arange(len(values)), np.minimum(first, n - 1)]
+    status = np.where(result.code == evaluation.OK, OK, ABSTAINED).astype(object)
+    status = np.where(result.code >= evaluation.FAILED, failure, status)
+    return result.value, Column.of(status)
 
 
 def stacked(parts: Sequence[Scores]) -> Scores:
@@ -364,7 +455,10 @@ def stacked(parts: Sequence[Scores]) -> Scores:
     def stack(columns: Sequence[Column]) -> Column:
         index: dict[str, int] = {}
         codes = [
-            np.array([index.setdefault(v, len(index)) for v in c.labels] or [0], np.int32)[c.codes] for c in columns
+            np.array(
+                [index.setdefault(v, len(index)) for v in c.labels] or [0], np.int32
+            )[c.codes]
+            for c in columns
         ]
         return Column(np.concatenate(codes), tuple(index))
 
@@ -374,21 +468,34 @@ def stacked(parts: Sequence[Scores]) -> Scores:
         score=np.concatenate([p.score for p in parts]),
         repeat=np.concatenate([p.repeat for p in parts]),
         answer=np.concatenate([p.answer for p in parts]),
-        slices={name: stack([p.slices[name] for p in parts]) for name in parts[0].slices},
+        slices={
+            name: stack([p.slices[name] for p in parts]) for name in parts[0].slices
+        },
     )
 
 
 def _ranks(
-    part: Scores, judge: str, factor: str, scale: Sequence[float] | None, *, falling: bool, guaranteed: bool
+    part: Scores,
+    judge: str,
+    factor: str,
+    scale: Sequence[float] | None,
+    *,
+    falling: bool,
+    guaranteed: bool,
 ) -> list[Rank]:
-    """As Mogstad, Romano, Shaikh and Wilhelm (2024) do: as many ranks are open as pairs of models are."""
+    """Rank models as Mogstad, Romano, Shaikh and Wilhelm (2024) do: as many ranks are open as pairs of models are."""
     models = part.model.present()
     sides = {model: part.where(model=model) for model in models}
     sign = -1.0 if falling else 1.0
     means = np.array([sign * float(side.score.mean()) for side in sides.values()])
     scales = {factor: scale} if scale else {}
     pairs = list(itertools.combinations(range(len(models)), 2))
-    tested = [compare(sides[models[i]], sides[models[j]], scales=scales, guaranteed=guaranteed)[0] for i, j in pairs]
+    tested = [
+        compare(
+            sides[models[i]], sides[models[j]], scales=scales, guaranteed=guaranteed
+        )[0]
+        for i, j in pairs
+    ]
     better = np.zeros(len(models), int)
     worse = np.zeros(len(models), int)
     for (i, j), d in zip(pairs, corrected(tested), strict=True):
@@ -399,9 +506,21 @@ def _ranks(
     # A difference smaller than rounding is a tie, not an order.
     ranks = 1 + np.sum(means[None, :] > means[:, None] + 1e-9, axis=1)
     groups = len(part.group.present())
-    why = None if groups > 1 else "one source image: its ranks may be those of no other"
+    why = None if groups > 1 else Reason("ranks_of_one_image")
     out = []
     for i in np.argsort(ranks, kind="stable"):
-        open_ranks = (1 + int(better[i]), len(models) - int(worse[i])) if why is None else None
-        out.append(Rank(judge, factor, models[i], sign * float(means[i]), int(ranks[i]), open_ranks, why))
+        open_ranks = (
+            (1 + int(better[i]), len(models) - int(worse[i])) if why is None else None
+        )
+        out.append(
+            Rank(
+                judge,
+                factor,
+                models[i],
+                sign * float(means[i]),
+                int(ranks[i]),
+                open_ranks,
+                why,
+            )
+        )
     return out

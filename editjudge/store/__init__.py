@@ -1,4 +1,4 @@
-"""What was judged, kept for good: one schema, SQLite by default."""
+"""Permanent storage of judgements: one schema, SQLite by default."""
 
 from __future__ import annotations
 

@@ -6,19 +6,20 @@ An edit is its input, output and instruction, as for ratings: a tag belongs to e
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from editjudge.edit import Content
 from editjudge.errors import UsageError
+from editjudge.matching import Content
 from editjudge.store.records import Item, RunRecord
-from editjudge.store.rows import as_json, escaped
 from editjudge.store.schema import edit_annotations, items, upsert
 from editjudge.store.store import Store
 
-TAG, TAGS, NOTE = 40, 12, 4_000
+TAG = 40
+TAGS = 12
+NOTE = 4_000
 """Most letters of a tag, tags of an edit, and letters of a note."""
 
 
@@ -33,10 +34,17 @@ class Annotation:
 
 def clean_tags(words: Iterable[str]) -> tuple[str, ...]:
     """Tags as they are kept: one line each, without commas, each once."""
-    tags = (" ".join("".join(c if c.isprintable() and c != "," else " " for c in word).split()) for word in words)
+    tags = (
+        " ".join(
+            "".join(c if c.isprintable() and c != "," else " " for c in word).split()
+        )
+        for word in words
+    )
     unique = tuple(dict.fromkeys(tag for tag in tags if tag))
     if long := [tag for tag in unique if len(tag) > TAG]:
-        raise UsageError(f"the tag {long[0][:TAG]!r}… has {len(long[0])} letters: the limit is {TAG}")
+        raise UsageError(
+            f"the tag {long[0][:TAG]!r}… has {len(long[0])} letters: the limit is {TAG}"
+        )
     if len(unique) > TAGS:
         raise UsageError(f"an edit has at most {TAGS} tags; {len(unique)} were given")
     return unique
@@ -46,41 +54,45 @@ def annotate(store: Store, item: Item, tags: Iterable[str], note: str) -> Annota
     """Replace the tags and the note of an edit; without either, nothing is kept."""
     annotation = Annotation(clean_tags(tags), note.replace("\r\n", "\n").strip())
     if len(annotation.note) > NOTE:
-        raise UsageError(f"the note has {len(annotation.note):,} letters: the limit is {NOTE:,}")
+        raise UsageError(
+            f"the note has {len(annotation.note):,} letters: the limit is {NOTE:,}"
+        )
     content = Content.of(item).key()
-    row = {"content": content, "tags": annotation.tags, "note": annotation.note, "updated": time.time()}
+    row = {
+        "content": content,
+        "tags": annotation.tags,
+        "note": annotation.note,
+        "updated": time.time(),
+    }
 
     def work(connection: sa.Connection) -> None:
         if annotation == Annotation():
-            connection.execute(sa.delete(edit_annotations).where(edit_annotations.c.content == content))
+            connection.execute(
+                sa.delete(edit_annotations).where(edit_annotations.c.content == content)
+            )
         else:
-            connection.execute(upsert(store._dialect, edit_annotations, ("tags", "note", "updated")), row)
+            connection.execute(
+                upsert(store._dialect, edit_annotations, ("tags", "note", "updated")),
+                row,
+            )
 
     store._transact(work)
     return annotation
 
 
-def annotations_of(store: Store, run: RunRecord, names: Collection[str] | None = None) -> dict[str, Annotation]:
-    """By item, of those edits of a run that have one."""
-    query = sa.select(items.c.item, edit_annotations.c.tags, edit_annotations.c.note).select_from(_ANNOTATED)
+def annotations_of(
+    store: Store, run: RunRecord, names: Collection[str] | None = None
+) -> dict[str, Annotation]:
+    """Return the notes of a run's edits, by item."""
+    query = sa.select(
+        items.c.item, edit_annotations.c.tags, edit_annotations.c.note
+    ).select_from(_ANNOTATED)
     query = query.where(items.c.run_id == run.id)
     if names is not None:
         query = query.where(items.c.item.in_(list(names)))
-    return {item: Annotation(tuple(tags), note) for item, tags, note in store._stream(query)}
-
-
-def tags_of(store: Store, run: RunRecord) -> list[str]:
-    """The tags that edits of a run have, in alphabetical order."""
-    query = sa.select(edit_annotations.c.tags).select_from(_ANNOTATED).where(items.c.run_id == run.id)
-    return sorted({tag for (tags,) in store._stream(query) for tag in tags})
-
-
-def tag_rows(store: Store, run: RunRecord, tag: str) -> Iterator[tuple[int]]:
-    """Positions of the edits that have this tag."""
-    # As text: inside a string of the JSON a quotation mark is escaped, so only a whole tag looks like this.
-    has = sa.type_coerce(edit_annotations.c.tags, sa.Text).contains(escaped(as_json(tag)), autoescape=True)
-    query = sa.select(items.c.position).select_from(_ANNOTATED).where(items.c.run_id == run.id, has)
-    return ((position,) for (position,) in store._stream(query))
+    return {
+        item: Annotation(tuple(tags), note) for item, tags, note in store._stream(query)
+    }
 
 
 _ANNOTATED = items.join(edit_annotations, edit_annotations.c.content == items.c.content)

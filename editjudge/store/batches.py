@@ -8,9 +8,10 @@ from typing import Literal, NamedTuple
 
 import sqlalchemy as sa
 
+from editjudge.store.database import MAX_IN, chunks
 from editjudge.store.rows import packed, unpacked
 from editjudge.store.schema import batch_lines, batches
-from editjudge.store.store import _IN, Store, _chunks
+from editjudge.store.store import Store
 
 State = Literal["submitting", "open", "collected", "turned down"]
 """`submitting`: perhaps the provider has it, perhaps not; the mark tells."""
@@ -29,14 +30,26 @@ class BatchRecord(NamedTuple):
     created: float
 
 
-def begin(store: Store, run_id: int, judge: str, mark: str, keys: Sequence[str]) -> BatchRecord:
+def begin(
+    store: Store, run_id: int, judge: str, mark: str, keys: Sequence[str]
+) -> BatchRecord:
     """Keep what is about to be handed in, so that a crash on the way leaves something to look for."""
     now = time.time()
-    values = {"run_id": run_id, "judge": judge, "mark": mark, "state": "submitting", "questions": len(keys)}
+    values = {
+        "run_id": run_id,
+        "judge": judge,
+        "mark": mark,
+        "state": "submitting",
+        "questions": len(keys),
+    }
     with store._writing() as connection:
-        added = connection.execute(sa.insert(batches).values(**values, created=now, updated=now))
+        added = connection.execute(
+            sa.insert(batches).values(**values, created=now, updated=now)
+        )
         (number,) = added.inserted_primary_key or (0,)
-        connection.execute(sa.insert(batch_lines), [{"batch_id": number, "key": key} for key in keys])
+        connection.execute(
+            sa.insert(batch_lines), [{"batch_id": number, "key": key} for key in keys]
+        )
     return BatchRecord(number, mark, None, len(keys), now)
 
 
@@ -49,11 +62,17 @@ def submitted(store: Store, batch: BatchRecord, provider_id: str) -> BatchRecord
 def withdraw(store: Store, batch: BatchRecord) -> None:
     """The provider does not have it, or turned it down: its questions are to be asked again."""
     with store._writing() as connection:
-        connection.execute(sa.delete(batch_lines).where(batch_lines.c.batch_id == batch.id, _UNANSWERED))
+        connection.execute(
+            sa.delete(batch_lines).where(
+                batch_lines.c.batch_id == batch.id, _UNANSWERED
+            )
+        )
         connection.execute(_update(batch, state="turned down"))
 
 
-def answered(store: Store, batch: BatchRecord, replies: Iterable[tuple[str, Said]]) -> None:
+def answered(
+    store: Store, batch: BatchRecord, replies: Iterable[tuple[str, Said]]
+) -> None:
     """Keep answers by key. The first for a question counts; one for a question that was not asked changes nothing."""
     line = batch_lines.c
     statement = (
@@ -61,7 +80,10 @@ def answered(store: Store, batch: BatchRecord, replies: Iterable[tuple[str, Said
         .where(line.batch_id == batch.id, line.key == sa.bindparam("k"), _UNANSWERED)
         .values(status=sa.bindparam("s"), answer=sa.bindparam("a"))
     )
-    rows = [{"k": key, "s": status, "a": packed(body.decode("utf-8", "replace"))} for key, (status, body) in replies]
+    rows = [
+        {"k": key, "s": status, "a": packed(body.decode("utf-8", "replace"))}
+        for key, (status, body) in replies
+    ]
     if rows:
         with store._writing() as connection:
             connection.execute(statement, rows)
@@ -73,25 +95,44 @@ def collected(store: Store, batch: BatchRecord, otherwise: Said) -> None:
     values = {"status": status, "answer": packed(body.decode())}
     with store._writing() as connection:
         mine = batch_lines.c.batch_id == batch.id
-        connection.execute(sa.update(batch_lines).where(mine, _UNANSWERED).values(**values))
+        connection.execute(
+            sa.update(batch_lines).where(mine, _UNANSWERED).values(**values)
+        )
         connection.execute(_update(batch, state="collected"))
 
 
 def keys_of(store: Store, batch: BatchRecord) -> list[str]:
-    return [key for (key,) in store._stream(sa.select(batch_lines.c.key).where(batch_lines.c.batch_id == batch.id))]
+    return [
+        key
+        for (key,) in store._stream(
+            sa.select(batch_lines.c.key).where(batch_lines.c.batch_id == batch.id)
+        )
+    ]
 
 
 def awaited(store: Store, keys: Sequence[str]) -> dict[str, BatchRecord]:
     """The batch in which each of these questions waits for its answer, where it does, whichever run asked it."""
     columns = [batches.c[name] for name in BatchRecord._fields]
-    query = sa.select(batch_lines.c.key, *columns).join_from(batch_lines, batches).where(_UNANSWERED)
-    return {key: BatchRecord(*values) for key, *values in store._read_among(query, batch_lines.c.key, keys)}
+    query = (
+        sa.select(batch_lines.c.key, *columns)
+        .join_from(batch_lines, batches)
+        .where(_UNANSWERED)
+    )
+    return {
+        key: BatchRecord(*values)
+        for key, *values in store._read_among(query, batch_lines.c.key, keys)
+    }
 
 
 def said_of(store: Store, keys: Sequence[str]) -> dict[str, list[Said]]:
     """Every answer that is kept for these questions, in the order in which they were asked."""
-    line, replies = batch_lines.c, dict[str, list[Said]]()
-    query = sa.select(line.key, line.status, line.answer).where(~_UNANSWERED).order_by(line.batch_id)
+    line = batch_lines.c
+    replies = dict[str, list[Said]]()
+    query = (
+        sa.select(line.key, line.status, line.answer)
+        .where(~_UNANSWERED)
+        .order_by(line.batch_id)
+    )
     for key, status, answer in store._read_among(query, line.key, keys):
         replies.setdefault(key, []).append((status, unpacked(answer).encode()))
     return replies
@@ -100,16 +141,26 @@ def said_of(store: Store, keys: Sequence[str]) -> dict[str, list[Said]]:
 def forget(store: Store, keys: Sequence[str]) -> None:
     """These are judged: the judgements hold what was said."""
     with store._writing() as connection:
-        for some in _chunks(keys, _IN):
-            connection.execute(sa.delete(batch_lines).where(batch_lines.c.key.in_(some)))
+        for some in chunks(keys, MAX_IN):
+            connection.execute(
+                sa.delete(batch_lines).where(batch_lines.c.key.in_(some))
+            )
 
 
 def forget_errors(store: Store, judge: str) -> None:
-    """What a judge answered with an error is to be asked again: the error was one that somebody has to mend."""
+    """Drop answers that are errors, so that the questions are asked again: somebody has fixed the cause."""
     mine = sa.select(batches.c.id).where(batches.c.judge == judge)
     with store._writing() as connection:
-        connection.execute(sa.delete(batch_lines).where(batch_lines.c.batch_id.in_(mine), batch_lines.c.status >= 400))
+        connection.execute(
+            sa.delete(batch_lines).where(
+                batch_lines.c.batch_id.in_(mine), batch_lines.c.status >= 400
+            )
+        )
 
 
 def _update(batch: BatchRecord, **values: object) -> sa.Update:
-    return sa.update(batches).where(batches.c.id == batch.id).values(updated=time.time(), **values)
+    return (
+        sa.update(batches)
+        .where(batches.c.id == batch.id)
+        .values(updated=time.time(), **values)
+    )

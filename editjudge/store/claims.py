@@ -12,18 +12,80 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import os
+import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from editjudge.errors import StoreError
-from editjudge.store.owner import BEAT, LEASE, is_alive, is_on_this_machine, new_owner
-from editjudge.store.rows import BulkInsert
+from editjudge.store.database import MAX_IN, chunks
 from editjudge.store.schema import claims, upsert
-from editjudge.store.store import _IN, Store, _chunks
+from editjudge.store.store import Store
+
+LEASE = 60.0
+"""Seconds that a claim outlives the last sign of its owner: on another machine, a dead one is waited for so long."""
+BEAT = 15.0
+"""Seconds between two signs: three may be late on a busy disk before a claim is lost."""
+
+
+def new_owner() -> str:
+    return f"{process_name(os.getpid())} {uuid.uuid4().hex}"
+
+
+def process_name(pid: int) -> str:
+    """A process, told from those of another machine or container, and from a later one of the same number."""
+    return f"{_here()} {pid} {_started(pid)}"
+
+
+@functools.cache
+def _here() -> str:
+    """This machine since it was started, and its processes as they are seen from here."""
+    parts = [socket.gethostname().replace(" ", "-")]
+    with contextlib.suppress(OSError):  # only on Linux
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return "/".join(parts)
+
+
+def is_on_this_machine(owner: str) -> bool:
+    """Whether an owner is or was a process of this machine since it was started: it reads the same monotonic clock."""
+    return _machine(owner.partition(" ")[0]) == _machine(_here())
+
+
+def _machine(here: str) -> str:
+    """The mark of a machine's start, which its containers share; its name where there is none."""
+    name, *marks = here.split("/", 2)
+    return marks[0] if marks else name
+
+
+def _started(pid: int) -> str:
+    """When a process was started; "dead" for one that nobody has buried yet."""
+    with contextlib.suppress(OSError, IndexError):  # only on Linux
+        state, *fields = (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        )
+        return "dead" if state in "ZX" else fields[18]
+    return "?"
+
+
+def is_alive(owner: str) -> bool:
+    """Whether an owner may live: one elsewhere always may, until its claim expires."""
+    here, pid, started, *_ = [*owner.split(" "), "", "", ""]
+    if here != _here() or not pid.isdecimal():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # of another user
+    return _started(int(pid)) == started
 
 
 class _Claim(NamedTuple):
@@ -47,10 +109,12 @@ class Claims:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.owner = owner or new_owner()
-        self._store, self._lease, self._beat = store, lease, beat
+        self._store = store
+        self._lease = lease
+        self._beat = beat
         self._clock = clock
         self._odd: dict[str, tuple[float, float]] = {}
-        """Of claims that last longer than any is made for, by key: until when, and when that was seen first."""
+        """Claims that last longer than any is made for, by key: their end, and when it was first seen."""
         self._ended = threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -59,37 +123,51 @@ class Claims:
         """Renew from now on what this owner holds."""
         with self._starting:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._renew, name="editjudge-claims", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._renew, name="editjudge-claims", daemon=True
+                )
                 self._thread.start()
 
     def take(self, keys: Sequence[str]) -> set[str]:
-        """Those of the keys that are ours now: free ones, and those of owners who are gone."""
+        """Claim keys and return those that are ours now: free ones, and those whose owner is gone."""
         if not keys:
             return set()
         self.start()
         taken: set[str] = set()
-        for some in _chunks(sorted(keys), _IN):  # in one order, so that two who claim the same wait and not in a circle
+        # in one order, so that two who claim the same wait and not in a circle
+        for some in chunks(sorted(keys), MAX_IN):
             taken |= self._store._transact(functools.partial(self._take, keys=some))
         return taken
 
     def _take(self, connection: sa.Connection, keys: Sequence[str]) -> set[str]:
-        self._delete(connection, [claim for claim, stands in self._others(connection, keys) if not stands])
+        self._delete(
+            connection,
+            [claim for claim, stands in self._others(connection, keys) if not stands],
+        )
         until = _now(connection) + self._lease
         until_here = self._clock() + self._lease
-        rows = [(key, self.owner, until, until_here) for key in keys]
-        if self._insert.execute(connection, rows, self.owner) == len(rows):
-            return {*keys}
-        mine = sa.select(claims.c.key).where(claims.c.key.in_(keys), claims.c.owner == self.owner)
+        rows = [_Claim(key, self.owner, until, until_here)._asdict() for key in keys]
+        connection.execute(self._insert, rows)
+        mine = sa.select(claims.c.key).where(
+            claims.c.key.in_(keys), claims.c.owner == self.owner
+        )
         return set(connection.scalars(mine))
 
-    def _others(self, connection: sa.Connection, keys: Sequence[str]) -> list[tuple[_Claim, bool]]:
+    def _others(
+        self, connection: sa.Connection, keys: Sequence[str]
+    ) -> list[tuple[_Claim, bool]]:
         """Return the claims of others on these keys, and whether each still holds."""
         now = _now(connection)
         columns = [claims.c[name] for name in _Claim._fields]
-        query = sa.select(*columns).where(claims.c.key.in_(keys), claims.c.owner != self.owner)
+        query = sa.select(*columns).where(
+            claims.c.key.in_(keys), claims.c.owner != self.owner
+        )
         others = [_Claim(*row) for row in connection.execute(query)]
         lives = {owner: is_alive(owner) for owner in {claim.owner for claim in others}}
-        return [(claim, lives[claim.owner] and self._is_in_time(claim, now)) for claim in others]
+        return [
+            (claim, lives[claim.owner] and self._is_in_time(claim, now))
+            for claim in others
+        ]
 
     def _is_in_time(self, claim: _Claim, now: float) -> bool:
         """Whether a claim has not expired; `now` is the time of the database."""
@@ -112,32 +190,45 @@ class Claims:
 
     def _delete(self, connection: sa.Connection, gone: Iterable[_Claim]) -> None:
         """Delete claims as they were read: one that was renewed since stays."""
-        for (owner, until), some in itertools.groupby(sorted(gone, key=_renewal), _renewal):
+        for (owner, until), some in itertools.groupby(
+            sorted(gone, key=_renewal), _renewal
+        ):
             same = (claims.c.owner == owner, claims.c.until == until)
-            connection.execute(sa.delete(claims).where(claims.c.key.in_([claim.key for claim in some]), *same))
+            connection.execute(
+                sa.delete(claims).where(
+                    claims.c.key.in_([claim.key for claim in some]), *same
+                )
+            )
 
-    @functools.cached_property
-    def _insert(self) -> BulkInsert:
-        """Takes what is free, and what is ours already; its parameter is the owner."""
-
-        def is_of_another(old: sa.Table, _new: object) -> sa.ColumnElement[bool]:
-            return old.c.owner != sa.bindparam("self")
-
-        statement = upsert(self._store._dialect, claims, ("owner", "until", "until_here"), unless=is_of_another)
-        return BulkInsert(self._store._engine.dialect, statement, _Claim._fields)
+    @property
+    def _insert(self) -> sa.Insert:
+        """Statement that takes what is free, and what is ours already."""
+        return upsert(
+            self._store._dialect,
+            claims,
+            ("owner", "until", "until_here"),
+            unless=lambda old, _: old.c.owner != self.owner,
+        )
 
     def held(self, keys: Sequence[str]) -> dict[str, bool]:
-        """Of the keys that somebody else claimed and nobody gave back, whether the owner lives."""
+        """Return, for each key that another owner claimed and did not release, whether that owner is alive."""
         is_held: dict[str, bool] = {}
         with self._store._reading() as connection:
-            for some in _chunks(keys, _IN):
-                is_held |= {claim.key: stands for claim, stands in self._others(connection, some)}
+            for some in chunks(keys, MAX_IN):
+                is_held |= {
+                    claim.key: stands
+                    for claim, stands in self._others(connection, some)
+                }
         return is_held
 
     def give_back(self, keys: Collection[str]) -> None:
-        for some in _chunks(sorted(keys), _IN):
-            mine = sa.delete(claims).where(claims.c.key.in_(some), claims.c.owner == self.owner)
-            self._store._transact(functools.partial(sa.Connection.execute, statement=mine))
+        for some in chunks(sorted(keys), MAX_IN):
+            mine = sa.delete(claims).where(
+                claims.c.key.in_(some), claims.c.owner == self.owner
+            )
+            self._store._transact(
+                functools.partial(sa.Connection.execute, statement=mine)
+            )
 
     def close(self) -> None:
         """Give everything back: what was not asked is for others to ask."""
@@ -148,7 +239,11 @@ class Claims:
             return
         thread.join()
         with contextlib.suppress(StoreError):  # then they expire
-            self._store._transact(lambda c: c.execute(sa.delete(claims).where(claims.c.owner == self.owner)))
+            self._store._transact(
+                lambda c: c.execute(
+                    sa.delete(claims).where(claims.c.owner == self.owner)
+                )
+            )
 
     def _renew(self) -> None:
         while not self._ended.wait(self._beat):
@@ -156,8 +251,13 @@ class Claims:
                 self._store._transact(self._renewed)
 
     def _renewed(self, connection: sa.Connection) -> None:
-        until = {"until": _now(connection) + self._lease, "until_here": self._clock() + self._lease}
-        connection.execute(sa.update(claims).where(claims.c.owner == self.owner).values(until))
+        until = {
+            "until": _now(connection) + self._lease,
+            "until_here": self._clock() + self._lease,
+        }
+        connection.execute(
+            sa.update(claims).where(claims.c.owner == self.owner).values(until)
+        )
 
 
 def _renewal(claim: _Claim) -> tuple[str, float]:
@@ -166,5 +266,8 @@ def _renewal(claim: _Claim) -> tuple[str, float]:
 
 def _now(connection: sa.Connection) -> float:
     if connection.dialect.name == "postgresql":  # one clock for all machines
-        return float(connection.scalar(sa.text("SELECT extract(epoch FROM clock_timestamp())")) or 0.0)
+        return float(
+            connection.scalar(sa.text("SELECT extract(epoch FROM clock_timestamp())"))
+            or 0.0
+        )
     return time.time()

@@ -24,21 +24,40 @@ from pydantic import (
 )
 
 from editjudge.canonical import json_hash
-from editjudge.edit import Content
 from editjudge.errors import ManifestError
 from editjudge.files import read_jsonl
-from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Kind, Task, Usage, inconsistency
+from editjudge.judgement import (
+    DONE,
+    EMPTY_ROW,
+    FIELDS,
+    PER_FACTOR,
+    Kind,
+    Task,
+    Usage,
+    inconsistency,
+)
 from editjudge.judgement import Field as JudgementField
+from editjudge.matching import Content
 from editjudge.orders import read_choice
 from editjudge.redaction import redacted_address, redacted_metadata, redacted_settings
-from editjudge.rubrics.model import Rubric, Scale
+from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import LAYOUTS, Layout
+from editjudge.rubrics.scale import Scale
 from editjudge.store.annotations import NOTE, clean_tags
+from editjudge.store.database import chunks
 from editjudge.store.export import about_run, file_digest
 from editjudge.store.records import PENDING, RunRecord, State
-from editjudge.store.rows import packed
-from editjudge.store.schema import as_fields, edit_annotations, items, judgements, rubrics, runs, tasks, upsert
-from editjudge.store.store import Store, _at_run, _chunks, _refresh
+from editjudge.store.rows import as_fields, packed
+from editjudge.store.schema import (
+    edit_annotations,
+    items,
+    judgements,
+    rubrics,
+    runs,
+    tasks,
+    upsert,
+)
+from editjudge.store.store import Store, _at_run, _refresh
 
 Key = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
@@ -73,7 +92,7 @@ class RemarkRow(_StrictModel):
 
 
 DERIVED = ("verdict", "flipped", "half", "set_scores")
-"""Of items.jsonl: what follows from the judgements, and is worked out anew."""
+"""Fields of items.jsonl that follow from the judgements and are computed again."""
 
 
 def _bounded(note: str) -> str:
@@ -98,12 +117,16 @@ class _ItemRow(_StrictModel):
     @classmethod
     def tags_are_as_they_are_kept(cls, tags: list[str]) -> list[str]:
         if list(clean_tags(tags)) != tags:
-            raise ValueError("a tag has neither commas nor line breaks, and stands once")
+            raise ValueError(
+                "a tag has neither commas nor line breaks, and stands once"
+            )
         return tags
 
     @field_validator("images")
     @classmethod
-    def addresses_are_kept_without_secrets(cls, images: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    def addresses_are_kept_without_secrets(
+        cls, images: dict[str, dict[str, Any]]
+    ) -> dict[str, dict[str, Any]]:
         for image in images.values():
             if image.get("source"):
                 image["source"] = redacted_address(image["source"])
@@ -111,14 +134,20 @@ class _ItemRow(_StrictModel):
 
     @field_validator("metadata")
     @classmethod
-    def metadata_is_kept_without_secrets(cls, metadata: dict[str, Any]) -> dict[str, Any]:
+    def metadata_is_kept_without_secrets(
+        cls, metadata: dict[str, Any]
+    ) -> dict[str, Any]:
         kept: dict[str, Any] = redacted_metadata(metadata)
         return kept
 
     @model_validator(mode="before")
     @classmethod
     def without_what_is_derived(cls, row: Any) -> Any:
-        return {name: row[name] for name in row if name not in DERIVED} if isinstance(row, dict) else row
+        return (
+            {name: row[name] for name in row if name not in DERIVED}
+            if isinstance(row, dict)
+            else row
+        )
 
     @model_validator(mode="after")
     def a_picture_lies_somewhere(self) -> _ItemRow:
@@ -145,15 +174,16 @@ _TYPES: dict[Kind, Any] = {
     "codes": list[Text],
 }
 _OF_AN_ANSWER = {"rubric_hash", "created"}
-"""What a task that is pending has not."""
+"""Fields that a pending task does not have."""
 
 
 def _declared(field: JudgementField) -> tuple[Any, Any]:
     values = (*field.values, *([PENDING] if field.name == "status" else []))
     kind = Literal[values] if values else _TYPES[field.kind]
-    return kind | None if field.optional or field.name in _OF_AN_ANSWER else kind, EMPTY_ROW[
-        field.name
-    ] if field.added else ...
+    return (
+        kind | None if field.optional or field.name in _OF_AN_ANSWER else kind,
+        EMPTY_ROW[field.name] if field.added else ...,
+    )
 
 
 class _CheckedRow(_StrictModel):
@@ -168,9 +198,15 @@ class _CheckedRow(_StrictModel):
         if self.status == "ok" and not self.scores and not self.choices:
             raise ValueError("a row that is ok has no scores")
         lettering = self.evidence.get("lettering", {})
-        if not isinstance(lettering, dict) or not all(_is_lines(lines) for lines in lettering.values()):
-            raise ValueError("evidence.lettering has to be an object with a list of lines, each with its box")
-        if self.status != PENDING and (self.rubric_hash is None or self.created is None):
+        if not isinstance(lettering, dict) or not all(
+            _is_lines(lines) for lines in lettering.values()
+        ):
+            raise ValueError(
+                "evidence.lettering has to be an object with a list of lines, each with its box"
+            )
+        if self.status != PENDING and (
+            self.rubric_hash is None or self.created is None
+        ):
             raise ValueError("an answer has a rubric_hash and says when it was created")
         return self
 
@@ -187,8 +223,17 @@ JudgementRow: type[_CheckedRow] = create_model(  # type: ignore[call-overload]  
 
 def _is_lines(value: Any) -> bool:
     """Lines of text that were read in a picture, each with the box that is drawn around it."""
-    boxes = [line.get("box") if isinstance(line, dict) else None for line in value] if isinstance(value, list) else [0]
-    return all(isinstance(box, list) and len(box) == 4 and all(type(x) in (int, float) for x in box) for box in boxes)
+    boxes = (
+        [line.get("box") if isinstance(line, dict) else None for line in value]
+        if isinstance(value, list)
+        else [0]
+    )
+    return all(
+        isinstance(box, list)
+        and len(box) == 4
+        and all(type(x) in (int, float) for x in box)
+        for box in boxes
+    )
 
 
 class _ReplyRow(_StrictModel):
@@ -224,7 +269,10 @@ class _FileRow(_StrictModel):
 
 
 FileName = Annotated[
-    str, Field(pattern=r"^(judgements\.csv|(judgements|items|replies)\.jsonl|[a-z]{1,20}/part-[0-9]{5,9}\.parquet)$")
+    str,
+    Field(
+        pattern=r"^(judgements\.csv|(judgements|items|replies)\.jsonl|[a-z]{1,20}/part-[0-9]{5,9}\.parquet)$"
+    ),
 ]
 """Name of a file in an export: nothing outside its folder."""
 
@@ -252,7 +300,7 @@ def _encodable(text: str) -> str:
 
 
 class _Spec(_StrictModel):
-    """What pages and tables look up in a spec or a summary; anything else in there is only shown."""
+    """Fields of a spec or a summary that pages and tables look up; the rest is only shown."""
 
     model_config = ConfigDict(extra="allow")
     judges: list[Annotated[Text, AfterValidator(_encodable)]] = []
@@ -269,7 +317,7 @@ Placed = tuple[tuple[Path, int], R]
 
 
 def check_run(folder: Path, store: Store | None = None) -> _RunFile:
-    """What the folder says of its run, all of whose rows can be kept.
+    """Read a folder's run, all of whose rows can be stored.
 
     One that contradicts itself, its rubric, its item or the store, if there is one, is refused with its file and
     number.
@@ -279,7 +327,9 @@ def check_run(folder: Path, store: Store | None = None) -> _RunFile:
     return about
 
 
-def import_run(store: Store, about: _RunFile, folder: Path, pictures: Path | None = None) -> tuple[RunRecord, int]:
+def import_run(
+    store: Store, about: _RunFile, folder: Path, pictures: Path | None = None
+) -> tuple[RunRecord, int]:
     """Keep a run that was checked, and answer it with the number of its tasks.
 
     What the store has already stays as it is. Its pictures may lie in `pictures`, or else in the folder itself.
@@ -288,56 +338,100 @@ def import_run(store: Store, about: _RunFile, folder: Path, pictures: Path | Non
     new = about.model_dump(exclude={"rubrics", "counts", "files"}) | {
         "imported_from": str((pictures or folder).resolve())
     }
-    run = store._open_run({**new, "state": "interrupted"})
+    run = store.import_record({**new, "state": "interrupted"})
     if pictures and run.imported_from is not None:
         here = _at_run(run).values(imported_from=new["imported_from"])
         store._transact(lambda connection: connection.execute(here))
-    questions = [{"hash": key, **rubric.model_dump()} for key, rubric in about.rubrics.items()]
+    questions = [
+        {"hash": key, **rubric.model_dump()} for key, rubric in about.rubrics.items()
+    ]
     store._insert(upsert(store._dialect, rubrics), questions)
     numbered = enumerate(_rows(folder, about, "items", _ItemRow))
     edits = (
-        {"run_id": run.id, "position": n, **row.model_dump(exclude=_ANNOTATION), "content": Content.of(row).key()}
+        {
+            "run_id": run.id,
+            "position": n,
+            **row.model_dump(exclude=_ANNOTATION),
+            "content": Content.of(row).key(),
+            "task": Content.of(row).key("task"),
+        }
         for n, (_, row) in numbered
     )
     store._insert(_refresh(store._dialect, items), edits)
     annotated = (
-        {"content": Content.of(row).key(), "tags": row.tags, "note": row.note, "updated": about.updated}
+        {
+            "content": Content.of(row).key(),
+            "tags": row.tags,
+            "note": row.note,
+            "updated": about.updated,
+        }
         for _, row in _rows(folder, about, "items", _ItemRow)
         if row.tags or row.note
     )
     store._insert(upsert(store._dialect, edit_annotations), annotated)
     count = 0
-    for some in _chunks(_rows(folder, about, "judgements", JudgementRow), _BATCH):
+    for some in chunks(_rows(folder, about, "judgements", JudgementRow), _BATCH):
         planned = [_task(run.id, count + n, row) for n, (_, row) in enumerate(some)]
         store._insert(_refresh(store._dialect, tasks), planned)
         answers = {row.key: _answer(row) for _, row in some if row.status != PENDING}
-        given = {row.key: {name: getattr(row, name) for name in PER_FACTOR} for _, row in some if row.status == "ok"}
-        store._write([tuple(map(answers[key].get, judgements.columns.keys())) for key in sorted(answers)], given, [])
+        given = {
+            row.key: {name: getattr(row, name) for name in PER_FACTOR}
+            for _, row in some
+            if row.status == "ok"
+        }
+        store.write_rows(
+            [answers[key] for key in sorted(answers)],
+            given,
+            [],
+        )
         count += len(some)
-    for replies in _chunks(_rows(folder, about, "replies", _ReplyRow), _BATCH):
-        store._write([], {}, [{**row.model_dump(), "text": packed(row.text)} for _, row in replies])
+    for replies in chunks(_rows(folder, about, "replies", _ReplyRow), _BATCH):
+        store.write_rows(
+            [],
+            {},
+            [{**row.model_dump(), "text": packed(row.text)} for _, row in replies],
+        )
     here = _at_run(run).where(runs.c.updated <= about.updated)
-    store._transact(lambda connection: connection.execute(here.values(state=about.state, summary=about.summary)))
+    store._transact(
+        lambda connection: connection.execute(
+            here.values(state=about.state, summary=about.summary)
+        )
+    )
     return store.find_run(about.name), count
 
 
 def _task(run_id: int, position: int, row: _CheckedRow) -> Document:
     shared = {name: getattr(row, name) for name in Task._fields}
-    return {"run_id": run_id, "position": position if row.position is None else row.position, **shared}
+    return {
+        "run_id": run_id,
+        "position": position if row.position is None else row.position,
+        **shared,
+    }
 
 
 def _answer(row: _CheckedRow) -> Document:
-    values = {name: value for name, value in row.model_dump().items() if name in judgements.columns}
+    values = {
+        name: value
+        for name, value in row.model_dump().items()
+        if name in judgements.columns
+    }
     # Of a violation an export has the code alone.
-    return values | {"violations": [{"code": code, "message": "", "factor": None} for code in row.violations]}
+    return values | {
+        "violations": [
+            {"code": code, "message": "", "factor": None} for code in row.violations
+        ]
+    }
 
 
 # --- reading --------------------------------------------------------------------------------------------------
 
 
 def read_about(folder: Path) -> _RunFile:
-    """What the folder says of its run, or why it holds none."""
-    if not (folder / "judgements").is_dir() and not (folder / "judgements.jsonl").is_file():
+    """Read a folder's run. Raise if the folder has none."""
+    if (
+        not (folder / "judgements").is_dir()
+        and not (folder / "judgements.jsonl").is_file()
+    ):
         expected = "expected judgements/ or judgements.jsonl, as `editjudge export` writes them"
         if (folder / "judgements.csv").is_file():
             expected += "; judgements.csv has less than a run needs: export it with --format jsonl or parquet"
@@ -346,7 +440,9 @@ def read_about(folder: Path) -> _RunFile:
     for looked_up in (about.spec, about.summary or {}):
         _read((folder / "run.json", 0), looked_up, _Spec)
     if json_hash(about.spec) != about.spec_hash:
-        raise ManifestError(f"{folder / 'run.json'}: spec is not what spec_hash was made from")
+        raise ManifestError(
+            f"{folder / 'run.json'}: spec is not what spec_hash was made from"
+        )
     if about.spec.get("options"):  # an earlier version may have kept a secret
         about.spec["options"] = redacted_settings(about.spec["options"])
         about.spec_hash = json_hash(about.spec)
@@ -354,16 +450,18 @@ def read_about(folder: Path) -> _RunFile:
 
 
 def _is_parquet(folder: Path, about: _RunFile) -> bool:
-    """Whether the run is read from shards: run.json names its files, since a folder may hold a run twice."""
+    """Whether the run is read from Parquet: run.json names its files, since a folder may hold a run twice."""
     if about.files is None:
         return (folder / "judgements").is_dir()
     return any(name.endswith(".parquet") for name in about.files)
 
 
-def _rows(folder: Path, about: _RunFile, table: str, kind: type[R]) -> Iterator[Placed[R]]:
+def _rows(
+    folder: Path, about: _RunFile, table: str, kind: type[R]
+) -> Iterator[Placed[R]]:
     placed = _read_lines(folder / f"{table}.jsonl")
     if _is_parquet(folder, about):
-        from editjudge.store.shards import read_table
+        from editjudge.store.parquet import read_table
 
         placed = read_table(folder, table)
     return ((place, _read(place, values, kind)) for place, values in placed)
@@ -380,12 +478,17 @@ def _read(place: tuple[Path, int], values: Any, kind: type[R]) -> R:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise _wrong(place, f"{where}: {first['msg']}; found {first['input']!r:.80}".removeprefix(": ")) from None
+        raise _wrong(
+            place,
+            f"{where}: {first['msg']}; found {first['input']!r:.80}".removeprefix(": "),
+        ) from None
 
 
 def _wrong(place: tuple[Path, int], message: str) -> ManifestError:
     path, number = place
-    return ManifestError(f"{path}:{number}: {message}" if number else f"{path}: {message}")
+    return ManifestError(
+        f"{path}:{number}: {message}" if number else f"{path}: {message}"
+    )
 
 
 # --- what contradicts -----------------------------------------------------------------------------------------
@@ -426,19 +529,25 @@ def _checked_judgements(
     answers: dict[str, bytes] = {}
     counts = Counter[tuple[str, str, str]]()
     lines = Counter[Path]()
-    for some in _chunks(_rows(folder, about, "judgements", JudgementRow), _BATCH):
+    for some in chunks(_rows(folder, about, "judgements", JudgementRow), _BATCH):
         for place, row in some:
             _check_score(place, row, scales, names)
             _check_item(place, row, known.get(row.item))
             # Sixteen bytes a task, so that a million of them fit into memory.
             mark = _mark(_task_place(row))
             if mark in seen:
-                question = f"{row.item!r:.80}, {row.rubric}, {row.judge}, repeat {row.repeat}"
-                raise _wrong(place, f"{question} and variant {row.variant!r:.80} stand twice")
+                question = (
+                    f"{row.item!r:.80}, {row.rubric}, {row.judge}, repeat {row.repeat}"
+                )
+                raise _wrong(
+                    place, f"{question} and variant {row.variant!r:.80} stand twice"
+                )
             seen.add(mark)
             answer = _mark((row.status, row.scores, row.choices, row.abstained))
             if answers.setdefault(row.key, answer) != answer:
-                raise _wrong(place, f"key {row.key[:12]} has another answer on an earlier row")
+                raise _wrong(
+                    place, f"key {row.key[:12]} has another answer on an earlier row"
+                )
             counts[row.judge, row.rubric, row.status] += 1
             lines[place[0]] += 1
         if store:
@@ -454,16 +563,22 @@ def _check_replies(folder: Path, about: _RunFile, keys: Collection[str]) -> None
     for place, row in _rows(folder, about, "replies", _ReplyRow):
         mark = _mark((row.key, row.mark))
         if mark in seen:
-            raise _wrong(place, f"the reply {row.mark} of key {row.key[:12]} stands twice")
+            raise _wrong(
+                place, f"the reply {row.mark} of key {row.key[:12]} stands twice"
+            )
         if row.key not in keys:
-            raise _wrong(place, f"no judgement has the key {row.key[:12]} of this reply")
+            raise _wrong(
+                place, f"no judgement has the key {row.key[:12]} of this reply"
+            )
         seen.add(mark)
         lines[place[0]] += 1
     _check_files(folder, about, "replies", lines)
 
 
 def _mark(value: object) -> bytes:
-    return hashlib.blake2b(repr(value).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return hashlib.blake2b(
+        repr(value).encode("utf-8", "surrogatepass"), digest_size=16
+    ).digest()
 
 
 def _check_names(folder: Path, about: _RunFile) -> None:
@@ -476,47 +591,69 @@ def _check_names(folder: Path, about: _RunFile) -> None:
                 f"{folder / name}: is missing, and run.json names it: copy the whole export, or export again"
             )
     patterns = (
-        ["*/part-*.parquet"] if _is_parquet(folder, about) else ["judgements.jsonl", "items.jsonl", "replies.jsonl"]
+        ["*/part-*.parquet"]
+        if _is_parquet(folder, about)
+        else ["judgements.jsonl", "items.jsonl", "replies.jsonl"]
     )
     for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
         if path.relative_to(folder).as_posix() not in about.files:
-            raise ManifestError(f"{path}: is not a file of this export: run.json does not name it")
+            raise ManifestError(
+                f"{path}: is not a file of this export: run.json does not name it"
+            )
 
 
-def _check_files(folder: Path, about: _RunFile, table: str, lines: Mapping[Path, int]) -> None:
+def _check_files(
+    folder: Path, about: _RunFile, table: str, lines: Mapping[Path, int]
+) -> None:
     """Raise `ManifestError` where a file of a table is not what was exported, by its rows and its digest."""
     for name, expected in (about.files or {}).items():
         if name != f"{table}.jsonl" and not name.startswith(f"{table}/"):
             continue
         rows = lines.get(folder / name, 0)
         if rows != expected.rows:
-            raise ManifestError(f"{folder / name}: found {rows:,} rows, and run.json counts {expected.rows:,}")
+            raise ManifestError(
+                f"{folder / name}: found {rows:,} rows, and run.json counts {expected.rows:,}"
+            )
         _check_digest(folder, about, name)
 
 
 def _check_digest(folder: Path, about: _RunFile, name: str) -> None:
     if about.files and file_digest(folder / name) != about.files[name].sha256:
-        raise ManifestError(f"{folder / name}: was changed after the export: its SHA-256 is not the one in run.json")
+        raise ManifestError(
+            f"{folder / name}: was changed after the export: its SHA-256 is not the one in run.json"
+        )
 
 
-def _check_counts(folder: Path, about: _RunFile, found: Counter[tuple[str, str, str]]) -> None:
+def _check_counts(
+    folder: Path, about: _RunFile, found: Counter[tuple[str, str, str]]
+) -> None:
     """Raise `ManifestError` where there are more or fewer judgements of some status than run.json counts."""
     if about.counts is not None:
-        expected = Counter({(row.judge, row.rubric, row.status): row.count for row in about.counts})
+        expected = Counter(
+            {(row.judge, row.rubric, row.status): row.count for row in about.counts}
+        )
         _check_equal(folder, expected, found)
     elif about.state == "finished" and about.summary and "statuses" in about.summary:
         statuses = Counter[tuple[str, ...]]()
         for (_, _, status), count in found.items():
             statuses[(status,)] += count
-        _check_equal(folder, Counter({(status,): n for status, n in about.summary["statuses"].items()}), statuses)
+        _check_equal(
+            folder,
+            Counter({(status,): n for status, n in about.summary["statuses"].items()}),
+            statuses,
+        )
 
 
 def _check_equal(folder: Path, expected: Counter[Any], found: Counter[Any]) -> None:
     for place in sorted(expected.keys() | found.keys()):
         if expected[place] != found[place]:
             what = ", ".join(place)
-            counted = f"run.json counts {expected[place]:,}, the files have {found[place]:,}"
-            raise ManifestError(f"{folder / 'run.json'}: judgements of {what}: {counted}")
+            counted = (
+                f"run.json counts {expected[place]:,}, the files have {found[place]:,}"
+            )
+            raise ManifestError(
+                f"{folder / 'run.json'}: judgements of {what}: {counted}"
+            )
 
 
 def _scales(about: _RunFile, path: Path) -> dict[str, dict[str, Scale]]:
@@ -526,9 +663,13 @@ def _scales(about: _RunFile, path: Path) -> dict[str, dict[str, Scale]]:
         try:
             rubric = TypeAdapter(Rubric).validate_python(row.content)
         except ValidationError as error:
-            raise ManifestError(f"{path}: rubric {row.name!r:.80} cannot be read: {error.errors()[0]['msg']}") from None
+            raise ManifestError(
+                f"{path}: rubric {row.name!r:.80} cannot be read: {error.errors()[0]['msg']}"
+            ) from None
         if rubric.hash != key:
-            raise ManifestError(f"{path}: rubric {row.name!r:.80} is not what its hash {key[:12]} was made from")
+            raise ManifestError(
+                f"{path}: rubric {row.name!r:.80} is not what its hash {key[:12]} was made from"
+            )
         scales[key] = {factor.key: factor.scale for factor in rubric.factors}
     return scales
 
@@ -544,47 +685,71 @@ def _check_score(
     if (known := scales.get(row.rubric_hash or "")) is None:
         if row.status == "ok":
             raise _wrong(
-                place, f"run.json has no rubric {str(row.rubric_hash)[:12]}, so that its scores cannot be checked"
+                place,
+                f"run.json has no rubric {str(row.rubric_hash)[:12]}, so that its scores cannot be checked",
             )
         return
     if names.get(row.rubric_hash) != row.rubric:
-        called = f"run.json calls the rubric of this hash {names.get(row.rubric_hash)!r:.80}"
+        called = (
+            f"run.json calls the rubric of this hash {names.get(row.rubric_hash)!r:.80}"
+        )
         raise _wrong(place, f"rubric: found {row.rubric!r:.80}, and {called}")
     for name, is_legal in _LEGAL.items():
         for factor, value in (getattr(row, name) or {}).items():
             if factor not in known or not is_legal(known[factor], value):
                 what = name.removesuffix("s")
                 raise _wrong(
-                    place, f"{factor!r:.80}: found {value!r:.80}, which is no {what} of the rubric {row.rubric}"
+                    place,
+                    f"{factor!r:.80}: found {value!r:.80}, which is no {what} of the rubric {row.rubric}",
                 )
 
 
 def _is_between(scale: Scale, mean: float) -> bool:
-    low, high = scale.low, scale.high
-    return not scale.choices and (low is None or low <= mean) and (high is None or mean <= high)
+    low = scale.low
+    high = scale.high
+    return (
+        not scale.choices
+        and (low is None or low <= mean)
+        and (high is None or mean <= high)
+    )
 
 
 _LEGAL: dict[str, Callable[[Scale, Any], bool]] = {
     "scores": Scale.accepts,
     # Of a choice between two outputs the row has the item's own naming, whatever the rubric's words.
-    "choices": lambda scale, choice: choice in (*scale.choices, *map(read_choice, scale.choices)),
+    "choices": lambda scale, choice: (
+        choice in (*scale.choices, *map(read_choice, scale.choices))
+    ),
     "expected": _is_between,
     "mass": lambda _, mass: 0 <= mass <= 1,
 }
 
 
-def _check_item(place: tuple[Path, int], row: _CheckedRow, item: _ItemRow | None) -> None:
+def _check_item(
+    place: tuple[Path, int], row: _CheckedRow, item: _ItemRow | None
+) -> None:
     if item is None:
         raise _wrong(place, f"the export has no item {row.item!r:.80}")
-    stated = {"model": row.model, "group": row.group, **({"edit_type": row.edit_type} if row.edit_type else {})}
+    stated = {
+        "model": row.model,
+        "group": row.group,
+        **({"edit_type": row.edit_type} if row.edit_type else {}),
+    }
     for name, value in stated.items():
         if value != getattr(item, name, None):
-            raise _wrong(place, f"{name}: found {value!r:.80}, and of the same item {getattr(item, name, None)!r:.80}")
+            raise _wrong(
+                place,
+                f"{name}: found {value!r:.80}, and of the same item {getattr(item, name, None)!r:.80}",
+            )
 
 
 def _check_own(store: Store, about: _RunFile, folder: Path) -> None:
     """A run of our own may show pictures that an imported one may not: nobody else's edits get into it."""
-    same = (run for run in store.runs() if (run.name, run.spec_hash) == (about.name, about.spec_hash))
+    same = (
+        run
+        for run in store.runs()
+        if (run.name, run.spec_hash) == (about.name, about.spec_hash)
+    )
     own = next((run for run in same if run.imported_from is None), None)
     pictures = {item.item: item.images for item in store.items(own)} if own else {}
     for place, row in _rows(folder, about, "items", _ItemRow) if own else ():
@@ -598,7 +763,7 @@ def _task_place(row: Any) -> tuple[str, str, str, int, str]:
 
 
 def _check_stored(store: Store, name: str, some: Sequence[Placed[_CheckedRow]]) -> None:
-    """What the store has under the same key must be the same answer, and the run's tasks must have the same keys."""
+    """Check that the store has the same answer under each key, and that the run's tasks have the same keys."""
     columns = [judgements.c[name] for name in ("key", "status", "abstained")]
     keys = {row.key for _, row in some}
     answers: dict[str, Any] = {}
@@ -608,12 +773,22 @@ def _check_stored(store: Store, name: str, some: Sequence[Placed[_CheckedRow]]) 
     for key, status, abstained in rows:
         fields = as_fields(given.get(key, {}), status)
         answers[key] = status, fields["scores"], fields["choices"], abstained
-    mine = sa.select(tasks).join(runs, runs.c.id == tasks.c.run_id).where(runs.c.name == name)
+    mine = (
+        sa.select(tasks)
+        .join(runs, runs.c.id == tasks.c.run_id)
+        .where(runs.c.name == name)
+    )
     named = store._read_among(mine, tasks.c.item, sorted({row.item for _, row in some}))
     keys_of_tasks = {_task_place(task): task.key for task in named}
     for place, row in some:
         answer = row.status, row.scores, row.choices, row.abstained
         if row.status in DONE and answers.get(row.key, answer) != answer:
-            raise _wrong(place, f"the store has another answer under key {row.key[:12]}: import into one of its own")
+            raise _wrong(
+                place,
+                f"the store has another answer under key {row.key[:12]}: import into one of its own",
+            )
         if keys_of_tasks.get(_task_place(row), row.key) != row.key:
-            raise _wrong(place, f"the run {name!r:.80} of the store asked this with another key: rename one of them")
+            raise _wrong(
+                place,
+                f"the run {name!r:.80} of the store asked this with another key: rename one of them",
+            )

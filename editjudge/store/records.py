@@ -1,10 +1,10 @@
-"""What a store holds, as its users see it: runs and their edits."""
+"""Records of a store as its users see them: runs and their edits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 State = Literal["running", "finished", "interrupted", "budget"]
 """`interrupted`: by the user. `budget`: the money ran out. Both resume."""
@@ -24,9 +24,9 @@ class RunRecord:
     updated: float
     summary: Mapping[str, Any] | None
     version: str
-    """Of the program that created it."""
+    """Version of the program that created it."""
     imported_from: str | None = None
-    """Of a run that others made, the folder that its pictures may lie in."""
+    """Folder that the images of an imported run may be in."""
 
 
 class Item(NamedTuple):
@@ -41,3 +41,35 @@ class Item(NamedTuple):
     images: Mapping[str, Mapping[str, str | None]] = {}
     """Role to `source` and `digest`."""
     metadata: Mapping[str, Any] = {}
+
+
+Refutation: TypeAlias = tuple[str, str, str]
+"""Factor, what the verdict says, what was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedVerdict:
+    """A verdict that was compared with measured evidence of the same images."""
+
+    item: str
+    position: int
+    """Position of the edit in its run."""
+    judge: str
+    rubric: str
+    model: str
+    key: str
+    factors: Sequence[str]
+    """Factors that could be checked."""
+    refuted: Sequence[Refutation]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Checked and contradicted verdicts of one judge, rubric, editing model and factor."""
+
+    judge: str
+    rubric: str
+    model: str
+    factor: str
+    checked: int
+    contradicted: int

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import operator
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from editjudge.errors import StoreError
-from editjudge.judgement import FIELDS, PER_FACTOR, Exchange, Judgement
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
+from editjudge.judgement import FIELDS, PER_FACTOR, Exchange, Judgement, Usage
+from editjudge.rubrics.verdict import Remark
 
 # --- values ---------------------------------------------------------------------------------------------------
 
@@ -37,35 +34,36 @@ def escaped(text: str) -> str:
 
 
 def unescaped(stored: str) -> str:
-    return stored[1:].encode("ascii").decode("unicode_escape") if stored.startswith(_ESCAPED) else stored
+    return (
+        stored[1:].encode("ascii").decode("unicode_escape")
+        if stored.startswith(_ESCAPED)
+        else stored
+    )
 
 
 def json_column(value: Any) -> str:
-    # Half of all values are empty, and an encoder takes as long to say so as to write ten words.
-    return (not value and _EMPTY.get(type(value))) or escaped(as_json(value))
-
-
-_EMPTY: dict[type, str] = {dict: "{}", list: "[]", tuple: "[]"}
+    return escaped(as_json(value))
 
 
 def from_json(stored: str) -> Any:
-    """What a column of JSON holds. Half of all values are empty: a parser takes longer to find that out."""
-    return {} if stored == "{}" else [] if stored == "[]" else _parse(unescaped(stored))
+    return json.loads(unescaped(stored))
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
-    if hasattr(value, "as_json"):  # usage, remarks
+    if isinstance(value, Usage | Remark):
         return value.as_json()
-    raise TypeError(f"{value!r} is no JSON")
+    raise TypeError(f"{value!r} is not JSON")
 
 
 # One encoder for all values: json.dumps with options makes a new one at each call.
-as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode
-_parse = json.JSONDecoder().decode
+as_json = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain
+).encode
 
-_RAW, _ZLIB = b"\x00", b"\x01"
+_RAW = b"\x00"
+_ZLIB = b"\x01"
 
 
 def packed(text: str) -> bytes:
@@ -76,107 +74,103 @@ def packed(text: str) -> bytes:
 
 
 def unpacked(stored: bytes) -> str:
-    codec, data = stored[:1], stored[1:]
+    codec = stored[:1]
+    data = stored[1:]
     if codec not in (_RAW, _ZLIB):
-        raise StoreError(f"a reply is stored with the codec {codec!r}, which this version does not know: upgrade")
-    return (zlib.decompress(data) if codec == _ZLIB else data).decode("utf-8", "surrogatepass")
-
-
-# --- rows of columns ------------------------------------------------------------------------------------------
-
-
-class BulkInsert:
-    """An INSERT of many rows, each a tuple in the order of `names`, compiled once.
-
-    SQLAlchemy makes and sorts a dictionary for each row at each execution: of the time that it took to keep a batch of
-    512 judgements, a third.
-    """
-
-    def __init__(self, dialect: sa.Dialect, statement: sa.Insert, names: Sequence[str]) -> None:
-        compiled = statement.compile(dialect=dialect, column_keys=list(names))
-        self._sql, self._positional = str(compiled), compiled.positiontup is not None
-        self._names = [*names, *(name for name in compiled.params if name not in names)]
-        self._constants = tuple(compiled.params[name] for name in self._names[len(names) :])
-        columns: Any = statement.table.columns
-        self._encode = encoder([columns[name] for name in names])
-        order = list(map(self._names.index, compiled.positiontup or self._names))
-        self._in_order = operator.itemgetter(*order) if order != sorted(order) else None
-
-    def encoded(self, rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
-        """The rows as they are stored; raises where one holds what cannot be."""
-        return list(map(self._encode, rows))
-
-    def execute(self, connection: sa.Connection, encoded: Sequence[tuple[Any, ...]], *parameters: Any) -> int:
-        """Insert rows that are encoded, with the statement's further parameters; returns how many were written."""
-        if not encoded:
-            return 0
-        constants = parameters or self._constants
-        values: Any = [row + constants for row in encoded] if constants else encoded
-        if self._in_order:
-            values = list(map(self._in_order, values))
-        if not self._positional:
-            values = [dict(zip(self._names, row, strict=True)) for row in values]
-        return connection.exec_driver_sql(self._sql, values).rowcount
-
-
-def encoder(columns: Iterable[sa.Column[Any]]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """Makes a row of values one of what is stored."""
-    given = ((at, getattr(column.type, "encode", None)) for at, column in enumerate(columns))
-    encoders = [(at, encode) for at, encode in given if encode]
-
-    def encoded(row: Sequence[Any]) -> tuple[Any, ...]:
-        values = list(row)
-        for at, encode in encoders:
-            if (value := values[at]) is not None:
-                values[at] = encode(value)
-        return tuple(values)
-
-    return encoded
-
-
-def plain_encoder(columns: Sequence[sa.Column[Any]]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """Makes a row of what is stored in these columns. Texts are taken as they are: where one is stored escaped, the two
-    differ."""
-    documents = [at for at, column in enumerate(columns) if getattr(column.type, "encode", None) is json_column]
-
-    def encoded(row: tuple[Any, ...]) -> tuple[Any, ...]:
-        plain = list(row)
-        for at in documents:
-            plain[at] = json_column(plain[at])
-        return tuple(plain)
-
-    return encoded
+        raise StoreError(
+            f"a reply is stored with the codec {codec!r}, which this version does not know: upgrade"
+        )
+    return (zlib.decompress(data) if codec == _ZLIB else data).decode(
+        "utf-8", "surrogatepass"
+    )
 
 
 # --- a judgement ----------------------------------------------------------------------------------------------
 
+Values = dict[str, Any]
+"""A row, by column."""
+FactorValues = dict[str, dict[str, Any]]
+"""Values of one judgement by field, such as `scores` or `choices`, and factor; only fields that have some."""
+
 JUDGEMENT_COLUMNS = tuple(field.name for field in FIELDS if field.table == "judgements")
-judgement_row = operator.attrgetter(*JUDGEMENT_COLUMNS)
-SCORE_COLUMNS = ("key", "factor", "position", *PER_FACTOR.values())
+_OPTIONAL = {field.name for field in FIELDS if field.optional}
+_EXCHANGE_COLUMNS = tuple(name for name in Exchange.__slots__ if name != "text")
+_EXACT = 2.0**53
+"""Up to here a double holds every whole number."""
 
 
-def score_rows(key: str, given: Mapping[str, Mapping[str, Any] | None]) -> Iterator[tuple[Any, ...]]:
-    """Rows of `scores` for one judgement, in the order of `SCORE_COLUMNS`."""
-    fields = [given.get(name) or {} for name in PER_FACTOR]
-    for position, factor in enumerate(dict.fromkeys(factor for values in fields for factor in values)):
-        values = (values.get(factor) for values in fields)
-        yield key, factor, position, *(v if v is None or type(v) is str else float(v) for v in values)
+def judgement_row(judgement: Judgement) -> Values:
+    return {name: getattr(judgement, name) for name in JUDGEMENT_COLUMNS}
 
 
-def factor_values(batch: Iterable[Judgement]) -> dict[str, dict[str, Any]]:
-    """What `score_rows` takes, by key: a score exists only in `ok`."""
-    return {one.key: {name: getattr(one, name) for name in PER_FACTOR} for one in batch if one.status == "ok"}
+def score_rows(key: str, given: Mapping[str, Mapping[str, Any] | None]) -> list[Values]:
+    """Return the rows of `scores` for one judgement, of its fields per factor."""
+    fields = {column: given.get(name) or {} for name, column in PER_FACTOR.items()}
+    factors = dict.fromkeys(factor for values in fields.values() for factor in values)
+    rows = []
+    for position, factor in enumerate(factors):
+        row: Values = {"key": key, "factor": factor, "position": position}
+        for column, values in fields.items():
+            value = values.get(factor)
+            if value is not None and not isinstance(value, str):
+                value = float(value)
+            row[column] = value
+        rows.append(row)
+    return rows
 
 
-EXCHANGE_COLUMNS = tuple(name for name in Exchange.__slots__ if name != "text")
-REPLY_COLUMNS = ("key", "mark", "at", "text", *EXCHANGE_COLUMNS)
-
-
-def reply_rows(judgement: Judgement) -> Iterator[dict[str, Any]]:
+def reply_rows(judgement: Judgement) -> Iterator[Values]:
     for number, exchange in enumerate(judgement.exchanges):
-        values = {name: getattr(exchange, name) for name in EXCHANGE_COLUMNS} | {"at": judgement.created}
+        values = {name: getattr(exchange, name) for name in _EXCHANGE_COLUMNS} | {
+            "at": judgement.created
+        }
         # The number tells a model that says the same twice from a judgement that is written twice.
         content = as_json([number, exchange.text, values])
-        mark = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        number_of_mark = int.from_bytes(mark, "big", signed=True)
-        yield {**values, "key": judgement.key, "mark": number_of_mark, "text": packed(exchange.text)}
+        mark = hashlib.blake2b(
+            content.encode("utf-8", "surrogatepass"), digest_size=8
+        ).digest()
+        yield {
+            **values,
+            "key": judgement.key,
+            "mark": int.from_bytes(mark, "big", signed=True),
+            "text": packed(exchange.text),
+        }
+
+
+def exchange_of(row: Any) -> Exchange:
+    """Return the exchange that a row of `replies` holds."""
+    values = {name: getattr(row, name) for name in _EXCHANGE_COLUMNS}
+    values |= {"usage": Usage(**row.usage), "reasons": remarks_of(row.reasons)}
+    return Exchange(text=unpacked(row.text), **values)
+
+
+def remarks_of(stored: Iterable[Mapping[str, Any]]) -> tuple[Remark, ...]:
+    return tuple(Remark(**remark) for remark in stored)
+
+
+def of_factors(rows: Iterable[Sequence[Any]]) -> FactorValues:
+    """Return values by field and factor, of rows of a factor and the columns of `PER_FACTOR` in order."""
+    given: FactorValues = {}
+    for factor, *values in rows:
+        for name, value in zip(PER_FACTOR, values, strict=True):
+            if value is not None:
+                number = as_number(value) if name == "scores" else value
+                given.setdefault(name, {})[factor] = number
+    return given
+
+
+def as_fields(
+    given: FactorValues, status: str, names: Iterable[str] = PER_FACTOR
+) -> dict[str, dict[str, Any] | None]:
+    """Return the fields of `PER_FACTOR` of a judgement; a field without values is None or empty."""
+    fields: dict[str, dict[str, Any] | None] = {}
+    for name in names:
+        fields[name] = given.get(name, None if name in _OPTIONAL else {})
+    if status == "ok" and "scores" in fields and not {"scores", "choices"} & {*given}:
+        fields["scores"] = {}  # each factor abstained
+    return fields
+
+
+def as_number(score: float) -> float:
+    """Return a score as it is shown: whole numbers are integers, as judges give them."""
+    return int(score) if score.is_integer() and abs(score) <= _EXACT else score

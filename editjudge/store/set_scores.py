@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,21 +13,23 @@ import numpy as np
 
 from editjudge.errors import UsageError
 from editjudge.orders import ORDERS, read_choice
-from editjudge.rubrics.formula import Formula, Member, Ref
-from editjudge.rubrics.formula import formulas as parse_formulas
-from editjudge.rubrics.model import Scale
-from editjudge.rubrics.scoring import (
+from editjudge.rubrics.evaluation import (
     ABSTAINED,
     FAILED,
     NO_ELEMENT,
     NOT_ASKED,
     OK,
     REASONS,
-    Cells,
-    Rows,
+    Quantity,
+    column_rows,
+    columns,
     evaluate,
-    something_asked,
+    was_asked,
 )
+from editjudge.rubrics.expression import Member, Ref
+from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.sets import Formula
+from editjudge.rubrics.sets import formulas as parse_formulas
 from editjudge.store.records import PENDING
 from editjudge.values import column, listed
 
@@ -50,96 +53,117 @@ class SetScore:
 
 @dataclass
 class SetScorer:
-    """Takes the judgements of a run one by one, and then gives the scores of its sets."""
+    """Collects the judgements of a run, and computes the scores of its sets from them."""
 
     formulas: Sequence[Formula]
     choices: Mapping[Ref, tuple[str, ...]] = field(default_factory=dict)
-    """Of the factors that are chosen and not scored, their words in order."""
+    """Words of the factors that are chosen and not scored, in order."""
     lists: Mapping[str, str] = field(default_factory=dict)
-    """Of the rubrics that are asked for each element of a list, the column that holds it."""
+    """For each rubric that is asked for each element of a list, the column that holds the list."""
     samples: Mapping[str, int] = field(default_factory=dict)
-    """How often a rubric is asked in each repeat of the run, where that is not once."""
+    """How often a rubric is asked in each repeat of the run, if that is not once."""
 
     def __post_init__(self) -> None:
-        self._places = {ref: _word_places(words) for ref, words in self.choices.items()}
-        self._fields = sorted({ref for formula in self.formulas for ref in formula.element_fields})
-        self._keys: dict[str, list[str]] = {}
-        for rubric, key in sorted({ref for formula in self.formulas for ref in formula.refs}):
-            self._keys.setdefault(rubric, []).append(key)
-        self._columns = sorted({column for formula in self.formulas for column in formula.columns})
-        self._judges: dict[str, _JudgeColumns] = defaultdict(_JudgeColumns)
+        self._indices = {
+            ref: _word_indices(words) for ref, words in self.choices.items()
+        }
+        self._keys: dict[str, set[str]] = defaultdict(set)
+        self._fields: set[Ref] = set()
+        self._columns: set[str] = set()
+        for formula in self.formulas:
+            self._fields |= formula.element_fields
+            self._columns |= formula.columns
+            for rubric, key in formula.refs:
+                self._keys[rubric].add(key)
+        self._judges: dict[str, _JudgeAnswers] = defaultdict(_JudgeAnswers)
         self._reasons = [*REASONS]
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """A judgement as the store gives it: item, judge, rubric, repeat, status, scores, choices, and its columns."""
-        keys = self._keys.get(row["rubric"])
+        """Add a judgement as the store returns it: item, judge, rubric, repeat, status, scores, choices and columns."""
         judge = self._judges[row["judge"]]
         item = judge.items.setdefault(row["item"], len(judge.items))
-        if item == len(judge.columns):
-            judge.columns.append(tuple(_column_value(row, name) for name in self._columns))
-            judge.elements.append({ref: self._element_values(row, ref) for ref in self._fields})
+        if item == judge.described:
+            self._describe(judge, row)
         variant = row.get("variant") or ""
-        repeat, sample = divmod(int(row["repeat"] or 0), self.samples.get(row["rubric"], 1))
-        if variant in ORDERS:  # each order of a pair is asked as often as the other, and counts alike
+        repeat, sample = divmod(
+            int(row["repeat"] or 0), self.samples.get(row["rubric"], 1)
+        )
+        if variant in ORDERS:
+            # Each order of a pair is asked as often as the other, and counts alike.
             sample = len(ORDERS) * sample + ORDERS.index(variant)
         element = int(variant) if variant.isdecimal() else 0
-        for key in keys or ():
+        for key in self._keys.get(row["rubric"], ()):
             ref = row["rubric"], key
             value, code = self._value(row, ref)
-            judge.values[ref].append(_FactorAnswer(item, repeat, sample, element, value, code))
+            judge.answers[ref].append(
+                _FactorAnswer(item, repeat, sample, element, value, code)
+            )
 
-    def _element_values(self, row: Mapping[str, Any], ref: Ref) -> list[Any]:
-        elements = listed(column(row.get("metadata") or {}, self.lists[ref[0]])) or []
-        return [column(element, ref[1]) if isinstance(element, dict) else None for element in elements]
+    def _describe(self, judge: _JudgeAnswers, row: Mapping[str, Any]) -> None:
+        """Keep what formulas look at of an edit itself."""
+        judge.described += 1
+        for name in self._columns:
+            judge.columns[name].append(_column_value(row, name))
+        for ref in self._fields:
+            elements = listed(column(row.get("metadata") or {}, self.lists[ref[0]]))
+            judge.elements[ref].append(
+                [
+                    column(element, ref[1]) if isinstance(element, dict) else None
+                    for element in elements or ()
+                ]
+            )
 
     def _value(self, row: Mapping[str, Any], ref: Ref) -> tuple[float, int]:
-        status, key = row["status"], ref[1]
+        status = row["status"]
         if status == PENDING:
-            return np.nan, _NOT_FINAL
+            return math.nan, _NOT_FINAL
         if status not in ("ok", "abstained"):
             if status not in self._reasons[FAILED:]:
                 self._reasons.append(status)
-            return np.nan, self._reasons.index(status, FAILED)
-        if ref in self.choices:
-            word = (row.get("choices") or {}).get(key)
-            return (np.nan, ABSTAINED) if word is None else (self._places[ref].get(word, np.nan), OK)
-        score = (row.get("scores") or {}).get(key)
-        return (np.nan, ABSTAINED) if score is None else (float(score), OK)
+            return math.nan, self._reasons.index(status, FAILED)
+        chosen = ref in self.choices
+        answer = (row.get("choices" if chosen else "scores") or {}).get(ref[1])
+        if answer is None:
+            return math.nan, ABSTAINED
+        return self._indices[ref].get(answer, math.nan) if chosen else float(answer), OK
 
     def scores(self) -> Iterator[SetScore]:
-        """Of every edit to which a score applies; one to which none of its rubrics was put has none."""
+        """Yield the scores of every edit to which one applies; an edit that none of its rubrics was asked about has none."""
         for name, judge in self._judges.items():
             for formula in self.formulas:
-                yield from self._of(name, judge, formula)
+                yield from self._scores_of(name, judge, formula)
 
-    def _of(self, judge: str, judged: _JudgeColumns, formula: Formula) -> Iterator[SetScore]:
-        values = {ref: judged.values[ref] for ref in formula.refs if judged.values[ref]}
-        if not values:
+    def _scores_of(
+        self, name: str, judge: _JudgeAnswers, formula: Formula
+    ) -> Iterator[SetScore]:
+        answers = {
+            ref: judge.answers[ref] for ref in formula.refs if judge.answers[ref]
+        }
+        if not answers:
             return
-        n = len(judged.items)
-        columns = dict(zip(self._columns, zip(*judged.columns, strict=True), strict=True)) if self._columns else {}
-        results: list[Cells] = []
+        n = len(judge.items)
+        elements = {
+            ref: list(itertools.zip_longest(*lists, fillvalue=NO_ELEMENT))
+            for ref, lists in judge.elements.items()
+        }
+        results: list[Quantity] = []
         applies = []
-        for cells in _passes(values, n, formula.repeats, self.choices):
-            elements = {ref: _labels(judged.elements, ref, cells) for ref in formula.element_fields}
-            rows = Rows(n, cells, columns, elements)
+        for cells in _passes(answers, n, formula.repeats, self.choices):
+            rows = column_rows(n, cells, judge.columns, elements)
             result = evaluate(formula.term, rows)
-            exists = result.codes[:, 0] != NOT_ASKED
-            if not exists.all():
-                exists |= something_asked(formula.term, rows)
             results.append(result)
-            applies.append(exists)
+            applies.append((result.code != NOT_ASKED) | was_asked(formula.term, rows))
         # The mean of an edit's repeats is not known either, before each of them is.
-        not_final = np.any([result.codes[:, 0] == _NOT_FINAL for result in results], axis=0)
+        not_final = np.any([result.code == _NOT_FINAL for result in results], axis=0)
         for repeat, (result, exists) in enumerate(zip(results, applies, strict=True)):
-            codes = np.where(not_final, _NOT_FINAL, result.codes[:, 0])
-            for item, value, code, there in zip(judged.items, result.values[:, 0], codes, exists, strict=True):
+            codes = np.where(not_final, _NOT_FINAL, result.code)
+            for item, value, code, there in zip(
+                judge.items, result.value, codes, exists, strict=True
+            ):
                 if there or code == _NOT_FINAL:
+                    reason = PENDING if code == _NOT_FINAL else self._reasons[code]
                     number = float(value) if code == OK else None
-                    yield SetScore(item, judge, formula.name, repeat, number, self._reason(code))
-
-    def _reason(self, code: int) -> str:
-        return PENDING if code == _NOT_FINAL else self._reasons[code]
+                    yield SetScore(item, name, formula.name, repeat, number, reason)
 
 
 _NOT_FINAL = np.iinfo(np.uint8).max
@@ -162,32 +186,34 @@ class _FactorAnswer(NamedTuple):
 
 
 @dataclass
-class _JudgeColumns:
+class _JudgeAnswers:
+    """Answers of one judge, and what formulas look at of the edits."""
+
     items: dict[str, int] = field(default_factory=dict)
-    columns: list[tuple[Any, ...]] = field(default_factory=list)
-    elements: list[dict[Ref, list[Any]]] = field(default_factory=list)
-    values: dict[Ref, list[_FactorAnswer]] = field(default_factory=lambda: defaultdict(list))
+    described: int = 0
+    """Number of items whose columns are known."""
+    columns: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    elements: dict[Ref, list[list[Any]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    answers: dict[Ref, list[_FactorAnswer]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
 
 
-def _word_places(words: Sequence[str]) -> dict[str, float]:
-    """Each word to its place; of a choice between two outputs also what the store calls it, such as a, b or tie."""
-    own = {word: float(place) for place, word in enumerate(words)}
-    return {choice: place for word, place in own.items() if (choice := read_choice(word))} | own
-
-
-def _labels(elements: Sequence[Mapping[Ref, Sequence[Any]]], ref: Ref, cells: Mapping[Ref, Cells]) -> Any:
-    """A field of the elements, as wide as the values of the rubric that was asked about them."""
-    width = next(values.codes.shape[1] for (name, _), values in cells.items() if name == ref[0])
-    table = np.full((len(elements), width), NO_ELEMENT, dtype=object)
-    for at, one in enumerate(elements):
-        for place, value in enumerate(one[ref][:width]):
-            table[at, place] = value
-    return table
+def _word_indices(words: Sequence[str]) -> dict[str, float]:
+    """Return the index of each word; of a choice between two outputs also by its stored name, such as a, b or tie."""
+    indices = {word: float(index) for index, word in enumerate(words)}
+    stored = {read_choice(word): index for word, index in indices.items()}
+    return {name: index for name, index in stored.items() if name} | indices
 
 
 def _passes(
-    values: Mapping[Ref, Sequence[_FactorAnswer]], n: int, means: str, words: Collection[Ref]
-) -> Iterator[dict[Ref, Cells]]:
+    answers: Mapping[Ref, Sequence[_FactorAnswer]],
+    n: int,
+    means: str,
+    chosen: Collection[Ref],
+) -> Iterator[dict[Ref, list[Quantity]]]:
     """Yield what each value of a formula is computed from: once from the means of all (`before`), or for each repeat of
     the run as often as the rubrics are asked in it.
 
@@ -196,90 +222,104 @@ def _passes(
     have no mean: their samples take turns, as long as each of them has met each of the others equally often.
     """
     if means == "before":
-        yield {ref: _cells(some, n) for ref, some in values.items()}
+        yield {ref: _cells(of_factor, n) for ref, of_factor in answers.items()}
         return
-    repeats = {ref: 1 + max(one.repeat for one in some) for ref, some in values.items()}
-    samples = {ref: sorted({one.sample for one in some}) for ref, some in values.items()}
+    samples: dict[Ref, list[int]] = {}
+    repeats: dict[Ref, int] = {}
+    for ref, of_factor in answers.items():
+        samples[ref] = sorted({answer.sample for answer in of_factor})
+        repeats[ref] = 1 + max(answer.repeat for answer in of_factor)
     most = max(map(len, samples.values()))
-    in_turn = {ref for ref, numbers in samples.items() if ref in words or len(numbers) == most}
+    in_turn = {
+        ref for ref, numbers in samples.items() if ref in chosen or len(numbers) == most
+    }
     count = math.lcm(*(len(samples[ref]) for ref in in_turn))
-    for repeat in sorted({one.repeat for some in values.values() for one in some}):
-        mine = {ref: [one for one in some if one.repeat == repeat % repeats[ref]] for ref, some in values.items()}
-        for number in range(count):
-            cells = {ref: _cells(some, n) for ref, some in mine.items() if ref not in in_turn}
-            for ref in in_turn:
+    all_repeats = {answer.repeat for part in answers.values() for answer in part}
+    for repeat, number in itertools.product(sorted(all_repeats), range(count)):
+        cells = {}
+        for ref, of_factor in answers.items():
+            part = [a for a in of_factor if a.repeat == repeat % repeats[ref]]
+            if ref in in_turn:
                 sample = samples[ref][number % len(samples[ref])]
-                cells[ref] = _cells([one for one in mine[ref] if one.sample == sample], n)
-            yield cells
+                part = [answer for answer in part if answer.sample == sample]
+            cells[ref] = _cells(part, n)
+        yield cells
 
 
-def _cells(values: Sequence[_FactorAnswer], n: int) -> Cells:
+def _cells(answers: Sequence[_FactorAnswer], n: int) -> list[Quantity]:
     """Return one column, or one for each element of a list, with the mean of each edit's values.
 
     An answer that failed leaves no mean: that of the others would be another quantity, and the failure uncounted. An
-    abstention is no failure, and counts only where there is no number.
+    abstention is no failure, and counts only if there is no number.
     """
-    width = 1 + max((one.element for one in values), default=0)
-    total, count = np.zeros((n, width)), np.zeros((n, width))
-    codes = np.full((n, width), NOT_ASKED, np.uint8)
-    for item, _, _, element, value, code in values:
-        so_far = codes[item, element]
+    width = 1 + max((answer.element for answer in answers), default=0)
+    total = np.zeros((width, n))
+    count = np.zeros((width, n))
+    codes = np.full((width, n), NOT_ASKED, np.uint8)
+    for item, _, _, element, value, code in answers:
+        at = element, item
         if code == OK:
-            total[item, element] += value
-            count[item, element] += 1
-        if code >= FAILED or so_far >= FAILED:
-            codes[item, element] = max(code, so_far)
-        elif count[item, element]:
-            codes[item, element] = OK
-        else:
-            codes[item, element] = max(code, so_far)
-    return Cells.of(total / np.maximum(count, 1), codes)
+            total[at] += value
+            count[at] += 1
+        worst = max(code, codes[at])
+        codes[at] = OK if worst < FAILED and count[at] else worst
+    means = total / np.maximum(count, 1)
+    return [columns().cell(*pair) for pair in zip(means, codes, strict=True)]
 
 
 def _column_value(row: Mapping[str, Any], name: str) -> Any:
     """Return a column of the manifest; other fields of a row are the judgement's own."""
     if name == "id":
         return row["item"]
-    return row.get(name) if name in ("edit_type", "model") else column(row.get("metadata") or {}, name)
+    if name in ("edit_type", "model"):
+        return row.get(name)
+    return column(row.get("metadata") or {}, name)
 
 
-def by_item(scores: Iterable[SetScore]) -> dict[str, dict[str, dict[str, float | None]]]:
-    """Item, judge and name to the mean over repeats; None where no repeat has a value, or one is pending."""
+def by_item(
+    scores: Iterable[SetScore],
+) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Return the mean over repeats by item, judge and name; None if no repeat has a value, or one is pending."""
     values: dict[tuple[str, str, str], list[float]] = {}
-    for one in scores:
-        some = values.setdefault((one.item, one.judge, one.name), [])
-        if one.value is not None:
-            some.append(one.value)
+    for score in scores:
+        repeats = values.setdefault((score.item, score.judge, score.name), [])
+        if score.value is not None:
+            repeats.append(score.value)
     means: dict[str, dict[str, dict[str, float | None]]] = {}
-    for (item, judge, name), some in values.items():
-        means.setdefault(item, {}).setdefault(judge, {})[name] = sum(some) / len(some) if some else None
+    for (item, judge, name), repeats in values.items():
+        mean = sum(repeats) / len(repeats) if repeats else None
+        means.setdefault(item, {}).setdefault(judge, {})[name] = mean
     return means
 
 
-def scorer_of(spec: Mapping[str, Any], rubrics: Mapping[str, Mapping[str, Any]]) -> SetScorer | None:
-    """Of a run's sets, from its frozen spec and the rubrics that the store keeps; None where no set has a score."""
+def scorer_of(
+    spec: Mapping[str, Any], rubrics: Mapping[str, Rubric]
+) -> SetScorer | None:
+    """Return the scorer of a run's sets, from its frozen spec and its rubrics by name; None if no set has a score."""
     formulas: dict[str, Formula] = {}
     choices: dict[Ref, tuple[str, ...]] = {}
     lists: dict[str, str] = {}
     samples: dict[str, int] = {}
     for name, content in spec.get("sets", {}).items():
-        members = [_member(one, spec["rubrics"], rubrics) for one in content["rubrics"]]
-        lists |= {one["name"]: one["for_each"] for one in content["rubrics"] if one.get("for_each")}
-        samples |= {one["name"]: one["samples"] for one in content["rubrics"] if one.get("samples")}
+        members = []
+        for entry in content["rubrics"]:
+            rubric = entry["name"]
+            scales = {factor.key: factor.scale for factor in rubrics[rubric].factors}
+            members.append(Member(rubric, scales, bool(entry.get("for_each"))))
+            lists[rubric] = entry.get("for_each", "")
+            samples[rubric] = entry.get("samples", 1)
+            for key, scale in scales.items():
+                if scale.choices:
+                    choices[rubric, key] = scale.choices
         for formula in parse_formulas(content["score"], members):
             if formula.name in formulas:
                 raise UsageError(
                     f'two sets of the run have a score "{formula.name}", one of them {name}: run them apart'
                 )
             formulas[formula.name] = formula
-        choices |= {(m.name, key): scale.choices for m in members for key, scale in m.factors.items() if scale.choices}
-    return SetScorer(list(formulas.values()), choices, lists, samples) if formulas else None
-
-
-def _member(entry: Mapping[str, Any], hashes: Mapping[str, str], rubrics: Mapping[str, Mapping[str, Any]]) -> Member:
-    content = rubrics[hashes[entry["name"]]]["content"]
-    scales = {factor["key"]: Scale.of(factor["scale"]) for factor in content["factors"]}
-    return Member(entry["name"], scales, bool(entry.get("for_each")))
+    if not formulas:
+        return None
+    return SetScorer(list(formulas.values()), choices, lists, samples)
 
 
 _FIELDS = (
@@ -290,10 +330,12 @@ _FIELDS = (
 def run_set_scores(
     store: Store, run: RunRecord, items: Collection[str] | None = None
 ) -> dict[str, dict[str, dict[str, float | None]]] | None:
-    """Item, judge and name of a score to its value, of all edits or of some; None where the run has no such score."""
-    scorer = scorer_of(run.spec, store.rubrics())
+    """Return the scores of all or some edits by item, judge and name; None if the run has no such score."""
+    scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
     if scorer is None:
         return None
-    for row in store.judgements(run, fields=_FIELDS, **({} if items is None else {"item": items})):
+    for row in store.judgements(
+        run, fields=_FIELDS, **({} if items is None else {"item": items})
+    ):
         scorer.add(row)
     return by_item(scorer.scores())

@@ -1,6 +1,6 @@
-"""What a run writes to: the extension point for places that judgements go to.
+"""Destination of a run: the extension point for places that judgements go to.
 
-A database, Parquet shards and the part of either that one worker of a cluster fills are sinks. None needs a base class.
+A database and the part of it that one worker of a cluster fills are sinks. None needs a base class.
 This one keeps everything in memory:
 
     class MemorySink:
@@ -10,18 +10,10 @@ This one keeps everything in memory:
         def load_digests(self, paths):
             return {}  # none are remembered: each picture is read again
 
-        def save_digests(self, remembered):
-            pass
-
-        def add_items(self, run, rows, start=0):
-            added = dict(enumerate(rows, start))
-            self.items |= added
-            return start + len(added)
-
-        def add_tasks(self, run, added, start=0):
-            tasks = dict(enumerate(added, start))
-            self.tasks |= tasks
-            return start + len(tasks)
+        def add_batch(self, run, edits, planned, learnt):
+            self.items |= dict(edits)
+            self.tasks |= dict(planned)
+            return {}
 
         def done(self, keys):
             return {key: self.judgements[key].status for key in keys if key in self.judgements}
@@ -32,36 +24,36 @@ This one keeps everything in memory:
         def write(self, batch):
             self.judgements |= {judgement.key: judgement for judgement in batch}
 
-`editjudge.run.plan.Planner` and `editjudge.run.engine.Engine` take it in the place of a store.
+`editjudge.running.plan.Planner` and `editjudge.running.engine.Engine` take it in the place of a store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from editjudge.judgement import Judgement, Task
-from editjudge.rubrics.model import Rubric
 
 if TYPE_CHECKING:
-    from editjudge.store.records import Item, RunRecord, State
+    from editjudge.store.records import Item
 
 
 class Sink(Protocol):
-    """What a run writes to, and reads back to resume."""
+    """Destination of a run's judgements, read back to resume."""
 
     def load_digests(self, paths: Sequence[str]) -> Mapping[str, Any]:
-        """What is remembered of picture files."""
+        """Remembered digests of image files."""
         ...
 
-    def save_digests(self, remembered: Mapping[str, Any]) -> None: ...
-
-    def add_items(self, run: int, rows: Iterable[Item], start: int = 0) -> int:
-        """Keep edits at the positions from `start` on; returns the next position. Adding twice is adding once."""
-        ...
-
-    def add_tasks(self, run: int, added: Iterable[Task], start: int = 0) -> int:
-        """Keep tasks as `add_items` keeps edits."""
+    def add_batch(
+        self,
+        run: int,
+        edits: Sequence[tuple[int, Item]],
+        planned: Sequence[tuple[int, Task]],
+        learnt: Mapping[str, Mapping[str, Any]],
+    ) -> Mapping[str, str]:
+        """Keep edits and tasks, each with its position in the run, and what was learnt of picture files. Adding twice
+        is adding once. Returns the statuses, by key, of tasks that are known to be judged; the others are looked up."""
         ...
 
     def done(self, keys: Sequence[str]) -> dict[str, str]:
@@ -69,7 +61,7 @@ class Sink(Protocol):
         ...
 
     def judgement(self, key: str) -> Judgement | None:
-        """What is kept of a key: a later question may depend on it."""
+        """Return the stored judgement of a key: a later question may depend on it."""
         ...
 
     def write(self, batch: Sequence[Judgement]) -> None:
@@ -77,18 +69,21 @@ class Sink(Protocol):
         ...
 
 
-class RunPlace(Protocol):
-    """Where a run is begun, marked and summed up: a store, or a folder of shards."""
+class TaskClaims(Protocol):
+    """Claims of one process on the keys that it asks, so that no other process asks them too."""
 
-    @property
-    def place(self) -> str: ...
+    def take(self, keys: Sequence[str]) -> set[str]:
+        """Claim keys; return those that are ours now."""
+        ...
 
-    def open_run(self, name: str, spec: Mapping[str, Any]) -> RunRecord: ...
+    def held(self, keys: Sequence[str]) -> dict[str, bool]:
+        """Return the keys that others have claimed, and whether each owner is alive."""
+        ...
 
-    def add_rubrics(self, added: Sequence[Rubric]) -> None: ...
+    def give_back(self, keys: Collection[str]) -> None:
+        """Release keys."""
+        ...
 
-    def mark(self, run: RunRecord, state: State, summary: Mapping[str, Any] | None = None) -> None: ...
-
-    def judgements(
-        self, run: RunRecord, *, fields: Collection[str], status: Collection[str] | None = None
-    ) -> Iterator[dict[str, Any]]: ...
+    def close(self) -> None:
+        """Release all keys."""
+        ...

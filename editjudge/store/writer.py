@@ -16,14 +16,18 @@ from editjudge.store.sink import Sink
 T = TypeVar("T")
 
 _OF_ONE = (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError)
-"""What a judgement's content raises: no JSON, a number out of range, too deep, too large. All else is the store's."""
+"""Errors that a judgement's content raises: not JSON, a number out of range, too deep, too large. Others are the store's."""
 
 _LONGEST = 0.1
 """Seconds that a commit waits for company: what is lost to a kill meanwhile is asked and paid for again."""
 
 
 def _mean_latency(batch: Iterable[Judgement]) -> float:
-    latencies = [exchange.latency or 0.0 for judgement in batch for exchange in judgement.exchanges]
+    latencies = [
+        exchange.latency or 0.0
+        for judgement in batch
+        for exchange in judgement.exchanges
+    ]
     return sum(latencies) / len(latencies) if latencies else 0.0
 
 
@@ -42,12 +46,16 @@ class Writer:
         hold up the next ones: 32 callers with the next judgement ready at once kept 4,200 a second without it, and 510
         with 50 ms.
         """
-        self._store, self._linger, self._batch = store, linger, batch
+        self._store = store
+        self._linger = linger
+        self._batch = batch
         self._interval = 0.0
         # Needs no bound of its own: it holds one judgement for each call that waits, and they hold it anyway.
         self._waiting: deque[tuple[Judgement, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="editjudge-store")
+        self._thread = ThreadPoolExecutor(
+            max_workers=1, thread_name_prefix="editjudge-store"
+        )
         self._error: Exception | None = None
         self._closing = False
         self._task = asyncio.get_running_loop().create_task(self._work())
@@ -90,10 +98,16 @@ class Writer:
         while await self._wake.wait() and (self._waiting or not self._closing):
             if not self._closing:
                 await asyncio.sleep(self._interval)
-            batch = [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
+            batch = [
+                self._waiting.popleft()
+                for _ in range(min(self._batch, len(self._waiting)))
+            ]
             if not self._waiting and not self._closing:
                 self._wake.clear()
-            self._interval = min(_LONGEST, self._linger * _mean_latency(judgement for judgement, _ in batch))
+            self._interval = min(
+                _LONGEST,
+                self._linger * _mean_latency(judgement for judgement, _ in batch),
+            )
             outcomes = await self._commit([judgement for judgement, _ in batch])
             for (_, committed), error in zip(batch, outcomes, strict=True):
                 if committed.done():  # cancelled
@@ -104,11 +118,14 @@ class Writer:
                     committed.set_result(None)
 
     async def _commit(self, batch: Sequence[Judgement]) -> Sequence[Exception | None]:
-        """What became of each."""
+        """Return the outcome of each."""
         if self._error is None or isinstance(self._error, StoreMoved):
             try:
-                return await asyncio.get_running_loop().run_in_executor(self._thread, self._write, batch)
-            except Exception as error:  # told to each who waits for it, and to all who come later
+                return await asyncio.get_running_loop().run_in_executor(
+                    self._thread, self._write, batch
+                )
+            except Exception as error:
+                # told to each who waits for it, and to all who come later
                 self._error = error
         return [self._error] * len(batch)
 

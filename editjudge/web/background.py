@@ -24,11 +24,19 @@ class BackgroundCache:
     """Values by key, the latest `limit` of them; one is made at a time, since two at once would only be slower."""
 
     def __init__(self, limit: int, fresh: float = FRESH) -> None:
-        self._limit, self._fresh = limit, fresh
-        self._lock, self._turn = threading.Lock(), threading.Lock()
+        self._limit = limit
+        self._fresh = fresh
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
         self._values: OrderedDict[Hashable, _Value[object]] = OrderedDict()
 
-    def get(self, key: Hashable, runs: tuple[RunRecord, ...], make: Callable[[], T], patience: float) -> T:
+    def get(
+        self,
+        key: Hashable,
+        runs: tuple[RunRecord, ...],
+        make: Callable[[], T],
+        patience: float,
+    ) -> T:
         """The value, perhaps one from before the runs changed; raises `NotReady` after `patience` seconds."""
         state = tuple((run.id, run.updated, run.state) for run in runs)
         with self._lock:
@@ -42,13 +50,24 @@ class BackgroundCache:
 
 
 class _Value(Generic[T]):
-    def __init__(self, make: Callable[[], T], state: Hashable, turn: threading.Lock, earlier: _Value[T] | None) -> None:
-        self._make, self._state, self._turn, self._begun = make, state, turn, time.monotonic()
+    def __init__(
+        self,
+        make: Callable[[], T],
+        state: Hashable,
+        turn: threading.Lock,
+        earlier: _Value[T] | None,
+    ) -> None:
+        self._make = make
+        self._state = state
+        self._turn = turn
+        self._begun = time.monotonic()
         self._seconds = 0.0
         self._made: list[T] = earlier._made if earlier else []
         self._error: Exception | None = None
         self._done = threading.Event()
-        threading.Thread(target=self._work, name="editjudge-background", daemon=True).start()
+        threading.Thread(
+            target=self._work, name="editjudge-background", daemon=True
+        ).start()
 
     def _work(self) -> None:
         try:
@@ -74,4 +93,6 @@ class _Value(Generic[T]):
         if not self._done.is_set():
             return False
         age = time.monotonic() - self._begun
-        return age > 20 * self._seconds and (state != self._state or self._error is not None or age > fresh)
+        return age > 20 * self._seconds and (
+            state != self._state or self._error is not None or age > fresh
+        )

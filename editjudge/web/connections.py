@@ -23,11 +23,11 @@ class Connection(H11Protocol):
     must read its answers. The time for a body that is read is bounded by `guard`."""
 
     head_seconds = 20.0
-    """From the connection, or from the first byte of a later request, to the end of its head."""
+    """Seconds from the connection, or from the first byte of a later request, to the end of its head."""
     rest_seconds = 5.0
-    """For a body that nobody reads any more: a client that is sending it should still see why it was refused."""
+    """Seconds for a body that is no longer read: a client that is sending it should still see why it was refused."""
     read_seconds = 10.0
-    """In which the client must read at least one byte of what was written to it."""
+    """Seconds in which the client must read at least one byte of what was written to it."""
     most = 512
     """Connections at a time: half the files that a process may open by default on Linux."""
 
@@ -36,7 +36,7 @@ class Connection(H11Protocol):
     _unread = 0
     aborted = False
     _since = 0.0
-    """When the client last did something."""
+    """Time of the last activity of the client."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -64,15 +64,23 @@ class Connection(H11Protocol):
     def _make_room(self) -> None:
         """Close the connection whose client has done nothing for longest: an idle one, else one whose client does not
         send or read on. If all clients wait for the server, close this one."""
-        mine = [one for one in self.connections if isinstance(one, Connection) and not one.aborted]
-        if len(mine) > self.most:
-            waiting = (one for one in mine if one.waits_for_client and one is not self)
-            min(waiting, key=lambda one: (not one.silent, one._since), default=self)._abort()
+        alive = [
+            connection
+            for connection in self.connections
+            if isinstance(connection, Connection) and not connection.aborted
+        ]
+        if len(alive) > self.most:
+            waiting = (c for c in alive if c.waits_for_client and c is not self)
+            longest = min(waiting, key=lambda c: (not c.silent, c._since), default=self)
+            longest._abort()
 
     @property
     def waits_for_client(self) -> bool:
         """Whether the client must send or read something before the server goes on."""
-        return self.conn.their_state in (h11.IDLE, h11.SEND_BODY) or self.transport.get_write_buffer_size() > 0
+        return (
+            self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+            or self.transport.get_write_buffer_size() > 0
+        )
 
     @property
     def silent(self) -> bool:
@@ -82,23 +90,28 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             super().data_received(data)
-        except (h11.ProtocolError, ValueError):  # of a request that broke off where it was being refused already
+        except (h11.ProtocolError, ValueError):
+            # A request that broke off while it was being refused already.
             self._abort()
             return
         if self.silent:
             if self._timer is None:
                 self._expect(self.head_seconds)
-        elif self.conn.our_state is not h11.DONE:  # not in the rest of a body that was refused
+        elif self.conn.our_state is not h11.DONE:
+            # Not the rest of a body that was refused.
             self._expect(None)
 
     def send_400_response(self, msg: str) -> None:
-        if self.cycle is not None:  # what the application still says of this request has no place any more
+        if self.cycle is not None:
+            # The application's own answer to this request can no longer be sent.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         super().send_400_response(msg)
 
     def on_response_complete(self) -> None:
-        self._expect(self.rest_seconds if self.conn.their_state is h11.SEND_BODY else None)
+        self._expect(
+            self.rest_seconds if self.conn.their_state is h11.SEND_BODY else None
+        )
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -112,7 +125,9 @@ class Connection(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._since = self.loop.time()
-        self._timer = None if seconds is None else self.loop.call_later(seconds, self._abort)
+        self._timer = (
+            None if seconds is None else self.loop.call_later(seconds, self._abort)
+        )
 
     def _abort(self) -> None:
         self.aborted = True
@@ -120,7 +135,7 @@ class Connection(H11Protocol):
 
 
 def server(app: Any, **more: Any) -> uvicorn.Server:
-    """The server of an application. It keeps no access log: addresses hold people's search words and raters' links."""
+    """Return the server of an application. It keeps no access log: addresses hold people's search words and raters' links."""
     config = uvicorn.Config(
         app,
         http=Connection,

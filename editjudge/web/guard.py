@@ -1,6 +1,6 @@
 """Checks before every route: tokens, hosts and sizes of requests; and security headers of the answers.
 
-Who asks has a role, and the least one where nothing is said: a *reviewer* (the token, or the cookie that it was
+Every request has a role; the default is the least privileged. A *reviewer* (the token, or the cookie that it was
 exchanged for) may do everything, a *service* (its own token, in a header or as `/t/TOKEN/...`) may ask for verdicts and
 rewards, a *rater* has a link that opens one study. Links are looked up by the pages behind them.
 """
@@ -16,27 +16,29 @@ from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import (
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from editjudge.web.dialects import chosen, native_path
 from editjudge.web.site import LOOPBACK, Site
+from editjudge.web.values import JOIN_CODE
 
 COOKIE = "editjudge"
 SIGN_IN = "/sign-in"
-JOIN_CODE = "[A-Za-z0-9_-]{24}"
-"""What a rater's link ends in: `/rate/JOIN-CODE`."""
-_OPEN = re.compile(rf"{SIGN_IN}|/healthz|/static/.*|/rate/{JOIN_CODE}(/.*)?", re.DOTALL)
-"""Paths that need no token: the form that takes it, whether the server lives, and links that are secrets themselves."""
-_SERVICE = re.compile(r"/(v1|d)/.*|/openapi\.json|/metrics", re.DOTALL)
+_OPEN = re.compile(rf"{SIGN_IN}|/static/.*|/rate/{JOIN_CODE}(/.*)?", re.DOTALL)
+"""Paths that need no token: the form that takes it, and links that are secrets themselves."""
 _IN_PATH = re.compile(r"/t/([^/]+)(/.*)?", re.DOTALL)
-_MOST = {"/v1/": 512 * 2**20, "/d/": 512 * 2**20, SIGN_IN: 2**14, "": 2**20}
-"""Bytes of a body, by the path's beginning: a batch of pictures, a token, or a form."""
+_MAX_BODY = {SIGN_IN: 2**14, "": 2**20}
+"""Bytes of a body, by the path's beginning: a token, or a form."""
 _PATIENCE = 20.0
-"""Seconds that reading a body may wait for the client,"""
-_SLOWEST = 64 * 2**10
-"""and one more for every so many bytes that came: a slow line is served, one that trickles is not."""
-_LONGEST_COOKIES = 64 * 2**10
+"""Seconds that reading a body may wait for the client."""
+_BYTES_PER_SECOND = 64 * 2**10
+"""Bytes that allow one second more: a slow line is served, one that trickles is not."""
+_MAX_COOKIES = 64 * 2**10
 """Characters of a cookie header; browsers keep 4 KiB a cookie, and other servers on this machine set some too."""
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
@@ -60,14 +62,19 @@ class Guard:
     """Wraps the application."""
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
-        self._app, self._site = app, site
-        self._dialects = chosen(site.terms.dialects)
+        self._app = app
+        self._site = site
+        self._open = [_OPEN, *(extension.open_paths for extension in site.extensions)]
+        self._service = [extension.service_paths for extension in site.extensions]
+        self._max_body: dict[str, int] = {}
+        for extension in site.extensions:
+            self._max_body |= extension.max_bodies
+        self._max_body |= _MAX_BODY
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-
         started = False
 
         async def sending(message: Message) -> None:
@@ -79,67 +86,95 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        headers = Headers(scope=scope)
-        role = self._role(headers)
-        if in_path := _IN_PATH.fullmatch(scope["path"]):
-            # What stands behind never sees the token, so that it cannot end up in a log or in an answer. Where slashes
-            # are quoted, the raw path has other parts than this one.
-            rest = in_path[2] or "/"
-            scope = {**scope, "path": rest, "raw_path": quote(rest).encode()}
-            role = "service" if _is(in_path[1], self._site.service_token) else "nobody"
-        if native := native_path(self._dialects, scope["method"], scope["path"]):
-            scope = {**scope, "path": native, "raw_path": quote(native).encode()}
-        path, method = scope["path"], scope["method"]
-        most = next(size for start, size in _MOST.items() if path.startswith(start))
-        if refusal := self._refusal(headers, path, method, most) or self._unwelcome(role, headers, path, method):
-            await refusal(scope, receive, sending)
+        role, scope = self._identify(scope)
+        path = scope["path"]
+        sizes = self._max_body.items()
+        limit = next(size for start, size in sizes if path.startswith(start))
+        rejection = self._reject_request(scope, limit) or self._reject_role(scope, role)
+        if rejection:
+            await rejection(scope, receive, sending)
             return
         try:
-            await self._app(scope, _bounded(receive, most), sending)
-        except asyncio.CancelledError:  # the server ends, and has waited long enough: no fault to be logged
+            await self._app(scope, _bounded(receive, limit), sending)
+        except asyncio.CancelledError:
+            # The server ends, and has waited long enough: not a fault to be logged.
             if not started:
-                stopped = JSONResponse({"error": "the server is being stopped"}, 503, {"connection": "close"})
+                error = {"error": "the server is being stopped"}
+                stopped = JSONResponse(error, 503, {"connection": "close"})
                 await stopped(scope, receive, sending)
 
-    def _refusal(self, headers: Headers, path: str, method: str, most: int) -> Response | None:
-        """Why a request is not taken, whoever makes it."""
-        # A page whose name was made to point here would be same-origin with us. It has no cookie for a token, so only
-        # a server without one needs to know its own names.
-        if self._site.token is None and _host(headers.get("host", "")) not in LOOPBACK:
-            return PlainTextResponse("This server answers to loopback names, such as http://127.0.0.1.", 421)
-        if method not in _SAFE and not _from_here(headers):
-            return PlainTextResponse("Refused: the request was made by another site's page.", 403)
-        length = headers.get("content-length", "0")
-        if not length.isascii() or not length.isdecimal() or len(length) > 15 or int(length) > most:
-            return PlainTextResponse(f"The body is larger than {most:,} bytes.", 413)
-        return None
+    def _identify(self, scope: Scope) -> tuple[Role, Scope]:
+        """Return the role of a request, and the request with the path that is served."""
+        role = self._role(Headers(scope=scope))
+        if in_path := _IN_PATH.fullmatch(scope["path"]):
+            # The application never sees the token, so that it cannot end up in a log or in an answer. If slashes are
+            # quoted, the raw path has other parts than this one.
+            scope = _at_path(scope, in_path[2] or "/")
+            role = "service" if _is(in_path[1], self._site.service_token) else "nobody"
+        for extension in self._site.extensions:
+            if served := extension.served_path(scope["method"], scope["path"]):
+                return role, _at_path(scope, served)
+        return role, scope
 
     def _role(self, headers: Headers) -> Role:
-        token, service = self._site.token, self._site.service_token
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and (token or service):
-            role: Role = "service" if _is(given.strip(), service) else "nobody"
-            return "reviewer" if _is(given.strip(), token) else role
+        token = self._site.token
+        service_token = self._site.service_token
+        scheme, _, text = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and (token or service_token):
+            if _is(text.strip(), token):
+                return "reviewer"
+            return "service" if _is(text.strip(), service_token) else "nobody"
         if token is None:
             return "reviewer"
         expected = cookie_value(token)
-        return "reviewer" if any(_is(value, expected) for value in cookie_values(headers, COOKIE)) else "nobody"
+        cookies = cookie_values(headers, COOKIE)
+        return "reviewer" if any(same(c, expected) for c in cookies) else "nobody"
 
-    def _unwelcome(self, role: Role, headers: Headers, path: str, method: str) -> Response | None:
-        """Why somebody of this role is not answered here."""
-        service = _SERVICE.fullmatch(path) is not None
-        # Where programs have a token of their own, they need one, also beside pages that are open to this machine.
-        by_default = role == "reviewer" and self._site.token is None and self._site.service_token is not None
-        if _OPEN.fullmatch(path) or (role == "service" and service):
-            return None
-        if role == "reviewer" and not (by_default and service):
+    def _reject_request(self, scope: Scope, limit: int) -> Response | None:
+        """Return the answer to a request that is not taken, whatever its role."""
+        headers = Headers(scope=scope)
+        # A page whose name was made to point here would be same-origin with us. It has no cookie for a token, so only
+        # a server without one needs to know its own names.
+        if self._site.token is None and _host(headers.get("host", "")) not in LOOPBACK:
+            return PlainTextResponse(
+                "This server answers to loopback names, such as http://127.0.0.1.", 421
+            )
+        if scope["method"] not in _SAFE and not _from_here(headers):
+            return PlainTextResponse(
+                "Refused: the request was made by another site's page.", 403
+            )
+        length = headers.get("content-length", "0")
+        if not re.fullmatch("[0-9]{1,15}", length) or int(length) > limit:
+            return PlainTextResponse(f"The body is larger than {limit:,} bytes.", 413)
+        return None
+
+    def _reject_role(self, scope: Scope, role: Role) -> Response | None:
+        """Return the answer to a request whose role may not ask this."""
+        site = self._site
+        path = scope["path"]
+        is_service = any(paths.fullmatch(path) for paths in self._service)
+        # If programs have a token of their own, they need it, also beside pages that are open to this machine.
+        needs_token = is_service and site.service_token and not site.token
+        is_allowed = {
+            "reviewer": not needs_token,
+            "service": is_service,
+            "nobody": False,
+        }
+        if is_allowed[role] or any(paths.fullmatch(path) for paths in self._open):
             return None
         if role == "service":
-            return JSONResponse({"error": "this token is for judging alone: /v1/ and /d/"}, 403)
-        if method in _SAFE and "text/html" in headers.get("accept", "") and self._site.token:
+            return JSONResponse(
+                {"error": "this token is for judging alone: /v1/ and /d/"}, 403
+            )
+        is_page = "text/html" in Headers(scope=scope).get("accept", "")
+        if scope["method"] in _SAFE and is_page and site.token:
             return RedirectResponse(f"{SIGN_IN}?next={quote(path)}", 303)
-        words = "a token is required: send it as `Authorization: Bearer TOKEN`, or sign in with a browser"
-        return JSONResponse({"error": words}, 401, {"www-authenticate": "Bearer"})
+        message = "a token is required: send it as `Authorization: Bearer TOKEN`, or sign in with a browser"
+        return JSONResponse({"error": message}, 401, {"www-authenticate": "Bearer"})
+
+
+def _at_path(scope: Scope, path: str) -> Scope:
+    return {**scope, "path": path, "raw_path": quote(path).encode()}
 
 
 def is_join_path(path: str) -> bool:
@@ -147,24 +182,28 @@ def is_join_path(path: str) -> bool:
     return re.match(rf"/rate/{JOIN_CODE}(/|$)", path) is not None
 
 
-def _is(given: str, expected: str | None) -> bool:
-    return expected is not None and same(given, expected)
+def _is(text: str, expected: str | None) -> bool:
+    return expected is not None and same(text, expected)
 
 
-def same(given: str, expected: str) -> bool:
-    """In a time that does not tell how much of it is right."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+def same(text: str, expected: str) -> bool:
+    """Whether two texts are equal, in a time that does not depend on how much of it is right."""
+    return hmac.compare_digest(text.encode("utf-8", "replace"), expected.encode())
 
 
 def cookie_value(token: str) -> str:
-    """Derived, so that whoever reads a browser's cookies does not have the token itself."""
+    """Return the value of the cookie: derived, so that a stolen cookie does not reveal the token itself."""
     return hmac.new(token.encode(), b"editjudge cookie", hashlib.sha256).hexdigest()
 
 
 def cookie_values(headers: Headers, name: str) -> list[str]:
-    """The values of a cookie, in one pass: `http.cookies` takes minutes for a header full of escaped quotes."""
+    """Return the values of a cookie, in one pass: `http.cookies` takes minutes for a header full of escaped quotes."""
     pattern = re.compile(rf'(?:^|;)[ \t]*{name}="?([^;"]*)')
-    return [value for header in headers.getlist("cookie") for value in pattern.findall(header[:_LONGEST_COOKIES])]
+    return [
+        value
+        for header in headers.getlist("cookie")
+        for value in pattern.findall(header[:_MAX_COOKIES])
+    ]
 
 
 def _host(header: str) -> str:
@@ -175,7 +214,7 @@ def _host(header: str) -> str:
 
 
 def own_path(text: str) -> str:
-    """A path of ours, and nothing that a browser would take for another host."""
+    """Return a path of ours, or `/` for a text that a browser would take for another host."""
     inside = text.startswith("/") and not text.startswith(("//", "/\\"))
     return text if inside and text.isprintable() else "/"
 
@@ -189,24 +228,34 @@ def _from_here(headers: Headers) -> bool:
     return True
 
 
-def _bounded(receive: Receive, most: int) -> Receive:
-    """Refuses a body that goes on for longer than it may, in bytes and in time; only waiting for the client counts."""
-    seen, waited, more = 0, 0.0, True
+def _bounded(receive: Receive, limit: int) -> Receive:
+    """Bound a body in bytes and in time; only waiting for the client counts."""
+    seen = 0
+    waited = 0.0
+    more = True
     loop = asyncio.get_running_loop()
 
     async def receiving() -> Message:
         nonlocal seen, waited, more
         begun = loop.time()
         try:
-            async with asyncio.timeout(_PATIENCE + seen / _SLOWEST - waited if more else None):
+            async with asyncio.timeout(
+                _PATIENCE + seen / _BYTES_PER_SECOND - waited if more else None
+            ):
                 message = await receive()
         except TimeoutError:
-            raise HTTPException(408, "The body did not come in time.", {"connection": "close"}) from None
+            raise HTTPException(
+                408, "The body did not come in time.", {"connection": "close"}
+            ) from None
         waited += loop.time() - begun
         seen += len(message.get("body", b""))
         more = more and message.get("more_body", False)
-        if seen > most:
-            raise HTTPException(413, f"The body is larger than {most:,} bytes.", {"connection": "close"})
+        if seen > limit:
+            raise HTTPException(
+                413,
+                f"The body is larger than {limit:,} bytes.",
+                {"connection": "close"},
+            )
         return message
 
     return receiving

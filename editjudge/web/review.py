@@ -1,4 +1,4 @@
-"""Runs, a run's table, an edit's page, two compared: what was judged, to be looked at."""
+"""Runs, a run's table, an edit's page, and two runs compared: what was judged, to be looked at."""
 
 from __future__ import annotations
 
@@ -7,168 +7,207 @@ import io
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import BaseRoute, Route
 
 from editjudge.edit import PAIR_ROLES
 from editjudge.errors import ImageError, UsageError
-from editjudge.judgement import DONE
-from editjudge.run.contradicting import contradicted_verdicts
-from editjudge.store import browse
+from editjudge.files import spreadsheet_safe
+from editjudge.judgement import DONE, Judgement, Task
+from editjudge.report.contradictions import refutations
+from editjudge.rubrics.model import Rubric
+from editjudge.store import listing
 from editjudge.store.annotations import NOTE, annotate, annotations_of
-from editjudge.store.export import harmless
-from editjudge.store.pairs import answers_about, pair_factors, ranking_factor
+from editjudge.store.pairs import answers_about, ranking_factor
+from editjudge.store.people import ratings_of_edit
 from editjudge.store.records import Item, RunRecord
 from editjudge.store.store import Store
-from editjudge.web import questions
 from editjudge.web.background import BackgroundCache, NotReady
-from editjudge.web.fields import raw_tail, with_fields
-from editjudge.web.filters import edit_url
-from editjudge.web.leaderboard import Leaderboards, ScoreBoard
+from editjudge.web.comparing import Leaderboards, Pairing, ScoreBoard
+from editjudge.web.images import (
+    INERT,
+    Evidence,
+    ShownImage,
+    browser_image,
+    entity_tag,
+    shown_images,
+)
 from editjudge.web.listing import ALL_STATUSES, PAGE, Browser, ListedEdit, Query
-from editjudge.web.pairing import Pairing
-from editjudge.web.pictures import Evidence, shown, states, title_of
-from editjudge.web.pictures import tag as picture_tag
 from editjudge.web.site import Site
+from editjudge.web.values import (
+    edit_url,
+    question_text,
+    raw_tail,
+    whole_number,
+    with_fields,
+)
 
 SUMMARISED = 10
 """Runs whose leaderboard the first page shows, the latest ones."""
 LARGEST = 20_000
 """Edits of a run that is summed up here: more take minutes and gigabytes, which the terminal may have."""
 _GRID = 24
-"""Edits of a page of large pictures."""
+"""Edits of a page of large images."""
+_REPORT = {
+    "content-security-policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'; sandbox; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+"""Headers of a report, which has its style in itself and runs nothing; its own policy names the digest of that style."""
 
 
 def routes(site: Site, browser: Browser) -> list[BaseRoute]:
     pages = _Pages(site, browser)
+    run = "/runs/{run:number}"
+    edit = f"{run}/edits/{{item:path}}"
     return [
         Route("/", pages.runs),
         Route("/compare", pages.compare),
-        Route("/runs/{run:number}", pages.table),
-        Route("/runs/{run:number}/export.csv", pages.export_csv),
-        Route("/runs/{run:number}/export.jsonl", pages.export_jsonl),
-        Route("/runs/{run:number}/report", pages.report),
-        Route("/runs/{run:number}/leaderboard", pages.leaderboard),
-        Route("/runs/{run:number}/edits/{item:path}", pages.edit),
-        Route("/runs/{run:number}/edits/{item:path}", with_fields(pages.annotate), methods=["POST"]),
-        Route("/runs/{run:number}/images/{role}/{item:path}", pages.image),
-        Route("/runs/{run:number}/evidence/{name}/{item:path}", pages.evidence),
+        Route(run, pages.table),
+        Route(f"{run}/export.csv", pages.export_csv),
+        Route(f"{run}/export.jsonl", pages.export_jsonl),
+        Route(f"{run}/report", pages.report),
+        Route(f"{run}/leaderboard", pages.leaderboard),
+        Route(edit, pages.edit),
+        Route(edit, with_fields(pages.annotate), methods=["POST"]),
+        Route(f"{run}/images/{{role}}/{{item:path}}", pages.image),
+        Route(f"{run}/evidence/{{name}}/{{item:path}}", pages.evidence),
     ]
 
 
+@dataclass(frozen=True)
+class RunEntry:
+    """A run on the first page."""
+
+    run: RunRecord
+    edits: int
+    statuses: Mapping[str, int]
+    pairwise: bool
+    boards: Sequence[ScoreBoard] = ()
+    note: str = ""
+    """Reason why there is no leaderboard."""
+    ready: bool = True
+
+
+@dataclass(frozen=True)
+class EditAnswer:
+    """A task of an edit, with its judgement and replies, and what was measured against it."""
+
+    task: Task
+    judgement: Judgement | None
+    replies: Sequence[Any]
+    against: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class AskedRubric:
+    rubric: Rubric
+    question: str
+
+
+@dataclass(frozen=True)
+class PeopleScores:
+    """Scores of people for an edit, by factor: each with the rater's name."""
+
+    known: Mapping[str, Sequence[tuple[str, float]]]
+    apart: Mapping[str, Sequence[tuple[str, float]]]
+    """Factors that no rubric of this run has."""
+
+
 class _Pages:
-    """Plain functions of a request: Starlette runs them in threads, so that nobody waits for another's query."""
+    """Plain functions of a request: Starlette runs them in threads, so that a slow query delays no other page."""
 
     def __init__(self, site: Site, browser: Browser) -> None:
-        self._site, self._store, self._browser = site, site.store, browser
+        self._site = site
+        self._store = site.store
+        self._browser = browser
         self._pairing = Pairing(site.store, browser)
         self._evidence = Evidence()
         self._boards = Leaderboards(site.store)
         self._reports = BackgroundCache(4, fresh=3600)
 
     def _page(self, name: str, refresh: bool = False, **values: Any) -> Response:
-        # What is still being indexed or searched is looked at again by itself.
-        return HTMLResponse(self._site.page(name, **values), headers={"refresh": "2"} if refresh else None)
+        # A page that waits for a result reloads by itself.
+        headers = {"refresh": "2"} if refresh else None
+        return HTMLResponse(self._site.page(name, **values), headers=headers)
 
     def _run(self, number: int | str) -> RunRecord:
-        if run := next((run for run in self._store.runs() if str(run.id) == str(number)), None):
+        wanted = whole_number(str(number))
+        if wanted is not None and (run := self._store.run_of(wanted)):
             return run
         raise HTTPException(404, f"This store has no run {number}.")
 
     def _item(self, request: Request, before: int) -> tuple[RunRecord, Item]:
-        """The edit that an address names; `before` parts of the path come before its id."""
+        """Return the edit that an address names; `before` parts of the path come before its id."""
         run = self._run(request.path_params["run"])
-        return run, self._named(run, request.query_params.get("item") or raw_tail(request, before))
+        name = request.query_params.get("item") or raw_tail(request, before)
+        return run, self._named(run, name)
 
     def _named(self, run: RunRecord, name: str) -> Item:
         for item in self._store.items(run, name):
             return item
         raise HTTPException(404, f"Run {run.name} has no edit {name!r:.200}.")
 
-    # --- pages ----------------------------------------------------------------------------------------------------
+    # --- runs -----------------------------------------------------------------------------------------------------
 
     def runs(self, _: Request) -> Response:
-        rows, ready = [], True
-        for number, run in enumerate(reversed(self._store.runs())):
-            edits, boards, note = browse.count_edits(self._store, run), list[ScoreBoard](), ""
-            pairwise = bool(pair_factors(self._store, run))
-            if number < SUMMARISED and not pairwise and edits:
-                try:
-                    boards, note = self._summary(run, edits)
-                except NotReady:
-                    ready, note = False, "The leaderboard is being computed; this page reloads by itself."
-            statuses = Counter((run.summary or {}).get("statuses", {}))
-            if not run.summary and number < SUMMARISED and edits <= LARGEST:  # the run goes on, or was added to
-                for place, count in self._store.counts(run).items():
-                    statuses[place[-1]] += count
-            about = {"run": run, "edits": edits, "statuses": statuses, "pairwise": pairwise}
-            rows.append(about | {"boards": boards, "note": note})
-        return self._page("runs.html", not ready, runs=rows, done=DONE, place=self._store.place)
-
-    def _summary(self, run: RunRecord, edits: int) -> tuple[list[ScoreBoard], str]:
-        if edits > LARGEST:
-            return [], f"Runs of more than {LARGEST:,} edits are summarised by editjudge report {run.name}"
-        boards = self._boards.of_scores(run, 1.0)
-        return boards, "" if boards else "No edit of this run has a score yet."
-
-    def table(self, request: Request) -> Response:
-        run, query = self._run(request.path_params["run"]), Query.of(request.query_params)
-        size = _GRID if query.look == "grid" else PAGE
-        page = self._browser.page(run, query, size)
-        rubrics: dict[str, int] = {}
-        for column in page.columns.factors:
-            rubrics[column.rubric] = rubrics.get(column.rubric, 0) + 1
+        runs = list(reversed(self._store.runs()))
+        entries = [
+            self._entry(run, recent=number < SUMMARISED)
+            for number, run in enumerate(runs)
+        ]
+        ready = all(entry.ready for entry in entries)
         return self._page(
-            "table.html", not page.ready, run=run, query=query, page=page, last=max(1, -(-page.total // size)),
-            rubrics=rubrics, statuses=ALL_STATUSES, judges=run.spec.get("judges", []), done=DONE,
-            pairs=answers_about(self._store, run, [row.item.item for row in page.rows]),
-            pairwise=bool(pair_factors(self._store, run)), ranking_factor=ranking_factor,
-        )  # fmt: skip
+            "runs.html", not ready, runs=entries, done=DONE, place=self._store.place
+        )
 
-    def export_csv(self, request: Request) -> Response:
-        """The edits of a table's filter, in its order."""
-        run, names, rows = self._listed(request)
-
-        def lines() -> Iterator[str]:
-            line = io.StringIO()
-            write = csv.writer(line).writerow
-            write(map(harmless, names))
-            yield line.getvalue()
-            for row in rows:
-                line.seek(0)
-                line.truncate()
-                write([harmless(", ".join(v) if isinstance(v, list) else v) for v in _flat(row).values()])
-                yield line.getvalue()
-
-        return _download(lines(), run, "csv", "text/csv; charset=utf-8")
-
-    def export_jsonl(self, request: Request) -> Response:
-        run, _, rows = self._listed(request)
-        return _download((json.dumps(row, allow_nan=False) + "\n" for row in rows), run, "jsonl", "application/jsonl")
-
-    def _listed(self, request: Request) -> tuple[RunRecord, list[str], Iterator[dict[str, Any]]]:
-        """The run, the columns of a CSV file, and a document for each edit of the query."""
-        run, query = self._run(request.path_params["run"]), Query.of(request.query_params)
-        columns, rows = self._browser.every(run, query)
-        factors, people = ([column.id for column in some] for some in (columns.factors, columns.people))
-        documents = (_document(row, factors, people) for row in rows)
-        nothing = ListedEdit(Item(""), [math.nan] * len(factors), math.nan, [math.nan] * len(people))
-        return run, list(_flat(_document(nothing, factors, people))), documents
+    def _entry(self, run: RunRecord, *, recent: bool) -> RunEntry:
+        edits = listing.count_edits(self._store, run)
+        statuses = Counter((run.summary or {}).get("statuses", {}))
+        # Without a summary the run goes on, or was added to.
+        if not run.summary and recent and edits <= LARGEST:
+            for (*_, status), count in self._store.counts(run).items():
+                statuses[status] += count
+        pairwise = bool(self._store.questions_of(run).pair_factors)
+        entry = partial(RunEntry, run, edits, statuses, pairwise)
+        if not recent or pairwise or not edits:
+            return entry()
+        if edits > LARGEST:
+            return entry(
+                note=f"Runs of more than {LARGEST:,} edits are summarised by editjudge report {run.name}"
+            )
+        try:
+            boards = self._boards.of_scores(run, 1.0)
+        except NotReady:
+            note = "The leaderboard is being computed; this page reloads by itself."
+            return entry(note=note, ready=False)
+        note = "" if boards else "No edit of this run has a score yet."
+        return entry(boards=boards, note=note)
 
     def report(self, request: Request) -> Response:
-        """The HTML report, by the code of `editjudge report`; made in the background where it takes long."""
+        """The HTML report, by the code of `editjudge report`; made in the background if it takes long."""
         run = self._run(request.path_params["run"])
-        if browse.count_edits(self._store, run) > LARGEST:
+        if listing.count_edits(self._store, run) > LARGEST:
             command = f"editjudge report {run.name} -o report.html"
-            raise HTTPException(413, f"Runs of more than {LARGEST:,} edits are reported in the terminal: {command}")
+            raise HTTPException(
+                413,
+                f"Runs of more than {LARGEST:,} edits are reported in the terminal: {command}",
+            )
         try:
-            text = self._reports.get(run.id, (run,), partial(_report, self._store, run), 3.0)
+            text = self._reports.get(
+                run.id, (run,), partial(_report, self._store, run), 3.0
+            )
         except NotReady:
             return self._page("waiting.html", True, run=run)
         except UsageError as error:
@@ -176,146 +215,232 @@ class _Pages:
         return HTMLResponse(text, headers=_REPORT)
 
     def leaderboard(self, request: Request) -> Response:
-        """Models by strength, of a run of pairs."""
+        """Show the models of a run of pairs by strength."""
         run = self._run(request.path_params["run"])
-        if not pair_factors(self._store, run):
-            raise HTTPException(404, f"Run {run.name} asks for scores and not which of two edits is better.")
-        wanted = request.query_params.get("judge", ""), request.query_params.get("factor", "")
+        if not self._store.questions_of(run).pair_factors:
+            raise HTTPException(
+                404,
+                f"Run {run.name} asks for scores and not which of two edits is better.",
+            )
+        query = request.query_params
+        judge = query.get("judge", "")
         try:
-            return self._page("leaderboard.html", run=run, board=self._boards.of_pairs(run, *wanted))
+            board = self._boards.of_pairs(run, judge, query.get("factor", ""))
         except NotReady:
             return self._page("waiting.html", True, run=run)
+        return self._page("leaderboard.html", run=run, board=board)
 
-    def annotate(self, request: Request, fields: Mapping[str, str]) -> Response:
-        """Tags and a note, from the form of an edit's page."""
-        run, item = self._item(request, 4)
+    def compare(self, request: Request) -> Response:
+        query = request.query_params
         try:
-            annotation = annotate(self._store, item, fields.get("tags", "").split(","), fields.get("note", ""))
+            a = self._run(query.get("a", ""))
+            b = self._run(query.get("b", "") or query.get("a", ""))
+            table = self._pairing.page(a, b, query)
         except UsageError as error:
             raise HTTPException(400, str(error)) from None
-        if "text/html" not in request.headers.get("accept", ""):
-            return Response(json.dumps(annotation.as_json()), media_type="application/json")
-        query = Query.of(request.query_params).address()
-        return RedirectResponse(f"{edit_url(item.item, run.id)}{query}#annotation", 303)
+        return self._page(
+            "compare.html", not table.test.ready, table=table, runs=self._store.runs()
+        )
+
+    # --- a run's table --------------------------------------------------------------------------------------------
+
+    def table(self, request: Request) -> Response:
+        run = self._run(request.path_params["run"])
+        query = Query.of(request.query_params)
+        size = _GRID if query.look == "grid" else PAGE
+        page = self._browser.page(run, query, size)
+        items = [row.item.item for row in page.rows]
+        return self._page(
+            "table.html",
+            run=run,
+            query=query,
+            page=page,
+            last=max(1, -(-page.total // size)),
+            rubrics=Counter(column.rubric for column in page.columns.factors),
+            statuses=ALL_STATUSES,
+            judges=run.spec.get("judges", []),
+            done=DONE,
+            pairs=answers_about(self._store, run, items),
+            pairwise=bool(self._store.questions_of(run).pair_factors),
+            ranking_factor=ranking_factor,
+        )
+
+    def export_csv(self, request: Request) -> Response:
+        """Send the edits of a table's filter, in its order."""
+        run, names, rows = self._listed(request)
+
+        def lines() -> Iterator[str]:
+            yield _csv_line(names)
+            for row in rows:
+                values = _flat(row).values()
+                yield _csv_line(
+                    [", ".join(v) if isinstance(v, list) else v for v in values]
+                )
+
+        return _download(lines(), run, "csv", "text/csv; charset=utf-8")
+
+    def export_jsonl(self, request: Request) -> Response:
+        run, _, rows = self._listed(request)
+        lines = (json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        return _download(lines, run, "jsonl", "application/jsonl")
+
+    def _listed(
+        self, request: Request
+    ) -> tuple[RunRecord, list[str], Iterator[dict[str, Any]]]:
+        """Return the run, the columns of a CSV file, and a document for each edit of the query."""
+        run = self._run(request.path_params["run"])
+        columns, rows = self._browser.every(run, Query.of(request.query_params))
+        factors = [column.id for column in columns.factors]
+        people = [column.id for column in columns.people]
+        empty = ListedEdit(
+            Item(""), [math.nan] * len(factors), math.nan, [math.nan] * len(people)
+        )
+        names = list(_flat(_document(empty, factors, people)))
+        return run, names, (_document(row, factors, people) for row in rows)
+
+    # --- an edit --------------------------------------------------------------------------------------------------
 
     def edit(self, request: Request) -> Response:
         run, item = self._item(request, 4)
         query = Query.of(request.query_params)
         answers, rubrics = self._answers(run, item)
         siblings = self._browser.siblings(run, item)
-        pictures = [
-            state | {"role": role, "label": _label(role, item), "url": _image(run, item, role)}
-            for role, state in states(self._store, run, item).items()
-        ]
+        images = shown_images(self._store, run, item)
         other = self._other(request)
         if other:
-            state = states(self._store, *other).get("edited", {"problem": "", "size": None, "changed": False})
-            pictures.append(state | {"role": "other", "label": "The other edit", "url": _image(*other, "edited")})
+            images.append(self._other_image(*other))
+        has_change = {"input", "edited"} <= item.images.keys()
         return self._page(
-            "edit.html", run=run, item=item, query=query, answers=answers, rubrics=rubrics, other=other,
-            near=self._browser.neighbours(run, query, item.item), siblings=siblings,
-            next_sibling=_following(siblings, item), note_most=NOTE,
+            "edit.html",
+            run=run,
+            item=item,
+            query=query,
+            answers=answers,
+            rubrics=rubrics,
+            other=other,
+            near=self._browser.neighbours(run, query, item.item),
+            siblings=siblings,
+            next_sibling=_following(siblings, item),
+            note_most=NOTE,
             annotation=annotations_of(self._store, run, [item.item]).get(item.item),
-            pictures=pictures, ratings=self._rated(run, item, rubrics), done=DONE,
-            measured=[name for name in ("change", "boundary", "lettering") if {"input", "edited"} <= set(item.images)],
+            pictures=images,
+            ratings=self._rated(run, item, rubrics),
+            done=DONE,
+            measured=("change", "boundary", "lettering") if has_change else (),
             verdicts=answers_about(self._store, run, [item.item]).get(item.item, []),
             is_pair=bool(item.images.keys() & {*PAIR_ROLES}),
-        )  # fmt: skip
-
-    def compare(self, request: Request) -> Response:
-        query = request.query_params
-        try:
-            a, b = self._run(query.get("a", "")), self._run(query.get("b", "") or query.get("a", ""))
-            table = self._pairing.page(a, b, query)
-        except UsageError as error:
-            raise HTTPException(400, str(error)) from None
-        ready = table.ready and table.test.ready
-        return self._page("compare.html", not ready, table=table, runs=self._store.runs())
+        )
 
     def _other(self, request: Request) -> tuple[RunRecord, Item] | None:
-        """Another edit to be looked at beside this one: of another run, or by another model."""
+        """Return another edit to be looked at beside this one: of another run, or by another model."""
         query = request.query_params
         if "other" not in query:
             return None
         run = self._run(query.get("other_run", request.path_params["run"]))
         return run, self._named(run, query["other"])
 
-    # --- pictures -------------------------------------------------------------------------------------------------
+    def _other_image(self, run: RunRecord, item: Item) -> ShownImage:
+        label = "The other edit"
+        for image in shown_images(self._store, run, item):
+            if image.role == "edited":
+                return replace(image, role="other", label=label)
+        return ShownImage("other", label, edit_url(item.item, run.id, "images/edited"))
+
+    def _answers(
+        self, run: RunRecord, item: Item
+    ) -> tuple[list[EditAnswer], dict[str, AskedRubric]]:
+        """Return every task of an edit with its answer, and each rubric with its question."""
+        tasks = listing.tasks_of(self._store, run, item.item)
+        against = refutations(self._store, run, [item.item])
+        stored = self._store.rubrics()
+        answers = []
+        rubrics: dict[str, AskedRubric] = {}
+        for task in tasks:
+            judgement = self._store.judgement(task.key)
+            replies = self._store.replies(task.key)
+            measured = against.get(task.key, [])
+            answers.append(EditAnswer(task, judgement, replies, measured))
+            rubric = stored.get(run.spec.get("rubrics", {}).get(task.rubric, ""))
+            if judgement:
+                rubric = stored.get(judgement.rubric_hash)
+            if rubric and task.rubric not in rubrics:
+                question = question_text(rubric, run, item)
+                rubrics[task.rubric] = AskedRubric(rubric, question)
+        return answers, rubrics
+
+    def _rated(
+        self, run: RunRecord, item: Item, rubrics: Mapping[str, AskedRubric]
+    ) -> PeopleScores:
+        factors = {
+            factor.key for asked in rubrics.values() for factor in asked.rubric.factors
+        }
+        scores: dict[str, list[tuple[str, float]]] = {}
+        for rater, factor, score in ratings_of_edit(self._store, run, item):
+            scores.setdefault(factor, []).append((rater, score))
+        apart = {key: values for key, values in scores.items() if key not in factors}
+        return PeopleScores(scores, apart)
+
+    def annotate(self, request: Request, fields: Mapping[str, str]) -> Response:
+        """Store the tags and the note of an edit's form."""
+        run, item = self._item(request, 4)
+        tags = fields.get("tags", "").split(",")
+        try:
+            annotation = annotate(self._store, item, tags, fields.get("note", ""))
+        except UsageError as error:
+            raise HTTPException(400, str(error)) from None
+        if "text/html" not in request.headers.get("accept", ""):
+            return Response(
+                json.dumps(annotation.as_json()), media_type="application/json"
+            )
+        query = Query.of(request.query_params).address()
+        return RedirectResponse(f"{edit_url(item.item, run.id)}{query}#annotation", 303)
 
     def image(self, request: Request) -> Response:
         run, item = self._item(request, 5)
+        role = request.path_params["role"]
         side = request.query_params.get("side", "")
         try:
-            tag = picture_tag(run, item, request.path_params["role"], side)
+            tag = entity_tag(run, item, role, side)
             headers = {"etag": tag, "cache-control": "private, max-age=60"}
             if tag == request.headers.get("if-none-match"):
                 return Response(status_code=304, headers=headers)
-            picture = shown(run, item, request.path_params["role"], side)
+            image = browser_image(run, item, role, side)
         except ImageError as error:
             raise HTTPException(404, str(error)) from None
-        return Response(picture.data, media_type=picture.media_type, headers=headers | _INERT)
+        return Response(
+            image.data, media_type=image.media_type, headers=headers | INERT
+        )
 
     def evidence(self, request: Request) -> Response:
         run, item = self._item(request, 5)
+        name = request.path_params["name"]
+        tasks = listing.tasks_of(self._store, run, item.item)
+        keys = [task.key for task in tasks if task.judge == "measured"]
+        judgements = filter(None, map(self._store.judgement, keys))
+        evidence = (dict(judgement.evidence) for judgement in judgements)
+        lettering = next((found for found in evidence if "lettering" in found), {})
         try:
-            keys = [row.key for row in browse.tasks_of(self._store, run, item.item) if row.judge == "measured"]
-            judgements = filter(None, map(self._store.judgement, keys))
-            lettering = next((dict(j.evidence) for j in judgements if "lettering" in j.evidence), {})
-            pictures = self._evidence.of(run, item, lettering)
+            images = self._evidence.of(run, item, lettering)
         except ImageError as error:
             raise HTTPException(404, str(error)) from None
-        if request.path_params["name"] not in pictures:
+        if name not in images:
             raise HTTPException(404, "Nothing of this kind was measured in this edit.")
-        return Response(pictures[request.path_params["name"]], media_type="image/png", headers=_INERT)
-
-    # --- answers --------------------------------------------------------------------------------------------------
-
-    def _answers(self, run: RunRecord, item: Item) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-        """Every task of an edit with its judgement and replies; and each rubric with its question."""
-        tasks = browse.tasks_of(self._store, run, item.item)
-        against = contradicted_verdicts(self._store, run, [item.item])
-        stored = self._store.rubrics()
-        answers, rubrics = [], {}
-        for task in tasks:
-            judgement = self._store.judgement(task.key)
-            evidence = against.get(task.key, [])
-            replies = self._store.replies(task.key)
-            answers.append({"task": task, "judgement": judgement, "replies": replies, "against": evidence})
-            hash_ = judgement.rubric_hash if judgement else run.spec.get("rubrics", {}).get(task.rubric, "")
-            if task.rubric not in rubrics and hash_ in stored:
-                rubric = questions.rubric_of(stored[hash_]["content"])
-                rubrics[task.rubric] = {"rubric": rubric, "question": questions.sent(rubric, run, item)}
-        return answers, rubrics
-
-    def _rated(self, run: RunRecord, item: Item, rubrics: dict[str, dict[str, Any]]) -> dict[str, Any]:
-        """People's scores by factor; those of factors that no rubric of this run has stand apart."""
-        known = {factor.key for entry in rubrics.values() for factor in entry["rubric"].factors}
-        by: dict[str, list[tuple[str, float]]] = {}
-        for rater, factor, score in browse.ratings_of(self._store, run, item):
-            by.setdefault(factor, []).append((rater, score))
-        return {"known": by, "apart": {factor: scores for factor, scores in by.items() if factor not in known}}
+        return Response(images[name], media_type="image/png", headers=INERT)
 
 
 def _report(store: Store, run: RunRecord) -> str:
-    from editjudge.report.forms import rendered
-    from editjudge.report.pairwise import load_pairs, measure_pairs, rendered_pairs
+    from editjudge.report.answers import rendered, rendered_pairs
+    from editjudge.report.pairwise import load_pairs
     from editjudge.report.run_data import load
     from editjudge.report.summary import measure
 
     if pairs := load_pairs(store, str(run.id)):
-        return rendered_pairs(measure_pairs(pairs), "html")
+        return rendered_pairs(pairs, "html")
     return rendered(measure(load(store, str(run.id), evidence=True)), "html", store)
 
 
-_REPORT = {
-    "content-security-policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'; sandbox; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-}
-"""A report has its style in itself and nothing that runs; its own policy names the digest of that style."""
-
-
 def _following(siblings: list[Item], item: Item) -> Item | None:
-    """The next model's edit of the same input and instruction; after the last comes the first."""
+    """Return the next model's edit of the same input and instruction; after the last comes the first."""
     names = [sibling.item for sibling in siblings]
     if len(names) < 2 or item.item not in names:
         return None
@@ -325,7 +450,11 @@ def _following(siblings: list[Item], item: Item) -> Item | None:
 def _document(row: ListedEdit, factors: list[str], people: list[str]) -> dict[str, Any]:
     item = row.item
     return {
-        **{name: getattr(item, name) for name in ("item", "model", "edit_type", "group", "instruction")},
+        "item": item.item,
+        "model": item.model,
+        "edit_type": item.edit_type,
+        "group": item.group,
+        "instruction": item.instruction,
         "statuses": row.statuses,
         "scores": dict(zip(factors, map(_number, row.scores), strict=True)),
         "overall": _number(row.overall),
@@ -337,29 +466,26 @@ def _document(row: ListedEdit, factors: list[str], people: list[str]) -> dict[st
 
 
 def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
-    scores = {**document["scores"], "overall": document["overall"], **document["people"]}
-    own = {name: value for name, value in document.items() if name not in ("scores", "overall", "people")}
-    return own | scores
+    """Return the columns of a document: facts about the edit first, then its scores."""
+    columns = dict(document)
+    scores = columns.pop("scores")
+    overall = columns.pop("overall")
+    people = columns.pop("people")
+    return {**columns, **scores, "overall": overall, **people}
 
 
 def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _download(lines: Iterator[str], run: RunRecord, form: str, media_type: str) -> Response:
-    headers = {"content-disposition": f'attachment; filename="run-{run.id}.{form}"'}
+def _csv_line(values: Sequence[object]) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(map(spreadsheet_safe, values))
+    return line.getvalue()
+
+
+def _download(
+    lines: Iterator[str], run: RunRecord, suffix: str, media_type: str
+) -> Response:
+    headers = {"content-disposition": f'attachment; filename="run-{run.id}.{suffix}"'}
     return StreamingResponse(lines, media_type=media_type, headers=headers)
-
-
-_INERT = {"content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'"}
-"""A picture that is opened by itself is nothing but a picture."""
-
-
-def _label(role: str, item: Item) -> str:
-    """Of a pair also the model, which a reviewer may know."""
-    model = item.metadata.get(f"model_{role[-1]}") if role in PAIR_ROLES else None
-    return f"{title_of(role)}, {model}" if model else title_of(role)
-
-
-def _image(run: RunRecord, item: Item, role: str) -> str:
-    return edit_url(item.item, run.id, f"images/{role}")

@@ -11,7 +11,9 @@ GROUP = {item: f"g{n // 4}" for n, item in enumerate(ITEMS)}
 PEOPLE = {item: n / 40 for n, item in enumerate(ITEMS)}
 
 
-def test_what_is_below_the_cut_gets_the_lowest_score_and_what_has_none_is_asked() -> None:
+def test_what_is_below_the_cut_gets_the_lowest_score_and_what_has_none_is_asked() -> (
+    None
+):
     final, asked = cascade(np.array([1.0, 2.0, np.nan]), np.array([5.0, 6.0, 4.0]), 2.0)
     assert asked.tolist() == [False, True, True]
     assert final.tolist() == [3.0, 6.0, 4.0]

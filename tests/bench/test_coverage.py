@@ -7,7 +7,7 @@ import pytest
 
 from bench import coverage
 from bench.coverage import Drawn, Sample
-from editjudge.report.panel import panel_mean
+from editjudge.report.selection import panel_mean
 from editjudge.stats.columns import Scores
 from editjudge.stats.compare import compare
 
@@ -28,7 +28,9 @@ def test_a_sample_of_a_batch_is_compared_as_if_it_were_alone() -> None:
     for sample, d in zip(samples, batch, strict=True):
         items = range(len(sample.values))
         factor = ["f"] * len(sample.values)
-        before = Scores.of(items, factor, np.zeros(len(sample.values)), group=sample.images)
+        before = Scores.of(
+            items, factor, np.zeros(len(sample.values)), group=sample.images
+        )
         after = Scores.of(items, factor, sample.values, group=sample.images)
         (alone,) = compare(before, after, on="item", scales={"f": coverage.SEVEN})
         assert d.ci == pytest.approx(alone.ci)
@@ -46,7 +48,9 @@ def test_coverage_counts_truths_inside_and_widths_beside_students_t() -> None:
     assert inside["width_to_t"] == pytest.approx(1, abs=0.1)
 
 
-def test_a_choice_of_the_method_counts_misses_of_the_samples_that_it_studentises() -> None:
+def test_a_choice_of_the_method_counts_misses_of_the_samples_that_it_studentises() -> (
+    None
+):
     hit = Drawn(kurtosis=0.05, skewness=0.0, even=60, hit=True)
     miss = Drawn(kurtosis=0.1, skewness=0.1, even=60, hit=False)
     cells = {images: [hit, miss, None, hit] for images in (30, 60, 100)}

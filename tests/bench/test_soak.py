@@ -24,8 +24,16 @@ def test_for_some_seconds_every_answer_is_right_and_every_rating_is_kept(
     watch = Watch()
     load(watch, tmp_path, seconds=4, reviewers=6)
     assert watch.failures == []
-    assert watch.counts["judgements"] and watch.counts["rewards"] and watch.counts["ratings"] >= 12
-    assert all(len(watch.samples[f"{name} {what}"]) for name in ("engine", "serve") for what in ("mb", "handles"))
+    assert (
+        watch.counts["judgements"]
+        and watch.counts["rewards"]
+        and watch.counts["ratings"] >= 12
+    )
+    assert all(
+        len(watch.samples[f"{name} {what}"])
+        for name in ("engine", "serve")
+        for what in ("mb", "handles")
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,7 +41,9 @@ def test_for_some_seconds_every_answer_is_right_and_every_rating_is_kept(
     [("serve mb", [100.0] * 20 + [150.0] * 10), ("serve connections", [100.0] * 20 + [140.0] * 10),
      ("page seconds", [0.5] * 20 + [1.2] * 10), ("engine handles", [30.0] * 8)],
 )  # fmt: skip
-def test_what_grows_and_what_was_hardly_seen_fails_it(what: str, grown: list[float]) -> None:
+def test_what_grows_and_what_was_hardly_seen_fails_it(
+    what: str, grown: list[float]
+) -> None:
     watch = Watch({what: grown, "flat mb": [100.0] * 10 + [120.0] * 20})
     watch.flat()
     (told,) = watch.failures
@@ -63,25 +73,41 @@ def answering(said: Any) -> Any:
 
 
 @pytest.mark.parametrize("does", ["look", "rate", "glance", "err", "oversee"])
-def test_a_reviewer_takes_no_other_page_for_the_one_that_was_asked_for(does: str) -> None:
+def test_a_reviewer_takes_no_other_page_for_the_one_that_was_asked_for(
+    does: str,
+) -> None:
     async def body(session: aiohttp.ClientSession, url: str) -> None:
         person = Reviewer(session, url, "Ada", random.Random(0), (), lambda *_: None)
         with pytest.raises(Wrong):
             await getattr(person, does)()
 
-    answering(web.Response(text="<html>another page</html>", content_type="text/html"))(body)
+    answering(web.Response(text="<html>another page</html>", content_type="text/html"))(
+        body
+    )
 
 
 @pytest.mark.parametrize(
     "changed",
-    [{"scores": {"alignment": 1}}, {"reward": 0.123}, {"status": "invalid"}, {"id": "p1"}],
+    [
+        {"scores": {"alignment": 1}},
+        {"reward": 0.123},
+        {"status": "invalid"},
+        {"id": "p1"},
+    ],
     ids=["scores", "reward", "failure with a number", "another edit"],
 )
 def test_a_reward_that_the_stub_did_not_say_is_noticed(changed: dict[str, Any]) -> None:
-    digests = ["e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"] * 2  # of nothing
+    # of nothing
+    digests = ["e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"] * 2
     right = _expected("paint car 0", digests, "fidelity")
     mean = sum((score - 1) / 6 for score in right.values()) / 3
-    said = {"id": "p0", "status": "ok", "reward": mean, "scores": right, "keys": {"fidelity": "k"}}
+    said = {
+        "id": "p0",
+        "status": "ok",
+        "reward": mean,
+        "scores": right,
+        "keys": {"fidelity": "k"},
+    }
 
     async def body(session: aiohttp.ClientSession, url: str) -> None:
         await _Client(Watch(), session, url, [{"input": "", "edited": ""}]).ask([0])

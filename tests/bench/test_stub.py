@@ -17,7 +17,14 @@ from typing import Any, TypeVar
 import aiohttp
 import pytest
 
-from bench.stub import FAULTS, Behaviour, Stub, expected_scores, read_question, serve_in_thread
+from bench.stub import (
+    FAULTS,
+    Behaviour,
+    Stub,
+    expected_scores,
+    read_question,
+    serve_in_thread,
+)
 from bench.stub_answers import SHAPES, draw
 
 ID = "edit-0123456789abcdef"
@@ -39,14 +46,27 @@ def question_text(rubric: str, identifier: str = ID) -> str:
 
 def body(wire: str, text: str, picture: str = PICTURE, **extra: Any) -> bytes:
     if wire == "openai":
-        image: dict[str, Any] = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{picture}"}}
+        image: dict[str, Any] = {
+            "type": "image_url",
+            "image_url": {"url": f"data:image/png;base64,{picture}"},
+        }
     elif wire == "anthropic":
-        image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": picture}}
+        image = {
+            "type": "image",
+            "source": {"type": "base64", "media_type": "image/png", "data": picture},
+        }
     else:
-        parts = [{"inlineData": {"mimeType": "image/png", "data": picture}}, {"text": text}]
-        return json.dumps({"contents": [{"role": "user", "parts": parts}], **extra}).encode()
+        parts = [
+            {"inlineData": {"mimeType": "image/png", "data": picture}},
+            {"text": text},
+        ]
+        return json.dumps(
+            {"contents": [{"role": "user", "parts": parts}], **extra}
+        ).encode()
     content = [image, {"type": "text", "text": text}]
-    return json.dumps({"model": "stub", "messages": [{"role": "user", "content": content}], **extra}).encode()
+    return json.dumps(
+        {"model": "stub", "messages": [{"role": "user", "content": content}], **extra}
+    ).encode()
 
 
 def text_of(wire: str, reply: Any) -> str:
@@ -60,7 +80,11 @@ def text_of(wire: str, reply: Any) -> str:
 def stop_of(wire: str, reply: Any) -> str:
     if wire == "openai":
         return str(reply["choices"][0]["finish_reason"])
-    return str(reply["stop_reason"] if wire == "anthropic" else reply["candidates"][0]["finishReason"])
+    return str(
+        reply["stop_reason"]
+        if wire == "anthropic"
+        else reply["candidates"][0]["finishReason"]
+    )
 
 
 def object_in(text: str) -> Any:
@@ -71,7 +95,10 @@ def scores_in(rubric: str, said: Any) -> dict[str, int]:
     if rubric == "compliance":
         return {"effect_score": said["effect_score"]}
     factors = said[SHAPES[rubric].envelope] if SHAPES[rubric].envelope else said
-    return {factor: entry["choice" if rubric == "preference" else "score"] for factor, entry in factors.items()}
+    return {
+        factor: entry["choice" if rubric == "preference" else "score"]
+        for factor, entry in factors.items()
+    }
 
 
 class Client:
@@ -80,21 +107,35 @@ class Client:
         self.session = session
 
     async def post(
-        self, wire: str = "openai", rubric: str = "fidelity", identifier: str = ID, **extra: Any
+        self,
+        wire: str = "openai",
+        rubric: str = "fidelity",
+        identifier: str = ID,
+        **extra: Any,
     ) -> tuple[int, Any, Any]:
-        return await self.send(PATHS[wire], body(wire, question_text(rubric, identifier), **extra))
+        return await self.send(
+            PATHS[wire], body(wire, question_text(rubric, identifier), **extra)
+        )
 
     async def send(self, path: str, payload: bytes) -> tuple[int, Any, Any]:
         async with self.session.post(self.stub.url + path, data=payload) as response:
             raw = await response.read()
             is_json = response.content_type == "application/json"
-            return response.status, response.headers, json.loads(raw) if is_json else raw
+            return (
+                response.status,
+                response.headers,
+                json.loads(raw) if is_json else raw,
+            )
 
     async def many(self, count: int) -> list[tuple[int, Any, Any]]:
         return [await self.post(identifier=f"edit-{i:016x}") for i in range(count)]
 
 
-def talk(use: Callable[[Client], Awaitable[T]], behaviour: Behaviour | None = None, seed: int = 1) -> T:
+def talk(
+    use: Callable[[Client], Awaitable[T]],
+    behaviour: Behaviour | None = None,
+    seed: int = 1,
+) -> T:
     async def run() -> T:
         async with Stub(behaviour, seed) as stub, aiohttp.ClientSession() as session:
             return await use(Client(stub, session))
@@ -107,7 +148,9 @@ def talk(use: Callable[[Client], Awaitable[T]], behaviour: Behaviour | None = No
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("rubric", [*SHAPES])
-def test_each_wire_carries_the_expected_scores_of_each_rubric(wire: str, rubric: str) -> None:
+def test_each_wire_carries_the_expected_scores_of_each_rubric(
+    wire: str, rubric: str
+) -> None:
     async def use(client: Client) -> tuple[Any, str]:
         _, _, reply = await client.post(wire, rubric)
         return reply, client.stub.ledger.answers[0].content_key
@@ -119,16 +162,29 @@ def test_each_wire_carries_the_expected_scores_of_each_rubric(wire: str, rubric:
     assert said.get("image_id") == (ID if SHAPES[rubric].envelope else None)
 
 
-def test_both_questions_of_a_pair_about_one_edited_picture_get_the_same_two_scores() -> None:
+def test_both_questions_of_a_pair_about_one_edited_picture_get_the_same_two_scores() -> (
+    None
+):
     async def use(client: Client) -> list[Any]:
-        asked = "Rate the edit: output score = [success, overediting]", "Rate it: output score = [natural, clean]"
-        return [await client.send(PATHS["openai"], body("openai", text)) for text in asked]
+        asked = (
+            "Rate the edit: output score = [success, overediting]",
+            "Rate it: output score = [natural, clean]",
+        )
+        return [
+            await client.send(PATHS["openai"], body("openai", text)) for text in asked
+        ]
 
     first, second = (object_in(text_of("openai", reply)) for _, _, reply in talk(use))
-    assert first == second and len(first["score"]) == 2 and all(0 <= score <= 10 for score in first["score"])
+    assert (
+        first == second
+        and len(first["score"]) == 2
+        and all(0 <= score <= 10 for score in first["score"])
+    )
 
 
-@pytest.mark.parametrize("rubric", ["preservation", "quality", "fidelity", "online", "reference"])
+@pytest.mark.parametrize(
+    "rubric", ["preservation", "quality", "fidelity", "online", "reference"]
+)
 def test_justifications_have_a_legal_number_of_words(rubric: str) -> None:
     _, _, reply = talk(lambda client: client.post(rubric=rubric))
     entries = object_in(text_of("openai", reply))[SHAPES[rubric].envelope].values()
@@ -138,7 +194,9 @@ def test_justifications_have_a_legal_number_of_words(rubric: str) -> None:
 def test_lighting_lists_differences_that_lead_to_its_decision() -> None:
     async def use(client: Client) -> list[str]:
         texts = [f"{question_text('lighting')} {i}" for i in range(12)]
-        replies = [await client.send(PATHS["openai"], body("openai", text)) for text in texts]
+        replies = [
+            await client.send(PATHS["openai"], body("openai", text)) for text in texts
+        ]
         return [text_of("openai", reply) for _, _, reply in replies]
 
     said = talk(use)
@@ -148,7 +206,9 @@ def test_lighting_lists_differences_that_lead_to_its_decision() -> None:
         heads = re.findall("^## .*", text, re.MULTILINE)
         assert heads == ["## Difference Analysis", "## CP Decision", "## JSON"]
         fails = re.search(": not allowed$", text, re.MULTILINE) is not None
-        assert object_in(text)["Contextual_Preservation"]["score"] == (0 if fails else 1)
+        assert object_in(text)["Contextual_Preservation"]["score"] == (
+            0 if fails else 1
+        )
 
 
 def test_replies_name_a_dated_model_and_a_request_id() -> None:
@@ -156,26 +216,46 @@ def test_replies_name_a_dated_model_and_a_request_id() -> None:
         return [await client.post(wire) for wire in WIRES]
 
     (_, openai_head, openai), (_, anthropic_head, anthropic), (_, _, google) = talk(use)
-    assert openai["model"] == anthropic["model"] == google["modelVersion"] == "stub-2026-01-01"
-    assert openai_head["x-request-id"].startswith("req_") and anthropic_head["request-id"].startswith("req_")
-    stops = [stop_of(w, r) for w, r in zip(WIRES, (openai, anthropic, google), strict=True)]
+    assert (
+        openai["model"]
+        == anthropic["model"]
+        == google["modelVersion"]
+        == "stub-2026-01-01"
+    )
+    assert openai_head["x-request-id"].startswith("req_") and anthropic_head[
+        "request-id"
+    ].startswith("req_")
+    stops = [
+        stop_of(w, r) for w, r in zip(WIRES, (openai, anthropic, google), strict=True)
+    ]
     assert stops == ["stop", "end_turn", "STOP"]
 
 
 def test_usage_is_what_the_ledger_says_in_each_vendors_way_of_counting() -> None:
     async def use(client: Client) -> list[tuple[Any, tuple[int, int, int]]]:
         replies = [(await client.post(wire))[2] for wire in WIRES]
-        return [(r, a.usage) for r, a in zip(replies, client.stub.ledger.answers, strict=True)]
+        return [
+            (r, a.usage)
+            for r, a in zip(replies, client.stub.ledger.answers, strict=True)
+        ]
 
     (openai, first), (anthropic, second), (google, third) = talk(use)
     used = openai["usage"]
     assert 0 < first[1] < first[0]
-    assert (used["prompt_tokens"], used["prompt_tokens_details"]["cached_tokens"], used["completion_tokens"]) == first
+    assert (
+        used["prompt_tokens"],
+        used["prompt_tokens_details"]["cached_tokens"],
+        used["completion_tokens"],
+    ) == first
     used = anthropic["usage"]
     cached = used["cache_read_input_tokens"]
     assert (used["input_tokens"] + cached, cached, used["output_tokens"]) == second
     used = google["usageMetadata"]
-    assert (used["promptTokenCount"], used["cachedContentTokenCount"], used["candidatesTokenCount"]) == third
+    assert (
+        used["promptTokenCount"],
+        used["cachedContentTokenCount"],
+        used["candidatesTokenCount"],
+    ) == third
 
 
 def test_azure_and_gateway_prefixes_are_served() -> None:
@@ -186,18 +266,35 @@ def test_azure_and_gateway_prefixes_are_served() -> None:
 
 
 def test_text_is_fenced_sometimes_and_bare_where_a_schema_is_asked_for() -> None:
-    schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+    schema = {
+        "type": "json_schema",
+        "json_schema": {"name": "a", "schema": {"type": "object"}},
+    }
 
     async def use(client: Client) -> tuple[list[str], list[str]]:
         loose = [text_of("openai", reply) for _, _, reply in await client.many(12)]
         forms: list[tuple[str, dict[str, Any]]] = [
             ("openai", {"response_format": schema}),
-            ("anthropic", {"output_config": {"format": {"type": "json_schema", "schema": {}}}}),
+            (
+                "anthropic",
+                {"output_config": {"format": {"type": "json_schema", "schema": {}}}},
+            ),
             ("anthropic", {"output_format": {"type": "json_schema", "schema": {}}}),
-            ("google", {"generationConfig": {"responseMimeType": "application/json", "responseSchema": {}}}),
+            (
+                "google",
+                {
+                    "generationConfig": {
+                        "responseMimeType": "application/json",
+                        "responseSchema": {},
+                    }
+                },
+            ),
             ("google", {"generationConfig": {"responseJsonSchema": {}}}),
         ]
-        return loose, [text_of(w, (await client.post(w, "lighting", **extra))[2]) for w, extra in forms]
+        return loose, [
+            text_of(w, (await client.post(w, "lighting", **extra))[2])
+            for w, extra in forms
+        ]
 
     loose, bare = talk(use)
     assert len({text.startswith("```json") for text in loose}) == 2
@@ -205,10 +302,17 @@ def test_text_is_fenced_sometimes_and_bare_where_a_schema_is_asked_for() -> None
 
 
 def test_a_forced_tool_carries_the_envelope() -> None:
-    extra: Any = {"tools": [{"name": "judge", "input_schema": {}}], "tool_choice": {"type": "tool", "name": "judge"}}
+    extra: Any = {
+        "tools": [{"name": "judge", "input_schema": {}}],
+        "tool_choice": {"type": "tool", "name": "judge"},
+    }
     _, _, reply = talk(lambda client: client.post("anthropic", **extra))
     (block,) = reply["content"]
-    assert (reply["stop_reason"], block["type"], block["name"]) == ("tool_use", "tool_use", "judge")
+    assert (reply["stop_reason"], block["type"], block["name"]) == (
+        "tool_use",
+        "tool_use",
+        "judge",
+    )
     assert scores_in("fidelity", block["input"]) == expected_scores(1, ID, "fidelity")
 
 
@@ -216,13 +320,20 @@ def test_a_forced_tool_carries_the_envelope() -> None:
     ("wire", "extra", "named"),
     [
         ("openai", {"response_format": {"type": "json_schema"}}, "response_format"),
-        ("anthropic", {"output_config": {"format": {"type": "json_schema"}}}, "output_config.format"),
+        (
+            "anthropic",
+            {"output_config": {"format": {"type": "json_schema"}}},
+            "output_config.format",
+        ),
         ("google", {"generationConfig": {"responseSchema": {}}}, "responseSchema"),
     ],
 )
-def test_without_schema_support_the_parameter_is_refused_by_name(wire: str, extra: Any, named: str) -> None:
+def test_without_schema_support_the_parameter_is_refused_by_name(
+    wire: str, extra: Any, named: str
+) -> None:
     async def use(client: Client) -> Any:
-        refused, accepted = await client.post(wire, **extra), await client.post(wire)
+        refused = await client.post(wire, **extra)
+        accepted = await client.post(wire)
         assert client.stub.ledger.by_fault["schema_refused"] == 1
         assert accepted[0] == 200
         return refused
@@ -241,14 +352,19 @@ def test_what_is_no_question_is_refused() -> None:
 
 
 def test_asking_again_with_reasons_is_the_same_question() -> None:
-    again = [{"role": "assistant", "content": "no"}, {"role": "user", "content": "That was no JSON."}]
+    again = [
+        {"role": "assistant", "content": "no"},
+        {"role": "user", "content": "That was no JSON."},
+    ]
 
     async def use(client: Client) -> tuple[list[str], int]:
         first = json.loads(body("openai", question_text("lighting")))
         await client.send(PATHS["openai"], json.dumps(first).encode())
         first["messages"] += again
         await client.send(PATHS["openai"], json.dumps(first).encode())
-        return [answer.content_key for answer in client.stub.ledger.answers], client.stub.ledger.least_paid
+        return [
+            answer.content_key for answer in client.stub.ledger.answers
+        ], client.stub.ledger.least_paid
 
     keys, least = talk(use)
     assert (len(set(keys)), least) == (1, 1)
@@ -273,7 +389,9 @@ def test_models_are_listed() -> None:
 # --- how it misbehaves
 
 
-def seen(wire: str, fault: str, rubric: str = "fidelity", **more: Any) -> tuple[int, Any, Any]:
+def seen(
+    wire: str, fault: str, rubric: str = "fidelity", **more: Any
+) -> tuple[int, Any, Any]:
     """One reply under a fault that always strikes; the ledger must name it."""
 
     async def use(client: Client) -> tuple[int, Any, Any]:
@@ -310,7 +428,9 @@ def test_server_errors_come_as_500_502_and_503() -> None:
     assert all(b"<html" in reply for status, _, reply in replies if status == 502)
 
 
-@pytest.mark.parametrize(("wire", "status"), [("openai", 503), ("anthropic", 529), ("google", 503)])
+@pytest.mark.parametrize(
+    ("wire", "status"), [("openai", 503), ("anthropic", 529), ("google", 503)]
+)
 def test_overloaded(wire: str, status: int) -> None:
     assert seen(wire, "overloaded")[0] == status
 
@@ -364,7 +484,8 @@ def test_html_instead_of_json_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire", "stop"), [("openai", "length"), ("anthropic", "max_tokens"), ("google", "MAX_TOKENS")]
+    ("wire", "stop"),
+    [("openai", "length"), ("anthropic", "max_tokens"), ("google", "MAX_TOKENS")],
 )
 def test_length_stop_cuts_the_text(wire: str, stop: str) -> None:
     _, _, reply = seen(wire, "length_stop")
@@ -397,7 +518,9 @@ def refusal_mark(wire: str, reply: Any) -> str:
 
 def test_content_filters() -> None:
     assert stop_of("openai", seen("openai", "content_filter")[2]) == "content_filter"
-    assert stop_of("google", seen("google", "content_filter")[2]) == "PROHIBITED_CONTENT"
+    assert (
+        stop_of("google", seen("google", "content_filter")[2]) == "PROHIBITED_CONTENT"
+    )
     assert seen("anthropic", "content_filter")[0] == 400
 
 
@@ -408,7 +531,9 @@ def test_empty(wire: str) -> None:
 
 def test_a_wrong_identifier() -> None:
     said = object_in(text_of("openai", seen("openai", "wrong_id")[2]))
-    assert re.fullmatch("edit-[0-9a-f]{16}", said["image_id"]) and said["image_id"] != ID
+    assert (
+        re.fullmatch("edit-[0-9a-f]{16}", said["image_id"]) and said["image_id"] != ID
+    )
 
 
 def test_a_wrong_identifier_needs_an_identifier() -> None:
@@ -419,7 +544,9 @@ def test_a_wrong_identifier_needs_an_identifier() -> None:
     assert talk(use, Behaviour(wrong_id=1)) == {"right": 1}
 
 
-@pytest.mark.parametrize(("rubric", "value"), [("fidelity", 6.5), ("lighting", 0.5), ("compliance", 4.5)])
+@pytest.mark.parametrize(
+    ("rubric", "value"), [("fidelity", 6.5), ("lighting", 0.5), ("compliance", 4.5)]
+)
 def test_a_decimal(rubric: str, value: float) -> None:
     said = object_in(text_of("openai", seen("openai", "decimal", rubric)[2]))
     assert value in scores_in(rubric, said).values()
@@ -430,7 +557,9 @@ def test_two_answers_differ_and_the_last_is_right() -> None:
     first, end = json.JSONDecoder().raw_decode(text)
     last = scores_in("fidelity", object_in(text[end:]))
     assert last == expected_scores(1, ID, "fidelity")
-    assert all(score != last[factor] for factor, score in scores_in("fidelity", first).items())
+    assert all(
+        score != last[factor] for factor, score in scores_in("fidelity", first).items()
+    )
 
 
 def test_a_slow_drip_arrives_whole_and_late() -> None:
@@ -461,7 +590,10 @@ def test_faults_are_drawn_anew_for_each_request_unless_sticky() -> None:
         return {(await client.post())[0] for _ in range(30)}
 
     assert talk(use, Behaviour(rate_limited=0.5)) == {200, 429}
-    assert len(talk(use, Behaviour(rate_limited=0.5, sticky=frozenset({"rate_limited"})))) == 1
+    assert (
+        len(talk(use, Behaviour(rate_limited=0.5, sticky=frozenset({"rate_limited"}))))
+        == 1
+    )
 
 
 def test_faults_combine_and_strike_as_often_as_asked() -> None:
@@ -489,11 +621,16 @@ def test_draws_are_uniform() -> None:
 
 
 def test_the_same_seed_and_requests_give_the_same_bytes() -> None:
-    audible: Any = dict.fromkeys(set(FAULTS) - {"hang_up", "timeout", "half_answer"}, 0.08)
+    audible: Any = dict.fromkeys(
+        set(FAULTS) - {"hang_up", "timeout", "half_answer"}, 0.08
+    )
     mixed = Behaviour(**audible)
 
     def replies(seed: int) -> list[tuple[int, Any]]:
-        return [(status, reply) for status, _, reply in talk(lambda client: client.many(60), mixed, seed)]
+        return [
+            (status, reply)
+            for status, _, reply in talk(lambda client: client.many(60), mixed, seed)
+        ]
 
     assert replies(5) == replies(5)
     assert replies(5) != replies(6)
@@ -504,16 +641,26 @@ def test_the_same_seed_and_requests_give_the_same_bytes() -> None:
 
 def test_the_ledger_counts_what_was_asked_and_said() -> None:
     async def use(client: Client) -> Any:
-        await asyncio.gather(*(client.post(identifier=f"edit-{i % 4:016x}") for i in range(8)))
-        async with client.session.get(client.stub.url + "/ledger?answers&log") as response:
+        await asyncio.gather(
+            *(client.post(identifier=f"edit-{i % 4:016x}") for i in range(8))
+        )
+        async with client.session.get(
+            client.stub.url + "/ledger?answers&log"
+        ) as response:
             return await response.json()
 
     ledger = talk(use, Behaviour(latency=0.05, empty=0.5))
     assert (ledger["requests"], ledger["paid"], ledger["least_paid"]) == (8, 8, 4)
-    assert (ledger["peak_in_flight"], ledger["connections"], ledger["in_flight"]) == (8, 8, 0)
+    assert (ledger["peak_in_flight"], ledger["connections"], ledger["in_flight"]) == (
+        8,
+        8,
+        0,
+    )
     assert ledger["by_status"] == {"200": 8}
     assert ledger["by_outcome"]["empty"] + ledger["by_outcome"]["right"] == 8
-    assert ledger["bytes_received"] == 8 * len(body("openai", question_text("fidelity")))
+    assert ledger["bytes_received"] == 8 * len(
+        body("openai", question_text("fidelity"))
+    )
     assert [status for _, status, _ in ledger["log"]] == [200] * 8
     assert ledger["first"] <= ledger["last"] <= ledger["log"][0][0]
     for answer in ledger["answers"]:
@@ -534,7 +681,11 @@ def test_a_client_that_leaves_early_has_given_up_and_pays_nothing() -> None:
             await asyncio.wait_for(client.post(), 0.1)
         await asyncio.sleep(0.05)
         ledger = client.stub.ledger
-        assert (ledger.by_fault, ledger.by_status, ledger.in_flight) == ({"gave_up": 1}, {0: 1}, 0)
+        assert (ledger.by_fault, ledger.by_status, ledger.in_flight) == (
+            {"gave_up": 1},
+            {0: 1},
+            0,
+        )
         assert ledger.paid == 0
 
     talk(use, Behaviour(latency=5))
@@ -555,7 +706,9 @@ def test_what_was_said_can_be_looked_up_by_the_body() -> None:
 
     async def use(client: Client) -> dict[str, dict[str, int]]:
         await client.send(PATHS["google"], payload)
-        return {answer.content_key: answer.scores for answer in client.stub.ledger.answers}
+        return {
+            answer.content_key: answer.scores for answer in client.stub.ledger.answers
+        }
 
     key = read_question("google", PATHS["google"], payload).content_key
     assert talk(use) == {key: expected_scores(1, key, "lighting")}
@@ -578,9 +731,21 @@ def test_in_a_thread() -> None:
 
 
 def test_in_a_process_of_its_own_until_sigterm() -> None:
-    command = [sys.executable, "-m", "bench.stub", "--seed", "3", "--fault", "empty=1", "--latency", "0.01"]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.stub",
+        "--seed",
+        "3",
+        "--fault",
+        "empty=1",
+        "--latency",
+        "0.01",
+    ]
     root = Path(__file__).parents[2]
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout and process.stderr
         url = process.stdout.readline().strip()
         assert text_of("openai", ask(url)) == ""

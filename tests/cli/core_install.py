@@ -29,7 +29,10 @@ class WithoutModules:
         self._absent = absent
 
     def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        self,
+        name: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         if name.partition(".")[0] in self._absent:
             return None
@@ -69,7 +72,11 @@ def forked(words: list[str]) -> dict[str, Any]:
         _, status = os.waitpid(child, 0)
         out.seek(0)
         err.seek(0)
-        return {"code": os.waitstatus_to_exitcode(status), "out": out.read(), "err": err.read()}
+        return {
+            "code": os.waitstatus_to_exitcode(status),
+            "out": out.read(),
+            "err": err.read(),
+        }
 
 
 if __name__ == "__main__":

@@ -48,7 +48,9 @@ class Spec:
 def quality(model: str, n: int, judge: str, factor: str, repeat: int) -> int:
     """A score of 1 to 7 that depends on the edit, and on the model by about one and a half."""
     level = {"good": 5.5, "poor": 4.0}.get(model, 5.0)
-    noise = np.random.default_rng([n, len(model), len(factor), repeat, len(judge)]).normal(0, 0.8)
+    noise = np.random.default_rng(
+        [n, len(model), len(factor), repeat, len(judge)]
+    ).normal(0, 0.8)
     return int(np.clip(round(level + (n % 5 - 2) / 2 + noise), 1, 7))
 
 
@@ -56,11 +58,18 @@ def made(path: Path, spec: Spec | None = None, say: Say = quality) -> Path:
     """A store with one more run."""
     spec = spec or Spec()
     rubrics = resolve(list(spec.rubrics))
-    frozen = {"rubrics": {r.name: r.hash for r in rubrics}, "judges": list(spec.judges), "layout": "images-first"}
+    frozen = {
+        "rubrics": {r.name: r.hash for r in rubrics},
+        "judges": list(spec.judges),
+        "layout": "images-first",
+    }
     with Store.open(path) as store:
         run = store.open_run(spec.name, frozen | spec.spec)
         store.add_rubrics(rubrics)
-        store.add_items(run, (_item(spec, model, n) for model in spec.models for n in range(spec.edits)))
+        store.add_items(
+            run,
+            (_item(spec, model, n) for model in spec.models for n in range(spec.edits)),
+        )
         found = list(_judgements(spec, rubrics, say))
         store.add_tasks(run, (task for task, _ in found))
         store.write([judgement for _, judgement in found if judgement is not None])
@@ -71,10 +80,19 @@ def made(path: Path, spec: Spec | None = None, say: Say = quality) -> Path:
 def _item(spec: Spec, model: str, n: int) -> Item:
     kind = spec.edit_types[n % len(spec.edit_types)] if spec.edit_types else None
     group = f"image-{n // spec.per_group}"
-    return Item(f"{model}-{n}", model or None, kind, group, f"edit {n}", metadata=spec.metadata(n))
+    return Item(
+        f"{model}-{n}",
+        model or None,
+        kind,
+        group,
+        f"edit {n}",
+        metadata=spec.metadata(n),
+    )
 
 
-def _judgements(spec: Spec, rubrics: Iterable[Rubric], say: Say) -> Iterable[tuple[Task, Judgement | None]]:
+def _judgements(
+    spec: Spec, rubrics: Iterable[Rubric], say: Say
+) -> Iterable[tuple[Task, Judgement | None]]:
     for rubric in rubrics:
         for judge in spec.judges:
             for model in spec.models:
@@ -93,9 +111,23 @@ def _judgement(
     failed = [value for value in said.values() if isinstance(value, str)]
     if failed and failed[0] == "pending":
         return task, None
-    status: Any = failed[0] if failed else "ok" if any(v is not None for v in said.values()) else "abstained"
-    scores = {k: v for k, v in said.items() if isinstance(v, int | float)} if status == "ok" else None
-    abstained = {k: "cannot be told" for k, v in said.items() if v is None} if not failed else {}
+    status: Any = (
+        failed[0]
+        if failed
+        else "ok"
+        if any(v is not None for v in said.values())
+        else "abstained"
+    )
+    scores = (
+        {k: v for k, v in said.items() if isinstance(v, int | float)}
+        if status == "ok"
+        else None
+    )
+    abstained = (
+        {k: "cannot be told" for k, v in said.items() if v is None}
+        if not failed
+        else {}
+    )
     return task, Judgement(
         key, status, judge, rubric.name, rubric.hash, repeat, scores, None, abstained,
         reasons=(Remark("no_answer", "no JSON"),) if failed else (),

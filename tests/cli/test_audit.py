@@ -9,9 +9,9 @@ import pytest
 from measured.made import photograph, recoloured
 from measured.test_degenerate import CASES
 from PIL import Image
-from run.made import editjudge, edits, rows_of, write_manifest
+from running.made import editjudge, edits, rows_of, write_manifest
 
-from editjudge.run import progress
+from editjudge.running import progress
 
 
 def test_a_sound_manifest_has_no_findings(tmp_path: Path) -> None:
@@ -49,16 +49,29 @@ def test_people_see_what_was_found_where_and_what_to_do(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_wrong_in_every_line_is_said_once_with_the_mapping_that_helps(tmp_path: Path) -> None:
+def test_what_is_wrong_in_every_line_is_said_once_with_the_mapping_that_helps(
+    tmp_path: Path,
+) -> None:
     rows = [{"source": "a.png", "target": "b.png", "caption": "Paint it."}] * 9
     printed = editjudge("audit", write_manifest(tmp_path, rows))
-    assert printed.out.count("did you mean") == 1 and "  line 1 and 8 more: source did you mean" in printed.out
-    assert "--column input=source --column edited=target --column instruction=caption" in printed.out
+    assert (
+        printed.out.count("did you mean") == 1
+        and "  line 1 and 8 more: source did you mean" in printed.out
+    )
+    assert (
+        "--column input=source --column edited=target --column instruction=caption"
+        in printed.out
+    )
 
 
-def test_a_mistyped_field_of_column_is_refused_with_the_right_one(tmp_path: Path) -> None:
+def test_a_mistyped_field_of_column_is_refused_with_the_right_one(
+    tmp_path: Path,
+) -> None:
     printed = editjudge("audit", edits(tmp_path, 1), "--column", "inptu=source")
-    assert printed.code == 2 and 'no field is called "inptu"; did you mean "input"?' in printed.err
+    assert (
+        printed.code == 2
+        and 'no field is called "inptu"; did you mean "input"?' in printed.err
+    )
 
 
 def test_a_line_that_is_none_is_named_once(tmp_path: Path) -> None:
@@ -66,15 +79,24 @@ def test_a_line_that_is_none_is_named_once(tmp_path: Path) -> None:
     manifest.write_text(manifest.read_text() + "{broken\n")
     printed = editjudge("audit", manifest)
     assert printed.code == 1
-    assert printed.out.startswith("1 edit of 1 model; 1 finding\n\nLines that cannot be read (bad_line, 1): ")
-    assert printed.out.count("not JSON: ") == 1 and "\n  line 2: not JSON: " in printed.out
+    assert printed.out.startswith(
+        "1 edit of 1 model; 1 finding\n\nLines that cannot be read (bad_line, 1): "
+    )
+    assert (
+        printed.out.count("not JSON: ") == 1 and "\n  line 2: not JSON: " in printed.out
+    )
 
 
 def test_an_input_that_is_absent_is_found(tmp_path: Path) -> None:
-    rows = [{key: value for key, value in row.items() if key != "input"} for row in rows_of(edits(tmp_path, 2))]
+    rows = [
+        {key: value for key, value in row.items() if key != "input"}
+        for row in rows_of(edits(tmp_path, 2))
+    ]
     printed = editjudge("audit", write_manifest(tmp_path, rows), "--json")
     assert (printed.code, printed.json["counts"]["missing_input"]) == (1, 2)
-    renamed = write_manifest(tmp_path, [row | {"source": "input-0.png"} for row in rows])
+    renamed = write_manifest(
+        tmp_path, [row | {"source": "input-0.png"} for row in rows]
+    )
     assert 'did you mean \\"input\\"?' in editjudge("audit", renamed, "--json").out
 
 
@@ -95,11 +117,25 @@ def test_a_manifest_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     ("name", "kind"),
     [
         (name, CASES[name][0])
-        for name in ("black", "gradient", "noise", "the input", "mirrored", "16 pixels", "two by two")
+        for name in (
+            "black",
+            "gradient",
+            "noise",
+            "the input",
+            "mirrored",
+            "16 pixels",
+            "two by two",
+        )
     ],
 )
-def test_an_output_that_is_no_edit_is_found_and_counted(name: str, kind: str, tmp_path: Path) -> None:
-    pictures = {"input": photograph(), "edited": CASES[name][1](photograph()), "good": recoloured(photograph())}
+def test_an_output_that_is_no_edit_is_found_and_counted(
+    name: str, kind: str, tmp_path: Path
+) -> None:
+    pictures = {
+        "input": photograph(),
+        "edited": CASES[name][1](photograph()),
+        "good": recoloured(photograph()),
+    }
     for role, picture in pictures.items():
         Image.fromarray(np.ascontiguousarray(picture)).save(tmp_path / f"{role}.png")
     rows = [{"id": role, "input": "input.png", "edited": f"{role}.png", "instruction": "make the cup blue"}
@@ -112,8 +148,17 @@ def test_an_output_that_is_no_edit_is_found_and_counted(name: str, kind: str, tm
 def test_an_input_that_shows_nothing_is_found(tmp_path: Path) -> None:
     Image.fromarray(photograph() * 0).save(tmp_path / "input.png")
     Image.fromarray(photograph()).save(tmp_path / "edited.png")
-    rows = [{"id": "a", "input": "input.png", "edited": "edited.png", "instruction": "draw a cup"}]
-    (finding,) = editjudge("audit", write_manifest(tmp_path, rows), "--json").json["findings"]
+    rows = [
+        {
+            "id": "a",
+            "input": "input.png",
+            "edited": "edited.png",
+            "instruction": "draw a cup",
+        }
+    ]
+    (finding,) = editjudge("audit", write_manifest(tmp_path, rows), "--json").json[
+        "findings"
+    ]
     assert (finding["kind"], finding["field"]) == ("flat", "input")
 
 
@@ -123,20 +168,31 @@ def test_pairs_are_looked_over_output_by_output(tmp_path: Path) -> None:
     manifest(tmp_path, models=("ann", "bob"), sources=3)
     rows = made(tmp_path)
     (tmp_path / rows[0]["edited_b"]).unlink()
-    (tmp_path / rows[1]["edited_b"]).write_bytes((tmp_path / rows[1]["edited_a"]).read_bytes())
-    (tmp_path / rows[2]["edited_a"]).write_bytes((tmp_path / rows[2]["input"]).read_bytes())
+    (tmp_path / rows[1]["edited_b"]).write_bytes(
+        (tmp_path / rows[1]["edited_a"]).read_bytes()
+    )
+    (tmp_path / rows[2]["edited_a"]).write_bytes(
+        (tmp_path / rows[2]["input"]).read_bytes()
+    )
     document = editjudge("audit", tmp_path / "pairs.jsonl", "--json").json
     kinds = {(one["kind"], one["id"], one["field"]) for one in document["findings"]}
     assert ("missing_output", rows[0]["id"], "edited_b") in kinds
     assert ("same_outputs", rows[1]["id"], "edited_b") in kinds
     assert ("no_op", rows[2]["id"], "edited_a") in kinds
-    assert document["models"] == {"ann": 3, "bob": 3} and document["counts"]["missing_output"] == 1
+    assert (
+        document["models"] == {"ann": 3, "bob": 3}
+        and document["counts"]["missing_output"] == 1
+    )
     assert not document["notices"] or "metadata" not in " ".join(document["notices"])
 
 
-def test_an_audit_shows_how_many_edits_it_has_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_audit_shows_how_many_edits_it_has_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     manifest = edits(tmp_path, 3)
-    assert "checked" not in editjudge("audit", manifest).err, "a short audit prints its findings alone"
+    assert "checked" not in editjudge("audit", manifest).err, (
+        "a short audit prints its findings alone"
+    )
     monkeypatch.setattr(progress, "LINES", 0.0)
     assert "3 of 3 edits checked" in editjudge("audit", manifest).err
     monkeypatch.setenv("FORCE_COLOR", "1")

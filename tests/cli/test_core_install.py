@@ -13,13 +13,27 @@ from typing import Any
 import click
 import pytest
 from packaging.requirements import Requirement
-from run.made import edit_pairs, editjudge, edits, stub
+from running.made import edit_pairs, editjudge, edits, stub
 
 from editjudge.cli import EXTRA_OF_MODULE, VERBS, app
 
 STORE = ("--store", "s.db")
-ONE = ("--input", "input-0.png", "--edited", "edited-0.png", "--instruction", "Paint it.")
-REPLAY = ("--judge", "replay:replay.jsonl", "--rubric", "fidelity", "--max-failures", "1")
+ONE = (
+    "--input",
+    "input-0.png",
+    "--edited",
+    "edited-0.png",
+    "--instruction",
+    "Paint it.",
+)
+REPLAY = (
+    "--judge",
+    "replay:replay.jsonl",
+    "--rubric",
+    "fidelity",
+    "--max-failures",
+    "1",
+)
 RUN = ("run", "edits.jsonl", *REPLAY, "--name")
 
 WORKS = [
@@ -70,7 +84,6 @@ NEEDS: dict[str, list[tuple[str, ...]]] = {
         ("agree", "--scores", "ratings.csv", "--ratings", "ratings.csv"),
         ("compare", "r", *STORE),
         ("compare", "r", "other", *STORE),
-        ("compare", "./shards"),
         ("drift", "r", "--against", "other", *STORE),
         ("gate", "r", "--min", "alignment=1", *STORE),
         ("gate", "r", "--baseline", "other", *STORE),
@@ -101,7 +114,6 @@ NEEDS: dict[str, list[tuple[str, ...]]] = {
     ],
     "ray": [
         (*RUN, "new", "--engine", "ray", "--store", "new-5.db"),
-        (*RUN, "new", "--engine", "ray", "--store", "parts/"),
     ],
     "probes": [("probe",), ("probe", *REPLAY[:2])],
     "web": [
@@ -130,7 +142,11 @@ def distributions_of_the_core() -> set[str]:
             continue
         present.add(name)
         requirements = map(Requirement, importlib.metadata.requires(name) or ())
-        waiting += [one.name for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
+        waiting += [
+            one.name
+            for one in requirements
+            if one.marker is None or one.marker.evaluate({"extra": ""})
+        ]
     return present
 
 
@@ -139,13 +155,19 @@ def normal(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], dict[str, Any]]:
+def answers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[tuple[str, ...], dict[str, Any]]:
     """What each command answers where only the core is installed."""
     folder = tmp_path_factory.mktemp("core")
     _fill(folder)
     core = distributions_of_the_core()
     modules = importlib.metadata.packages_distributions()
-    absent = [module for module, owners in modules.items() if not core & set(map(normal, owners))]
+    absent = [
+        module
+        for module, owners in modules.items()
+        if not core & set(map(normal, owners))
+    ]
     program = Path(__file__).with_name("core_install.py")
     done = subprocess.run(
         [sys.executable, program, ",".join(absent)],
@@ -155,7 +177,10 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], d
         cwd=folder,
         check=True,
     )
-    return {words: answer for (words, *_), answer in zip(CASES, json.loads(done.stdout), strict=True)}
+    return {
+        words: answer
+        for (words, *_), answer in zip(CASES, json.loads(done.stdout), strict=True)
+    }
 
 
 def _fill(folder: Path) -> None:
@@ -163,7 +188,9 @@ def _fill(folder: Path) -> None:
     manifest = edits(folder, 4)
     rows = [json.loads(line) for line in manifest.read_text().splitlines()]
     alike = [row | {"instruction": "Paint it."} for row in rows]
-    (folder / "alike.jsonl").write_text("".join(json.dumps(row) + "\n" for row in alike))
+    (folder / "alike.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in alike)
+    )
     (folder / "of-pairs").mkdir()
     pairs = edit_pairs(folder / "of-pairs", 2)
     store = ("--store", folder / "s.db", "--judge", "openai/m")
@@ -173,9 +200,17 @@ def _fill(folder: Path) -> None:
             ("other", manifest, "quality"),
             ("pairs", pairs, "preference"),
         ):
-            assert editjudge("run", path, *store, "--rubric", rubric, "--name", name).code == 0
+            assert (
+                editjudge("run", path, *store, "--rubric", rubric, "--name", name).code
+                == 0
+            )
     for form, name in (("jsonl", "exported"), ("parquet", "shards")):
-        assert editjudge("export", "r", "-o", folder / name, "--format", form, *store[:2]).code == 0
+        assert (
+            editjudge(
+                "export", "r", "-o", folder / name, "--format", form, *store[:2]
+            ).code
+            == 0
+        )
     (folder / "ratings.csv").write_text("item,rater,factor,score\ne0,Ann,alignment,5\n")
     (folder / "edits.parquet").write_bytes(b"PAR1")
     (folder / "x.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(100))
@@ -183,9 +218,14 @@ def _fill(folder: Path) -> None:
     (folder / "replay.jsonl").write_text(json.dumps(line) + "\n")
 
 
-@pytest.mark.parametrize(("words", "code", "extra"), CASES, ids=[" ".join(words) for words, *_ in CASES])
+@pytest.mark.parametrize(
+    ("words", "code", "extra"), CASES, ids=[" ".join(words) for words, *_ in CASES]
+)
 def test_a_verb_works_without_extras_or_names_its_own(
-    answers: dict[tuple[str, ...], dict[str, Any]], words: tuple[str, ...], code: int | None, extra: str | None
+    answers: dict[tuple[str, ...], dict[str, Any]],
+    words: tuple[str, ...],
+    code: int | None,
+    extra: str | None,
 ) -> None:
     answer = answers[words]
     assert "Traceback" not in answer["err"], answer["err"]
@@ -213,7 +253,11 @@ def test_every_verb_is_tried() -> None:
     tried = {words for words, *_ in CASES}
     commands = commands_of(app)
     assert len(commands) >= len(VERBS)
-    assert [words for words in commands if not any(one[: len(words)] == words for one in tried)] == []
+    assert [
+        words
+        for words in commands
+        if not any(one[: len(words)] == words for one in tried)
+    ] == []
 
 
 def test_every_module_of_an_extra_is_known_by_that_extra() -> None:

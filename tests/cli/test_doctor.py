@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from run.made import editjudge, edits, stub
+from running.made import editjudge, edits, stub
 
 CANARY = "sk-canary-0f1e2d3c4b5a"
 
@@ -52,10 +52,23 @@ def test_an_address_that_is_missing_is_asked_for_by_its_variable(
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_no_key_is_ever_shown(form: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY", "AZURE_OPENAI_API_KEY"):
+def test_no_key_is_ever_shown(
+    form: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "OPENAI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "GOOGLE_API_KEY",
+        "OPENROUTER_API_KEY",
+        "AZURE_OPENAI_API_KEY",
+    ):
         monkeypatch.setenv(name, CANARY)
-    for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OPENROUTER_BASE_URL"):
+    for name in (
+        "OPENAI_BASE_URL",
+        "ANTHROPIC_BASE_URL",
+        "GOOGLE_GEMINI_BASE_URL",
+        "OPENROUTER_BASE_URL",
+    ):
         monkeypatch.setenv(name, "http://127.0.0.1:9/v1")
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "http://127.0.0.1:9")
     answer = editjudge("doctor", "--store", tmp_path / "s.db", *form)
@@ -65,18 +78,37 @@ def test_no_key_is_ever_shown(form: tuple[str, ...], tmp_path: Path, monkeypatch
 
 def test_the_store_is_counted_and_not_made(tmp_path: Path) -> None:
     store = tmp_path / "s.db"
-    assert editjudge("doctor", "--store", store, "--json").json["store"]["ready"] is False
+    assert (
+        editjudge("doctor", "--store", store, "--json").json["store"]["ready"] is False
+    )
     assert not store.exists()
     (tmp_path / "e").mkdir()
-    editjudge("run", edits(tmp_path / "e", 1), "--judge", "measured", "--rubric", "quality", "--store", store)
-    assert editjudge("doctor", "--store", store, "--json").json["store"]["says"].endswith("s.db: 1 run")
+    editjudge(
+        "run",
+        edits(tmp_path / "e", 1),
+        "--judge",
+        "measured",
+        "--rubric",
+        "quality",
+        "--store",
+        store,
+    )
+    assert (
+        editjudge("doctor", "--store", store, "--json")
+        .json["store"]["says"]
+        .endswith("s.db: 1 run")
+    )
 
 
-def test_people_see_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_see_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from editjudge.cli import doctor
 
     installed = doctor._installed
-    monkeypatch.setattr(doctor, "_installed", lambda name: name != "ray" and installed(name))
+    monkeypatch.setattr(
+        doctor, "_installed", lambda name: name != "ray" and installed(name)
+    )
     said = editjudge("doctor", "--store", tmp_path / "s.db").out
     assert "needs ray: pip install 'editjudge[ray]'" in said
     assert "measured    installed" in said

@@ -18,66 +18,114 @@ def harsher(model: str, n: int, judge: str, factor: str, repeat: int) -> int:
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     store = made(tmp_path / "s.db", Spec("then", edits=100))
-    return made(store, Spec("now", edits=100, salt="later", server_model="m-2", spec={"layout": "published"}), harsher)
+    return made(
+        store,
+        Spec(
+            "now",
+            edits=100,
+            salt="later",
+            server_model="m-2",
+            spec={"layout": "published"},
+        ),
+        harsher,
+    )
 
 
 def test_what_changed_is_told_before_what_moved(call: Call, store: Path) -> None:
     done = call("drift", "now", "--against", "then", "--store", store)
     lines = done.out.splitlines()
     assert done.code == 0 and done.widest <= 100
-    assert lines[:2] == ["changed: layout: images-first -> published", "changed: server model of openai/m: m-1 -> m-2"]
+    assert lines[:2] == [
+        "changed: layout: images-first -> published",
+        "changed: server model of openai/m: m-1 -> m-2",
+    ]
     assert lines[2] == "openai/m: moved beyond noise: alignment (1 of 3 factors)"
 
 
 def test_the_document_has_each_judge_and_factor(call: Call, store: Path) -> None:
-    document = call("drift", "now", "--against", "then", "--store", store, "--json").document
-    assert (document["run"], document["against"], document["same_answers"]) == ("now", "then", 0)
+    document = call(
+        "drift", "now", "--against", "then", "--store", store, "--json"
+    ).document
+    assert (document["run"], document["against"], document["same_answers"]) == (
+        "now",
+        "then",
+        0,
+    )
     shifts = {d["factor"]: d for d in document["judges"]["openai/m"]["shifts"]}
-    assert shifts["alignment"]["difference"] < -0.9 and shifts["alignment"]["p_holm"] < 0.05
+    assert (
+        shifts["alignment"]["difference"] < -0.9
+        and shifts["alignment"]["p_holm"] < 0.05
+    )
     assert shifts["completeness"]["difference"] == 0
 
 
-def test_answers_that_were_not_asked_twice_are_called_out(call: Call, store: Path) -> None:
+def test_answers_that_were_not_asked_twice_are_called_out(
+    call: Call, store: Path
+) -> None:
     made(store, Spec("again", edits=100))
     done = call("drift", "again", "--against", "then", "--store", store)
     told = " ".join(done.out.split())
     assert "nothing recorded about the judging changed" in told
-    assert "200 of 200 judgements are the same stored answers in both runs: they were not asked again" in told
+    assert (
+        "200 of 200 judgements are the same stored answers in both runs: they were not asked again"
+        in told
+    )
     assert "no evidence of drift in 3 factors" in told
 
 
-def test_a_changed_rubric_is_called_out(call: Call, store: Path, tmp_path: Path) -> None:
+def test_a_changed_rubric_is_called_out(
+    call: Call, store: Path, tmp_path: Path
+) -> None:
     from editjudge.rubrics.files import dump, load
 
     path = tmp_path / "fidelity.yaml"
-    path.write_text(dump(load("fidelity")).replace("role:", "role: Careful.", 1), "utf-8")
+    path.write_text(
+        dump(load("fidelity")).replace("role:", "role: Careful.", 1), "utf-8"
+    )
     made(store, Spec("reworded", rubrics=(str(path),), salt="x"))
-    done = call("drift", "reworded", "--against", "then", "--across-rubrics", "--store", store)
+    done = call(
+        "drift", "reworded", "--against", "then", "--across-rubrics", "--store", store
+    )
     assert "changed: rubric fidelity:" in done.out
 
 
-def test_the_earlier_run_may_lie_in_another_store(call: Call, store: Path, tmp_path: Path) -> None:
+def test_the_earlier_run_may_lie_in_another_store(
+    call: Call, store: Path, tmp_path: Path
+) -> None:
     other = made(tmp_path / "other.db", Spec("then", edits=100))
-    done = call("drift", "now", "--against", "then", "--against-store", other, "--store", store)
+    done = call(
+        "drift", "now", "--against", "then", "--against-store", other, "--store", store
+    )
     assert done.code == 0 and "moved beyond noise: alignment" in done.out
 
 
-def test_runs_of_other_edits_or_judges_cannot_be_compared_and_say_so(call: Call, store: Path) -> None:
+def test_runs_of_other_edits_or_judges_cannot_be_compared_and_say_so(
+    call: Call, store: Path
+) -> None:
     made(store, Spec("elsewhere", models=("third",)))
     done = call("drift", "elsewhere", "--against", "then", "--store", store)
-    assert (done.code, done.out) == (1, "") and "no edit is in both runs: 24 edits of elsewhere and 200 of" in done.err
+    assert (done.code, done.out) == (
+        1,
+        "",
+    ) and "no edit is in both runs: 24 edits of elsewhere and 200 of" in done.err
     made(store, Spec("two", judges=("a/b", "c/d")))
     done = call("drift", "two", "--against", "then", "--store", store)
     assert done.code == 2 and "no judge is in both runs" in done.err
     assert call("drift", "now", "--store", store).code == 2
 
 
-def test_one_judge_against_another_is_compared_and_called_a_change(call: Call, store: Path) -> None:
+def test_one_judge_against_another_is_compared_and_called_a_change(
+    call: Call, store: Path
+) -> None:
     made(store, Spec("successor", judges=("openai/m2",)))
     done = call("drift", "successor", "--against", "then", "--store", store)
-    assert "changed: judges: openai/m -> openai/m2" in done.out and "openai/m2 (b) against openai/m (a): " in done.out
-    assert "Shift from then (a) to successor (b); judge openai/m2 (b) against openai/m (a)" in " ".join(
-        done.out.split()
+    assert (
+        "changed: judges: openai/m -> openai/m2" in done.out
+        and "openai/m2 (b) against openai/m (a): " in done.out
+    )
+    assert (
+        "Shift from then (a) to successor (b); judge openai/m2 (b) against openai/m (a)"
+        in " ".join(done.out.split())
     )
     asked = ("drift", "successor", "--against", "then", "--store", store, "--json")
     assert call(*asked).document["earlier_judges"] == {"openai/m2": "openai/m"}

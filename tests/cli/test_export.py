@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from run.made import SPECS, editjudge, edits, expected, picture, rows_of, run, stub
+from running.made import SPECS, editjudge, edits, expected, picture, rows_of, run, stub
 
 from editjudge.judgement import Judgement, row
 
@@ -26,7 +26,9 @@ def store(tmp_path: Path) -> Path:
 
 
 def test_jsonl_has_a_line_for_every_task(store: Path, tmp_path: Path) -> None:
-    told = editjudge("export", "mine", "-o", tmp_path / "out", "--store", store, "--json")
+    told = editjudge(
+        "export", "mine", "-o", tmp_path / "out", "--store", store, "--json"
+    )
     assert told.code == 0
     written = tmp_path / "out" / "judgements.jsonl"
     rows = [json.loads(line) for line in written.read_text().splitlines()]
@@ -34,11 +36,18 @@ def test_jsonl_has_a_line_for_every_task(store: Path, tmp_path: Path) -> None:
     assert [r["status"] for r in rows] == ["ok", "ok", "ok", "missing_output"]
     assert all(r.keys() == FIELDS for r in rows)
     said = expected(tmp_path / "edits.jsonl")
-    assert [r["scores"] for r in rows] == [*(said[f"e{n}", "fidelity"] for n in range(3)), None]
+    assert [r["scores"] for r in rows] == [
+        *(said[f"e{n}", "fidelity"] for n in range(3)),
+        None,
+    ]
 
 
-def test_csv_has_a_row_for_every_factor_and_no_score_where_there_is_none(store: Path, tmp_path: Path) -> None:
-    told = editjudge("export", "1", "-o", tmp_path / "out", "--format", "csv", "--store", store)
+def test_csv_has_a_row_for_every_factor_and_no_score_where_there_is_none(
+    store: Path, tmp_path: Path
+) -> None:
+    told = editjudge(
+        "export", "1", "-o", tmp_path / "out", "--format", "csv", "--store", store
+    )
     assert told.code == 0
     with (tmp_path / "out" / "judgements.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -48,8 +57,12 @@ def test_csv_has_a_row_for_every_factor_and_no_score_where_there_is_none(store: 
     assert [(r["status"], r["score"]) for r in rows[9:]] == [("missing_output", "")] * 3
 
 
-@pytest.mark.parametrize("words", [(), ("--replies",), ("--format", "parquet"), ("--format", "csv")])
-def test_all_that_was_written_is_named(words: tuple[str, ...], store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words", [(), ("--replies",), ("--format", "parquet"), ("--format", "csv")]
+)
+def test_all_that_was_written_is_named(
+    words: tuple[str, ...], store: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     told = editjudge("export", "mine", "-o", out, *words, "--store", store, "--json")
     assert sorted(told.json["written"]) == sorted(map(str, out.iterdir()))
@@ -59,7 +72,9 @@ def test_all_that_was_written_is_named(words: tuple[str, ...], store: Path, tmp_
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
-@pytest.mark.parametrize("there", ["items.jsonl", "judgements", "run.json", "another run"])
+@pytest.mark.parametrize(
+    "there", ["items.jsonl", "judgements", "run.json", "another run"]
+)
 def test_what_is_not_an_export_of_this_run_is_replaced_only_when_told_so(
     form: str, there: str, store: Path, tmp_path: Path
 ) -> None:
@@ -70,12 +85,16 @@ def test_what_is_not_an_export_of_this_run_is_replaced_only_when_told_so(
         (out / "run.json").write_text(json.dumps(about | {"spec_hash": "0" * 64}))
     else:
         out.mkdir()
-        (out / there).mkdir() if there == "judgements" else (out / there).write_text("{}")
+        (out / there).mkdir() if there == "judgements" else (out / there).write_text(
+            "{}"
+        )
     before = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
     words = ("export", "mine", "-o", out, "--format", form, "--store", store)
     told = editjudge(*words)
     assert told.code == 2 and "--force" in told.err and str(out) in told.err
-    assert {path: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in out.iterdir() if path.is_file()
+    } == before
     assert editjudge(*words, "--force").code == 0
 
 
@@ -87,12 +106,18 @@ def test_other_files_of_a_folder_stay_as_they_are(store: Path, tmp_path: Path) -
 def test_where_it_came_from_lies_beside_it(store: Path, tmp_path: Path) -> None:
     editjudge("export", "mine", "-o", tmp_path / "out", "--store", store)
     about = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert (about["name"], about["state"], about["spec"]["judges"]) == ("mine", "finished", [SPECS["openai"]])
+    assert (about["name"], about["state"], about["spec"]["judges"]) == (
+        "mine",
+        "finished",
+        [SPECS["openai"]],
+    )
     (rubric,) = about["rubrics"].values()
     assert rubric["name"] == "fidelity"
 
 
-def test_a_run_that_is_not_there_is_an_error_with_a_guess(store: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_not_there_is_an_error_with_a_guess(
+    store: Path, tmp_path: Path
+) -> None:
     told = editjudge("export", "mime", "-o", tmp_path / "out", "--store", store)
     assert told.code == 2
     assert 'did you mean "mine"?' in told.err
@@ -100,7 +125,9 @@ def test_a_run_that_is_not_there_is_an_error_with_a_guess(store: Path, tmp_path:
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    told = editjudge("export", "mine", "-o", tmp_path / "out", "--store", tmp_path / "gone.db")
+    told = editjudge(
+        "export", "mine", "-o", tmp_path / "out", "--store", tmp_path / "gone.db"
+    )
     assert told.code == 1
     assert "gone.db" in told.err
     assert list(tmp_path.iterdir()) == []
@@ -109,11 +136,22 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 # --- a data set, filtered -------------------------------------------------------------------------------------
 
 
-def test_where_writes_a_manifest_of_what_passes_and_what_has_no_score_does_not(store: Path, tmp_path: Path) -> None:
+def test_where_writes_a_manifest_of_what_passes_and_what_has_no_score_does_not(
+    store: Path, tmp_path: Path
+) -> None:
     manifest = tmp_path / "edits.jsonl"
-    said = [expected(manifest)[f"e{n}", "fidelity"] for n in range(3)]  # the fourth was never produced
+    # the fourth was never produced
+    said = [expected(manifest)[f"e{n}", "fidelity"] for n in range(3)]
     least = max(scores["alignment"] for scores in said)
-    words = ("--where", f"alignment>={least}", "--where", "completeness>=1", "--store", store, "--json")
+    words = (
+        "--where",
+        f"alignment>={least}",
+        "--where",
+        "completeness>=1",
+        "--store",
+        store,
+        "--json",
+    )
     told = editjudge("export", "mine", "-o", tmp_path, *words)
     passing = [n for n in range(3) if said[n]["alignment"] >= least]
     assert told.json == {
@@ -124,26 +162,57 @@ def test_where_writes_a_manifest_of_what_passes_and_what_has_no_score_does_not(s
         "unscored": 1,
         "outside": False,
     }
-    kept = [{name: row[name] for name in row if name != "group"} for row in rows_of(tmp_path / "kept.jsonl")]
+    kept = [
+        {name: row[name] for name in row if name != "group"}
+        for row in rows_of(tmp_path / "kept.jsonl")
+    ]
     assert 0 < len(passing) < 3 and kept == [rows_of(manifest)[n] for n in passing]
 
 
 def test_all_conditions_of_where_must_hold(store: Path, tmp_path: Path) -> None:
     words = ("--where", "alignment>=1", "--where", "alignment<1", "--store", store)
     told = editjudge("export", "mine", "-o", tmp_path / "out", *words)
-    assert told.code == 0 and "0 of 4 edits; left out because they have no score on alignment: 1" in told.out
+    assert (
+        told.code == 0
+        and "0 of 4 edits; left out because they have no score on alignment: 1"
+        in told.out
+    )
     assert (tmp_path / "out" / "kept.jsonl").read_text() == ""
 
 
-def test_a_kept_manifest_in_another_folder_says_that_its_pictures_are_outside(store: Path, tmp_path: Path) -> None:
-    told = editjudge("export", "mine", "-o", tmp_path / "out", "--where", "alignment>=1", "--store", store)
+def test_a_kept_manifest_in_another_folder_says_that_its_pictures_are_outside(
+    store: Path, tmp_path: Path
+) -> None:
+    told = editjudge(
+        "export",
+        "mine",
+        "-o",
+        tmp_path / "out",
+        "--where",
+        "alignment>=1",
+        "--store",
+        store,
+    )
     assert (
         "3 of 4 edits; left out because they have no score on alignment: 1" in told.out
         and "--allow-outside" in told.out
     )
     kept = tmp_path / "out" / "kept.jsonl"
-    assert all((kept.parent / row[role]).exists() for row in rows_of(kept) for role in ("input", "edited"))
-    again = editjudge("export", "mine", "-o", tmp_path / "out", "--where", "alignment>=7", "--store", store)
+    assert all(
+        (kept.parent / row[role]).exists()
+        for row in rows_of(kept)
+        for role in ("input", "edited")
+    )
+    again = editjudge(
+        "export",
+        "mine",
+        "-o",
+        tmp_path / "out",
+        "--where",
+        "alignment>=7",
+        "--store",
+        store,
+    )
     assert again.code == 2 and "--force" in again.err and len(rows_of(kept)) == 3
 
 
@@ -160,10 +229,16 @@ def test_a_where_that_cannot_be_meant_writes_nothing(
     words: tuple[str, ...], expect: str, store: Path, tmp_path: Path
 ) -> None:
     told = editjudge("export", "mine", "-o", tmp_path / "out", *words, "--store", store)
-    assert told.code == 2 and expect.lower() in told.err.lower() and not (tmp_path / "out").exists()
+    assert (
+        told.code == 2
+        and expect.lower() in told.err.lower()
+        and not (tmp_path / "out").exists()
+    )
 
 
-def test_pictures_that_are_no_files_cannot_be_named_by_a_manifest(tmp_path: Path) -> None:
+def test_pictures_that_are_no_files_cannot_be_named_by_a_manifest(
+    tmp_path: Path,
+) -> None:
     import base64
 
     data = f"data:image/png;base64,{base64.b64encode(picture(1)).decode()}"
@@ -172,7 +247,10 @@ def test_pictures_that_are_no_files_cannot_be_named_by_a_manifest(tmp_path: Path
         run(manifest, tmp_path / "s.db", rubrics=("fidelity",), manner={"name": "mine"})
     words = ("--where", "alignment>=1", "--store", tmp_path / "s.db")
     told = editjudge("export", "mine", "-o", tmp_path / "out", *words)
-    assert told.code == 2 and "edit e0: its edited is not a file (picture given as bytes)" in told.err
+    assert (
+        told.code == 2
+        and "edit e0: its edited is not a file (picture given as bytes)" in told.err
+    )
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -183,11 +261,15 @@ def test_a_folder_that_is_called_like_a_run_does_not_hide_it(
     editjudge("export", "mine", "-o", "mine", "--format", "parquet", "--store", store)
     edits(tmp_path, 5)
     with stub():
-        run(tmp_path / "edits.jsonl", store, rubrics=("fidelity",), manner={"name": "mine"})
+        run(
+            tmp_path / "edits.jsonl",
+            store,
+            rubrics=("fidelity",),
+            manner={"name": "mine"},
+        )
 
     assert editjudge("report", "mine", "--store", store).out.count("5 judgements")
     monkeypatch.setenv("EDITJUDGE_STORE", str(store))
     assert editjudge("report", "mine").out.count("5 judgements")
-    assert editjudge("report", "./mine", "--store", store).out.count("4 judgements")
-    monkeypatch.setenv("EDITJUDGE_STORE", str(tmp_path / "none.db"))
-    assert editjudge("report", "mine").out.count("4 judgements")
+    refused = editjudge("report", "./mine", "--store", store)
+    assert refused.code == 2 and "editjudge import-run" in refused.err

@@ -18,12 +18,12 @@ from typing import Any
 
 import click
 import pytest
-from run.made import COMMAND, SPECS, edits, environment, stub
+from running.made import COMMAND, SPECS, edits, environment, stub
 
 from bench.stub import Behaviour
 from editjudge.cli import VERBS, app
 from editjudge.errors import UsageError
-from editjudge.run.job import Job
+from editjudge.running.job import Job
 
 from .stores import Call, Spec, call, made
 
@@ -39,7 +39,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "here"
     place.mkdir()
     monkeypatch.chdir(place)
-    for name in [name for name in os.environ if name.startswith("EDITJUDGE_") or name.endswith("_API_KEY")]:
+    for name in [
+        name
+        for name in os.environ
+        if name.startswith("EDITJUDGE_") or name.endswith("_API_KEY")
+    ]:
         monkeypatch.delenv(name)
     return place
 
@@ -47,7 +51,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # --- help -----------------------------------------------------------------------------------------------------
 
 
-def verbs(command: click.Command = app, *path: str) -> Iterator[tuple[str, click.Command]]:
+def verbs(
+    command: click.Command = app, *path: str
+) -> Iterator[tuple[str, click.Command]]:
     """Every command that does something, by the words that call it."""
     if not isinstance(command, click.Group):
         yield " ".join(path), command
@@ -59,19 +65,27 @@ def verbs(command: click.Command = app, *path: str) -> Iterator[tuple[str, click
         yield from verbs(inner, *path, name)
 
 
-EVERY = pytest.mark.parametrize(("words", "verb"), [pytest.param(w, v, id=w) for w, v in verbs()])
+EVERY = pytest.mark.parametrize(
+    ("words", "verb"), [pytest.param(w, v, id=w) for w, v in verbs()]
+)
 
 
 @EVERY
-def test_help_has_a_purpose_an_example_and_a_word_on_every_option(words: str, verb: click.Command) -> None:
+def test_help_has_a_purpose_an_example_and_a_word_on_every_option(
+    words: str, verb: click.Command
+) -> None:
     purpose = (verb.help or "").partition("\n\n")[0]
     assert purpose.endswith((".", "?"))
-    assert [o.name for o in verb.params if isinstance(o, click.Option) and not o.help] == []
+    assert [
+        o.name for o in verb.params if isinstance(o, click.Option) and not o.help
+    ] == []
     assert "--json" in {name for option in verb.params for name in option.opts}
 
 
 @pytest.mark.parametrize("group", ["runs", "rubric", "ratings"])
-def test_no_line_of_a_list_of_verbs_is_cut(group: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_of_a_list_of_verbs_is_cut(
+    group: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert "..." not in call(group, "--help").out.partition("Commands:")[2]
 
@@ -82,8 +96,14 @@ def test_a_range_in_the_help_has_its_bounds(words: str, verb: click.Command) -> 
 
 
 @EVERY
-def test_the_example_of_a_verb_can_be_typed(words: str, verb: click.Command, folder: Path) -> None:
-    example = re.search(r"^\s*Example: (?:eval \"\$\()?(editjudge .*?)(?:\)\")?$", verb.epilog or "", re.M)
+def test_the_example_of_a_verb_can_be_typed(
+    words: str, verb: click.Command, folder: Path
+) -> None:
+    example = re.search(
+        r"^\s*Example: (?:eval \"\$\()?(editjudge .*?)(?:\)\")?$",
+        verb.epilog or "",
+        re.M,
+    )
     assert example
     (folder / "out").mkdir()
     _, *typed = shlex.split(example[1])
@@ -94,17 +114,26 @@ def test_the_example_of_a_verb_can_be_typed(words: str, verb: click.Command, fol
 def test_nothing_typed_shows_the_three_ways_to_begin(call: Call, folder: Path) -> None:
     done = call()
     assert done.code == 0 and "no key is set yet" in done.out
-    for way in ("editjudge judge --input a.png", "OPENAI_API_KEY=", "--base-url http://127.0.0.1:8000/v1"):
+    for way in (
+        "editjudge judge --input a.png",
+        "OPENAI_API_KEY=",
+        "--base-url http://127.0.0.1:8000/v1",
+    ):
         assert way in done.out
     with environment({"GEMINI_API_KEY": "secret-canary"}):
         told = call().out
     assert "set: GEMINI_API_KEY" in told and "canary" not in told
 
 
-def test_a_missing_key_names_its_variable_and_what_works_without(call: Call, folder: Path) -> None:
+def test_a_missing_key_names_its_variable_and_what_works_without(
+    call: Call, folder: Path
+) -> None:
     done = call("judge", "--edited", "b.png", "--judge", "anthropic/claude")
     assert done.code == 2
-    assert "set ANTHROPIC_API_KEY; or name a judge that needs none: measured" in done.err and "--base-url" in done.err
+    assert (
+        "set ANTHROPIC_API_KEY; or name a judge that needs none: measured" in done.err
+        and "--base-url" in done.err
+    )
 
 
 # --- mistakes -------------------------------------------------------------------------------------------------
@@ -126,12 +155,18 @@ def test_a_missing_key_names_its_variable_and_what_works_without(call: Call, fol
         ("compare r --factor alignmnt", "alignment"),
     ],
 )
-def test_a_near_miss_is_answered_with_what_was_meant(typed: str, meant: str, call: Call, folder: Path) -> None:
+def test_a_near_miss_is_answered_with_what_was_meant(
+    typed: str, meant: str, call: Call, folder: Path
+) -> None:
     made(folder / "editjudge.db")
-    (folder / "e.jsonl").write_text('{"id": "a", "edited": "b.png", "instruction": "x"}\n')
+    (folder / "e.jsonl").write_text(
+        '{"id": "a", "edited": "b.png", "instruction": "x"}\n'
+    )
     done = call(*typed.split())
     assert done.code in (1, 2)
-    assert re.search(rf"[Dd]id you mean ['\"]{re.escape(meant)}['\"]", done.err), done.err
+    assert re.search(rf"[Dd]id you mean ['\"]{re.escape(meant)}['\"]", done.err), (
+        done.err
+    )
 
 
 BAD: dict[str, int] = {
@@ -178,10 +213,16 @@ BAD: dict[str, int] = {
 
 
 @pytest.mark.parametrize(("typed", "code"), BAD.items())
-def test_bad_input_is_told_in_words_and_leaves_nothing_behind(typed: str, code: int, call: Call, folder: Path) -> None:
+def test_bad_input_is_told_in_words_and_leaves_nothing_behind(
+    typed: str, code: int, call: Call, folder: Path
+) -> None:
     (folder / "folder").mkdir()
-    (folder / "e.jsonl").write_text('{"id": "a", "edited": "b.png", "instruction": "x"}\n')
-    (folder / "misspelt.jsonl").write_text('{"id": "a", "edited": "b.png", "instrction": "x"}\n')
+    (folder / "e.jsonl").write_text(
+        '{"id": "a", "edited": "b.png", "instruction": "x"}\n'
+    )
+    (folder / "misspelt.jsonl").write_text(
+        '{"id": "a", "edited": "b.png", "instrction": "x"}\n'
+    )
     (folder / "empty.jsonl").touch()
     (folder / "empty.csv").touch()
     (folder / "binary.jsonl").write_bytes(bytes(range(256)) * 9)
@@ -193,13 +234,23 @@ def test_bad_input_is_told_in_words_and_leaves_nothing_behind(typed: str, code: 
     assert {path: path.stat().st_size for path in folder.rglob("*")} == before
 
 
-def test_a_wrong_value_is_told_with_its_option_also_as_json(call: Call, folder: Path) -> None:
+def test_a_wrong_value_is_told_with_its_option_also_as_json(
+    call: Call, folder: Path
+) -> None:
     done = call("run", "e.jsonl", "--limit", "x", "--json")
-    assert done.code == 2 and "--limit" in done.document["error"] and "x" in done.document["error"]
+    assert (
+        done.code == 2
+        and "--limit" in done.document["error"]
+        and "x" in done.document["error"]
+    )
 
 
-@pytest.mark.parametrize("typed", ["runs", "runs show r", "report r", "export r -o out", "doctor"])
-def test_who_only_reads_leaves_nothing_beside_the_store(typed: str, call: Call, folder: Path) -> None:
+@pytest.mark.parametrize(
+    "typed", ["runs", "runs show r", "report r", "export r -o out", "doctor"]
+)
+def test_who_only_reads_leaves_nothing_beside_the_store(
+    typed: str, call: Call, folder: Path
+) -> None:
     made(folder / "editjudge.db")
     assert call(*typed.split()).code == 0
     assert [path.name for path in folder.glob("editjudge.db*")] == ["editjudge.db"]
@@ -224,14 +275,38 @@ def test_a_store_of_a_newer_editjudge_is_left_alone(call: Call, folder: Path) ->
 @pytest.mark.parametrize(
     "typed",
     [
-        *("run edits.jsonl --judge measured", "run edits.jsonl --judge measured --dry-run", "doctor"),
-        *("runs list", "runs show r", "runs rm r --yes", "report r", "compare r", "agree r"),
-        *("drift r --against s", "runs again r", "gate r --min 1", "export r -o out", "import-run exported"),
-        *("ratings import ratings.csv", "ratings export out.csv", "ratings links", "ratings invite s ann"),
+        *(
+            "run edits.jsonl --judge measured",
+            "run edits.jsonl --judge measured --dry-run",
+            "doctor",
+        ),
+        *(
+            "runs list",
+            "runs show r",
+            "runs rm r --yes",
+            "report r",
+            "compare r",
+            "agree r",
+        ),
+        *(
+            "drift r --against s",
+            "runs again r",
+            "gate r --min 1",
+            "export r -o out",
+            "import-run exported",
+        ),
+        *(
+            "ratings import ratings.csv",
+            "ratings export out.csv",
+            "ratings links",
+            "ratings invite s ann",
+        ),
         *("ratings revoke s ann", "ratings rm --rater ann --yes", "serve --port 0"),
     ],
 )
-def test_no_verb_changes_a_database_of_another_program(typed: str, call: Call, folder: Path) -> None:
+def test_no_verb_changes_a_database_of_another_program(
+    typed: str, call: Call, folder: Path
+) -> None:
     edits(folder, 1)
     made(folder / "own.db", Spec(edits=1))
     assert call("export", "r", "-o", "exported", "--store", "own.db").code == 0
@@ -247,7 +322,9 @@ def test_no_verb_changes_a_database_of_another_program(typed: str, call: Call, f
 
 
 def test_names_that_are_no_text_are_told_in_words(folder: Path) -> None:
-    done = subprocess.run([*COMMAND, "run", b"\xff\xfe.jsonl", "--json"], capture_output=True, check=False)
+    done = subprocess.run(
+        [*COMMAND, "run", b"\xff\xfe.jsonl", "--json"], capture_output=True, check=False
+    )
     assert done.returncode == 1 and b"Traceback" not in done.stderr
     assert "No such file" in json.loads(done.stdout)["error"]
     assert list(folder.iterdir()) == []
@@ -265,19 +342,36 @@ def test_a_reader_that_leaves_early_ends_it_without_a_word(folder: Path) -> None
 def seen(folder: Path, *words: str, **variables: str) -> tuple[str, dict[str, Any]]:
     """What a terminal shows of a run with failures and a price, and the document beside it."""
     prices = folder / "prices.yaml"
-    prices.write_text(f"as_of: 2026-01-01\nmodels:\n  {OPENAI}: {{input: 10, output: 40}}\n")
+    prices.write_text(
+        f"as_of: 2026-01-01\nmodels:\n  {OPENAI}: {{input: 10, output: 40}}\n"
+    )
     manifest = edits(folder, 12)
     (folder / "edited-0.png").unlink()
     ours, theirs = pty.openpty()
-    command = [*COMMAND, "run", str(manifest), "--judge", OPENAI, "--prices", str(prices), "--concurrency", "2"]
+    command = [
+        *COMMAND,
+        "run",
+        str(manifest),
+        "--judge",
+        OPENAI,
+        "--prices",
+        str(prices),
+        "--concurrency",
+        "2",
+    ]
     wide = {"COLUMNS": "160", "TERM": "xterm-256color", "LANG": "C.UTF-8", **variables}
     with stub(Behaviour(latency=0.1)):
         started = subprocess.Popen(
-            [*command, "--json", *words], cwd=folder, stdout=subprocess.PIPE, stderr=theirs, env=os.environ | wide
+            [*command, "--json", *words],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            env=os.environ | wide,
         )
         os.close(theirs)
         shown = b""
-        with contextlib.suppress(OSError):  # Linux says so where the other end is closed
+        # Linux says so where the other end is closed
+        with contextlib.suppress(OSError):
             while part := os.read(ours, 65_536):
                 shown += part
         out, _ = started.communicate(timeout=300)
@@ -288,14 +382,25 @@ def seen(folder: Path, *words: str, **variables: str) -> tuple[str, dict[str, An
 def test_a_terminal_sees_rate_time_left_cost_and_failures(folder: Path) -> None:
     shown, document = seen(folder)
     drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
-    assert re.search(r"\d+/36 \d+\.\d/s, 0:00:\d\d left, \$\d\.\d\d, failed: [123] missing_output", drawn), drawn
+    assert re.search(
+        r"\d+/36 \d+\.\d/s, 0:00:\d\d left, \$\d\.\d\d, failed: [123] missing_output",
+        drawn,
+    ), drawn
     assert document["statuses"] == {"ok": 33, "missing_output": 3}
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
-def test_the_total_counts_the_edits_of_the_models_that_are_judged(form: str, tmp_path: Path) -> None:
+def test_the_total_counts_the_edits_of_the_models_that_are_judged(
+    form: str, tmp_path: Path
+) -> None:
     rows = [
-        {"id": str(n), "input": "in.png", "edited": None, "made_by": "a" if n % 3 else "b", "instruction": "x, \n y"}
+        {
+            "id": str(n),
+            "input": "in.png",
+            "edited": None,
+            "made_by": "a" if n % 3 else "b",
+            "instruction": "x, \n y",
+        }
         for n in range(9)
     ]
     manifest = tmp_path / f"edits.{form}"
@@ -310,18 +415,33 @@ def test_the_total_counts_the_edits_of_the_models_that_are_judged(form: str, tmp
     def expected(*models: str, **settings: Any) -> int | None:
         columns = (("model", "made_by"),)
         return Job(
-            manifest, ("fidelity", "lighting"), ("replay:none",), models=models, columns=columns, **settings
+            manifest,
+            ("fidelity", "lighting"),
+            ("replay:none",),
+            models=models,
+            columns=columns,
+            **settings,
         ).check()
 
-    assert expected("a") == 2 * 6 and expected("a", "b", repeats=3) == expected(repeats=3) == 2 * 9 * 3
+    assert (
+        expected("a") == 2 * 6
+        and expected("a", "b", repeats=3) == expected(repeats=3) == 2 * 9 * 3
+    )
     assert expected("a", limit=4) == 2 * 4 and expected("a", limit=40) == 2 * 6
-    assert expected(where=("run:overall>=1",)) is None, "how many pass is known when all were read"
+    assert expected(where=("run:overall>=1",)) is None, (
+        "how many pass is known when all were read"
+    )
     with pytest.raises(UsageError, match="no edit is of"):
         expected("c")
 
 
-@pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}])
-def test_no_escape_sequence_where_none_is_wanted(variables: dict[str, str], folder: Path) -> None:
+@pytest.mark.parametrize(
+    "variables",
+    [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}],
+)
+def test_no_escape_sequence_where_none_is_wanted(
+    variables: dict[str, str], folder: Path
+) -> None:
     shown, document = seen(folder, **variables)
     assert ESCAPE not in shown and document["ending"] == "finished"
 
@@ -332,19 +452,37 @@ def test_quiet_shows_no_progress(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("forced", [False, True])
-def test_a_file_gets_a_bar_only_where_that_is_forced(forced: bool, folder: Path) -> None:
+def test_a_file_gets_a_bar_only_where_that_is_forced(
+    forced: bool, folder: Path
+) -> None:
     command = [*COMMAND, "run", str(edits(folder, 4)), "--judge", OPENAI]
-    with stub(), environment({"FORCE_COLOR": "1" if forced else None, "NO_COLOR": None}):
+    with (
+        stub(),
+        environment({"FORCE_COLOR": "1" if forced else None, "NO_COLOR": None}),
+    ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert (ESCAPE in done.stderr) == forced
     assert ESCAPE not in done.stdout
 
 
-def test_a_run_that_was_stopped_names_the_command_that_goes_on(call: Call, folder: Path) -> None:
+def test_a_run_that_was_stopped_names_the_command_that_goes_on(
+    call: Call, folder: Path
+) -> None:
     prices = folder / "my prices.yaml"
-    prices.write_text(f"as_of: 2026-01-01\nmodels:\n  {OPENAI}: {{input: 10, output: 40}}\n")
-    words = ("run", edits(folder, 10), "--judge", OPENAI, "--prices", prices, "--budget", "0.5")
+    prices.write_text(
+        f"as_of: 2026-01-01\nmodels:\n  {OPENAI}: {{input: 10, output: 40}}\n"
+    )
+    words = (
+        "run",
+        edits(folder, 10),
+        "--judge",
+        OPENAI,
+        "--prices",
+        prices,
+        "--budget",
+        "0.5",
+    )
     with stub():
         done = call(*words)
     assert done.code == 4
@@ -352,10 +490,16 @@ def test_a_run_that_was_stopped_names_the_command_that_goes_on(call: Call, folde
     assert shlex.split(command) == ["editjudge", *map(str, words)]
 
 
-def test_the_command_that_goes_on_does_not_repeat_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_that_goes_on_does_not_repeat_a_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from editjudge.cli.run import how_to_go_on
 
-    monkeypatch.setattr(sys, "argv", ["editjudge", "run", "e.jsonl", "--store", "postgresql://me:canary@host/db"])
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["editjudge", "run", "e.jsonl", "--store", "postgresql://me:canary@host/db"],
+    )
     assert how_to_go_on() == "run the same command again to go on"
 
 
@@ -377,7 +521,9 @@ def completed(typed: str, folder: Path) -> list[str]:
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
     found = os.environ | {"PATH": f"{command.parent}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True, env=found)
+    done = subprocess.run(
+        ["bash", "-c", shell], capture_output=True, text=True, check=True, env=found
+    )
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -406,16 +552,28 @@ def test_bash_completes(typed: str, offered: list[str], folder: Path) -> None:
 def test_every_shell_has_a_script(shell: str, call: Call) -> None:
     done = call("completion", shell)
     assert done.code == 0 and f"_EDITJUDGE_COMPLETE={shell}_complete" in done.out
-    assert call("completion", shell, "--json").document["script"] == done.out.removesuffix("\n")
+    assert call("completion", shell, "--json").document[
+        "script"
+    ] == done.out.removesuffix("\n")
 
 
-def test_completing_a_run_reads_the_store_without_the_library_for_it(folder: Path) -> None:
+def test_completing_a_run_reads_the_store_without_the_library_for_it(
+    folder: Path,
+) -> None:
     made(folder / "editjudge.db")
     code = "import sys; sys.argv=['editjudge']; from editjudge.cli import main\ntry: main()\nexcept SystemExit: pass\n"
     code += "print('sqlalchemy' in sys.modules)"
-    asked = {"_EDITJUDGE_COMPLETE": "bash_complete", "COMP_WORDS": "editjudge report ", "COMP_CWORD": "2"}
+    asked = {
+        "_EDITJUDGE_COMPLETE": "bash_complete",
+        "COMP_WORDS": "editjudge report ",
+        "COMP_CWORD": "2",
+    }
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | asked
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | asked,
     )
     assert done.stdout.split() == ["plain,r", "False"]
 

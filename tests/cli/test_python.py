@@ -21,7 +21,7 @@ from PIL import Image
 
 import editjudge as ej
 from editjudge.errors import UsageError
-from editjudge.run.progress import RunTally
+from editjudge.running.progress import RunTally
 
 from .stores import Call, Spec, call, made
 
@@ -37,7 +37,15 @@ def test_a_run_of_a_store_is_opened_by_name_and_has_its_table(store: Path) -> No
     run = ej.open("r", store=store)
     assert (run.name, run.ending, run.summary.total) == ("r", "finished", 48)
     frame = run.table(by="model")
-    assert list(frame.columns) == ["model", "factor", "mean", "ok", "n", "mean_lo", "mean_hi"]
+    assert list(frame.columns) == [
+        "model",
+        "factor",
+        "mean",
+        "ok",
+        "n",
+        "mean_lo",
+        "mean_hi",
+    ]
     assert set(frame["n"]) == {24}
     with pytest.raises(UsageError, match=r'no run.*"reely"|reely'):
         ej.open("reely", store=store)
@@ -48,26 +56,42 @@ def test_a_plain_table_has_the_intervals_of_the_report(store: Path) -> None:
     columns = ["model", "factor", "mean", "mean_lo", "mean_hi"]
     plain = run.table(by="model")[columns].sort_values(columns[:2], ignore_index=True)
     report = run.table(by="model", of="scores").frame()
-    report = report[report["factor"].isin(plain["factor"])][columns].sort_values(columns[:2], ignore_index=True)
+    report = report[report["factor"].isin(plain["factor"])][columns].sort_values(
+        columns[:2], ignore_index=True
+    )
     pandas.testing.assert_frame_equal(plain, report, check_dtype=False)
-    assert (plain["mean_lo"] < plain["mean"]).all() and (plain["mean"] < plain["mean_hi"]).all()
+    assert (plain["mean_lo"] < plain["mean"]).all() and (
+        plain["mean"] < plain["mean_hi"]
+    ).all()
 
 
 @pytest.mark.parametrize("by", ["judge", "rubric"])
 def test_a_mean_over_models_has_an_interval_too(store: Path, by: str) -> None:
     frame = ej.open("r", store=store).table(by=by)
-    assert len(frame) and (frame["mean_lo"] <= frame["mean"]).all() and (frame["mean"] <= frame["mean_hi"]).all()
+    assert (
+        len(frame)
+        and (frame["mean_lo"] <= frame["mean"]).all()
+        and (frame["mean"] <= frame["mean_hi"]).all()
+    )
 
 
 def test_compare_answers_what_the_verb_prints(call: Call, store: Path) -> None:
     result = ej.open("r", store=store).compare("poor", "good")
-    document = call("compare", "r", "--a", "poor", "--b", "good", "--store", store, "--json").document
+    document = call(
+        "compare", "r", "--a", "poor", "--b", "good", "--store", store, "--json"
+    ).document
     assert dict(result) == document
     frame = result.frame()
     assert len(frame) == 4 and {"factor", "b - a", "b - a_lo"} <= set(frame.columns)
-    counts = [(one["wins"], one["ties"], one["losses"]) for one in document["comparisons"]]
-    assert counts == list(zip(frame["wins"], frame["ties"], frame["losses"], strict=True))
-    assert "poor and good: no evidence of a difference on overall" in repr(result), "of 12 source images"
+    counts = [
+        (one["wins"], one["ties"], one["losses"]) for one in document["comparisons"]
+    ]
+    assert counts == list(
+        zip(frame["wins"], frame["ties"], frame["losses"], strict=True)
+    )
+    assert "poor and good: no evidence of a difference on overall" in repr(result), (
+        "of 12 source images"
+    )
     assert "<table" in result._repr_html_()
     with pytest.raises(UsageError, match="weather"):
         ej.open("r", store=store).compare(by="weather")  # type: ignore[arg-type]
@@ -82,13 +106,28 @@ def test_two_runs_are_compared_as_two_sides(call: Call, store: Path) -> None:
 def test_gate_answers_what_the_verb_prints(call: Call, store: Path) -> None:
     run = ej.open("r", store=store)
     result = run.gate({"alignment": 3}, model="good")
-    document = call("gate", "r", "--min", "alignment=3", "--model", "good", "--store", store, "--json").document
+    document = call(
+        "gate",
+        "r",
+        "--min",
+        "alignment=3",
+        "--model",
+        "good",
+        "--store",
+        store,
+        "--json",
+    ).document
     assert dict(result) == document and result["outcome"] == "pass"
     assert run.gate({"alignment": 6.9})["outcome"] == "fail"
-    assert run.gate(baseline=ej.open("again", store=store), max_drop=1.0)["baseline"] == "again"
+    assert (
+        run.gate(baseline=ej.open("again", store=store), max_drop=1.0)["baseline"]
+        == "again"
+    )
 
 
-def test_agree_answers_what_the_verb_prints(call: Call, store: Path, tmp_path: Path) -> None:
+def test_agree_answers_what_the_verb_prints(
+    call: Call, store: Path, tmp_path: Path
+) -> None:
     run = ej.open("r", store=store)
     ratings = tmp_path / "ratings.csv"
     with ratings.open("w", newline="") as file:
@@ -97,41 +136,87 @@ def test_agree_answers_what_the_verb_prints(call: Call, store: Path, tmp_path: P
         for row in run.judgements():
             rows.writerow([row["item"], "ann", "SC", row["scores"]["alignment"]])
     result = run.agree(ratings, called={"SC": "alignment"})
-    document = call("agree", "r", "--ratings", ratings, "--as", "SC=alignment", "--store", store, "--json").document
+    document = call(
+        "agree",
+        "r",
+        "--ratings",
+        ratings,
+        "--as",
+        "SC=alignment",
+        "--store",
+        store,
+        "--json",
+    ).document
     assert dict(result) == document
     assert result["factors"]["alignment"]["openai/m"]["spearman"] == pytest.approx(1.0)
 
 
 def test_a_slice_has_every_figure_with_its_interval(store: Path) -> None:
     frame = ej.open("r", store=store).table(by="edit_type", of="scores").frame()
-    assert {"add", "remove"} <= set(frame["slice"]) and {"mean", "mean_lo", "mean_hi", "ok", "n"} <= set(frame.columns)
+    assert {"add", "remove"} <= set(frame["slice"]) and {
+        "mean",
+        "mean_lo",
+        "mean_hi",
+        "ok",
+        "n",
+    } <= set(frame.columns)
 
 
-def test_a_slice_shows_the_tables_of_the_terminal_and_not_its_wide_rows(store: Path) -> None:
+def test_a_slice_shows_the_tables_of_the_terminal_and_not_its_wide_rows(
+    store: Path,
+) -> None:
     table = ej.open("r", store=store).table(by="edit_type")
-    assert "Scores by edit_type: mean with 95 % CI" in repr(table) and "slice_by" not in repr(table)
-    assert "Scores by edit_type" in table._repr_html_() and "slice_by" not in table._repr_html_()
+    assert "Scores by edit_type: mean with 95 % CI" in repr(
+        table
+    ) and "slice_by" not in repr(table)
+    assert (
+        "Scores by edit_type" in table._repr_html_()
+        and "slice_by" not in table._repr_html_()
+    )
 
 
 @pytest.mark.parametrize("name", ["r.html", "r.md", "r.json", "r.csv", "r.tex"])
-def test_a_report_is_written_in_the_format_of_its_name(store: Path, tmp_path: Path, name: str) -> None:
+def test_a_report_is_written_in_the_format_of_its_name(
+    store: Path, tmp_path: Path, name: str
+) -> None:
     path = ej.open("r", store=store).report(tmp_path / name)
     assert path.read_text("utf-8").strip()
     with pytest.raises(UsageError, match="none of"):
         ej.open("r", store=store).report(tmp_path / "r.doc")
 
 
-def test_the_plot_has_a_mark_for_every_difference_and_its_interval(store: Path, tmp_path: Path) -> None:
+def test_the_plot_has_a_mark_for_every_difference_and_its_interval(
+    store: Path, tmp_path: Path
+) -> None:
     plot = ej.open("r", store=store).plot("poor", "good")
-    assert len(re.findall('class="interval', plot.html)) == 4 and "good − poor" in plot.html
+    assert (
+        len(re.findall('class="interval', plot.html)) == 4
+        and "good − poor" in plot.html
+    )
     saved = plot.save(tmp_path / "plot.html").read_text("utf-8")
     assert "<svg" in saved and "<style>" in saved
 
 
-def test_a_fragment_is_one_frame_that_carries_its_page(call: Call, store: Path, tmp_path: Path) -> None:
-    done = call("report", "r", "--store", store, "--format", "fragment", "-o", tmp_path / "part.html")
+def test_a_fragment_is_one_frame_that_carries_its_page(
+    call: Call, store: Path, tmp_path: Path
+) -> None:
+    done = call(
+        "report",
+        "r",
+        "--store",
+        store,
+        "--format",
+        "fragment",
+        "-o",
+        tmp_path / "part.html",
+    )
     text = (tmp_path / "part.html").read_text("utf-8")
-    assert done.code == 0 and text.startswith("<iframe ") and text.count("<iframe") == 1 and "sandbox" in text
+    assert (
+        done.code == 0
+        and text.startswith("<iframe ")
+        and text.count("<iframe") == 1
+        and "sandbox" in text
+    )
     assert "&lt;!doctype html&gt;" in text and "<script" not in text
 
 
@@ -139,14 +224,20 @@ def test_completion_lists_the_public_names_and_nothing_else() -> None:
     assert [name for name in dir(ej) if not name.startswith("__")] == sorted(ej.__all__)
 
 
-def test_the_interval_of_a_claim_excludes_zero_and_no_other_does(tmp_path: Path) -> None:
+def test_the_interval_of_a_claim_excludes_zero_and_no_other_does(
+    tmp_path: Path,
+) -> None:
     from editjudge.report.comparison import conclusions, differences
 
     store = made(tmp_path / "s.db", Spec(models=("good", "poor", "third"), edits=40))
     found = differences(ej.open("r", store=store)._loaded())
     for d in (one.difference for one in found):
         assert d.ci is None or d.evident == (d.ci.lo > 0 or d.ci.hi < 0), d
-    claims = [low for line in conclusions(found) for low in re.findall(r"by [\d.]+ \[(-?[\d.]+), -?[\d.]+\]", line)]
+    claims = [
+        low
+        for line in conclusions(found)
+        for low in re.findall(r"by [\d.]+ \[(-?[\d.]+), -?[\d.]+\]", line)
+    ]
     assert claims and all(float(low) > 0 for low in claims), claims
 
 
@@ -160,11 +251,11 @@ def recorded(tmp_path: Path) -> str:
     """A judge with a reply for the edit `edit` alone, whose reason is hostile."""
     reason = f"{HOSTILE} follows the light"
     answer = {"Contextual_Preservation": {"reason": reason, "score": 1}}
-    reply = (
-        f"## Difference Analysis\n- {reason}: allowed\n\n## CP Decision\nIt follows.\n\n## JSON\n{json.dumps(answer)}"
-    )
+    reply = f"## Difference Analysis\n- {reason}: allowed\n\n## CP Decision\nIt follows.\n\n## JSON\n{json.dumps(answer)}"
     path = tmp_path / "replies.jsonl"
-    path.write_text(json.dumps({"item": "edit", "rubric": "lighting", "reply": reply}) + "\n")
+    path.write_text(
+        json.dumps({"item": "edit", "rubric": "lighting", "reply": reply}) + "\n"
+    )
     return f"replay:{path}"
 
 
@@ -189,32 +280,58 @@ def png() -> bytes:
 )
 def test_a_picture_of_any_kind_is_judged_and_shown(recorded: str, given: Any) -> None:
     verdict = ej.judge(input=given, edited=given, rubrics="lighting", judge=recorded)
-    assert verdict["lighting"].status == "ok" and verdict["lighting"].scores == {"Contextual_Preservation": 1}
+    assert verdict["lighting"].status == "ok" and verdict["lighting"].scores == {
+        "Contextual_Preservation": 1
+    }
     assert "Contextual_Preservation: 1 of 1" in repr(verdict)
     page = verdict._repr_html_()
-    assert page.count('<img src="data:image/webp;base64,') == 2 and "1&nbsp;of&nbsp;1" in page
+    assert (
+        page.count('<img src="data:image/webp;base64,') == 2
+        and "1&nbsp;of&nbsp;1" in page
+    )
 
 
 def test_what_a_judge_writes_is_escaped_in_a_notebook(recorded: str) -> None:
     page = ej.judge(
-        input=PICTURE, edited=PICTURE, instruction=HOSTILE, rubrics="lighting", judge=recorded
+        input=PICTURE,
+        edited=PICTURE,
+        instruction=HOSTILE,
+        rubrics="lighting",
+        judge=recorded,
     )._repr_html_()
-    assert "<script" not in page and page.count("&lt;script&gt;") == 2 and "\u202e" not in page
+    assert (
+        "<script" not in page
+        and page.count("&lt;script&gt;") == 2
+        and "\u202e" not in page
+    )
 
 
 def test_a_failure_is_shown_with_its_status_and_reason(recorded: str) -> None:
-    verdict = ej.judge(input=PICTURE, edited=PICTURE, id="other", rubrics="lighting", judge=recorded)
-    assert "unreachable" in repr(verdict) and "no_recorded_reply" in verdict._repr_html_()
+    verdict = ej.judge(
+        input=PICTURE, edited=PICTURE, id="other", rubrics="lighting", judge=recorded
+    )
+    assert (
+        "unreachable" in repr(verdict) and "no_recorded_reply" in verdict._repr_html_()
+    )
 
 
 @pytest.mark.parametrize("make", [list, pandas.DataFrame])
 def test_rows_with_pictures_are_run_shown_and_resumed_inside_a_running_loop(
     recorded: str, make: Any, tmp_path: Path
 ) -> None:
-    rows = make([{"id": "edit", "input": PICTURE, "edited": PICTURE, "model": "m"}, {"id": "other", "input": PICTURE}])
+    rows = make(
+        [
+            {"id": "edit", "input": PICTURE, "edited": PICTURE, "model": "m"},
+            {"id": "other", "input": PICTURE},
+        ]
+    )
 
     async def cell() -> tuple[ej.Run, ej.Run]:
-        arguments: dict[str, Any] = {"rubrics": "lighting", "judges": recorded, "store": tmp_path / "s.db"}
+        arguments: dict[str, Any] = {
+            "rubrics": "lighting",
+            "judges": recorded,
+            "store": tmp_path / "s.db",
+        }
         return ej.run(rows, **arguments), await ej.arun(rows, **arguments)
 
     first, again = asyncio.run(cell())
@@ -222,23 +339,39 @@ def test_rows_with_pictures_are_run_shown_and_resumed_inside_a_running_loop(
     assert dict(first.summary.statuses) == {"ok": 1, "unreachable": 1}
     page = first._repr_html_()
     assert page.count("<img") == 3 and "unreachable" in page and "<script" not in page
-    assert ej.open(first.name, store=tmp_path / "s.db")._repr_html_().count("not kept in the store") == 3
+    assert (
+        ej.open(first.name, store=tmp_path / "s.db")
+        ._repr_html_()
+        .count("not kept in the store")
+        == 3
+    )
 
 
 def test_errors_of_a_run_name_arguments(tmp_path: Path, recorded: str) -> None:
     rows = [{"id": "a", "source": PICTURE, "target": PICTURE, "instruction": "x"}]
-    with pytest.raises(ej.InputError, match=re.escape('Map it with columns={"input": "source", "edited": "target"}')):
+    with pytest.raises(
+        ej.InputError,
+        match=re.escape('Map it with columns={"input": "source", "edited": "target"}'),
+    ):
         ej.run(rows, judges=recorded, store=tmp_path / "s.db")
     with pytest.raises(ej.InputError, match=r"^repeats=0: at least one"):
         ej.run(rows, judges=recorded, repeats=0)
     with pytest.raises(UsageError, match="expected a path, a list of dicts"):
         ej.run({"id": "a"})
     columns = {"input": "source", "edited": "target"}
-    run = ej.run(rows, judges=recorded, rubrics="lighting", columns=columns, store=tmp_path / "s.db")
+    run = ej.run(
+        rows,
+        judges=recorded,
+        rubrics="lighting",
+        columns=columns,
+        store=tmp_path / "s.db",
+    )
     assert run.summary.total == 1
 
 
-def test_a_gate_without_a_score_says_so_without_options(store: Path, tmp_path: Path, recorded: str) -> None:
+def test_a_gate_without_a_score_says_so_without_options(
+    store: Path, tmp_path: Path, recorded: str
+) -> None:
     run = ej.run([{"id": "x", "input": PICTURE, "edited": PICTURE}], rubrics="lighting", judges=recorded,
                  store=tmp_path / "s.db")  # fmt: skip
     result = run.gate({"Contextual_Preservation": 1}, max_failures=1.0)
@@ -246,14 +379,16 @@ def test_a_gate_without_a_score_says_so_without_options(store: Path, tmp_path: P
     assert "--" not in " ".join(result.lead)
 
 
-def test_a_plot_as_a_picture_needs_matplotlib_and_says_so(store: Path, tmp_path: Path) -> None:
+def test_a_plot_as_a_picture_needs_matplotlib_and_says_so(
+    store: Path, tmp_path: Path
+) -> None:
     plot = ej.open("r", store=store).plot("poor", "good")
     with pytest.raises(UsageError, match=r"pip install matplotlib|none of \.html"):
         plot.save(tmp_path / ("plot.doc" if find_spec("matplotlib") else "plot.png"))
 
 
 def test_a_notebook_sees_how_many_how_long_and_what_failed() -> None:
-    from editjudge.run.progress import NotebookBar
+    from editjudge.running.progress import NotebookBar
 
     display = Mock()
     progress = NotebookBar(display)
@@ -263,5 +398,9 @@ def test_a_notebook_sees_how_many_how_long_and_what_failed() -> None:
     progress.close()
     drawn = display.return_value.update.call_args.args[0]
     assert drawn["text/plain"].startswith("5 of 8 judged, ")
-    assert drawn["text/plain"].endswith(" left, 1 cached, $0.00, failed: 1 refused, 1 unreachable")
-    assert drawn["text/html"].startswith('<progress value="5" max="8"></progress> 5 of 8 judged')
+    assert drawn["text/plain"].endswith(
+        " left, 1 cached, $0.00, failed: 1 refused, 1 unreachable"
+    )
+    assert drawn["text/html"].startswith(
+        '<progress value="5" max="8"></progress> 5 of 8 judged'
+    )

@@ -19,7 +19,10 @@ __all__ = ["call"]
 
 WIDE = Table.of(
     ("model", "failed", "mean", "p", *(f"column {n}" for n in range(12))),
-    [("a", 3, Figure(1.0), p_value(0.001), *range(12)), ("b", 0, Figure(2.0), p_value(0.7), *range(12))],
+    [
+        ("a", 3, Figure(1.0), p_value(0.001), *range(12)),
+        ("b", 0, Figure(2.0), p_value(0.7), *range(12)),
+    ],
     "Scores",
     spare=tuple(f"column {n}" for n in range(12)),
 )
@@ -40,13 +43,21 @@ def printed(patch: pytest.MonkeyPatch, out: io.StringIO, **variables: str) -> st
     return out.getvalue()
 
 
-def test_a_terminal_gets_failures_and_significant_differences_in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_failures_and_significant_differences_in_colour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     text = printed(monkeypatch, Terminal(), COLUMNS="100")
     assert re.search(r"\x1b\[31m *3", text), "a failure is red"
     assert re.search(r"\x1b\[1;32m *0.001", text), "a significant p is bold"
-    significant, other = (next(line for line in text.splitlines() if p in line) for p in ("0.001", "0.70"))
-    assert "\x1b[32m" in significant and "\x1b[32m" not in other, "its whole row is green"
-    assert not re.search(r"\x1b\[3[12]m *0\b", text) and not re.search(r"\x1b\[1;32m *0.70", text)
+    significant, other = (
+        next(line for line in text.splitlines() if p in line) for p in ("0.001", "0.70")
+    )
+    assert "\x1b[32m" in significant and "\x1b[32m" not in other, (
+        "its whole row is green"
+    )
+    assert not re.search(r"\x1b\[3[12]m *0\b", text) and not re.search(
+        r"\x1b\[1;32m *0.70", text
+    )
 
 
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
@@ -60,13 +71,19 @@ def test_no_colour_means_the_same_text_without_escape_sequences(
     assert [line.rstrip() for line in stripped.splitlines()] == plain.splitlines()
 
 
-def test_a_pipe_gets_every_column_in_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_gets_every_column_in_plain_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     text = printed(monkeypatch, io.StringIO(), FORCE_COLOR="1")
     assert "column 11" in text and "left out" not in text and "\x1b" not in text
-    assert "left out for width" in printed(monkeypatch, Terminal(), COLUMNS="100", NO_COLOR="1")
+    assert "left out for width" in printed(
+        monkeypatch, Terminal(), COLUMNS="100", NO_COLOR="1"
+    )
 
 
-def test_a_terminal_that_does_not_tell_its_size_counts_as_80_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_that_does_not_tell_its_size_counts_as_80_wide(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     known = printed(monkeypatch, Terminal(), COLUMNS="80")
     monkeypatch.setattr("shutil.get_terminal_size", os.terminal_size)
     assert printed(monkeypatch, Terminal()) == known
@@ -75,26 +92,23 @@ def test_a_terminal_that_does_not_tell_its_size_counts_as_80_wide(monkeypatch: p
 # --- which run is meant ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call) -> str:
-    """The name of a folder of shards in the working directory."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("EDITJUDGE_STORE", raising=False)
+def test_the_path_of_an_export_is_not_a_run(call: Call, tmp_path: Path) -> None:
     store = made(tmp_path / "source.db", Spec("m", edits=4))
-    assert call("export", "m", "-o", "m", "--format", "parquet", "--store", store).code == 0
-    return "m"
+    out = tmp_path / "out"
+    assert (
+        call("export", "m", "-o", out, "--format", "parquet", "--store", store).code
+        == 0
+    )
+    for verb in ("report", "compare"):
+        refused = call(verb, out, "--store", store)
+        assert refused.code == 2 and "import-run" in refused.err
 
 
-def test_a_bare_word_is_a_folder_only_where_no_store_is_given(call: Call, shards: str) -> None:
-    assert call("report", shards).code == 0
-    assert call("report", f"./{shards}", "--store", "absent.db").code == 0
-    absent = call("report", shards, "--store", "absent.db")
-    assert absent.code != 0 and "absent.db" in absent.err
-    default = call("report", shards, "--store", "editjudge.db")
-    assert default.code != 0 and "editjudge.db" in default.err, "given, though it is the default"
-
-
-def test_a_given_store_without_the_run_is_not_replaced_by_a_folder(call: Call, shards: str, tmp_path: Path) -> None:
-    other = made(tmp_path / "other.db", Spec("another", edits=4))
-    done = call("report", shards, "--store", other)
-    assert done.code == 2 and '"m"' in done.err
+@pytest.mark.parametrize("place", ["parts/", "s3://bucket/run"])
+def test_a_folder_as_a_store_is_refused_with_the_way_to_one(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "parts").mkdir()
+    refused = call("runs", "list", "--store", place)
+    assert refused.code == 1 and "export --format parquet" in refused.err

@@ -22,7 +22,16 @@ from .stores import Call, call
 __all__ = ["call"]
 
 PROMPTS = Path(__file__).parents[3] / "shared" / "prompts"
-CONTRACT = ["name", "hash", "images", "texts", "factors", "envelope", "justification_words", "sections"]
+CONTRACT = [
+    "name",
+    "hash",
+    "images",
+    "texts",
+    "factors",
+    "envelope",
+    "justification_words",
+    "sections",
+]
 
 MINE = """\
 name: mine
@@ -68,27 +77,44 @@ def clean(text: str) -> bool:
 def test_list_names_every_rubric_and_set(rubric: Call) -> None:
     done = rubric("list")
     assert done.code == 0 and not done.err
-    starts = [line.split()[0] for line in done.out.splitlines() if not line.startswith(" ")]
+    starts = [
+        line.split()[0] for line in done.out.splitlines() if not line.startswith(" ")
+    ]
     assert starts == [*files.names(), *files.PAIRWISE, *files.COMPUTED, *files.SETS]
 
 
 def test_list_as_json_has_each_contract_and_the_sets(rubric: Call) -> None:
     document = rubric("list", "--json").document
-    assert document["sets"] == {"online": ["preservation", "quality", "fidelity"], "offline": ["reference"]}
-    assert [one["name"] for one in document["rubrics"]] == [*files.names(), *files.PAIRWISE, *files.COMPUTED]
+    assert document["sets"] == {
+        "online": ["preservation", "quality", "fidelity"],
+        "offline": ["reference"],
+    }
+    assert [one["name"] for one in document["rubrics"]] == [
+        *files.names(),
+        *files.PAIRWISE,
+        *files.COMPUTED,
+    ]
     for one in document["rubrics"]:
-        assert one == {**files.load(one["name"]).contract(), "description": files.load(one["name"]).description}
+        assert one == {
+            **files.load(one["name"]).contract(),
+            "description": files.load(one["name"]).description,
+        }
 
 
 # --- show -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [*files.names(), *files.SETS])
-def test_show_as_json_answers_the_contract_with_exactly_its_keys(rubric: Call, name: str) -> None:
+def test_show_as_json_answers_the_contract_with_exactly_its_keys(
+    rubric: Call, name: str
+) -> None:
     done = rubric("show", name, "--json")
     assert (done.code, done.err) == (0, "")
     document = done.document
-    assert list(document) == [*CONTRACT, *(("members", "scores") if name in files.SETS else ())]
+    assert list(document) == [
+        *CONTRACT,
+        *(("members", "scores") if name in files.SETS else ()),
+    ]
     assert {key: document[key] for key in CONTRACT} == files.load_one(name).contract()
     assert document["name"] == name
     assert set(document["images"]) <= {"input", "edited", "ground_truth"}
@@ -97,12 +123,19 @@ def test_show_as_json_answers_the_contract_with_exactly_its_keys(rubric: Call, n
 
 def test_show_of_a_set_means_the_fused_contract(rubric: Call) -> None:
     document = rubric("show", "online", "--json").document
-    assert len(document["factors"]) == 12 and document["envelope"] == "online_factor_results"
+    assert (
+        len(document["factors"]) == 12
+        and document["envelope"] == "online_factor_results"
+    )
 
 
 def test_show_of_lighting_has_no_texts_and_the_sections_in_order(rubric: Call) -> None:
     document = rubric("show", "lighting", "--json").document
-    assert document["texts"] == [] and document["justification_words"] is None and document["envelope"] == ""
+    assert (
+        document["texts"] == []
+        and document["justification_words"] is None
+        and document["envelope"] == ""
+    )
     assert document["sections"] == ["Difference Analysis", "CP Decision", "JSON"]
 
 
@@ -127,7 +160,9 @@ def test_show_takes_a_users_file_wherever_a_name_goes(rubric: Call) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", [*files.names(), "online"])
-def test_show_prints_the_question_in_either_layout(rubric: Call, name: str, layout: str) -> None:
+def test_show_prints_the_question_in_either_layout(
+    rubric: Call, name: str, layout: str
+) -> None:
     done = rubric("show", name, "--prompt", "--layout", layout)
     assert done.code == 0
     images = files.load_one(name).images
@@ -142,7 +177,10 @@ def test_the_question_as_json_has_its_parts_in_order(rubric: Call) -> None:
     assert document["layout"] == "images-first"
     kinds = [next(iter(part)) for part in document["parts"]]
     assert kinds == ["text", "image", "text", "image", "text"]
-    assert [part["image"] for part in document["parts"] if "image" in part] == ["input", "edited"]
+    assert [part["image"] for part in document["parts"] if "image" in part] == [
+        "input",
+        "edited",
+    ]
     assert document["identifier"] in document["parts"][-1]["text"]
 
 
@@ -153,10 +191,14 @@ def test_an_unknown_layout_is_a_usage_error_with_those_there_are(rubric: Call) -
 
 
 @pytest.mark.parametrize("verb", ["show", "check"])
-def test_an_unknown_name_is_one_message_with_a_suggestion(rubric: Call, verb: str) -> None:
+def test_an_unknown_name_is_one_message_with_a_suggestion(
+    rubric: Call, verb: str
+) -> None:
     done = rubric(verb, "fidelty")
     assert done.code == 2 and not done.out
-    assert done.err.startswith('editjudge: no rubric is called "fidelty"; did you mean "fidelity"?')
+    assert done.err.startswith(
+        'editjudge: no rubric is called "fidelty"; did you mean "fidelity"?'
+    )
     assert done.err.count("\n") == 1
 
 
@@ -194,7 +236,9 @@ def test_check_says_what_it_finds_and_where_and_exits_with_1(rubric: Call) -> No
     ]
     found = rubric("check", path, "--json")
     assert found.code == 1
-    assert [list(one) for one in found.document["findings"]] == [["rubric", "code", "where", "message"]] * 2
+    assert [list(one) for one in found.document["findings"]] == [
+        ["rubric", "code", "where", "message"]
+    ] * 2
 
 
 TWINS = """name: twins
@@ -214,7 +258,9 @@ rubrics:
 """
 
 
-def test_check_says_each_finding_once_and_of_which_rubric_of_a_set(rubric: Call) -> None:
+def test_check_says_each_finding_once_and_of_which_rubric_of_a_set(
+    rubric: Call,
+) -> None:
     findings = rubric("check", written(TWINS), "--json").document["findings"]
     assert [(one["rubric"], one["code"]) for one in findings] == [
         ("left", "scale_contradicts"),
@@ -226,26 +272,42 @@ def test_check_says_each_finding_once_and_of_which_rubric_of_a_set(rubric: Call)
 # --- import ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not PROMPTS.is_dir(), reason="the published prompts are not beside the repository")
-@pytest.mark.parametrize("name", ["preservation", "fidelity", "reference", "lighting", "compliance"])
-def test_a_given_prompt_is_imported_into_a_file_that_shows_its_siblings_contract(rubric: Call, name: str) -> None:
+@pytest.mark.skipif(
+    not PROMPTS.is_dir(), reason="the published prompts are not beside the repository"
+)
+@pytest.mark.parametrize(
+    "name", ["preservation", "fidelity", "reference", "lighting", "compliance"]
+)
+def test_a_given_prompt_is_imported_into_a_file_that_shows_its_siblings_contract(
+    rubric: Call, name: str
+) -> None:
     done = rubric("import", PROMPTS / f"{name}.txt", "-o", "out.yaml")
     assert done.code == 0 and not done.out
     assert all(line.startswith("inferred ") for line in done.err.splitlines())
-    mine, theirs = (rubric("show", word, "--json").document for word in ("out.yaml", name))
+    mine, theirs = (
+        rubric("show", word, "--json").document for word in ("out.yaml", name)
+    )
     assert {**mine, "name": "", "hash": ""} == {**theirs, "name": "", "hash": ""}
     assert rubric("check", "out.yaml").code == 0
 
 
-def test_import_without_a_file_writes_the_rubric_to_standard_output(rubric: Call) -> None:
+def test_import_without_a_file_writes_the_rubric_to_standard_output(
+    rubric: Call,
+) -> None:
     done = rubric("import", written(PROMPT, "theirs.txt"))
     assert done.code == 0
     imported = files.parse(done.out)
-    assert imported.name == "theirs" and imported.template and imported.template.text == PROMPT
+    assert (
+        imported.name == "theirs"
+        and imported.template
+        and imported.template.text == PROMPT
+    )
     assert imported.answer.words == (1, 20)
 
 
-def test_import_keeps_carriage_returns_and_sets_a_byte_order_mark_aside(rubric: Call) -> None:
+def test_import_keeps_carriage_returns_and_sets_a_byte_order_mark_aside(
+    rubric: Call,
+) -> None:
     text = PROMPT.replace("\n", "\r\n")
     path = written("\ufeff" + text, "theirs.txt")
     assert rubric("import", path, "-o", "out.yaml").code == 0
@@ -272,7 +334,9 @@ def test_import_as_json_answers_contract_inferences_and_questions(rubric: Call) 
     assert list(done.document["contract"]) == CONTRACT and done.document["asks"] == []
     done = rubric("import", written("Judge it.", "theirs.txt"), "--json")
     assert done.code == 1 and done.document["contract"] is None
-    assert [list(one) for one in done.document["asks"]] == [["about", "why", "option"]] * 3
+    assert [list(one) for one in done.document["asks"]] == [
+        ["about", "why", "option"]
+    ] * 3
 
 
 def test_what_is_needed_is_asked_for_and_nothing_is_written(rubric: Call) -> None:
@@ -280,7 +344,12 @@ def test_what_is_needed_is_asked_for_and_nothing_is_written(rubric: Call) -> Non
     done = rubric("import", written(text, "theirs.txt"), "-o", "out.yaml")
     assert done.code == 1 and not done.out and not Path("out.yaml").exists()
     needed = [line for line in done.err.splitlines() if line.startswith("needed ")]
-    assert [line.split()[1] for line in needed] == ["placeholder", "images:", "factors:", "scale:"]
+    assert [line.split()[1] for line in needed] == [
+        "placeholder",
+        "images:",
+        "factors:",
+        "scale:",
+    ]
     for option in ("--slot", "--image", "--factor", "--scale"):
         assert option in done.err
     assert "nothing was written" in done.err
@@ -289,17 +358,36 @@ def test_what_is_needed_is_asked_for_and_nothing_is_written(rubric: Call) -> Non
 COMPLETE: dict[str, tuple[str, list[str], dict[str, Any]]] = {
     "placeholders, pictures, factors and a scale": (
         "Judge {what}.",
-        ["--slot", "what=instruction", "--image", "edited", "--factor", "a", "--factor", "b", "--scale", "1-3"],
+        [
+            "--slot",
+            "what=instruction",
+            "--image",
+            "edited",
+            "--factor",
+            "a",
+            "--factor",
+            "b",
+            "--scale",
+            "1-3",
+        ],
         {
             "images": ["edited"],
             "texts": ["instruction"],
-            "factors": [{"key": "a", "values": [1, 2, 3]}, {"key": "b", "values": [1, 2, 3]}],
+            "factors": [
+                {"key": "a", "values": [1, 2, 3]},
+                {"key": "b", "values": [1, 2, 3]},
+            ],
         },
     ),
     "a scale of its own": (
         PROMPT.replace('"score": <1-5>', '"a": 1, "b": 1'),
         ["--scale", "5,3,1", "--scale", "b=0-2"],
-        {"factors": [{"key": "a", "values": [5, 3, 1]}, {"key": "b", "values": [0, 1, 2]}]},
+        {
+            "factors": [
+                {"key": "a", "values": [5, 3, 1]},
+                {"key": "b", "values": [0, 1, 2]},
+            ]
+        },
     ),
     "a scale with a word to abstain": (
         PROMPT + "Or N/A.",
@@ -311,9 +399,21 @@ COMPLETE: dict[str, tuple[str, list[str], dict[str, Any]]] = {
         ["--text", "instruction", "--text", "referring_expression"],
         {"texts": ["instruction", "referring_expression"]},
     ),
-    "no texts": (PROMPT.replace("{instruction}", "the instruction"), ["--text", "none"], {"texts": []}),
-    "words": (PROMPT + "Or 30-40 words.", ["--words", "30-40"], {"justification_words": [30, 40]}),
-    "no words": (PROMPT + "Or 30-40 words.", ["--words", "none"], {"justification_words": None}),
+    "no texts": (
+        PROMPT.replace("{instruction}", "the instruction"),
+        ["--text", "none"],
+        {"texts": []},
+    ),
+    "words": (
+        PROMPT + "Or 30-40 words.",
+        ["--words", "30-40"],
+        {"justification_words": [30, 40]},
+    ),
+    "no words": (
+        PROMPT + "Or 30-40 words.",
+        ["--words", "none"],
+        {"justification_words": None},
+    ),
     "an example": (
         PROMPT + 'Or {"rating": <1-3>}',
         ["--example", "2"],
@@ -328,7 +428,9 @@ COMPLETE: dict[str, tuple[str, list[str], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", COMPLETE.values(), ids=COMPLETE)
-def test_the_options_that_are_asked_for_complete_the_import(rubric: Call, case: tuple[str, list[str], Any]) -> None:
+def test_the_options_that_are_asked_for_complete_the_import(
+    rubric: Call, case: tuple[str, list[str], Any]
+) -> None:
     text, options, expected = case
     path = written(text, "theirs.txt")
     asked = rubric("import", path)
@@ -354,7 +456,9 @@ USAGE = {
 
 
 @pytest.mark.parametrize("case", USAGE.values(), ids=USAGE)
-def test_an_option_that_cannot_be_meant_is_a_usage_error(rubric: Call, case: tuple[list[str], str]) -> None:
+def test_an_option_that_cannot_be_meant_is_a_usage_error(
+    rubric: Call, case: tuple[list[str], str]
+) -> None:
     options, expected = case
     done = rubric("import", written(PROMPT, "theirs.txt"), *options)
     assert done.code == 2 and not done.out
@@ -366,12 +470,17 @@ ERRORS: dict[str, tuple[list[str], str]] = {
     "a folder": (["."], ".: cannot be read"),
     "not text": (["picture.txt"], "picture.txt: not UTF-8 at byte 0"),
     "too large": (["large.txt"], "large.txt: larger than"),
-    "no such placeholder": (["theirs.txt", "--slot", "x=input"], "--slot x: the prompt has no such placeholder"),
+    "no such placeholder": (
+        ["theirs.txt", "--slot", "x=input"],
+        "--slot x: the prompt has no such placeholder",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", ERRORS.values(), ids=ERRORS)
-def test_an_error_is_one_message_without_a_traceback(rubric: Call, case: tuple[list[str], str]) -> None:
+def test_an_error_is_one_message_without_a_traceback(
+    rubric: Call, case: tuple[list[str], str]
+) -> None:
     arguments, expected = case
     written(PROMPT, "theirs.txt")
     Path("picture.txt").write_bytes(b"\x89PNG\r\n\x1a\n")
@@ -393,30 +502,62 @@ def test_the_largest_prompt_that_can_be_imported_can_be_read_back(rubric: Call) 
 EVIL = "\x1b[2J\x9b31m\u202e\x07"
 
 
-def test_escape_sequences_of_a_rubric_file_do_not_reach_the_terminal(rubric: Call) -> None:
+def test_escape_sequences_of_a_rubric_file_do_not_reach_the_terminal(
+    rubric: Call,
+) -> None:
     evil = r'"\e[2J\x9b31m\u202e\a"'
-    text = MINE.replace("name: mine", f"name: {evil}\ndescription: {evil}\nrole: {evil}").replace("unity", evil)
-    text = text.replace("results", evil).replace("answer: {", f"answer: {{sections: [{evil}], ")
+    text = MINE.replace(
+        "name: mine", f"name: {evil}\ndescription: {evil}\nrole: {evil}"
+    ).replace("unity", evil)
+    text = text.replace("results", evil).replace(
+        "answer: {", f"answer: {{sections: [{evil}], "
+    )
     path = written(text + f'task: "{{x}} from 1 to 9 score {evil[1:-1]}"\n')
-    for arguments in (["show"], ["show", "--prompt"], ["show", "--json"], ["show", "--prompt", "--json"], ["check"]):
+    for arguments in (
+        ["show"],
+        ["show", "--prompt"],
+        ["show", "--json"],
+        ["show", "--prompt", "--json"],
+        ["check"],
+    ):
         done = rubric(arguments[0], path, *arguments[1:])
         assert done.out and clean(done.out) and clean(done.err), arguments
 
 
-@pytest.mark.parametrize("fault", [f'"{EVIL[0]}": 1', r'"\e[2J": 1', r'images: ["\e[2J"]', '"\\e[2J\\u202e": 1\n' * 2])
-def test_escape_sequences_of_a_wrong_file_do_not_reach_the_terminal(rubric: Call, fault: str) -> None:
+@pytest.mark.parametrize(
+    "fault",
+    [
+        f'"{EVIL[0]}": 1',
+        r'"\e[2J": 1',
+        r'images: ["\e[2J"]',
+        '"\\e[2J\\u202e": 1\n' * 2,
+    ],
+)
+def test_escape_sequences_of_a_wrong_file_do_not_reach_the_terminal(
+    rubric: Call, fault: str
+) -> None:
     done = rubric("show", written(MINE + fault + "\n"))
     assert done.code == 1 and done.err and clean(done.err)
 
 
 def test_escape_sequences_of_a_prompt_do_not_reach_the_terminal(rubric: Call) -> None:
-    for text in (f"{EVIL} {{x}}", PROMPT + f'{{"{EVIL}": <1-3>}}', PROMPT + f"{{{EVIL}: 1}}", PROMPT + EVIL):
+    for text in (
+        f"{EVIL} {{x}}",
+        PROMPT + f'{{"{EVIL}": <1-3>}}',
+        PROMPT + f"{{{EVIL}: 1}}",
+        PROMPT + EVIL,
+    ):
         done = rubric("import", written(text, "theirs.txt"), "-o", "out.yaml")
         assert done.err and clean(done.err)
 
 
 def test_escape_sequences_in_names_do_not_reach_the_terminal(rubric: Call) -> None:
-    for arguments in (["show", EVIL], ["show", f"{EVIL}.yaml"], ["check", EVIL], ["import", f"{EVIL}.txt"]):
+    for arguments in (
+        ["show", EVIL],
+        ["show", f"{EVIL}.yaml"],
+        ["check", EVIL],
+        ["import", f"{EVIL}.txt"],
+    ):
         done = rubric(*arguments)
         assert done.code in (1, 2) and done.err and clean(done.err)
 
@@ -430,23 +571,33 @@ def test_the_commands_can_be_called_through_click() -> None:
     shown = runner.invoke(cli.app, ["rubric", "show", "quality", "--json"])
     assert json.loads(shown.stdout) == files.load("quality").contract()
     helped = runner.invoke(cli.app, ["rubric", "--help"])
-    assert helped.exit_code == 0 and all(verb in helped.stdout for verb in ("list", "show", "check", "import"))
+    assert helped.exit_code == 0 and all(
+        verb in helped.stdout for verb in ("list", "show", "check", "import")
+    )
 
 
 def console(*arguments: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     program = "from editjudge.cli import main; main()"
     command = [sys.executable, "-c", program, "rubric", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=folder, timeout=300, check=False
+    )
 
 
 def test_the_console_script_imports_shows_and_refuses(tmp_path: Path) -> None:
     (tmp_path / "theirs.txt").write_text(PROMPT)
-    assert console("import", "theirs.txt", "-o", "out.yaml", folder=tmp_path).returncode == 0
+    assert (
+        console("import", "theirs.txt", "-o", "out.yaml", folder=tmp_path).returncode
+        == 0
+    )
     shown = console("show", "out.yaml", "--json", folder=tmp_path)
     assert shown.returncode == 0 and list(json.loads(shown.stdout)) == CONTRACT
     refused = console("show", "owt.yaml", folder=tmp_path)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr == "editjudge: owt.yaml: cannot be read: No such file or directory\n"
+    assert (
+        refused.stderr
+        == "editjudge: owt.yaml: cannot be read: No such file or directory\n"
+    )
 
 
 def test_deep_nesting_does_not_end_the_console_script(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from editjudge.cli.run import glances
-from editjudge.run.summary import Summary, SummaryCell
+from editjudge.running.summary import Summary, SummaryCell
 
 
 def summary(*models: str, judges: tuple[str, ...] = ("j",)) -> Summary:

@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
-from run.made import SPECS, Told, editjudge, edits, run, stub
+from running.made import SPECS, Told, editjudge, edits, run, stub
 
 from bench.stub import Behaviour
-from editjudge.judges.messages import Parameters
-from editjudge.judges.registry import Options
+from editjudge.judges.judge import Options
+from editjudge.judges.wire import Parameters
 from editjudge.rubrics.files import dump, load
 from editjudge.store.store import Store
 
@@ -23,7 +23,12 @@ def store(tmp_path: Path) -> Path:
     manifest = edits(tmp_path, 3)
     with stub():
         run(manifest, tmp_path / "s.db", manner={"name": "first"})
-        run(manifest, tmp_path / "s.db", rubrics=("fidelity",), manner={"name": "second"})
+        run(
+            manifest,
+            tmp_path / "s.db",
+            rubrics=("fidelity",),
+            manner={"name": "second"},
+        )
     return tmp_path / "s.db"
 
 
@@ -33,7 +38,9 @@ def runs(store: Path, *words: object) -> Told:
 
 def test_list(store: Path) -> None:
     told = runs(store, "list", "--json")
-    assert [(found["id"], found["name"], found["state"]) for found in told.json["runs"]] == [
+    assert [
+        (found["id"], found["name"], found["state"]) for found in told.json["runs"]
+    ] == [
         (1, "first", "finished"),
         (2, "second", "finished"),
     ]
@@ -61,7 +68,10 @@ def test_show_is_lines_that_people_read(store: Path, tmp_path: Path) -> None:
     said = dict(line.strip().split("  ", 1) for line in shown.splitlines()[1:-3])
     assert said["manifest"].strip() == str((tmp_path / "edits.jsonl").resolve())
     assert said["asked_for"].strip() == "online"
-    assert (said["fuse"].strip(), said["rubrics quality"].strip()) == ("no", load("quality").hash)
+    assert (said["fuse"].strip(), said["rubrics quality"].strip()) == (
+        "no",
+        load("quality").hash,
+    )
     assert not re.search(r"[\[{']|None|False|True", shown)
     assert "      3 ok             quality by openai/stub" in shown
 
@@ -83,10 +93,19 @@ def test_rm_removes_what_only_this_run_has(store: Path) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "left", "code", "says"),
-    [("n\n", 2, 1, "kept second"), ("", 2, 2, "with --yes"), ("y\n", 1, 0, "Remove run second")],
+    [
+        ("n\n", 2, 1, "kept second"),
+        ("", 2, 2, "with --yes"),
+        ("y\n", 1, 0, "Remove run second"),
+    ],
 )
 def test_rm_asks_before_it_removes(
-    answer: str, left: int, code: int, says: str, store: Path, monkeypatch: pytest.MonkeyPatch
+    answer: str,
+    left: int,
+    code: int,
+    says: str,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     told = runs(store, "rm", "second")
@@ -96,10 +115,15 @@ def test_rm_asks_before_it_removes(
 
 
 def test_again_asks_what_failed_and_not_what_is_done(tmp_path: Path) -> None:
-    manifest, store = edits(tmp_path, 4), tmp_path / "s.db"
+    manifest = edits(tmp_path, 4)
+    store = tmp_path / "s.db"
     with stub(Behaviour(garbage=0.9, sticky=frozenset({"garbage"}))) as server:
-        options = Options(Parameters(temperature=0.5, extra={"top_p": 0.9}), strict=True)
-        first = run(manifest, store, options=options, repeats=2, manner={"name": "mine"})
+        options = Options(
+            Parameters(temperature=0.5, extra={"top_p": 0.9}), strict=True
+        )
+        first = run(
+            manifest, store, options=options, repeats=2, manner={"name": "mine"}
+        )
         server.behaviour = Behaviour()
         server.reset()
         told = runs(store, "again", "mine", "--json")
@@ -109,7 +133,9 @@ def test_again_asks_what_failed_and_not_what_is_done(tmp_path: Path) -> None:
 
 
 def test_again_with_a_changed_rubric_is_an_error(tmp_path: Path) -> None:
-    manifest, store, file = edits(tmp_path, 1), tmp_path / "s.db", tmp_path / "mine.yaml"
+    manifest = edits(tmp_path, 1)
+    store = tmp_path / "s.db"
+    file = tmp_path / "mine.yaml"
     rubric = dataclasses.replace(load("fidelity"), name="mine")
     file.write_text(dump(rubric))
     with stub() as server:
@@ -123,7 +149,8 @@ def test_again_with_a_changed_rubric_is_an_error(tmp_path: Path) -> None:
 
 
 def test_again_exits_as_run_does(tmp_path: Path) -> None:
-    manifest, store = edits(tmp_path, 2), tmp_path / "s.db"
+    manifest = edits(tmp_path, 2)
+    store = tmp_path / "s.db"
     with stub(Behaviour(empty=1)):
         run(manifest, store, rubrics=("fidelity",), manner={"name": "r"})
         assert runs(store, "again", "r").code == 3
@@ -131,12 +158,16 @@ def test_again_exits_as_run_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["show", "again", "rm"])
-def test_a_run_that_is_not_there_is_an_error_with_a_guess(verb: str, store: Path) -> None:
+def test_a_run_that_is_not_there_is_an_error_with_a_guess(
+    verb: str, store: Path
+) -> None:
     told = runs(store, verb, "frist", *(["--yes"] if verb == "rm" else []))
     assert told.code == 2
     assert 'did you mean "first"?' in told.err
 
 
-def test_the_environment_names_the_store(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_the_store(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EDITJUDGE_STORE", str(store))
     assert len(editjudge("runs", "list", "--json").json["runs"]) == 2

@@ -31,18 +31,42 @@ def encoded(image: Image.Image, codec: str, **options: Any) -> bytes:
 
 
 def chunk(kind: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    return (
+        struct.pack(">I", len(body))
+        + kind
+        + body
+        + struct.pack(">I", zlib.crc32(kind + body))
+    )
 
 
-def png(width: int, height: int, packed: bytes, *extra: bytes, bits: int = 8, colour: int = 2) -> bytes:
+def png(
+    width: int,
+    height: int,
+    packed: bytes,
+    *extra: bytes,
+    bits: int = 8,
+    colour: int = 2,
+) -> bytes:
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + b"".join(extra) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + head
+        + b"".join(extra)
+        + chunk(b"IDAT", packed)
+        + chunk(b"IEND", b"")
+    )
 
 
 def tiff(*tags: tuple[int, int, int, int], then: int = 0, body: bytes = b"") -> bytes:
     """One directory of (tag, type, count, value), and where it says that the next one lies."""
     entries = b"".join(struct.pack("<HHII", *tag) for tag in sorted(tags))
-    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + struct.pack("<I", then) + body
+    return (
+        b"II*\0"
+        + struct.pack("<IH", 8, len(tags))
+        + entries
+        + struct.pack("<I", then)
+        + body
+    )
 
 
 def grey_tiff(width: int, height: int, strip: int = 4096, then: int = 0) -> bytes:
@@ -57,7 +81,8 @@ def sixteen_bits() -> bytes:
 
 
 def _rows(image: Image.Image) -> list[bytes]:
-    data, width = image.tobytes(), image.width * 3
+    data = image.tobytes()
+    width = image.width * 3
     return [data[at : at + width] for at in range(0, len(data), width)]
 
 
@@ -149,12 +174,20 @@ def _riff(kind: bytes, body: bytes) -> bytes:
 
 def _gif(width: int, height: int) -> bytes:
     screen = b"GIF89a" + struct.pack("<HHBBB", width, height, 0x80, 0, 0) + b"\0" * 6
-    return screen + b"," + struct.pack("<HHHHB", 0, 0, width, height, 0) + b"\x08\x04\0\0\0\0\0\0;"
+    return (
+        screen
+        + b","
+        + struct.pack("<HHHHB", 0, 0, width, height, 0)
+        + b"\x08\x04\0\0\0\0\0\0;"
+    )
 
 
 def no_files(folder: Path) -> dict[str, Path]:
     """What lies in a folder and is no file of it; a manifest must not lead to any of them."""
-    places = {name: folder / f"{name}.png" for name in ("pipe", "folder", "device", "elsewhere", "round", "proc")}
+    places = {
+        name: folder / f"{name}.png"
+        for name in ("pipe", "folder", "device", "elsewhere", "round", "proc")
+    }
     os.mkfifo(places["pipe"])
     places["folder"].mkdir()
     places["device"].symlink_to("/dev/zero")

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from run.made import editjudge, edits
+from running.made import editjudge, edits
 from web.served import Served, edit, serving
 
 from fuzz.targets import TARGETS, seeds
@@ -36,11 +36,17 @@ def bent(draw: st.DrawFn, starts: list[bytes]) -> bytes:
     """A sound input with a few cuts, copies and foreign pieces."""
     data = draw(st.sampled_from(starts))
     for _ in range(draw(st.integers(0, 4))):
-        a, b = sorted(draw(st.tuples(st.integers(0, len(data)), st.integers(0, len(data)))))
+        a, b = sorted(
+            draw(st.tuples(st.integers(0, len(data)), st.integers(0, len(data))))
+        )
         piece = draw(st.sampled_from(PIECES) | st.binary(max_size=8))
         data = draw(
             st.sampled_from(
-                [data[:a] + piece + data[b:], data[:b] + piece + data[a:], data[:a] + piece + data[a + 1 :]]
+                [
+                    data[:a] + piece + data[b:],
+                    data[:b] + piece + data[a:],
+                    data[:a] + piece + data[a + 1 :],
+                ]
             )
         )
     return data
@@ -61,13 +67,20 @@ def test_any_bytes_are_answered_or_refused_in_words(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["manifest", "ratings"])
-def test_a_damaged_page_and_text_that_is_none_in_parquet_are_refused_in_words(name: str) -> None:
+def test_a_damaged_page_and_text_that_is_none_in_parquet_are_refused_in_words(
+    name: str,
+) -> None:
     """Found by fuzzing: neither is an exception of Arrow's own."""
     whole = next(seed for seed in seeds(name) if seed.startswith(b"\2"))
     TARGETS[name](whole.replace(b"PAR1" + whole[5:13], b"PAR1" + b"\xff" * 8, 1))
-    text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\x8d")])
+    text = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\x8d")]
+    )
     out = io.BytesIO()
-    columns = {"manifest": ["id", "input"], "ratings": ["item", "rater", "factor", "score"]}[name]
+    columns = {
+        "manifest": ["id", "input"],
+        "ratings": ["item", "rater", "factor", "score"],
+    }[name]
     pq.write_table(pa.table(dict.fromkeys(columns, text)), out)
     TARGETS[name](b"\2" + out.getvalue())
 
@@ -75,7 +88,9 @@ def test_a_damaged_page_and_text_that_is_none_in_parquet_are_refused_in_words(na
 def test_word_limits_the_wrong_way_round_are_none() -> None:
     """Found by fuzzing."""
     example = '{{"alignment": {{"score": <1-7>, "justification": "<83-60 words>"}}}}'
-    TARGETS["prompt"](f"Instruction: {{instruction}}\nScore from 1 to 7.\nAnswer with JSON: {example}\n".encode())
+    TARGETS["prompt"](
+        f"Instruction: {{instruction}}\nScore from 1 to 7.\nAnswer with JSON: {example}\n".encode()
+    )
 
 
 # --- over HTTP ------------------------------------------------------------------------------------------------
@@ -84,38 +99,100 @@ def test_word_limits_the_wrong_way_round_are_none() -> None:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("fuzzed")
-    (folder / "r.jsonl").write_text(json.dumps({"item": "e0", "rubric": "preservation", "reply": "{}"}))
+    (folder / "r.jsonl").write_text(
+        json.dumps({"item": "e0", "rubric": "preservation", "reply": "{}"})
+    )
     judge = f"replay:{folder / 'r.jsonl'}"
-    words = ("--rubric", "preservation", "--judge", judge, "--store", folder / "s.db", "--max-failures", "1")
+    words = (
+        "--rubric",
+        "preservation",
+        "--judge",
+        judge,
+        "--store",
+        folder / "s.db",
+        "--max-failures",
+        "1",
+    )
     assert editjudge("run", edits(folder, 4), *words).code == 0
-    with serving(folder / "s.db", judge=judge) as served, httpx.Client(base_url=served.url) as person:
+    with (
+        serving(folder / "s.db", judge=judge) as served,
+        httpx.Client(base_url=served.url) as person,
+    ):
         person.post("/rate/name", data={"name": "Ada"})
-        made = {"run": "1", "rubric": "preservation", "name": "pilot", "quota": "4", "overlap": "2", "controls": "0"}
+        made = {
+            "run": "1",
+            "rubric": "preservation",
+            "name": "pilot",
+            "quota": "4",
+            "overlap": "2",
+            "controls": "0",
+        }
         assert person.post("/rate/new", data=made).status_code == 303
         served.client.cookies = person.cookies
         yield served
 
 
-BODIES = [json.dumps({"edits": [edit(0)], **more}).encode() for more in ({}, {"rubrics": ["online"]}, {"deadline": 5})]
+BODIES = [
+    json.dumps({"edits": [edit(0)], **more}).encode()
+    for more in ({}, {"rubrics": ["online"]}, {"deadline": 5})
+]
 leaf = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
-anything = st.recursive(leaf, lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=9), x, max_size=3))
-fields = st.sampled_from(
-    ["edits", "rubrics", "judge", "formula", "weights", "deadline", "strict", "input", "id", "mask"]
+anything = st.recursive(
+    leaf,
+    lambda x: (
+        st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=9), x, max_size=3)
+    ),
 )
-KINDS = ["application/json", "multipart/form-data; boundary=x", "text/plain", "application/x-pickle", "", "a/b; c=\x01"]
+fields = st.sampled_from(
+    [
+        "edits",
+        "rubrics",
+        "judge",
+        "formula",
+        "weights",
+        "deadline",
+        "strict",
+        "input",
+        "id",
+        "mask",
+    ]
+)
+KINDS = [
+    "application/json",
+    "multipart/form-data; boundary=x",
+    "text/plain",
+    "application/x-pickle",
+    "",
+    "a/b; c=\x01",
+]
 
 
 @calm
 @given(st.sampled_from(["judge", "reward"]), bent(BODIES), st.sampled_from(KINDS))
-def test_a_request_of_any_bytes_is_answered(served: Served, what: str, body: bytes, kind: str) -> None:
+def test_a_request_of_any_bytes_is_answered(
+    served: Served, what: str, body: bytes, kind: str
+) -> None:
     look(served.post(what, content=body, headers={"content-type": kind}))
 
 
 @calm
-@given(st.sampled_from(["judge", "reward"]), st.dictionaries(fields, anything, max_size=4))
-def test_a_request_of_any_values_is_answered(served: Served, what: str, more: dict[str, Any]) -> None:
-    body = {"edits": [edit(0) | {k: more.pop(k) for k in ("input", "id", "mask") if k in more}], **more}
-    look(served.post(what, content=json.dumps(body), headers={"content-type": "application/json"}))
+@given(
+    st.sampled_from(["judge", "reward"]), st.dictionaries(fields, anything, max_size=4)
+)
+def test_a_request_of_any_values_is_answered(
+    served: Served, what: str, more: dict[str, Any]
+) -> None:
+    body = {
+        "edits": [
+            edit(0) | {k: more.pop(k) for k in ("input", "id", "mask") if k in more}
+        ],
+        **more,
+    }
+    look(
+        served.post(
+            what, content=json.dumps(body), headers={"content-type": "application/json"}
+        )
+    )
 
 
 def look(answer: httpx.Response) -> None:
@@ -125,12 +202,33 @@ def look(answer: httpx.Response) -> None:
         assert said["error"] and "Traceback" not in answer.text
         return
     for reward in said.get("rewards", ()):
-        assert (reward["reward"] is None) == (reward["status"] != "ok") and reward["reward"] != 0
+        assert (reward["reward"] is None) == (reward["status"] != "ok") and reward[
+            "reward"
+        ] != 0
 
 
-words = st.text(max_size=30) | st.sampled_from(["1", "7", "-1", "1e9", "nan", "0x1", "１", "1\n", "skip", "null"])
-factors = st.sampled_from(["unchanged_regions", "global_consistency", "identity_preservation", "score", "note", "run"])
-PAGES = ["/rate/1/1", "/rate/1/0", f"/rate/1/{10**30}", f"/rate/{2**63}/1", "/rate/new", "/rate/name", "/sign-in"]
+words = st.text(max_size=30) | st.sampled_from(
+    ["1", "7", "-1", "1e9", "nan", "0x1", "１", "1\n", "skip", "null"]
+)
+factors = st.sampled_from(
+    [
+        "unchanged_regions",
+        "global_consistency",
+        "identity_preservation",
+        "score",
+        "note",
+        "run",
+    ]
+)
+PAGES = [
+    "/rate/1/1",
+    "/rate/1/0",
+    f"/rate/1/{10**30}",
+    f"/rate/{2**63}/1",
+    "/rate/new",
+    "/rate/name",
+    "/sign-in",
+]
 
 
 @calm
@@ -152,11 +250,27 @@ def test_a_form_of_any_words_is_answered_and_keeps_only_scores_of_the_scale(
 @given(
     st.sampled_from(["/runs/1", "/", "/compare", "/runs/1/edits/e0"]),
     st.dictionaries(
-        st.sampled_from(["q", "sort", "model", "page", "factor", "min", "max", "judge", "status", "a", "b"]),
+        st.sampled_from(
+            [
+                "q",
+                "sort",
+                "model",
+                "page",
+                "factor",
+                "min",
+                "max",
+                "judge",
+                "status",
+                "a",
+                "b",
+            ]
+        ),
         words,
         max_size=4,
     ),
 )
-def test_a_page_asked_for_in_any_words_is_answered(served: Served, path: str, query: dict[str, str]) -> None:
+def test_a_page_asked_for_in_any_words_is_answered(
+    served: Served, path: str, query: dict[str, str]
+) -> None:
     answer = served.client.get(f"{served.url}{path}", params=query)
     assert answer.status_code < 500, (path, query, answer.text)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from run.made import editjudge, picture, write_manifest, write_old
+from running.made import editjudge, picture, write_manifest, write_old
 from web.served import serving
 
 from editjudge.edit import Edit
@@ -45,7 +45,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("words")
     write_old(folder / "a.png", picture("a"))
     write_old(folder / "b.png", picture("b"))
-    rows, replies = [], []
+    rows = []
+    replies = []
     factors = [factor.key for factor in resolve(["fidelity"])[0].factors]
     for number, (name, text) in enumerate(ATTACKS.items()):
         one_line = re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", text)[:500]
@@ -56,14 +57,41 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "instruction": text,
             "note": text,
         }
-        rows.append(row | {"model": text[:300], "edit_type": text[:300], "referring_expression": text})
-        said = {key: {"score": 5, "justification": f"{text[:400]} as can be seen here"} for key in factors}
-        reply = json.dumps({"image_id": "ID", "online_factor_results": said}) if name != "json" else text
+        rows.append(
+            row
+            | {
+                "model": text[:300],
+                "edit_type": text[:300],
+                "referring_expression": text,
+            }
+        )
+        said = {
+            key: {"score": 5, "justification": f"{text[:400]} as can be seen here"}
+            for key in factors
+        }
+        reply = (
+            json.dumps({"image_id": "ID", "online_factor_results": said})
+            if name != "json"
+            else text
+        )
         replies.append({"item": row["id"], "rubric": "fidelity", "reply": reply})
     manifest = write_manifest(folder, rows)
-    (folder / "replies.jsonl").write_text("".join(json.dumps(reply) + "\n" for reply in replies))
+    (folder / "replies.jsonl").write_text(
+        "".join(json.dumps(reply) + "\n" for reply in replies)
+    )
     judge = f"replay:{folder / 'replies.jsonl'}"
-    words = ("--judge", judge, "--rubric", "fidelity", "--name", "r", "--store", folder / "s.db", "--max-failures", "1")
+    words = (
+        "--judge",
+        judge,
+        "--rubric",
+        "fidelity",
+        "--name",
+        "r",
+        "--store",
+        folder / "s.db",
+        "--max-failures",
+        "1",
+    )
     done = editjudge("run", manifest, *words)
     assert done.code == 0, done.err
     assert harmless(done.out + done.err)
@@ -75,17 +103,40 @@ def harmless(shown: str) -> bool:
     return not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", shown)
 
 
-VERBS = [("report", "r"), ("report", "r", "--format", "md"), ("runs", "list"), ("runs", "show", "r"), ("compare", "r")]
+VERBS = [
+    ("report", "r"),
+    ("report", "r", "--format", "md"),
+    ("runs", "list"),
+    ("runs", "show", "r"),
+    ("compare", "r"),
+]
 
 
 @pytest.mark.parametrize("words", VERBS, ids=" ".join)
-def test_no_verb_lets_words_rule_the_terminal(told: Path, words: tuple[str, ...]) -> None:
+def test_no_verb_lets_words_rule_the_terminal(
+    told: Path, words: tuple[str, ...]
+) -> None:
     shown = editjudge(*words, "--store", told / "s.db")
     assert "Traceback" not in shown.err and harmless(shown.out + shown.err)
 
 
-@pytest.mark.parametrize("verb", ["run", "report", "rubric", "runs", "judge", "parse", "export", "import-run", "audit"])
-def test_a_hostile_argument_is_told_harmlessly(tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "run",
+        "report",
+        "rubric",
+        "runs",
+        "judge",
+        "parse",
+        "export",
+        "import-run",
+        "audit",
+    ],
+)
+def test_a_hostile_argument_is_told_harmlessly(
+    tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for text in ("\x1b[2Jowned", "\u202eowned", "a\rb"):
         for words in ((verb, text), (verb, "show", text), (verb, f"--{text}"), (text,)):
@@ -94,16 +145,31 @@ def test_a_hostile_argument_is_told_harmlessly(tmp_path: Path, verb: str, monkey
     assert {path.name for path in tmp_path.iterdir()} <= {"editjudge.db"}
 
 
-def test_a_spreadsheet_runs_no_cell_of_an_export_or_report(told: Path, tmp_path: Path) -> None:
-    editjudge("export", "r", "--store", told / "s.db", "-o", tmp_path / "x", "--format", "csv")
-    editjudge("report", "r", "--store", told / "s.db", "-o", tmp_path / "r.csv", "--format", "csv")
+def test_a_spreadsheet_runs_no_cell_of_an_export_or_report(
+    told: Path, tmp_path: Path
+) -> None:
+    editjudge(
+        "export", "r", "--store", told / "s.db", "-o", tmp_path / "x", "--format", "csv"
+    )
+    editjudge(
+        "report",
+        "r",
+        "--store",
+        told / "s.db",
+        "-o",
+        tmp_path / "r.csv",
+        "--format",
+        "csv",
+    )
     found = 0
     for path in tmp_path.rglob("*.csv"):
         with path.open(newline="", encoding="utf-8") as file:
             for cell in (cell for row in csv.reader(file) for cell in row):
                 found += "HYPERLINK" in cell
                 is_number = re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", cell)
-                assert not cell.startswith(("=", "+", "-", "@", "\t", "\r")) or is_number, cell
+                assert (
+                    not cell.startswith(("=", "+", "-", "@", "\t", "\r")) or is_number
+                ), cell
     assert found
 
 
@@ -117,13 +183,16 @@ class _Scripts(HTMLParser):
         leads = [
             value
             for name, value in attrs
-            if name in ("href", "src") and (value or "").startswith(("javascript", "http"))
+            if name in ("href", "src")
+            and (value or "").startswith(("javascript", "http"))
         ]
         if tag in ("script", "iframe", "object", "embed") or handlers or leads:
             self.bad.append((tag, attrs))
 
 
-def test_the_report_has_no_script_and_no_address_of_a_stranger(told: Path, tmp_path: Path) -> None:
+def test_the_report_has_no_script_and_no_address_of_a_stranger(
+    told: Path, tmp_path: Path
+) -> None:
     editjudge("report", "r", "--store", told / "s.db", "-o", tmp_path / "r.html")
     page = _Scripts()
     page.feed((tmp_path / "r.html").read_text("utf-8"))
@@ -131,7 +200,16 @@ def test_the_report_has_no_script_and_no_address_of_a_stranger(told: Path, tmp_p
 
 
 def test_latex_gets_no_command_of_a_stranger(told: Path, tmp_path: Path) -> None:
-    editjudge("report", "r", "--store", told / "s.db", "-o", tmp_path / "r.tex", "--format", "latex")
+    editjudge(
+        "report",
+        "r",
+        "--store",
+        told / "s.db",
+        "-o",
+        tmp_path / "r.tex",
+        "--format",
+        "latex",
+    )
     text = (tmp_path / "r.tex").read_text("utf-8")
     assert "HYPERLINK" in text and not re.search(r"\\(input|write|include|def)\b", text)
 
@@ -140,29 +218,63 @@ def test_pages_hold_the_words_as_text(told: Path) -> None:
     with serving(told / "s.db", judge="measured") as served:
         for path in ("/", "/runs/1"):
             answer = served.client.get(f"{served.url}{path}")
-            assert answer.status_code == 200 and "<script>window.hurt" not in answer.text
+            assert (
+                answer.status_code == 200 and "<script>window.hurt" not in answer.text
+            )
 
 
-def test_the_store_keeps_every_word_and_no_file_appears_anywhere_else(told: Path, tmp_path: Path) -> None:
-    editjudge("export", "r", "--store", told / "s.db", "-o", tmp_path / "x", "--format", "jsonl")
-    kept = [json.loads(line) for line in (tmp_path / "x" / "judgements.jsonl").read_text("utf-8").splitlines()]
+def test_the_store_keeps_every_word_and_no_file_appears_anywhere_else(
+    told: Path, tmp_path: Path
+) -> None:
+    editjudge(
+        "export",
+        "r",
+        "--store",
+        told / "s.db",
+        "-o",
+        tmp_path / "x",
+        "--format",
+        "jsonl",
+    )
+    kept = [
+        json.loads(line)
+        for line in (tmp_path / "x" / "judgements.jsonl")
+        .read_text("utf-8")
+        .splitlines()
+    ]
     assert len(kept) == len(ATTACKS)
-    assert [path for folder in (told, tmp_path) for path in folder.rglob("*owned*")] == []
+    assert [
+        path for folder in (told, tmp_path) for path in folder.rglob("*owned*")
+    ] == []
     assert not Path("/tmp/owned").exists()  # noqa: S108  (where one of the attacks would write)
     assert all(row["scores"] is None for row in kept if row["status"] != "ok")
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from(sorted(ATTACKS.values())) | st.text(max_size=60), st.sampled_from(LAYOUTS), st.sampled_from(names())
+    st.sampled_from(sorted(ATTACKS.values())) | st.text(max_size=60),
+    st.sampled_from(LAYOUTS),
+    st.sampled_from(names()),
 )
-def test_quoted_words_stand_between_marks_that_they_do_not_contain(text: str, layout: Any, name: str) -> None:
+def test_quoted_words_stand_between_marks_that_they_do_not_contain(
+    text: str, layout: Any, name: str
+) -> None:
     (rubric,) = resolve([name])
     question = str(
-        ask(rubric, Edit("e", instruction=text, referring_expression=text), {"input": "0", "edited": "1"}, layout)
+        ask(
+            rubric,
+            Edit("e", instruction=text, referring_expression=text),
+            {"input": "0", "edited": "1"},
+            layout,
+        )
     )
     for mark in set(re.findall(r"^\[begin ([0-9a-f]{12})\]$", question, re.MULTILINE)):
         assert mark not in text
-        inside = question.split(f"[begin {mark}]\n", 1)[1].split(f"\n[end {mark}]", 1)[0]
+        inside = question.split(f"[begin {mark}]\n", 1)[1].split(f"\n[end {mark}]", 1)[
+            0
+        ]
         assert inside == text
-    assert question.count("[begin ") - text.count("[begin ") * len(rubric.texts) in (0, len(rubric.texts))
+    assert question.count("[begin ") - text.count("[begin ") * len(rubric.texts) in (
+        0,
+        len(rubric.texts),
+    )

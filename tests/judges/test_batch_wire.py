@@ -17,17 +17,22 @@ from editjudge.judges import batch
 from editjudge.judges.batch import BatchJob, BatchPart, BatchSearch
 from editjudge.judges.chat import ChatJudge
 from editjudge.judges.http import HttpTransport
-from editjudge.judges.messages import Conversation, Message, Parameters
+from editjudge.judges.judge import Options
 from editjudge.judges.providers import resolve
+from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
 from editjudge.rubrics.prompt import TextPart
-from editjudge.run.batch import _Calls
-from editjudge.run.pace import Pace
+from editjudge.running.batch import _Calls
+from editjudge.running.pace import Pace
 
 from .test_wire_against_sdks import as_we_spell_it
 
-KEY, MARK, ID = "sk-not-a-real-key", "0123456789abcdef", "0123456789abcdef-k"
+KEY = "sk-not-a-real-key"
+MARK = "0123456789abcdef"
+ID = "0123456789abcdef-k"
 TEXT = "Judge “it”.\nedit-0123456789abcdef online_factor_results alignment"
-QUESTION = Conversation(parts=(TextPart(TEXT),), pictures={}, turns=(Message("seven", "No: JSON."),))
+QUESTION = Conversation(
+    parts=(TextPart(TEXT),), images={}, turns=(RejectedTurn("seven", "No: JSON."),)
+)
 ENVIRON = {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY, "GOOGLE_API_KEY": KEY}
 
 
@@ -42,13 +47,20 @@ class Ours:
     """One of our batches, handed in, looked at and fetched without a run around it."""
 
     def __init__(self, spec: str, url: str) -> None:
-        self._endpoint, self._spec = resolve(spec, url, ENVIRON), spec
+        self._endpoint = resolve(spec, url, ENVIRON)
+        self._spec = spec
         self.desk = batch.batch_client(spec)
 
     def _do(self, what: Any) -> Any:
         async def done() -> Any:
             async with HttpTransport() as transport:
-                talker = ChatJudge(self._spec, self._endpoint, Parameters(max_tokens=99), Pace(self._spec), transport)
+                talker = ChatJudge(
+                    self._spec,
+                    self._endpoint,
+                    Options(Parameters(max_tokens=99)),
+                    Pace(self._spec),
+                    transport,
+                )
                 return await what(_Calls(talker, transport))
 
         return asyncio.run(done())
@@ -56,7 +68,9 @@ class Ours:
     def submit(self) -> str:
         request = self._endpoint.request(QUESTION, Parameters(max_tokens=99))
         _, headers = self._endpoint.address(request)
-        part = BatchPart(self._endpoint.model, MARK, [self.desk.line(ID, request.body)], headers)
+        part = BatchPart(
+            self._endpoint.model, MARK, [self.desk.line(ID, request.body)], headers
+        )
         return str(self._do(lambda calls: self.desk.submit(calls, part)))
 
     def look(self, id_: str) -> BatchJob:
@@ -64,13 +78,17 @@ class Ours:
         return found
 
     def find(self, mark: str) -> BatchSearch:
-        found: BatchSearch = self._do(lambda calls: self.desk.find(calls, batch.LostAnswer(mark, 0.0, 1)))
+        found: BatchSearch = self._do(
+            lambda calls: self.desk.find(calls, batch.LostAnswer(mark, 0.0, 1))
+        )
         return found
 
 
 def posted(server: Stub) -> list[tuple[str, dict[str, str], bytes]]:
     """Path, headers and body of each POST since the last time."""
-    found = [(path, headers, body) for _, path, headers, body in server.batches.requests]
+    found = [
+        (path, headers, body) for _, path, headers, body in server.batches.requests
+    ]
     server.batches.requests.clear()
     return found
 
@@ -85,12 +103,22 @@ def openai_line() -> dict[str, Any]:
         {"role": "user", "content": "No: JSON."},
     ]
     body = {"model": "stub", "messages": messages, "max_completion_tokens": 99}
-    return {"custom_id": ID, "method": "POST", "url": "/v1/chat/completions", "body": body}
+    return {
+        "custom_id": ID,
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": body,
+    }
 
 
 def form_of(headers: dict[str, str], body: bytes) -> dict[str, HttpHeaders]:
-    whole = email.message_from_bytes(b"content-type: " + headers["content-type"].encode() + b"\r\n\r\n" + body)
-    return {str(part.get_param("name", header="content-disposition")): part for part in whole.walk()}
+    whole = email.message_from_bytes(
+        b"content-type: " + headers["content-type"].encode() + b"\r\n\r\n" + body
+    )
+    return {
+        str(part.get_param("name", header="content-disposition")): part
+        for part in whole.walk()
+    }
 
 
 def payload(part: HttpHeaders) -> bytes:
@@ -105,33 +133,57 @@ def test_openai(server: Stub) -> None:
     ours = Ours("openai/stub", f"{server.url}/v1")
     mine = ours.submit()
     (path, headers, body), (batch_path, batch_headers, asked) = posted(server)
-    with openai.OpenAI(api_key=KEY, base_url=f"{server.url}/v1", max_retries=0) as client:
+    with openai.OpenAI(
+        api_key=KEY, base_url=f"{server.url}/v1", max_retries=0
+    ) as client:
         line = json.dumps(openai_line()).encode() + b"\n"
-        file = client.files.create(file=("x.jsonl", line, "application/jsonl"), purpose="batch")
+        file = client.files.create(
+            file=("x.jsonl", line, "application/jsonl"), purpose="batch"
+        )
         theirs = client.batches.create(
             completion_window="24h",
             endpoint="/v1/chat/completions",
             input_file_id=file.id,
             metadata={"editjudge": MARK},
         )
-        (their_path, their_headers, their_body), (their_batch_path, their_batch_headers, their_asked) = posted(server)
+        (
+            (their_path, their_headers, their_body),
+            (their_batch_path, their_batch_headers, their_asked),
+        ) = posted(server)
         assert (path, batch_path) == (their_path, their_batch_path)
-        assert headers["authorization"] == their_headers["authorization"] == batch_headers["authorization"]
+        assert (
+            headers["authorization"]
+            == their_headers["authorization"]
+            == batch_headers["authorization"]
+        )
         assert batch_headers["content-type"] == their_batch_headers["content-type"]
-        form, their_form = form_of(headers, body), form_of(their_headers, their_body)
+        form = form_of(headers, body)
+        their_form = form_of(their_headers, their_body)
         assert form.keys() == their_form.keys()
         assert form["purpose"].get_payload() == their_form["purpose"].get_payload()
         assert form["file"].get_content_type() == their_form["file"].get_content_type()
         lines = [payload(part["file"]) for part in (form, their_form)]
         assert json.loads(lines[0]) == json.loads(lines[1])
-        assert json.loads(asked) | {"input_file_id": ""} == json.loads(their_asked) | {"input_file_id": ""}
+        assert json.loads(asked) | {"input_file_id": ""} == json.loads(their_asked) | {
+            "input_file_id": ""
+        }
         # What we read is what they read.
-        assert not ours.look(mine).ended and client.batches.retrieve(mine).status == "completed"
-        job, seen = ours.look(mine), client.batches.retrieve(mine)
-        assert job.results == (f"files/{seen.output_file_id}/content", f"files/{seen.error_file_id}/content")
+        assert (
+            not ours.look(mine).ended
+            and client.batches.retrieve(mine).status == "completed"
+        )
+        job = ours.look(mine)
+        seen = client.batches.retrieve(mine)
+        assert job.results == (
+            f"files/{seen.output_file_id}/content",
+            f"files/{seen.error_file_id}/content",
+        )
         answer = json.loads(client.files.content(str(seen.output_file_id)).text)
         assert ours.desk.answer(answer).custom_id == ID
-        assert [b.id for b in client.batches.list(limit=100) if b.metadata] == [theirs.id, mine]
+        assert [b.id for b in client.batches.list(limit=100) if b.metadata] == [
+            theirs.id,
+            mine,
+        ]
     assert ours.find(MARK).id == theirs.id and ours.find("other") == BatchSearch()
 
 
@@ -160,13 +212,18 @@ def test_anthropic(server: Stub) -> None:
         assert client.messages.batches.retrieve(mine).processing_status == "ended"
         (result,) = client.messages.batches.results(mine)
         assert ours.look(mine).results == (f"v1/messages/batches/{mine}/results",)
-        kinds = {result.result.type, server.batches.batches[mine].results[0]["result"]["type"]}
+        kinds = {
+            result.result.type,
+            server.batches.batches[mine].results[0]["result"]["type"],
+        }
         assert len(kinds) == 1 and result.custom_id == ID
     sought = ours.find(MARK)
     assert sought.id is not None
 
 
-def test_a_batch_of_anthropic_that_is_at_work_may_be_ours_and_nobody_can_tell(server: Stub) -> None:
+def test_a_batch_of_anthropic_that_is_at_work_may_be_ours_and_nobody_can_tell(
+    server: Stub,
+) -> None:
     server.batches.manners.looks = 10**6
     ours = Ours("anthropic/stub", server.url)
     ours.submit()
@@ -189,16 +246,27 @@ def test_google(server: Stub) -> None:
         {"role": "user", "parts": [{"text": "No: JSON."}]},
     ]
     request = {"contents": contents, "generationConfig": {"maxOutputTokens": 99}}
-    line = json.dumps({"key": ID, "request": request}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    line = (
+        json.dumps(
+            {"key": ID, "request": request}, ensure_ascii=False, separators=(",", ":")
+        ).encode()
+        + b"\n"
+    )
     options = types.HttpOptions(base_url=server.url, api_version="v1beta")
     with genai.Client(api_key=KEY, vertexai=False, http_options=options) as client:
-        config = types.UploadFileConfig(mime_type="application/jsonl", display_name=MARK)
+        config = types.UploadFileConfig(
+            mime_type="application/jsonl", display_name=MARK
+        )
         file = client.files.upload(file=io.BytesIO(line), config=config)
-        client.batches.create(model="stub", src=str(file.name), config={"display_name": MARK})
+        client.batches.create(
+            model="stub", src=str(file.name), config={"display_name": MARK}
+        )
         their_start, their_sent, their_created = posted(server)
         assert start[0] == their_start[0]
-        described, theirs = json.loads(start[2])["file"], as_we_spell_it(json.loads(their_start[2]))["file"]
-        assert described == theirs | {"sizeBytes": str(theirs["sizeBytes"])}  # 64 bits are text in JSON, or should be
+        described = json.loads(start[2])["file"]
+        theirs = as_we_spell_it(json.loads(their_start[2]))["file"]
+        # 64 bits are text in JSON, or should be
+        assert described == theirs | {"sizeBytes": str(theirs["sizeBytes"])}
         for name in (n for n in their_start[1] if n.startswith("x-goog-upload")):
             assert start[1][name] == their_start[1][name]
         assert sent[2] == their_sent[2] == line
@@ -212,14 +280,23 @@ def test_google(server: Stub) -> None:
         }
         assert not ours.look(mine).ended
         seen = client.batches.get(name=mine)
-        assert seen.state and seen.state.name == "JOB_STATE_SUCCEEDED" and seen.dest and seen.dest.file_name
-        assert ours.look(mine).results == (f"v1beta/{seen.dest.file_name}:download?alt=media",)
+        assert (
+            seen.state
+            and seen.state.name == "JOB_STATE_SUCCEEDED"
+            and seen.dest
+            and seen.dest.file_name
+        )
+        assert ours.look(mine).results == (
+            f"v1beta/{seen.dest.file_name}:download?alt=media",
+        )
         answers = client.files.download(file=seen.dest.file_name)
         assert ours.desk.answer(json.loads(answers)).custom_id == ID
     assert ours.find(MARK).id and ours.find("other") == BatchSearch()
 
 
-def test_the_place_to_upload_to_is_not_taken_from_the_server_beyond_its_path(server: Stub) -> None:
+def test_the_place_to_upload_to_is_not_taken_from_the_server_beyond_its_path(
+    server: Stub,
+) -> None:
     """The key goes along, so a server cannot send us elsewhere."""
     ours = Ours("google/stub", server.url)
     ours.submit()

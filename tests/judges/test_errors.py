@@ -4,22 +4,41 @@ from __future__ import annotations
 
 import pytest
 
-from editjudge.judges.messages import CallFailed
-from editjudge.judges.server_errors import context_limit, error_rows, read_error
+from editjudge.judges.failures import CallFailed, context_limit, error_rows, read_error
 
 
 @pytest.mark.parametrize(
     ("status", "message", "kind"),
     [
-        (500, "The model produced output that does not match the expected peg-native format", "grammar"),
+        (
+            500,
+            "The model produced output that does not match the expected peg-native format",
+            "grammar",
+        ),
         (500, "output does not match the grammar", "grammar"),
         (500, "Failed to parse input at pos 13: <|channel>thought", "grammar"),
         (500, "Unexpected empty grammar stack after accepting piece", "grammar"),
-        (400, "request (13392 tokens) exceeds the available context size (8192 tokens), try increasing it", "context"),
-        (400, "This model's maximum context length is 16384 tokens. However, you requested 20000", "context"),
-        (400, "The input (691793 tokens) is longer than the model's context length (540000 tokens).", "context"),
+        (
+            400,
+            "request (13392 tokens) exceeds the available context size (8192 tokens), try increasing it",
+            "context",
+        ),
+        (
+            400,
+            "This model's maximum context length is 16384 tokens. However, you requested 20000",
+            "context",
+        ),
+        (
+            400,
+            "The input (691793 tokens) is longer than the model's context length (540000 tokens).",
+            "context",
+        ),
         (400, "prompt is too long: 213462 tokens > 200000 maximum", "context"),
-        (400, "The input token count (1300000) exceeds the maximum number of tokens allowed (1048575).", "context"),
+        (
+            400,
+            "The input token count (1300000) exceeds the maximum number of tokens allowed (1048575).",
+            "context",
+        ),
         (400, "Could not process image", "image"),
         (400, "Unable to process input image. Please retry", "image"),
         (500, "cannot identify image file <_io.BytesIO object>", "image"),
@@ -32,7 +51,9 @@ from editjudge.judges.server_errors import context_limit, error_rows, read_error
         (503, "overloaded", None),
     ],
 )
-def test_words_of_real_servers_are_read(status: int, message: str, kind: str | None) -> None:
+def test_words_of_real_servers_are_read(
+    status: int, message: str, kind: str | None
+) -> None:
     reading = read_error(status, [], message)
     assert (reading and reading.kind) == kind
     assert reading is None or reading.words in message
@@ -55,7 +76,10 @@ def test_a_named_field_outweighs_words(name: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("message", "limit"),
     [
-        ("request (9412 tokens) exceeds the available context size (8192 tokens)", 8192),
+        (
+            "request (9412 tokens) exceeds the available context size (8192 tokens)",
+            8192,
+        ),
         ("This model's maximum context length is 16,384 tokens", 16384),
         ("prompt is too long: 213462 tokens > 200000 maximum", 200000),
         ("exceeds the maximum number of tokens allowed (1048575)", 1048575),
@@ -72,7 +96,15 @@ def test_every_row_says_where_it_comes_from() -> None:
 
 
 def test_a_kind_that_rests_on_quoted_words_falls_back_to_the_status() -> None:
-    problem = CallFailed("image", "HTTP 400: bad text", status=400, words="Could not process image")
-    assert problem.not_from("a sign: could  not process\nimage!").kind == "request"
-    assert problem.not_from("a sign").kind == "image"
-    assert CallFailed("context", "HTTP 400", status=400).not_from("").kind == "context"
+    problem = CallFailed(
+        "image", "HTTP 400: bad text", status=400, words="Could not process image"
+    )
+    assert (
+        problem.ignoring_quotes_of("a sign: could  not process\nimage!").kind
+        == "request"
+    )
+    assert problem.ignoring_quotes_of("a sign").kind == "image"
+    assert (
+        CallFailed("context", "HTTP 400", status=400).ignoring_quotes_of("").kind
+        == "context"
+    )

@@ -8,39 +8,63 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run.made import edits, environment, picture, run, stub
+from running.made import edits, environment, picture, run, stub
 
 from editjudge.edit import Edit
 from editjudge.judges import providers
 from editjudge.judges.judge import Judge
-from editjudge.media.cache import DigestCache, ImageCache, PictureReader
+from editjudge.media.cache import DigestCache, ImageCache, ImageReader
 from editjudge.media.image import ImageLimits
 from editjudge.rubrics.files import load
-from editjudge.run.feed import judged
-from editjudge.run.plan import QuestionSettings, look_at, works
+from editjudge.running.asker import judge_task
+from editjudge.running.plan import QuestionSettings, look_at, works
 
 
 def test_the_judge_in_the_docstring_judges_an_edit() -> None:
-    names: dict[str, Any] = {"ImageLimits": ImageLimits}
+    names: dict[str, Any] = {"ImageLimits": ImageLimits, "Judge": Judge}
     text = textwrap.dedent((Judge.__doc__ or "").partition("\n")[2])
-    code = textwrap.dedent(text[text.index("    class SizeJudge") : text.index("`editjudge.run.feed.judged`")])
+    code = textwrap.dedent(
+        text[
+            text.index("    class SizeJudge") : text.index(
+                "`editjudge.running.asker.judge_task`"
+            )
+        ]
+    )
     exec(code, names)  # noqa: S102  (our own docstring)
     judge: Judge = names["SizeJudge"]()
-    rubric, reader = load("fidelity"), PictureReader()
+    rubric = load("fidelity")
+    reader = ImageReader()
     edit = Edit("e", picture("a"), picture("b"), "Paint it red.")
-    (work,) = works([edit], QuestionSettings([rubric]), judge, lambda e, role: look_at(DigestCache(reader), e, role))
-    judgement = asyncio.run(judged(judge, work, ImageCache(reader)))
+    (work,) = works(
+        [edit],
+        QuestionSettings([rubric]),
+        judge,
+        lambda e, role: look_at(DigestCache(reader), e, role),
+    )
+    judgement = asyncio.run(judge_task(judge, work, ImageCache(reader)))
     assert judgement.status == "ok" and set((judgement.scores or {}).values()) == {1}
     assert "8 x 8 pixels" in (judgement.justifications or {})["alignment"]
 
 
-def test_the_provider_in_the_docstring_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_provider_in_the_docstring_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = providers.__doc__ or ""
-    code = textwrap.dedent(text[text.index("    PROVIDERS[") : text.index("Another format is")])
+    code = textwrap.dedent(
+        text[text.index("    PROVIDERS[") : text.index("Another format is")]
+    )
     monkeypatch.setattr(providers, "PROVIDERS", dict(providers.PROVIDERS))
     with stub() as server, environment({"MINE_API_KEY": "key-of-the-stub"}):
         names = vars(providers) | {}
         exec(code.replace("http://127.0.0.1:9000", server.url), names)  # noqa: S102  (our own docstring)
-        assert (names["endpoint"].provider, names["endpoint"].key.reveal()) == ("mine", "key-of-the-stub")
-        done = run(edits(tmp_path, 1), tmp_path / "s.db", judges=("mine/stub",), rubrics=("fidelity",))
+        assert (names["endpoint"].provider, names["endpoint"].key.reveal()) == (
+            "mine",
+            "key-of-the-stub",
+        )
+        done = run(
+            edits(tmp_path, 1),
+            tmp_path / "s.db",
+            judges=("mine/stub",),
+            rubrics=("fidelity",),
+        )
     assert done.statuses() == {"ok": 1}

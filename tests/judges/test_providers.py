@@ -16,8 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editjudge.errors import UsageError
-from editjudge.judges.messages import ChatRequest, Conversation, EncodedPicture, Parameters
-from editjudge.judges.providers import PROVIDERS, Endpoint, Secret, checked_url, resolve, split
+from editjudge.judges.providers import (
+    PROVIDERS,
+    Endpoint,
+    Secret,
+    checked_url,
+    resolve,
+    split,
+)
+from editjudge.judges.wire import ChatRequest, Conversation, Parameters
+from editjudge.media.cache import EncodedImage
 from editjudge.media.image import ImageLimits
 from editjudge.rubrics.prompt import ImagePart, TextPart
 
@@ -31,7 +39,8 @@ KEYS = {
     "AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com/",
 }
 QUESTION = Conversation(
-    (TextPart("Judge."), ImagePart("edited")), {"edited": EncodedPicture("image/png", base64.b64encode(b"picture"))}
+    (TextPart("Judge."), ImagePart("edited")),
+    {"edited": EncodedImage("image/png", base64.b64encode(b"picture"))},
 )
 
 
@@ -43,7 +52,10 @@ def address(endpoint: Endpoint) -> tuple[str, dict[str, str]]:
 
 
 def test_a_spec_is_split_at_the_first_slash() -> None:
-    assert split("openrouter/qwen/qwen2.5-vl-72b") == ("openrouter", "qwen/qwen2.5-vl-72b")
+    assert split("openrouter/qwen/qwen2.5-vl-72b") == (
+        "openrouter",
+        "qwen/qwen2.5-vl-72b",
+    )
 
 
 @given(st.sampled_from(sorted(PROVIDERS)), st.text(min_size=1).filter(str.strip))
@@ -84,8 +96,16 @@ def test_a_spec_that_cannot_be_meant_is_explained(spec: str, says: str) -> None:
             "https://generativelanguage.googleapis.com/v1beta/models/gemini-3-pro:generateContent",
             "x-goog-api-key",
         ),
-        ("openrouter/a/b", "https://openrouter.ai/api/v1/chat/completions", "authorization"),
-        ("azure/dep", "https://mine.openai.azure.com/openai/v1/chat/completions", "api-key"),
+        (
+            "openrouter/a/b",
+            "https://openrouter.ai/api/v1/chat/completions",
+            "authorization",
+        ),
+        (
+            "azure/dep",
+            "https://mine.openai.azure.com/openai/v1/chat/completions",
+            "api-key",
+        ),
         ("vllm/m", "http://localhost:8000/v1/chat/completions", None),
         ("sglang/m", "http://localhost:30000/v1/chat/completions", None),
         ("ollama/m:7b", "http://localhost:11434/v1/chat/completions", None),
@@ -93,7 +113,9 @@ def test_a_spec_that_cannot_be_meant_is_explained(spec: str, says: str) -> None:
         ("lmstudio/m", "http://localhost:1234/v1/chat/completions", None),
     ],
 )
-def test_a_request_goes_to_the_provider_with_its_key_in_a_header(spec: str, url: str, key_header: str | None) -> None:
+def test_a_request_goes_to_the_provider_with_its_key_in_a_header(
+    spec: str, url: str, key_header: str | None
+) -> None:
     endpoint = resolve(spec, environ=KEYS)
     found, headers = address(endpoint)
     carrying = {name for name, value in headers.items() if KEY in value}
@@ -106,7 +128,9 @@ def test_a_request_goes_to_the_provider_with_its_key_in_a_header(spec: str, url:
 def test_every_wire_module_is_there_and_takes_the_options_of_its_provider() -> None:
     for name, provider in PROVIDERS.items():
         module = import_module(f"editjudge.judges.{provider.wire}")
-        body = module.request(QUESTION, "m", Parameters(max_tokens=9), **provider.options).body
+        body = module.request(
+            QUESTION, "m", Parameters(max_tokens=9), **provider.options
+        ).body
         assert json.loads(b"".join(body)), name
 
 
@@ -121,18 +145,28 @@ def test_every_wire_module_is_there_and_takes_the_options_of_its_provider() -> N
         ("anthropic/m", "max_tokens"),
     ],
 )
-def test_the_token_limit_has_the_name_that_the_provider_knows(spec: str, field: str) -> None:
-    body = json.loads(b"".join(resolve(spec, environ=KEYS).request(QUESTION, Parameters(max_tokens=9)).body))
+def test_the_token_limit_has_the_name_that_the_provider_knows(
+    spec: str, field: str
+) -> None:
+    body = json.loads(
+        b"".join(
+            resolve(spec, environ=KEYS).request(QUESTION, Parameters(max_tokens=9)).body
+        )
+    )
     assert {key: value for key, value in body.items() if "tokens" in key} == {field: 9}
 
 
 def test_an_endpoint_reads_replies_too() -> None:
-    body = b'{"content": [{"type": "text", "text": "hello"}], "stop_reason": "end_turn"}'
+    body = (
+        b'{"content": [{"type": "text", "text": "hello"}], "stop_reason": "end_turn"}'
+    )
     assert resolve("anthropic/m", environ=KEYS).reply(200, {}, body).text == "hello"
 
 
 def test_pictures_are_limited_as_the_provider_documents() -> None:
-    limits: dict[str, ImageLimits] = {name: provider.limits for name, provider in PROVIDERS.items()}
+    limits: dict[str, ImageLimits] = {
+        name: provider.limits for name, provider in PROVIDERS.items()
+    }
     assert "gif" not in limits["google"].formats and "heic" in limits["google"].formats
     assert limits["anthropic"].max_side == 8000
     encoded = len(base64.b64encode(bytes(limits["anthropic"].max_bytes or 0)))
@@ -150,21 +184,29 @@ def test_what_a_provider_does_not_take_is_said() -> None:
 def test_an_address_is_given_or_in_the_environment_or_the_default() -> None:
     environ = {**KEYS, "OPENAI_BASE_URL": "https://proxy.example/v1/"}
     assert resolve("openai/m", environ=environ).url == "https://proxy.example/v1"
-    assert resolve("openai/m", "https://other.example/v1", environ).url == "https://other.example/v1"
+    assert (
+        resolve("openai/m", "https://other.example/v1", environ).url
+        == "https://other.example/v1"
+    )
     assert resolve("openai/m", environ=KEYS).url == "https://api.openai.com/v1"
 
 
 def test_who_answers_at_another_address_has_promised_nothing_about_schemas() -> None:
     assert resolve("openai/m", environ=KEYS).schema_mode == "enforced"
-    assert resolve("openai/m", "https://proxy.example/v1", KEYS).schema_mode == "requested"
+    assert (
+        resolve("openai/m", "https://proxy.example/v1", KEYS).schema_mode == "requested"
+    )
     assert resolve("vllm/m", "http://gpu:8000/v1", {}).schema_mode == "enforced"
     assert resolve("azure/m", environ=KEYS).schema_mode == "enforced"
 
 
 @pytest.mark.parametrize(
-    ("spec", "variable"), [("openai-compatible/m", "--base-url"), ("azure/m", "AZURE_OPENAI_ENDPOINT")]
+    ("spec", "variable"),
+    [("openai-compatible/m", "--base-url"), ("azure/m", "AZURE_OPENAI_ENDPOINT")],
 )
-def test_an_address_that_only_the_user_knows_is_asked_for(spec: str, variable: str) -> None:
+def test_an_address_that_only_the_user_knows_is_asked_for(
+    spec: str, variable: str
+) -> None:
     with pytest.raises(UsageError, match=variable):
         resolve(spec, environ={"AZURE_OPENAI_API_KEY": KEY})
 
@@ -173,8 +215,16 @@ def test_an_address_that_only_the_user_knows_is_asked_for(spec: str, variable: s
     ("endpoint", "version", "url"),
     [
         ("https://r.example", None, "https://r.example/openai/v1/chat/completions"),
-        ("https://r.example/openai/", None, "https://r.example/openai/v1/chat/completions"),
-        ("https://r.example/openai/v1", "2024-10-21", "https://r.example/openai/v1/chat/completions"),
+        (
+            "https://r.example/openai/",
+            None,
+            "https://r.example/openai/v1/chat/completions",
+        ),
+        (
+            "https://r.example/openai/v1",
+            "2024-10-21",
+            "https://r.example/openai/v1/chat/completions",
+        ),
         (
             "https://r.example",
             "2024-10-21",
@@ -182,8 +232,14 @@ def test_an_address_that_only_the_user_knows_is_asked_for(spec: str, variable: s
         ),
     ],
 )
-def test_azure_has_an_undated_address_and_one_by_version(endpoint: str, version: str | None, url: str) -> None:
-    environ = {**KEYS, "AZURE_OPENAI_ENDPOINT": endpoint, "OPENAI_API_VERSION": version or ""}
+def test_azure_has_an_undated_address_and_one_by_version(
+    endpoint: str, version: str | None, url: str
+) -> None:
+    environ = {
+        **KEYS,
+        "AZURE_OPENAI_ENDPOINT": endpoint,
+        "OPENAI_API_VERSION": version or "",
+    }
     assert address(resolve("azure/my dep", environ=environ))[0] == url
 
 
@@ -230,7 +286,9 @@ def test_a_forgotten_path_is_warned_of() -> None:
         ("http://[::1]:8000/v1", False),
     ],
 )
-def test_a_key_that_travels_unencrypted_is_warned_of(base_url: str, warned: bool) -> None:
+def test_a_key_that_travels_unencrypted_is_warned_of(
+    base_url: str, warned: bool
+) -> None:
     endpoint = resolve("vllm/m", base_url, {"VLLM_API_KEY": KEY})
     assert bool(endpoint.warnings) == warned
     assert resolve("vllm/m", base_url, {}).warnings == ()
@@ -263,7 +321,9 @@ def test_either_of_two_variables_serves_and_two_keys_are_told_apart() -> None:
     both = resolve("google/m", environ={"GEMINI_API_KEY": "a", "GOOGLE_API_KEY": "b"})
     assert only.key and only.key.reveal() == "a" and only.warnings == ()
     assert both.key and both.key.reveal() == "b"
-    assert both.warnings == ("GOOGLE_API_KEY and GEMINI_API_KEY differ; GOOGLE_API_KEY is used",)
+    assert both.warnings == (
+        "GOOGLE_API_KEY and GEMINI_API_KEY differ; GOOGLE_API_KEY is used",
+    )
 
 
 def test_the_key_of_openai_is_not_sent_to_compatible_servers() -> None:
@@ -271,7 +331,9 @@ def test_the_key_of_openai_is_not_sent_to_compatible_servers() -> None:
         assert resolve(spec, "http://host.example/v1", KEYS).key is None
 
 
-def test_what_was_pasted_around_a_key_is_removed_and_what_is_inside_is_refused() -> None:
+def test_what_was_pasted_around_a_key_is_removed_and_what_is_inside_is_refused() -> (
+    None
+):
     endpoint = resolve("openai/m", environ={"OPENAI_API_KEY": f" {KEY}\n"})
     assert endpoint.key and endpoint.key.reveal() == KEY
     with pytest.raises(UsageError, match="OPENAI_API_KEY") as caught:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run.made import editjudge, edits, environment
+from running.made import editjudge, edits, environment
 
 KEY = "sk-canary-0f1e2d3c4b5a69788796a5b4"
 Document = dict[str, Any]
@@ -23,31 +23,42 @@ Answer = Callable[[Document], tuple[int, Any]]
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", KEY)
 
 
 @contextmanager
-def server(answer: Answer, models: Any = None, delay: threading.Event | None = None) -> Iterator[tuple[str, list[Any]]]:
+def server(
+    answer: Answer, models: Any = None, delay: threading.Event | None = None
+) -> Iterator[tuple[str, list[Any]]]:
     requests: list[Document] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            listed = {"data": [{"id": "tiny", "max_model_len": 512}]} if models is None else models
+            listed = (
+                {"data": [{"id": "tiny", "max_model_len": 512}]}
+                if models is None
+                else models
+            )
             self._send(*((200, listed) if self.path == "/v1/models" else (404, {})))
 
         def do_POST(self) -> None:
-            requests.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            requests.append(
+                json.loads(self.rfile.read(int(self.headers["content-length"])))
+            )
             status, document = answer(requests[-1])
             if status == 0 and delay:
                 delay.wait(20)
             self._send(status or 200, document)
 
         def _send(self, status: int, document: Any) -> None:
-            body = document if isinstance(document, bytes) else json.dumps(document).encode()
+            body = (
+                document
+                if isinstance(document, bytes)
+                else json.dumps(document).encode()
+            )
             self.send_response(status)
             self.send_header("content-length", str(len(body)))
             if status == 302:
@@ -77,8 +88,16 @@ def server(answer: Answer, models: Any = None, delay: threading.Event | None = N
 
 
 def saying(text: str, tokens: int = 10, **choice: Any) -> Document:
-    message = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    return {"id": "1", "model": "tiny", "choices": [message | choice], "usage": {"prompt_tokens": tokens}}
+    message = {
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": "stop",
+    }
+    return {
+        "id": "1",
+        "model": "tiny",
+        "choices": [message | choice],
+        "usage": {"prompt_tokens": tokens},
+    }
 
 
 def pictures_in(request: Document) -> list[str]:
@@ -93,13 +112,21 @@ def word_of(request: Document) -> str:
     return match[1]
 
 
-def good(request: Document, mass: float = 1.0, supports: str = "json_schema") -> tuple[int, Document]:
+def good(
+    request: Document, mass: float = 1.0, supports: str = "json_schema"
+) -> tuple[int, Document]:
     """A server that does everything; its probabilities are `mass` on what the schema allows."""
     shown = pictures_in(request)
     length = 10 + 7 * len(shown)
     if len(json.dumps(request["messages"])) - sum(map(len, shown)) > 1_000:
-        return 400, {"message": "This model's maximum context length is 512 tokens", "code": "context_length_exceeded"}
-    if any(b"this is no picture" in base64.b64decode(url.partition(",")[2]) for url in shown):
+        return 400, {
+            "message": "This model's maximum context length is 512 tokens",
+            "code": "context_length_exceeded",
+        }
+    if any(
+        b"this is no picture" in base64.b64decode(url.partition(",")[2])
+        for url in shown
+    ):
         return 400, {"message": "cannot identify image file"}
     enforced = {
         "json_schema": request.get("response_format", {}).get("type") == "json_schema",
@@ -110,7 +137,9 @@ def good(request: Document, mass: float = 1.0, supports: str = "json_schema") ->
     choices = [saying(text, length)["choices"][0]] * request.get("n", 1)
     if request.get("logprobs"):
         pieces = [text[:9], *text[9:]] if enforced else [text]
-        content: list[Document] = [{"token": p, "logprob": math.log(mass), "top_logprobs": []} for p in pieces]
+        content: list[Document] = [
+            {"token": p, "logprob": math.log(mass), "top_logprobs": []} for p in pieces
+        ]
         choices = [choices[0] | {"logprobs": {"content": content}}]
     return 200, saying(text, length) | {"choices": choices}
 
@@ -131,7 +160,10 @@ def test_what_a_server_does_is_found_out_by_asking() -> None:
     assert {name: found["limits"][name] for name in ("context", "choices", "top_logprobs", "picture_tokens")} == {
         "context": 512, "choices": 4, "top_logprobs": 20, "picture_tokens": 7,
     }  # fmt: skip
-    statuses = {name: (error["status"], error["code"]) for name, error in found["errors"].items()}
+    statuses = {
+        name: (error["status"], error["code"])
+        for name, error in found["errors"].items()
+    }
     assert statuses["long_question"] == ("error", "context_too_small")
     assert statuses["broken_picture"] == ("bad_image", "bad_image")
 
@@ -159,8 +191,13 @@ def test_what_is_refused_is_said_with_the_words_of_the_server(field: str) -> Non
     assert f"{field} is not supported" in found["errors"][name]["message"]
 
 
-def test_a_schema_that_changes_nothing_is_ignored_and_its_probabilities_unmasked() -> None:
-    with server(lambda request: good(request, supports="guided_json")) as (url, requests):
+def test_a_schema_that_changes_nothing_is_ignored_and_its_probabilities_unmasked() -> (
+    None
+):
+    with server(lambda request: good(request, supports="guided_json")) as (
+        url,
+        requests,
+    ):
         found = doctor(url)
         assert (found["schema"], found["schema_request"]) == ("enforced", "guided_json")
         nothing = doctor(url, "--model", "other")
@@ -168,7 +205,9 @@ def test_a_schema_that_changes_nothing_is_ignored_and_its_probabilities_unmasked
 
     def plain(request: Document) -> tuple[int, Any]:
         content = [{"token": "yes", "logprob": 0.0}]
-        return 200, saying("yes", logprobs={"content": content}) if request.get("logprobs") else saying("yes")
+        return 200, saying("yes", logprobs={"content": content}) if request.get(
+            "logprobs"
+        ) else saying("yes")
 
     with server(plain) as (url, requests):
         found = doctor(url)
@@ -182,7 +221,9 @@ def test_a_schema_that_changes_nothing_is_ignored_and_its_probabilities_unmasked
 def test_the_most_pictures_are_counted(most: int) -> None:
     def answer(request: Document) -> tuple[int, Any]:
         if len(pictures_in(request)) > most:
-            return 400, {"message": f"At most {most} image(s) may be provided in one prompt."}
+            return 400, {
+                "message": f"At most {most} image(s) may be provided in one prompt."
+            }
         return good(request)
 
     with server(answer) as (url, _):
@@ -195,7 +236,10 @@ def test_what_takes_too_long_is_not_known_and_the_rest_is() -> None:
 
     with server(answer, delay=threading.Event()) as (url, _):
         found = doctor(url, "--timeout", 1)
-    assert found["schema"] == "enforced" and found["pictures"] == {"max": None, "formats": []}
+    assert found["schema"] == "enforced" and found["pictures"] == {
+        "max": None,
+        "formats": [],
+    }
     assert found["errors"]["png"]["code"] == "timeout"
     assert found["errors"]["broken_picture"]["status"] == "unreachable"
 
@@ -210,15 +254,27 @@ HOSTILE: dict[str, tuple[int, Any]] = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_server_that_answers_no_plain_question_is_an_error_in_words(kind: str) -> None:
+def test_a_server_that_answers_no_plain_question_is_an_error_in_words(
+    kind: str,
+) -> None:
     with server(lambda _: HOSTILE[kind]) as (url, _):
         told = editjudge("doctor", "--server", url)
-    assert told.code == 1 and "does not answer a plain question" in told.err and "\x1b" not in told.err
+    assert (
+        told.code == 1
+        and "does not answer a plain question" in told.err
+        and "\x1b" not in told.err
+    )
 
 
 @pytest.mark.parametrize(
     "models",
-    [[], {"data": 7}, {"data": [7, {"id": 8}, {"id": ""}]}, b"\xff\xfe", {"data": [{"id": "\x1b[2J" * 2_000}]}],
+    [
+        [],
+        {"data": 7},
+        {"data": [7, {"id": 8}, {"id": ""}]},
+        b"\xff\xfe",
+        {"data": [{"id": "\x1b[2J" * 2_000}]},
+    ],
 )
 def test_a_list_of_models_that_is_none_asks_for_the_name(models: Any) -> None:
     with server(good, models=models) as (url, _):
@@ -230,7 +286,13 @@ def test_a_list_of_models_that_is_none_asks_for_the_name(models: Any) -> None:
 
 def test_odd_probabilities_are_none_of_them_taken() -> None:
     def answer(request: Document) -> tuple[int, Any]:
-        odd = [{"token": 5}, {"token": "a", "logprob": "x"}, {"bytes": [300], "logprob": 0}, 7, None]
+        odd = [
+            {"token": 5},
+            {"token": "a", "logprob": "x"},
+            {"bytes": [300], "logprob": 0},
+            7,
+            None,
+        ]
         status, document = good(request)
         for choice in document.get("choices", ()):
             choice["logprobs"] = {"content": odd}
@@ -241,7 +303,7 @@ def test_odd_probabilities_are_none_of_them_taken() -> None:
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_a_key_that_the_server_repeats_is_not_shown_nor_remembered(form: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_key_that_the_server_repeats_is_not_shown(form: tuple[str, ...]) -> None:
     def answer(request: Document) -> tuple[int, Any]:
         if request.get("logprobs") or pictures_in(request):
             return 400, {"error": {"message": f"no: {KEY}"}}
@@ -250,16 +312,21 @@ def test_a_key_that_the_server_repeats_is_not_shown_nor_remembered(form: tuple[s
     with server(answer, models={"data": [{"id": KEY}]}) as (url, requests):
         told = editjudge("doctor", "--server", url, *form)
     assert told.code == 0 and requests
-    files = [path.read_text() for path in (tmp_path / "cache").rglob("*.json")]
-    assert len(files) == 1 and KEY not in told.out + told.err + files[0] and "[key]" in told.out
+    assert KEY not in told.out + told.err and "[key]" in told.out
 
 
-def test_a_server_that_is_not_there_or_wants_a_key_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_there_or_wants_a_key_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     told = editjudge("doctor", "--server", "http://127.0.0.1:9/v1")
     assert told.code == 1 and "127.0.0.1:9" in told.err
     with server(lambda _: (401, {"error": {"message": "wrong key"}})) as (url, _):
         told = editjudge("doctor", "--server", url)
-    assert told.code == 1 and "OPENAI_COMPATIBLE_API_KEY" in told.err and KEY not in told.err
+    assert (
+        told.code == 1
+        and "OPENAI_COMPATIBLE_API_KEY" in told.err
+        and KEY not in told.err
+    )
     assert editjudge("doctor", "--server", "ftp://x").code == 2
     assert editjudge("doctor", "--model", "tiny").code == 2
 
@@ -267,43 +334,68 @@ def test_a_server_that_is_not_there_or_wants_a_key_is_said(monkeypatch: pytest.M
 # --- what runs make of it -------------------------------------------------------------------------------------
 
 
-def run(url: str, folder: Path, name: str) -> Document:
+def run(url: str, folder: Path, name: str, *more: str) -> Document:
     folder.mkdir(exist_ok=True)
-    words = ("--judge", "openai-compatible/tiny", "--base-url", f"{url}/v1", "--reasks", 0, "--json")
-    told = editjudge("run", edits(folder, 1), "--rubric", "compliance", "--store", folder / f"{name}.db", *words)
+    words = (
+        "--judge",
+        "openai-compatible/tiny",
+        "--base-url",
+        f"{url}/v1",
+        "--reasks",
+        0,
+        "--json",
+        *more,
+    )
+    told = editjudge(
+        "run",
+        edits(folder, 1),
+        "--rubric",
+        "compliance",
+        "--store",
+        folder / f"{name}.db",
+        *words,
+    )
     exported = editjudge(
-        "export", told.json["id"], "-o", folder / name, "--format", "jsonl", "--store", folder / f"{name}.db"
+        "export",
+        told.json["id"],
+        "-o",
+        folder / name,
+        "--format",
+        "jsonl",
+        "--store",
+        folder / f"{name}.db",
     )
     assert exported.code == 0, exported.err
-    document: Document = json.loads((folder / name / "judgements.jsonl").read_text().splitlines()[0])
+    document: Document = json.loads(
+        (folder / name / "judgements.jsonl").read_text().splitlines()[0]
+    )
     return document
 
 
-def test_a_run_requests_the_schema_as_the_check_found_it_and_keeps_its_keys(tmp_path: Path) -> None:
-    with environment({"EDITJUDGE_STORE": None}), server(lambda r: good(r, supports="json_object")) as (url, requests):
+def test_a_run_requests_the_schema_with_the_option_that_the_check_names_and_keeps_its_keys(
+    tmp_path: Path,
+) -> None:
+    with (
+        environment({"EDITJUDGE_STORE": None}),
+        server(lambda r: good(r, supports="json_object")) as (url, requests),
+    ):
         before = run(url, tmp_path / "e", "before")
         assert requests[-1]["response_format"]["type"] == "json_schema"
         assert doctor(url)["schema_request"] == "json_object"
-        after = run(url, tmp_path / "e", "after")
+        told = editjudge("doctor", "--server", url)
+        option = "-J schema_request=json_object"
+        assert f"enforced with {option}" in told.out
+        after = run(url, tmp_path / "e", "after", *option.split())
         assert requests[-1]["response_format"]["type"] == "json_object"
-    assert (before["schema_mode"], after["schema_mode"]) == ("requested", "enforced")
-    assert before["key"] == after["key"]
+        assert "schema_request" not in requests[-1]
+        again = run(url, tmp_path / "e", "after")
+    assert before["key"] == after["key"] == again["key"]
 
 
-def test_a_schema_that_was_refused_is_not_sent_again_until_tomorrow(tmp_path: Path) -> None:
-    def answer(request: Document) -> tuple[int, Any]:
-        asked = "response_format" in request or "guided_json" in request
-        return (400, {"error": {"message": "unknown field", "param": "response_format"}}) if asked else good(request)
-
-    with server(answer) as (url, requests):
-        assert doctor(url)["schema"] == "refused"
-        count = len(requests)
-        row = run(url, tmp_path / "e", "one")
-        assert len(requests) == count + 1 and row["schema_mode"] == "prompt only"
-        (file,) = (tmp_path / "cache").rglob("*.json")
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"checked": 5.0}))
-        run(url, tmp_path / "e", "two")
-        assert "response_format" in requests[-2] and "response_format" not in requests[-1]
-        file.write_text('{"checked": "x"}')
-        run(url, tmp_path / "e", "three")
-        assert "response_format" in requests[-2]
+def test_a_way_of_requesting_a_schema_that_does_not_exist_is_refused(
+    tmp_path: Path,
+) -> None:
+    words = ("--judge", "openai-compatible/tiny", "--base-url", "http://127.0.0.1:9/v1")
+    told = editjudge("run", edits(tmp_path, 1), *words, "-J", "schema_request=please")
+    assert told.code == 2
+    assert "expected json_schema, json_object, guided_json" in told.err

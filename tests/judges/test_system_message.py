@@ -8,20 +8,33 @@ from typing import Any
 import pytest
 
 from editjudge.judges import anthropic, google, openai
-from editjudge.judges.messages import Conversation, Message, Parameters
+from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
 from editjudge.rubrics.prompt import TextPart
 
 PLACES = {
-    openai: lambda body: [m["content"] for m in body["messages"] if m["role"] == "system"],
+    openai: lambda body: [
+        m["content"] for m in body["messages"] if m["role"] == "system"
+    ],
     anthropic: lambda body: [body["system"]] if "system" in body else [],
-    google: lambda body: [part["text"] for part in body.get("systemInstruction", {}).get("parts", [])],
+    google: lambda body: [
+        part["text"] for part in body.get("systemInstruction", {}).get("parts", [])
+    ],
 }
 
 
-@pytest.mark.parametrize("wire", PLACES, ids=lambda wire: wire.__name__.rpartition(".")[2])
-def test_a_system_message_goes_where_the_format_has_it_and_nowhere_without_one(wire: Any) -> None:
+@pytest.mark.parametrize(
+    "wire", PLACES, ids=lambda wire: wire.__name__.rpartition(".")[2]
+)
+def test_a_system_message_goes_where_the_format_has_it_and_nowhere_without_one(
+    wire: Any,
+) -> None:
     for system in ("You judge light.", ""):
-        conversation = Conversation((TextPart("Judge."),), {}, (Message("no", "JSON, please"),), system=system)
+        conversation = Conversation(
+            (TextPart("Judge."),),
+            {},
+            (RejectedTurn("no", "JSON, please"),),
+            system=system,
+        )
         body = json.loads(b"".join(wire.request(conversation, "m", Parameters()).body))
         assert PLACES[wire](body) == ([system] if system else [])
         assert json.dumps(body).count("You judge light.") == bool(system)

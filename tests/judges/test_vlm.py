@@ -8,17 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run.made import SPECS, Done, answered, canned, edits, environment, pacing, picture, run, stub, variables, write_old
+from running.made import (
+    SPECS,
+    Done,
+    answered,
+    canned,
+    edits,
+    environment,
+    pacing,
+    picture,
+    run,
+    stub,
+    variables,
+    write_old,
+)
 
 from bench.stub import Behaviour
 from editjudge.edit import Edit
 from editjudge.judges.chat import ChatJudge
 from editjudge.judges.http import HttpTransport
-from editjudge.judges.messages import Parameters
+from editjudge.judges.judge import Options
 from editjudge.judges.providers import resolve
-from editjudge.judges.registry import Options
+from editjudge.judges.wire import Parameters
 from editjudge.rubrics.files import load
-from editjudge.run.pace import Pace
+from editjudge.running.pace import Pace
 
 PATHS = {
     "openai": "/v1/chat/completions",
@@ -31,11 +44,14 @@ class Server:
     """Says these texts first, and then what is right; remembers what it was asked."""
 
     def __init__(self, wire: str, *texts: str) -> None:
-        self._wire, self._texts = wire, iter(texts)
+        self._wire = wire
+        self._texts = iter(texts)
         self.asked: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
 
-    def __call__(self, headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+    def __call__(
+        self, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
         self.asked.append(json.loads(body))
         self.headers.append({name.lower(): value for name, value in headers.items()})
         document = answered(PATHS[self._wire], body)
@@ -57,7 +73,13 @@ def one(folder: Path, wire: str, *texts: str, **job: Any) -> tuple[Server, Done]
     """One edit, one rubric."""
     server = Server(wire, *texts)
     with canned(server):
-        done = run(edits(folder, 1), folder / "s.db", judges=(SPECS[wire],), rubrics=("fidelity",), **job)
+        done = run(
+            edits(folder, 1),
+            folder / "s.db",
+            judges=(SPECS[wire],),
+            rubrics=("fidelity",),
+            **job,
+        )
     return server, done
 
 
@@ -83,12 +105,23 @@ def _texts(node: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("wire", SPECS)
-def test_a_useless_reply_is_answered_with_the_reasons(wire: str, tmp_path: Path) -> None:
-    server, done = one(tmp_path, wire, "It is very good.", '{"online_factor_results": 6.5')
-    assert [reply.outcome for reply in done.replies[done.rows[0]["key"]]] == ["invalid", "truncated", "ok"]
+def test_a_useless_reply_is_answered_with_the_reasons(
+    wire: str, tmp_path: Path
+) -> None:
+    server, done = one(
+        tmp_path, wire, "It is very good.", '{"online_factor_results": 6.5'
+    )
+    assert [reply.outcome for reply in done.replies[done.rows[0]["key"]]] == [
+        "invalid",
+        "truncated",
+        "ok",
+    ]
     first, second, third = (turns(wire, body) for body in server.asked)
     assert second[:1] == third[:1] == first
-    assert [who for who, _ in third] == ["user", "assistant" if wire != "google" else "model"] * 2 + ["user"]
+    assert [who for who, _ in third] == [
+        "user",
+        "assistant" if wire != "google" else "model",
+    ] * 2 + ["user"]
     assert second[1][1] == "It is very good."
     assert "no JSON object" in second[2][1]
     assert third[:3] == second
@@ -111,7 +144,9 @@ def test_a_runaway_reply_is_kept_whole_and_quoted_in_part(tmp_path: Path) -> Non
     assert len(turns("openai", server.asked[1])[1][1]) == 4_000
 
 
-def test_half_a_surrogate_pair_in_a_reply_is_kept_and_can_be_answered(tmp_path: Path) -> None:
+def test_half_a_surrogate_pair_in_a_reply_is_kept_and_can_be_answered(
+    tmp_path: Path,
+) -> None:
     server, done = one(tmp_path, "openai", "broken \ud83d emoji")
     assert done.replies[done.rows[0]["key"]][0].text == "broken \ud83d emoji"
     assert done.statuses() == {"ok": 1}
@@ -122,12 +157,19 @@ def test_all_replies_count_towards_the_usage(tmp_path: Path) -> None:
     _, done = one(tmp_path, "openai", "no", "no")
     used = [reply.usage for reply in done.replies[done.rows[0]["key"]]]
     assert len(used) == 3
-    assert done.rows[0]["usage"]["input_tokens"] == sum(usage.input_tokens or 0 for usage in used)
+    assert done.rows[0]["usage"]["input_tokens"] == sum(
+        usage.input_tokens or 0 for usage in used
+    )
 
 
 # --- how it is asked ------------------------------------------------------------------------------------------
 
-PARAMETERS = Parameters(temperature=0.25, seed=7, max_tokens=321, extra={"top_k": 5, "metadata": {"run": "x"}})
+PARAMETERS = Parameters(
+    temperature=0.25,
+    seed=7,
+    max_tokens=321,
+    extra={"top_k": 5, "metadata": {"run": "x"}},
+)
 
 
 def test_parameters_are_passed_through_in_each_vendors_words(tmp_path: Path) -> None:
@@ -137,13 +179,26 @@ def test_parameters_are_passed_through_in_each_vendors_words(tmp_path: Path) -> 
         server, done = one(tmp_path / wire, wire, options=Options(PARAMETERS))
         assert done.statuses() == {"ok": 1}
         bodies[wire] = server.asked[0]
-    openai, anthropic, google = bodies["openai"], bodies["anthropic"], bodies["google"]
-    assert (openai["temperature"], openai["seed"], openai["max_completion_tokens"]) == (0.25, 7, 321)
+    openai = bodies["openai"]
+    anthropic = bodies["anthropic"]
+    google = bodies["google"]
+    assert (openai["temperature"], openai["seed"], openai["max_completion_tokens"]) == (
+        0.25,
+        7,
+        321,
+    )
     assert (anthropic["temperature"], anthropic["max_tokens"]) == (0.25, 321)
     assert "seed" not in anthropic
     config = google["generationConfig"]
-    assert (config["temperature"], config["seed"], config["maxOutputTokens"]) == (0.25, 7, 321)
-    assert all(body["top_k"] == 5 and body["metadata"] == {"run": "x"} for body in bodies.values())
+    assert (config["temperature"], config["seed"], config["maxOutputTokens"]) == (
+        0.25,
+        7,
+        321,
+    )
+    assert all(
+        body["top_k"] == 5 and body["metadata"] == {"run": "x"}
+        for body in bodies.values()
+    )
 
 
 def test_what_is_not_set_is_left_to_the_server(tmp_path: Path) -> None:
@@ -152,7 +207,11 @@ def test_what_is_not_set_is_left_to_the_server(tmp_path: Path) -> None:
 
 
 def test_the_key_goes_into_the_vendors_header_and_nowhere_else(tmp_path: Path) -> None:
-    for wire, header in (("openai", "authorization"), ("anthropic", "x-api-key"), ("google", "x-goog-api-key")):
+    for wire, header in (
+        ("openai", "authorization"),
+        ("anthropic", "x-api-key"),
+        ("google", "x-goog-api-key"),
+    ):
         (tmp_path / wire).mkdir()
         server, _ = one(tmp_path / wire, wire)
         assert server.headers[0][header].removeprefix("Bearer ") == "key-of-the-stub"
@@ -162,8 +221,15 @@ def test_the_key_goes_into_the_vendors_header_and_nowhere_else(tmp_path: Path) -
 def test_a_judge_does_not_learn_which_model_made_the_edit(tmp_path: Path) -> None:
     write_old(tmp_path / "a.png", picture("a"))
     write_old(tmp_path / "secret-model.png", picture("b"))
-    row = {"id": "secret-model/1", "model": "secret-model", "input": "a.png", "edited": "secret-model.png"}
-    (tmp_path / "edits.jsonl").write_text(json.dumps(row | {"instruction": "Paint it.", "note": "secret-model"}))
+    row = {
+        "id": "secret-model/1",
+        "model": "secret-model",
+        "input": "a.png",
+        "edited": "secret-model.png",
+    }
+    (tmp_path / "edits.jsonl").write_text(
+        json.dumps(row | {"instruction": "Paint it.", "note": "secret-model"})
+    )
     server = Server("openai")
     with canned(server):
         run(tmp_path / "edits.jsonl", tmp_path / "s.db")
@@ -182,9 +248,17 @@ def test_the_pictures_are_sent_byte_for_byte(tmp_path: Path) -> None:
 # --- what is said about a judge -------------------------------------------------------------------------------
 
 
-def talker(spec: str, parameters: Parameters | None = None, **environ: str) -> ChatJudge:
+def talker(
+    spec: str, parameters: Parameters | None = None, **environ: str
+) -> ChatJudge:
     endpoint = resolve(spec, None, environ)
-    return ChatJudge(spec, endpoint, parameters or Parameters(), Pace(spec), HttpTransport())
+    return ChatJudge(
+        spec,
+        endpoint,
+        Options(parameters or Parameters()),
+        Pace(spec),
+        HttpTransport(),
+    )
 
 
 def test_its_identity_holds_no_secret() -> None:
@@ -199,30 +273,52 @@ def test_a_setting_that_is_left_out_is_said_to_be(tmp_path: Path) -> None:
 
 
 def test_a_key_that_travels_unencrypted_is_said_to() -> None:
-    judge = talker("openai/m", OPENAI_API_KEY="k", OPENAI_BASE_URL="http://example.org/v1")
-    assert judge.warnings == ("the key of openai goes to example.org unencrypted; use https",)
+    judge = talker(
+        "openai/m", OPENAI_API_KEY="k", OPENAI_BASE_URL="http://example.org/v1"
+    )
+    assert judge.warnings == (
+        "the key of openai goes to example.org unencrypted; use https",
+    )
 
 
 # --- what is not answered -------------------------------------------------------------------------------------
 
 
-def test_a_question_that_was_blocked_is_refused_with_the_reason_kept(tmp_path: Path) -> None:
+def test_a_question_that_was_blocked_is_refused_with_the_reason_kept(
+    tmp_path: Path,
+) -> None:
     blocked = json.dumps({"promptFeedback": {"blockReason": "SAFETY"}}).encode()
     with canned(lambda *_: (200, {}, blocked)) as asked:
-        done = run(edits(tmp_path, 1), tmp_path / "s.db", judges=("google/stub",), rubrics=("fidelity",))
+        done = run(
+            edits(tmp_path, 1),
+            tmp_path / "s.db",
+            judges=("google/stub",),
+            rubrics=("fidelity",),
+        )
         assert len(asked) == 1
     (kept,) = done.replies[done.rows[0]["key"]]
-    assert (done.rows[0]["status"], kept.outcome, kept.finish) == ("refused", "refused", "error")
+    assert (done.rows[0]["status"], kept.outcome, kept.finish) == (
+        "refused",
+        "refused",
+        "error",
+    )
     assert "SAFETY" in kept.reasons[0].message
 
 
 @pytest.mark.parametrize("pad", [0, 270, 280, 290, 300])
-@pytest.mark.parametrize("form", ['{"error": {"message": "%s"}}', "<html>%s</html>", "%s"])
-def test_a_server_that_repeats_the_key_does_not_get_it_into_the_store(pad: int, form: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "form", ['{"error": {"message": "%s"}}', "<html>%s</html>", "%s"]
+)
+def test_a_server_that_repeats_the_key_does_not_get_it_into_the_store(
+    pad: int, form: str, tmp_path: Path
+) -> None:
     """Also where the message is cut in the middle of the key."""
     key = "canary0123"
     said = (form % ("x" * pad + " you sent canary0123canary0123 to us")).encode()
-    with canned(lambda *_: (400, {}, said), key), environment({"OPENAI_API_KEY": f"{key}{key}"}):
+    with (
+        canned(lambda *_: (400, {}, said), key),
+        environment({"OPENAI_API_KEY": f"{key}{key}"}),
+    ):
         done = run(edits(tmp_path, 1), tmp_path / "s.db", rubrics=("fidelity",))
     assert done.statuses() == {"error": 1}
     assert "HTTP 400" in done.rows[0]["reasons"][0]["message"]
@@ -235,7 +331,9 @@ def test_a_server_that_repeats_the_key_does_not_get_it_into_the_store(pad: int, 
 def test_a_key_in_an_error_of_any_unicode_encoding_is_not_kept(
     encoding: str, form: str, pad: int, tmp_path: Path
 ) -> None:
-    said = (form % ("x" * pad + " you sent canary0123canary0123 to us")).encode(encoding)
+    said = (form % ("x" * pad + " you sent canary0123canary0123 to us")).encode(
+        encoding
+    )
     with canned(lambda *_: (400, {}, said), "canary0123canary0123"):
         done = run(edits(tmp_path, 1), tmp_path / "s.db", rubrics=("fidelity",))
     kept = json.dumps(done.rows) + str(done.replies)
@@ -245,7 +343,10 @@ def test_a_key_in_an_error_of_any_unicode_encoding_is_not_kept(
 
 def test_a_short_key_does_not_take_answers_apart(tmp_path: Path) -> None:
     """People who serve a model themselves set keys such as "e"; errors keep their meaning without it."""
-    with stub(Behaviour(schema_support="none")) as server, environment(variables(server.url, "e")):
+    with (
+        stub(Behaviour(schema_support="none")) as server,
+        environment(variables(server.url, "e")),
+    ):
         done = run(edits(tmp_path, 2), tmp_path / "s.db")
     assert done.statuses() == {"ok": 6}
     assert {row["schema_mode"] for row in done.rows} == {"prompt only"}
@@ -254,7 +355,9 @@ def test_a_short_key_does_not_take_answers_apart(tmp_path: Path) -> None:
 def test_replies_before_a_silence_are_kept(tmp_path: Path) -> None:
     useless = Server("openai", "It is very good.")
 
-    def leaving(headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+    def leaving(
+        headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
         return useless(headers, body) if not useless.asked else (500, {}, b"gone")
 
     with canned(leaving), pacing(tries=2):
@@ -273,14 +376,27 @@ def test_replies_before_a_silence_are_kept(tmp_path: Path) -> None:
 class Rejecting(Server):
     """Rejects the requests that a test picks, and answers the others."""
 
-    def __init__(self, status: int, error: Any, when: Callable[[int, dict[str, Any]], bool] = lambda *_: True) -> None:
+    def __init__(
+        self,
+        status: int,
+        error: Any,
+        when: Callable[[int, dict[str, Any]], bool] = lambda *_: True,
+    ) -> None:
         super().__init__("openai")
-        self._rejection: tuple[int, dict[str, str], bytes] = (status, {}, json.dumps({"error": error}).encode())
+        self._rejection: tuple[int, dict[str, str], bytes] = (
+            status,
+            {},
+            json.dumps({"error": error}).encode(),
+        )
         self._when = when
 
-    def __call__(self, headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+    def __call__(
+        self, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
         answer = super().__call__(headers, body)
-        return self._rejection if self._when(len(self.asked), self.asked[-1]) else answer
+        return (
+            self._rejection if self._when(len(self.asked), self.asked[-1]) else answer
+        )
 
     @property
     def schemas(self) -> list[bool]:
@@ -316,39 +432,60 @@ def test_a_rejected_question_has_the_status_of_its_reason(
     assert row["scores"] is None
 
 
-def test_a_question_that_does_not_fit_names_the_limit_and_the_setting(tmp_path: Path) -> None:
+def test_a_question_that_does_not_fit_names_the_limit_and_the_setting(
+    tmp_path: Path,
+) -> None:
     message = "request (9412 tokens) exceeds the available context size (8192 tokens), try increasing it"
     server = Rejecting(400, {"type": "exceed_context_size_error", "message": message})
     (row,) = rejected(tmp_path, server).rows
-    assert "8,192 tokens" in row["reasons"][0]["message"] and "context length" in row["reasons"][0]["message"]
+    assert (
+        "8,192 tokens" in row["reasons"][0]["message"]
+        and "context length" in row["reasons"][0]["message"]
+    )
     assert len(server.asked) == 1
 
 
-GRAMMAR = {"code": 500, "message": "The model produced output that does not match the expected peg-native format"}
+GRAMMAR = {
+    "code": 500,
+    "message": "The model produced output that does not match the expected peg-native format",
+}
 
 
-def test_a_reply_that_breaks_the_grammar_is_asked_again_and_at_last_without_the_schema(tmp_path: Path) -> None:
+def test_a_reply_that_breaks_the_grammar_is_asked_again_and_at_last_without_the_schema(
+    tmp_path: Path,
+) -> None:
     server = Rejecting(500, GRAMMAR, lambda number, _: number < 3)
     done = rejected(tmp_path, server)
     assert (done.statuses(), server.schemas) == ({"ok": 1}, [True, True, False])
     assert (done.rows[0]["schema_mode"], done.rows[0]["attempts"]) == ("prompt only", 3)
 
 
-def test_a_reply_that_breaks_the_grammar_every_time_is_invalid_and_no_transport_error(tmp_path: Path) -> None:
+def test_a_reply_that_breaks_the_grammar_every_time_is_invalid_and_no_transport_error(
+    tmp_path: Path,
+) -> None:
     server = Rejecting(500, GRAMMAR)
     (row,) = rejected(tmp_path, server).rows
-    assert (row["status"], row["reasons"][0]["code"], row["attempts"]) == ("invalid", "grammar_mismatch", 3)
+    assert (row["status"], row["reasons"][0]["code"], row["attempts"]) == (
+        "invalid",
+        "grammar_mismatch",
+        3,
+    )
     assert len(server.asked) == 3
 
 
-def test_one_broken_grammar_leaves_the_schema_on_for_the_next_question(tmp_path: Path) -> None:
+def test_one_broken_grammar_leaves_the_schema_on_for_the_next_question(
+    tmp_path: Path,
+) -> None:
     server = Rejecting(500, GRAMMAR, lambda number, _: number == 1)
     done = rejected(tmp_path, server, 3)
     assert done.statuses() == {"ok": 3}
     assert server.schemas == [True] * 4
 
 
-@pytest.mark.parametrize("words", ["response_format", "json_schema", "schema", "usage policy", "prompt is too long"])
+@pytest.mark.parametrize(
+    "words",
+    ["response_format", "json_schema", "schema", "usage policy", "prompt is too long"],
+)
 def test_an_error_that_quotes_the_instruction_says_nothing_about_the_schema_or_the_status(
     words: str, tmp_path: Path
 ) -> None:
@@ -357,15 +494,26 @@ def test_an_error_that_quotes_the_instruction_says_nothing_about_the_schema_or_t
     rows[1]["instruction"] = f"Write {words} on the wall."
     manifest.write_text("".join(json.dumps(row) + "\n" for row in rows))
     message = f"cannot parse the text 'Write {words} on the wall.'"
-    server = Rejecting(400, {"message": message}, lambda _, body: words in json.dumps(body["messages"]))
+    server = Rejecting(
+        400, {"message": message}, lambda _, body: words in json.dumps(body["messages"])
+    )
     with canned(server), pacing(tries=3):
-        done = run(manifest, tmp_path / "s.db", rubrics=("fidelity",), manner={"concurrency": 1})
+        done = run(
+            manifest,
+            tmp_path / "s.db",
+            rubrics=("fidelity",),
+            manner={"concurrency": 1},
+        )
     status = {row["item"]: (row["status"], row["schema_mode"]) for row in done.rows}
     assert status.pop("e1")[0] == "error"
-    assert set(status.values()) == {("ok", "enforced")} or set(status.values()) == {("ok", "requested")}
+    assert set(status.values()) == {("ok", "enforced")} or set(status.values()) == {
+        ("ok", "requested")
+    }
 
 
-def test_one_question_that_is_taken_without_the_schema_alone_does_not_switch_it_off(tmp_path: Path) -> None:
+def test_one_question_that_is_taken_without_the_schema_alone_does_not_switch_it_off(
+    tmp_path: Path,
+) -> None:
     def odd(number: int, body: dict[str, Any]) -> bool:
         return "car 0" in json.dumps(body["messages"]) and "response_format" in body
 
@@ -373,7 +521,10 @@ def test_one_question_that_is_taken_without_the_schema_alone_does_not_switch_it_
     done = rejected(tmp_path, server, 4, manner={"concurrency": 1})
     assert done.statuses() == {"ok": 4}
     assert server.schemas.count(False) == 1
-    assert [row["schema_mode"] == "prompt only" for row in sorted(done.rows, key=lambda row: row["item"])] == [
+    assert [
+        row["schema_mode"] == "prompt only"
+        for row in sorted(done.rows, key=lambda row: row["item"])
+    ] == [
         True,
         False,
         False,
@@ -381,7 +532,10 @@ def test_one_question_that_is_taken_without_the_schema_alone_does_not_switch_it_
     ]
 
 
-@pytest.mark.parametrize(("error", "refusals"), [({"message": "no", "param": "response_format"}, 1), ("no schema", 2)])
+@pytest.mark.parametrize(
+    ("error", "refusals"),
+    [({"message": "no", "param": "response_format"}, 1), ("no schema", 2)],
+)
 def test_a_server_that_takes_no_schema_is_asked_without_it_from_then_on(
     error: Any, refusals: int, tmp_path: Path
 ) -> None:

@@ -13,28 +13,40 @@ from typing import Any
 
 import pytest
 
-from editjudge.judges.messages import Conversation, EncodedPicture, Message, Parameters
 from editjudge.judges.providers import Endpoint, resolve
+from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
+from editjudge.media.cache import EncodedImage
 from editjudge.rubrics.prompt import ImagePart, TextPart
 
 KEY = "sk-not-a-real-key"
 # Bytes whose base64 holds both letters in which its two alphabets differ.
-PNG, JPEG = b"\x89PNG\xfb\xff\xfe?>", b"\xff\xd8\xff\xe0 and so on"
+PNG = b"\x89PNG\xfb\xff\xfe?>"
+JPEG = b"\xff\xd8\xff\xe0 and so on"
 LABELS = ("Input image:", "Edited image: “naïve” 😀\n\t\\", "Judge the edit.")
-SAID, TOLD = "I'd say 7/7.", "That reply cannot be used.\nAnswer in JSON."
+SAID = "I'd say 7/7."
+TOLD = "That reply cannot be used.\nAnswer in JSON."
 SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {"reason": {"type": "string"}, "score": {"type": "integer", "enum": [1, 2, 3]}},
+    "properties": {
+        "reason": {"type": "string"},
+        "score": {"type": "integer", "enum": [1, 2, 3]},
+    },
     "required": ["reason", "score"],
     "additionalProperties": False,
 }
 QUESTION = Conversation(
-    parts=(TextPart(LABELS[0]), ImagePart("input"), TextPart(LABELS[1]), ImagePart("edited"), TextPart(LABELS[2])),
-    pictures={
-        "input": EncodedPicture("image/png", base64.b64encode(PNG)),
-        "edited": EncodedPicture("image/jpeg", base64.b64encode(JPEG)),
+    parts=(
+        TextPart(LABELS[0]),
+        ImagePart("input"),
+        TextPart(LABELS[1]),
+        ImagePart("edited"),
+        TextPart(LABELS[2]),
+    ),
+    images={
+        "input": EncodedImage("image/png", base64.b64encode(PNG)),
+        "edited": EncodedImage("image/jpeg", base64.b64encode(JPEG)),
     },
-    turns=(Message(SAID, TOLD),),
+    turns=(RejectedTurn(SAID, TOLD),),
     schema=SCHEMA,
     schema_name="online",
 )
@@ -58,8 +70,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Captured]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             captured.path = self.path
-            captured.headers = {name.lower(): value for name, value in self.headers.items()}
-            captured.body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            captured.headers = {
+                name.lower(): value for name, value in self.headers.items()
+            }
+            captured.body = json.loads(
+                self.rfile.read(int(self.headers["content-length"]))
+            )
             self.send_response(418)  # not retried, and every client raises
             self.send_header("content-length", "2")
             self.end_headers()
@@ -92,7 +108,13 @@ def openai_messages() -> list[Any]:
     return [
         {
             "role": "user",
-            "content": [texts[0], image("image/png", PNG), texts[1], image("image/jpeg", JPEG), texts[2]],
+            "content": [
+                texts[0],
+                image("image/png", PNG),
+                texts[1],
+                image("image/jpeg", JPEG),
+                texts[2],
+            ],
         },
         {"role": "assistant", "content": SAID},
         {"role": "user", "content": TOLD},
@@ -102,13 +124,23 @@ def openai_messages() -> list[Any]:
 def anthropic_messages() -> list[Any]:
     def image(media_type: str, data: bytes, **more: Any) -> dict[str, Any]:
         encoded = base64.b64encode(data).decode()
-        return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": encoded}, **more}
+        return {
+            "type": "image",
+            "source": {"type": "base64", "media_type": media_type, "data": encoded},
+            **more,
+        }
 
     texts = [{"type": "text", "text": label} for label in LABELS]
     return [
         {
             "role": "user",
-            "content": [texts[0], image("image/png", PNG), texts[1], image("image/jpeg", JPEG), texts[2]],
+            "content": [
+                texts[0],
+                image("image/png", PNG),
+                texts[1],
+                image("image/jpeg", JPEG),
+                texts[2],
+            ],
         },
         {"role": "assistant", "content": SAID},
         {"role": "user", "content": TOLD},
@@ -137,7 +169,13 @@ def test_openai(server: Captured) -> None:
             top_p=0.9,
         )
     endpoint = resolve("openai/gpt-5", f"{server.url}/v1", {"OPENAI_API_KEY": KEY})
-    asked = Parameters(temperature=0.5, seed=7, max_tokens=99, reasoning_effort="low", extra={"top_p": 0.9})
+    asked = Parameters(
+        temperature=0.5,
+        seed=7,
+        max_tokens=99,
+        reasoning_effort="low",
+        extra={"top_p": 0.9},
+    )
     url, headers, body = ours(endpoint, asked)
     assert body == server.body
     assert url == server.url + server.path
@@ -171,9 +209,13 @@ def test_azure(server: Captured, version: str | None) -> None:
 
     client: openai.OpenAI
     if version:
-        client = openai.AzureOpenAI(api_key=KEY, azure_endpoint=server.url, api_version=version, max_retries=0)
+        client = openai.AzureOpenAI(
+            api_key=KEY, azure_endpoint=server.url, api_version=version, max_retries=0
+        )
     else:  # the undated API is made for the plain client
-        client = openai.OpenAI(api_key=KEY, base_url=f"{server.url}/openai/v1", max_retries=0)
+        client = openai.OpenAI(
+            api_key=KEY, base_url=f"{server.url}/openai/v1", max_retries=0
+        )
     with client, pytest.raises(openai.APIStatusError):
         client.chat.completions.create(
             model="my-deployment",
@@ -183,8 +225,14 @@ def test_azure(server: Captured, version: str | None) -> None:
                 "json_schema": {"name": "online", "strict": True, "schema": SCHEMA},
             },
         )
-    environ = {"AZURE_OPENAI_API_KEY": KEY, "AZURE_OPENAI_ENDPOINT": server.url, "OPENAI_API_VERSION": version or ""}
-    url, headers, body = ours(resolve("azure/my-deployment", environ=environ), Parameters())
+    environ = {
+        "AZURE_OPENAI_API_KEY": KEY,
+        "AZURE_OPENAI_ENDPOINT": server.url,
+        "OPENAI_API_VERSION": version or "",
+    }
+    url, headers, body = ours(
+        resolve("azure/my-deployment", environ=environ), Parameters()
+    )
     assert (body, url) == (server.body, server.url + server.path)
     assert headers["api-key"] == KEY
     if version:  # with the plain client the key goes into Authorization, which Azure takes as well
@@ -203,13 +251,23 @@ def test_anthropic(server: Captured) -> None:
             model="claude-opus-5-5",
             max_tokens=99,
             messages=anthropic_messages(),
-            output_config={"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}},
+            output_config={
+                "effort": "low",
+                "format": {"type": "json_schema", "schema": SCHEMA},
+            },
         )
-    endpoint = resolve("anthropic/claude-opus-5-5", server.url, {"ANTHROPIC_API_KEY": KEY})
-    url, headers, body = ours(endpoint, Parameters(max_tokens=99, reasoning_effort="low"))
+    endpoint = resolve(
+        "anthropic/claude-opus-5-5", server.url, {"ANTHROPIC_API_KEY": KEY}
+    )
+    url, headers, body = ours(
+        endpoint, Parameters(max_tokens=99, reasoning_effort="low")
+    )
     assert (body, url) == (server.body, server.url + server.path)
     # The client moved the key to Authorization; the API's own examples keep it in x-api-key, and both are read.
-    assert headers.pop("x-api-key") == KEY and server.headers["authorization"] == f"Bearer {KEY}"
+    assert (
+        headers.pop("x-api-key") == KEY
+        and server.headers["authorization"] == f"Bearer {KEY}"
+    )
     assert {name: server.headers[name] for name in headers} == headers
 
 
@@ -228,7 +286,9 @@ def test_anthropic_with_sampling_and_a_cached_prefix(server: Captured) -> None:
             extra_body={"temperature": 0.0},
             extra_headers={"anthropic-version": "2023-06-01"},
         )
-    endpoint = resolve("anthropic/claude-sonnet-4-6", server.url, {"ANTHROPIC_API_KEY": KEY})
+    endpoint = resolve(
+        "anthropic/claude-sonnet-4-6", server.url, {"ANTHROPIC_API_KEY": KEY}
+    )
     _, headers, body = ours(endpoint, Parameters(temperature=0.0, max_tokens=99))
     assert body == server.body
     assert headers["anthropic-version"] == server.headers["anthropic-version"]
@@ -252,7 +312,10 @@ def as_we_spell_it(node: Any) -> Any:
         return [as_we_spell_it(item) for item in node]
     if not isinstance(node, dict):
         return node
-    named = {re.sub("_(.)", lambda found: found[1].upper(), key): as_we_spell_it(value) for key, value in node.items()}
+    named = {
+        re.sub("_(.)", lambda found: found[1].upper(), key): as_we_spell_it(value)
+        for key, value in node.items()
+    }
     if "data" in named:
         named["data"] = named["data"].replace("-", "+").replace("_", "/")
     return named
@@ -265,7 +328,9 @@ def as_we_spell_it(node: Any) -> Any:
         ("gemini-2.5-flash", "medium", {"thinking_budget": 8192}),
     ],
 )
-def test_google(server: Captured, model: str, effort: str, thinking: dict[str, Any]) -> None:
+def test_google(
+    server: Captured, model: str, effort: str, thinking: dict[str, Any]
+) -> None:
     from google import genai
     from google.genai import errors, types
 

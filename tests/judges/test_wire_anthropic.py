@@ -13,20 +13,35 @@ from hypothesis import strategies as st
 from editjudge.errors import UsageError
 from editjudge.judgement import Usage
 from editjudge.judges import anthropic
-from editjudge.judges.messages import CallFailed, Conversation, EncodedPicture, Message, Parameters
+from editjudge.judges.failures import CallFailed
+from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
+from editjudge.media.cache import EncodedImage
 from editjudge.rubrics.prompt import ImagePart, TextPart
 
 PNG = base64.b64encode(b"\x89PNG not really")
 SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
 NOTHING_SET = Parameters()
 QUESTION = Conversation(
-    parts=(TextPart("Input:"), ImagePart("input"), TextPart("Edited:"), ImagePart("edited"), TextPart("Judge.")),
-    pictures={"input": EncodedPicture("image/png", PNG), "edited": EncodedPicture("image/webp", PNG)},
+    parts=(
+        TextPart("Input:"),
+        ImagePart("input"),
+        TextPart("Edited:"),
+        ImagePart("edited"),
+        TextPart("Judge."),
+    ),
+    images={
+        "input": EncodedImage("image/png", PNG),
+        "edited": EncodedImage("image/webp", PNG),
+    },
 )
 
 
-def sent(conversation: Conversation, parameters: Parameters = NOTHING_SET, **options: Any) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(b"".join(anthropic.request(conversation, "m", parameters, **options).body))
+def sent(
+    conversation: Conversation, parameters: Parameters = NOTHING_SET, **options: Any
+) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(
+        b"".join(anthropic.request(conversation, "m", parameters, **options).body)
+    )
     return body
 
 
@@ -35,11 +50,19 @@ def version(parameters: Parameters) -> str:
 
 
 def answer(content: object, stop: str = "end_turn", **more: Any) -> bytes:
-    return json.dumps({"type": "message", "content": content, "stop_reason": stop, **more}).encode()
+    return json.dumps(
+        {"type": "message", "content": content, "stop_reason": stop, **more}
+    ).encode()
 
 
-def problem(status: int, error: object = None, headers: dict[str, str] | None = None) -> CallFailed:
-    body = error if isinstance(error, bytes) else json.dumps({"type": "error", "error": error}).encode()
+def problem(
+    status: int, error: object = None, headers: dict[str, str] | None = None
+) -> CallFailed:
+    body = (
+        error
+        if isinstance(error, bytes)
+        else json.dumps({"type": "error", "error": error}).encode()
+    )
     with pytest.raises(CallFailed) as caught:
         anthropic.reply(status, headers or {}, body)
     return caught.value
@@ -49,7 +72,10 @@ def problem(status: int, error: object = None, headers: dict[str, str] | None = 
 
 
 def image(media_type: str) -> dict[str, Any]:
-    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": PNG.decode()}}
+    return {
+        "type": "image",
+        "source": {"type": "base64", "media_type": media_type, "data": PNG.decode()},
+    }
 
 
 def test_parts_keep_their_order_and_pictures_become_blocks() -> None:
@@ -73,7 +99,13 @@ def test_parts_keep_their_order_and_pictures_become_blocks() -> None:
 
 
 def test_a_picture_is_handed_on_and_never_copied() -> None:
-    assert sum(piece is PNG for piece in anthropic.request(QUESTION, "m", Parameters()).body) == 2
+    assert (
+        sum(
+            piece is PNG
+            for piece in anthropic.request(QUESTION, "m", Parameters()).body
+        )
+        == 2
+    )
 
 
 def test_the_token_limit_is_always_there() -> None:
@@ -82,15 +114,20 @@ def test_the_token_limit_is_always_there() -> None:
 
 
 def test_schema_and_effort_stand_in_the_output_config() -> None:
-    asked = Conversation(QUESTION.parts, QUESTION.pictures, schema=SCHEMA)
+    asked = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
     assert sent(asked, Parameters(reasoning_effort="low", seed=3)) == {
         **sent(QUESTION),
-        "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}},
+        "output_config": {
+            "effort": "low",
+            "format": {"type": "json_schema", "schema": SCHEMA},
+        },
     }
 
 
 def test_no_effort_turns_thinking_off() -> None:
-    assert sent(QUESTION, Parameters(reasoning_effort="none"))["thinking"] == {"type": "disabled"}
+    assert sent(QUESTION, Parameters(reasoning_effort="none"))["thinking"] == {
+        "type": "disabled"
+    }
 
 
 def test_an_effort_that_the_vendor_does_not_have_is_refused() -> None:
@@ -98,15 +135,21 @@ def test_an_effort_that_the_vendor_does_not_have_is_refused() -> None:
         sent(QUESTION, Parameters(reasoning_effort="minimal"))
 
 
-@pytest.mark.parametrize("parameters", [Parameters(temperature=0.0), Parameters(extra={"top_p": 0.9})])
-def test_sampling_parameters_need_the_version_that_has_them(parameters: Parameters) -> None:
+@pytest.mark.parametrize(
+    "parameters", [Parameters(temperature=0.0), Parameters(extra={"top_p": 0.9})]
+)
+def test_sampling_parameters_need_the_version_that_has_them(
+    parameters: Parameters,
+) -> None:
     assert version(parameters) == "2023-06-01"
     assert version(Parameters()) == "2026-10-21"
 
 
 def test_blank_turns_and_texts_are_left_out_since_the_server_refuses_them() -> None:
     asked = Conversation(
-        (TextPart("Judge."), TextPart(" \n")), {}, turns=(Message("no", "JSON, please"), Message(" ", "again"))
+        (TextPart("Judge."), TextPart(" \n")),
+        {},
+        turns=(RejectedTurn("no", "JSON, please"), RejectedTurn(" ", "again")),
     )
     assert sent(asked)["messages"] == [
         {"role": "user", "content": [{"type": "text", "text": "Judge."}]},
@@ -123,18 +166,34 @@ def test_extra_parameters_cannot_replace_the_question(key: str) -> None:
 
 
 def test_extra_parameters_join_an_object_that_is_there() -> None:
-    asked = Conversation(QUESTION.parts, QUESTION.pictures, schema=SCHEMA)
+    asked = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
     body = sent(asked, Parameters(extra={"output_config": {"effort": "max"}}))
-    assert body["output_config"] == {"format": {"type": "json_schema", "schema": SCHEMA}, "effort": "max"}
+    assert body["output_config"] == {
+        "format": {"type": "json_schema", "schema": SCHEMA},
+        "effort": "max",
+    }
     with pytest.raises(UsageError, match='"format" is set already'):
         sent(asked, Parameters(extra={"output_config": {"format": None}}))
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])).filter(str.strip), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"])).filter(str.strip),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_any_text_arrives_as_it_was(texts: list[str]) -> None:
-    body = sent(Conversation(tuple(map(TextPart, texts)), {}, turns=(Message(texts[0], texts[-1]),)))
+    body = sent(
+        Conversation(
+            tuple(map(TextPart, texts)), {}, turns=(RejectedTurn(texts[0], texts[-1]),)
+        )
+    )
     assert [part["text"] for part in body["messages"][0]["content"]] == texts
-    assert [message["content"] for message in body["messages"][1:]] == [texts[0], texts[-1]]
+    assert [message["content"] for message in body["messages"][1:]] == [
+        texts[0],
+        texts[-1],
+    ]
 
 
 # --- replies --------------------------------------------------------------------------------------------------
@@ -154,14 +213,28 @@ def test_an_answer_comes_with_its_usage_model_and_request() -> None:
         {"type": "text", "text": '{"a"'},
         {"type": "text", "text": ": 1}"},
     ]
-    reply = anthropic.reply(200, {"Request-Id": "req_1"}, answer(content, model="m-1", usage=usage))
-    assert (reply.text, reply.finish, reply.model, reply.request_id) == ('{"a": 1}', "stop", "m-1", "req_1")
-    assert reply.usage == Usage(input_tokens=100, output_tokens=30, cached_tokens=70, reasoning_tokens=12)
+    reply = anthropic.reply(
+        200, {"Request-Id": "req_1"}, answer(content, model="m-1", usage=usage)
+    )
+    assert (reply.text, reply.finish, reply.model, reply.request_id) == (
+        '{"a": 1}',
+        "stop",
+        "m-1",
+        "req_1",
+    )
+    assert reply.usage == Usage(
+        input_tokens=100, output_tokens=30, cached_tokens=70, reasoning_tokens=12
+    )
 
 
 def test_what_the_server_does_not_say_is_unknown() -> None:
     reply = anthropic.reply(200, {}, answer([], id="msg_1"))
-    assert (reply.text, reply.model, reply.request_id, reply.usage) == ("", None, "msg_1", Usage())
+    assert (reply.text, reply.model, reply.request_id, reply.usage) == (
+        "",
+        None,
+        "msg_1",
+        Usage(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,26 +248,56 @@ def test_what_the_server_does_not_say_is_unknown() -> None:
     ],
 )
 def test_the_finish_is_one_of_three(stop: str, finish: str) -> None:
-    assert anthropic.reply(200, {}, answer([{"type": "text", "text": "x"}], stop)).finish == finish
+    assert (
+        anthropic.reply(200, {}, answer([{"type": "text", "text": "x"}], stop)).finish
+        == finish
+    )
 
 
 def test_the_explanation_of_a_refusal_is_what_was_said() -> None:
     details = {"type": "refusal", "category": "bio", "explanation": "Not this."}
-    assert anthropic.reply(200, {}, answer([], "refusal", stop_details=details)).text == "Not this."
+    assert (
+        anthropic.reply(200, {}, answer([], "refusal", stop_details=details)).text
+        == "Not this."
+    )
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b'{"type": "message"}', b'{"content": "text"}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b'{"type": "message"}', b'{"content": "text"}']
+)
 def test_a_success_without_an_answer_may_pass(body: bytes) -> None:
-    assert problem(200, body).passing
+    assert problem(200, body).is_transient
 
 
 @pytest.mark.parametrize(
     ("status", "error", "kind"),
     [
-        (400, {"type": "invalid_request_error", "message": "max_tokens: too large"}, "request"),
-        (400, {"type": "invalid_request_error", "message": "output_config.effort: not for this model"}, "request"),
-        (400, {"type": "invalid_request_error", "message": "Your credit balance is too low"}, "key"),
-        (400, {"message": "output_config.format: Extra inputs are not permitted"}, "schema"),
+        (
+            400,
+            {"type": "invalid_request_error", "message": "max_tokens: too large"},
+            "request",
+        ),
+        (
+            400,
+            {
+                "type": "invalid_request_error",
+                "message": "output_config.effort: not for this model",
+            },
+            "request",
+        ),
+        (
+            400,
+            {
+                "type": "invalid_request_error",
+                "message": "Your credit balance is too low",
+            },
+            "key",
+        ),
+        (
+            400,
+            {"message": "output_config.format: Extra inputs are not permitted"},
+            "schema",
+        ),
         (400, {"message": "output_format: Extra inputs are not permitted"}, "schema"),
         (400, {"message": "Schema is too complex for compilation"}, "schema"),
         (400, {"message": "Output blocked by content filtering policy"}, "refusal"),
@@ -204,7 +307,14 @@ def test_a_success_without_an_answer_may_pass(body: bytes) -> None:
         (404, {"type": "not_found_error", "message": "model: claude-x"}, "model"),
         (413, {"type": "request_too_large", "message": "large"}, "request"),
         (429, {"type": "rate_limit_error", "message": "slow down"}, "rate limit"),
-        (429, {"message": "month", "details": {"error_code": "enforced_spend_limit_reached"}}, "key"),
+        (
+            429,
+            {
+                "message": "month",
+                "details": {"error_code": "enforced_spend_limit_reached"},
+            },
+            "key",
+        ),
         (500, {"type": "api_error", "message": "oops"}, "server"),
         (504, {"type": "timeout_error", "message": "late"}, "timeout"),
         (529, {"type": "overloaded_error", "message": "Overloaded"}, "server"),
@@ -217,7 +327,10 @@ def test_every_error_has_a_kind(status: int, error: object, kind: str) -> None:
 
 
 def test_an_error_inside_a_success_is_an_error() -> None:
-    assert problem(200, {"type": "overloaded_error", "message": "Overloaded"}).status == 529
+    assert (
+        problem(200, {"type": "overloaded_error", "message": "Overloaded"}).status
+        == 529
+    )
     assert problem(200, {"type": "something_new", "message": "?"}).kind == "server"
 
 

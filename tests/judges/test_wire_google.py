@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from editjudge.errors import UsageError
 from editjudge.judgement import Usage
 from editjudge.judges import google
-from editjudge.judges.messages import CallFailed, Conversation, EncodedPicture, Message, Parameters
+from editjudge.judges.failures import CallFailed
+from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
+from editjudge.media.cache import EncodedImage
 from editjudge.rubrics.prompt import ImagePart, TextPart
 
 PNG = base64.b64encode(b"\x89PNG not really")
@@ -21,24 +23,38 @@ SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
 NOTHING_SET = Parameters()
 QUESTION = Conversation(
     parts=(TextPart("Input:"), ImagePart("input"), TextPart("Judge.")),
-    pictures={"input": EncodedPicture("image/png", PNG)},
+    images={"input": EncodedImage("image/png", PNG)},
 )
-PARTS = [{"text": "Input:"}, {"inlineData": {"mimeType": "image/png", "data": PNG.decode()}}, {"text": "Judge."}]
+PARTS = [
+    {"text": "Input:"},
+    {"inlineData": {"mimeType": "image/png", "data": PNG.decode()}},
+    {"text": "Judge."},
+]
 
 
 def sent(
-    conversation: Conversation, parameters: Parameters = NOTHING_SET, model: str = "gemini-3-pro"
+    conversation: Conversation,
+    parameters: Parameters = NOTHING_SET,
+    model: str = "gemini-3-pro",
 ) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(b"".join(google.request(conversation, model, parameters).body))
+    body: dict[str, Any] = json.loads(
+        b"".join(google.request(conversation, model, parameters).body)
+    )
     return body
 
 
 def answer(parts: object, finish: str = "STOP", **more: Any) -> bytes:
-    candidate = {"index": 0, "finishReason": finish, "content": {"role": "model", "parts": parts}}
+    candidate = {
+        "index": 0,
+        "finishReason": finish,
+        "content": {"role": "model", "parts": parts},
+    }
     return json.dumps({"candidates": [candidate], **more}).encode()
 
 
-def problem(status: int, error: object = None, headers: dict[str, str] | None = None) -> CallFailed:
+def problem(
+    status: int, error: object = None, headers: dict[str, str] | None = None
+) -> CallFailed:
     body = error if isinstance(error, bytes) else json.dumps({"error": error}).encode()
     with pytest.raises(CallFailed) as caught:
         google.reply(status, headers or {}, body)
@@ -53,7 +69,10 @@ def test_parts_keep_their_order_and_nothing_is_set_that_was_not_asked_for() -> N
 
 
 def test_a_picture_is_handed_on_and_never_copied() -> None:
-    assert sum(piece is PNG for piece in google.request(QUESTION, "m", Parameters()).body) == 1
+    assert (
+        sum(piece is PNG for piece in google.request(QUESTION, "m", Parameters()).body)
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,9 +89,12 @@ def test_the_model_stands_in_the_path(model: str, path: str) -> None:
 
 
 def test_settings_stand_in_the_generation_config() -> None:
-    asked = Conversation(QUESTION.parts, QUESTION.pictures, schema=SCHEMA)
+    asked = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
     parameters = Parameters(
-        temperature=0.0, seed=7, max_tokens=99, extra={"safetySettings": [], "generationConfig": {"topK": 1}}
+        temperature=0.0,
+        seed=7,
+        max_tokens=99,
+        extra={"safetySettings": [], "generationConfig": {"topK": 1}},
     )
     assert sent(asked, parameters) == {
         "contents": [{"role": "user", "parts": PARTS}],
@@ -98,13 +120,21 @@ def test_settings_stand_in_the_generation_config() -> None:
         ("models/gemini-2.5-pro", "medium", {"thinkingBudget": 8192}),
     ],
 )
-def test_effort_is_a_level_or_in_older_models_a_budget(model: str, effort: str, thinking: dict[str, Any]) -> None:
-    config = sent(QUESTION, Parameters(reasoning_effort=effort), model)["generationConfig"]
+def test_effort_is_a_level_or_in_older_models_a_budget(
+    model: str, effort: str, thinking: dict[str, Any]
+) -> None:
+    config = sent(QUESTION, Parameters(reasoning_effort=effort), model)[
+        "generationConfig"
+    ]
     assert config == {"thinkingConfig": thinking}
 
 
-@pytest.mark.parametrize(("model", "effort"), [("gemini-3-pro", "none"), ("gemini-2.5-pro", "max")])
-def test_an_effort_that_the_model_does_not_have_is_refused(model: str, effort: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "effort"), [("gemini-3-pro", "none"), ("gemini-2.5-pro", "max")]
+)
+def test_an_effort_that_the_model_does_not_have_is_refused(
+    model: str, effort: str
+) -> None:
     with pytest.raises(UsageError, match=f'"{effort}"; expected'):
         sent(QUESTION, Parameters(reasoning_effort=effort), model)
 
@@ -116,7 +146,11 @@ def test_extra_parameters_cannot_replace_what_is_there(extra: dict[str, Any]) ->
 
 
 def test_turns_follow_the_question_without_empty_parts() -> None:
-    asked = Conversation((TextPart("Judge."),), {}, turns=(Message("no", "JSON, please"), Message("", "again")))
+    asked = Conversation(
+        (TextPart("Judge."),),
+        {},
+        turns=(RejectedTurn("no", "JSON, please"), RejectedTurn("", "again")),
+    )
     assert sent(asked)["contents"][1:] == [
         {"role": "model", "parts": [{"text": "no"}]},
         {"role": "user", "parts": [{"text": "JSON, please"}]},
@@ -124,10 +158,22 @@ def test_turns_follow_the_question_without_empty_parts() -> None:
     ]
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_any_text_arrives_as_it_was(texts: list[str]) -> None:
-    body = sent(Conversation(tuple(map(TextPart, texts)), {}, turns=(Message(texts[0], texts[-1]),)))
-    parts = [[part["text"] for part in content["parts"]] for content in body["contents"]]
+    body = sent(
+        Conversation(
+            tuple(map(TextPart, texts)), {}, turns=(RejectedTurn(texts[0], texts[-1]),)
+        )
+    )
+    parts = [
+        [part["text"] for part in content["parts"]] for content in body["contents"]
+    ]
     assert parts == [texts, [texts[0]], [texts[-1]]]
 
 
@@ -142,15 +188,35 @@ def test_an_answer_comes_with_its_usage_model_and_request() -> None:
         "thoughtsTokenCount": 30,
         "totalTokenCount": 150,
     }
-    parts = [{"text": "hm", "thought": True}, {"text": '{"a"'}, {"text": ": 1}", "thoughtSignature": "x"}]
-    reply = google.reply(200, {}, answer(parts, usageMetadata=usage, modelVersion="m-001", responseId="r1"))
-    assert (reply.text, reply.finish, reply.model, reply.request_id) == ('{"a": 1}', "stop", "m-001", "r1")
-    assert reply.usage == Usage(input_tokens=100, output_tokens=50, cached_tokens=60, reasoning_tokens=30)
+    parts = [
+        {"text": "hm", "thought": True},
+        {"text": '{"a"'},
+        {"text": ": 1}", "thoughtSignature": "x"},
+    ]
+    reply = google.reply(
+        200,
+        {},
+        answer(parts, usageMetadata=usage, modelVersion="m-001", responseId="r1"),
+    )
+    assert (reply.text, reply.finish, reply.model, reply.request_id) == (
+        '{"a": 1}',
+        "stop",
+        "m-001",
+        "r1",
+    )
+    assert reply.usage == Usage(
+        input_tokens=100, output_tokens=50, cached_tokens=60, reasoning_tokens=30
+    )
 
 
 def test_what_the_server_does_not_say_is_unknown() -> None:
     reply = google.reply(200, {}, b'{"candidates": [{"finishReason": "SAFETY"}]}')
-    assert (reply.text, reply.finish, reply.model, reply.usage) == ("", "refusal", None, Usage())
+    assert (reply.text, reply.finish, reply.model, reply.usage) == (
+        "",
+        "refusal",
+        None,
+        Usage(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,12 +238,17 @@ def test_the_finish_is_one_of_three(reason: str, finish: str) -> None:
 
 def test_a_blocked_question_is_a_refusal_that_says_why() -> None:
     found = problem(200, b'{"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}')
-    assert (found.kind, str(found)) == ("refusal", "the question was blocked: PROHIBITED_CONTENT")
+    assert (found.kind, str(found)) == (
+        "refusal",
+        "the question was blocked: PROHIBITED_CONTENT",
+    )
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"candidates": []}', b'{"promptFeedback": {}}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"{}", b'{"candidates": []}', b'{"promptFeedback": {}}']
+)
 def test_a_success_without_an_answer_may_pass(body: bytes) -> None:
-    assert problem(200, body).passing
+    assert problem(200, body).is_transient
 
 
 def detail(kind: str, **fields: Any) -> dict[str, Any]:
@@ -187,18 +258,67 @@ def detail(kind: str, **fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("status", "error", "kind"),
     [
-        (400, {"status": "INVALID_ARGUMENT", "message": "Unable to process input image."}, "image"),
-        (400, {"message": "no", "details": [detail("ErrorInfo", reason="API_KEY_INVALID")]}, "key"),
+        (
+            400,
+            {"status": "INVALID_ARGUMENT", "message": "Unable to process input image."},
+            "image",
+        ),
+        (
+            400,
+            {
+                "message": "no",
+                "details": [detail("ErrorInfo", reason="API_KEY_INVALID")],
+            },
+            "key",
+        ),
         (400, {"message": "API key not valid. Please pass a valid API key."}, "key"),
-        (400, {"status": "FAILED_PRECONDITION", "message": "User location is not supported"}, "key"),
-        (400, {"message": "Unknown name \"responseJsonSchema\" at 'generation_config'"}, "schema"),
-        (400, {"message": "The specified schema produces a constraint that has too many states"}, "schema"),
+        (
+            400,
+            {
+                "status": "FAILED_PRECONDITION",
+                "message": "User location is not supported",
+            },
+            "key",
+        ),
+        (
+            400,
+            {"message": "Unknown name \"responseJsonSchema\" at 'generation_config'"},
+            "schema",
+        ),
+        (
+            400,
+            {
+                "message": "The specified schema produces a constraint that has too many states"
+            },
+            "schema",
+        ),
         (400, {"message": "JSON mode is not enabled for this model"}, "schema"),
         (403, {"status": "PERMISSION_DENIED", "message": "no"}, "key"),
         (404, {"status": "NOT_FOUND", "message": "models/x is not found"}, "model"),
         (429, {"status": "RESOURCE_EXHAUSTED", "message": "quota"}, "rate limit"),
-        (429, {"details": [detail("QuotaFailure", violations=[{"quotaId": "GenerateRequestsPerDay"}])]}, "key"),
-        (429, {"details": [detail("QuotaFailure", violations=[{"quotaId": "GeneratePerMinute"}])]}, "rate limit"),
+        (
+            429,
+            {
+                "details": [
+                    detail(
+                        "QuotaFailure",
+                        violations=[{"quotaId": "GenerateRequestsPerDay"}],
+                    )
+                ]
+            },
+            "key",
+        ),
+        (
+            429,
+            {
+                "details": [
+                    detail(
+                        "QuotaFailure", violations=[{"quotaId": "GeneratePerMinute"}]
+                    )
+                ]
+            },
+            "rate limit",
+        ),
         (500, {"status": "INTERNAL", "message": "oops"}, "server"),
         (503, {"status": "UNAVAILABLE", "message": "overloaded"}, "server"),
         (504, {"status": "DEADLINE_EXCEEDED", "message": "late"}, "timeout"),
@@ -210,10 +330,22 @@ def test_every_error_has_a_kind(status: int, error: object, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("delay", "seconds"), [("34.074824224s", 34.074824224), ("0s", 0.0), ("9000s", 600.0), ("soon", 5.0), (None, 5.0)]
+    ("delay", "seconds"),
+    [
+        ("34.074824224s", 34.074824224),
+        ("0s", 0.0),
+        ("9000s", 600.0),
+        ("soon", 5.0),
+        (None, 5.0),
+    ],
 )
-def test_a_delay_among_the_details_goes_before_the_header(delay: str | None, seconds: float) -> None:
-    error = {"message": "quota", "details": [detail("Help"), detail("RetryInfo", retryDelay=delay), None]}
+def test_a_delay_among_the_details_goes_before_the_header(
+    delay: str | None, seconds: float
+) -> None:
+    error = {
+        "message": "quota",
+        "details": [detail("Help"), detail("RetryInfo", retryDelay=delay), None],
+    }
     assert problem(429, error, {"retry-after": "5"}).retry_after == seconds
 
 

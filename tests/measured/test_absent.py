@@ -10,12 +10,12 @@ import cv2
 import numpy as np
 import pytest
 
-from editjudge.measured.assess import Subject, assess
-from editjudge.measured.calibration import Deduction, load
-from editjudge.measured.factors import MEASURED, score
-from editjudge.measured.measures import Measures, measure
-from editjudge.measured.scene import compose
 from editjudge.rubrics.files import resolve
+from editjudge.vision.measured.assess import Subject, assess
+from editjudge.vision.measured.calibration import Deduction, load
+from editjudge.vision.measured.factors import MEASURED, score
+from editjudge.vision.measured.measures import Measures, measure
+from editjudge.vision.measured.scene import compose
 
 from .made import Picture, photograph, recoloured
 
@@ -35,12 +35,20 @@ def test_no_measure_of_a_blank_picture_is_a_made_up_number(level: int) -> None:
     blank = even(level)
     values = measure(compose(blank, blank)).values
     assert all(math.isfinite(value) for value in values.values())
-    assert not {"texture.lost", "seam.step", "light.slope against", "style.layout", "style.turned"} & set(values)
+    assert not {
+        "texture.lost",
+        "seam.step",
+        "light.slope against",
+        "style.layout",
+        "style.turned",
+    } & set(values)
 
 
 @pytest.mark.parametrize("contrast", [0.0, 0.05])
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_picture_that_was_wiped_out_is_not_taken_for_one_in_another_light(level: int, contrast: float) -> None:
+def test_a_picture_that_was_wiped_out_is_not_taken_for_one_in_another_light(
+    level: int, contrast: float
+) -> None:
     found = measured(even(level, contrast))
     assert found.values["change.visible share"] > 0.5
     assert load().score("unchanged_regions", found.values) < 2
@@ -48,7 +56,9 @@ def test_a_picture_that_was_wiped_out_is_not_taken_for_one_in_another_light(leve
 
 def test_half_the_light_is_still_a_shift_of_all_colours() -> None:
     found = measured((photograph() * 0.5).astype(np.uint8))
-    assert found.values["change.tint"] > 10 and found.values["change.visible share"] < 0.01
+    assert (
+        found.values["change.tint"] > 10 and found.values["change.visible share"] < 0.01
+    )
 
 
 def test_a_term_whose_measure_or_trust_is_absent_takes_no_points() -> None:
@@ -59,21 +69,29 @@ def test_a_term_whose_measure_or_trust_is_absent_takes_no_points() -> None:
 
 def test_a_mask_over_the_whole_picture_leaves_nothing_that_should_have_stayed() -> None:
     everything = np.full(photograph().shape[:2], 255, np.uint8)
-    finding = score("unchanged_regions", measured(recoloured(photograph()), everything), load())
+    finding = score(
+        "unchanged_regions", measured(recoloured(photograph()), everything), load()
+    )
     assert finding.score is None and "mask covers the whole picture" in finding.reason
 
 
 def test_a_gray_photograph_has_no_hues_that_could_turn() -> None:
-    gray = np.repeat(cv2.cvtColor(photograph(), cv2.COLOR_RGB2GRAY)[..., None], 3, axis=2)
+    gray = np.repeat(
+        cv2.cvtColor(photograph(), cv2.COLOR_RGB2GRAY)[..., None], 3, axis=2
+    )
     sepia = np.clip(gray * (1.0, 0.85, 0.65), 0, 255).astype(np.uint8)
     found = measure(compose(gray, sepia))
     assert "style.turned" not in found.values and found.values["style.tinted"] > 5
 
 
 @pytest.mark.parametrize("factor", MEASURED)
-def test_a_factor_without_its_deciding_measures_abstains_and_says_why(factor: str) -> None:
+def test_a_factor_without_its_deciding_measures_abstains_and_says_why(
+    factor: str,
+) -> None:
     found = measured(np.flipud(photograph()).copy())
-    kept = {name: found.values[name] for name in ("change.tint", "change.visible share")}
+    kept = {
+        name: found.values[name] for name in ("change.tint", "change.visible share")
+    }
     bare = Measures(found.scene, found.change, kept | {"structure.recognisable": 1.0})
     finding = score(factor, bare, dataclasses.replace(load(), learnt=None))
     assert finding.score is None and len(finding.reason.split()) > 5
@@ -90,14 +108,30 @@ def _thumbnail() -> Picture:
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: even(0), lambda: even(255), lambda: even(128, 0.04), _noise, _thumbnail, lambda: 255 - photograph(1)],
-    ids=["black", "white", "nearly even", "noise", "a thumbnail blown up", "another picture"],
+    [
+        lambda: even(0),
+        lambda: even(255),
+        lambda: even(128, 0.04),
+        _noise,
+        _thumbnail,
+        lambda: 255 - photograph(1),
+    ],
+    ids=[
+        "black",
+        "white",
+        "nearly even",
+        "noise",
+        "a thumbnail blown up",
+        "another picture",
+    ],
 )
 @pytest.mark.parametrize("masked", [False, True])
 def test_whatever_comes_out_each_factor_has_a_score_or_a_reason_for_none(
     make: Callable[[], Picture], masked: bool
 ) -> None:
-    found = measured(make(), np.full(photograph().shape[:2], 255, np.uint8) if masked else None)
+    found = measured(
+        make(), np.full(photograph().shape[:2], 255, np.uint8) if masked else None
+    )
     for factor in MEASURED:
         for calibration in (load(), dataclasses.replace(load(), learnt=None)):
             assert score(factor, found, calibration).reason
@@ -106,7 +140,8 @@ def test_whatever_comes_out_each_factor_has_a_score_or_a_reason_for_none(
 def test_what_was_to_be_added_does_not_excuse_that_everything_else_is_gone() -> None:
     wish = "Add a dog to the table."
     everywhere, there = (
-        Subject({"input": photograph(), "edited": after}, wish) for after in (even(0), recoloured(photograph()))
+        Subject({"input": photograph(), "edited": after}, wish)
+        for after in (even(0), recoloured(photograph()))
     )
     assert everywhere.online.values["trust.thing"] == 1.0
     assert there.online.values["trust.thing"] == 0.0
@@ -115,7 +150,20 @@ def test_what_was_to_be_added_does_not_excuse_that_everything_else_is_gone() -> 
 def test_no_reason_claims_more_than_was_measured() -> None:
     tiny = photograph()
     tiny[100:104, 100:104] = 255
-    for after in (photograph(), recoloured(photograph()), (photograph() * 0.5).astype(np.uint8), tiny, even(0)):
+    for after in (
+        photograph(),
+        recoloured(photograph()),
+        (photograph() * 0.5).astype(np.uint8),
+        tiny,
+        even(0),
+    ):
         for rubric in resolve(["preservation", "quality"]):
-            said = assess(rubric, Subject({"input": photograph(), "edited": after}, "recolour it"), load())
-            assert all("no further measure" not in reason for reason in said.justifications.values())
+            said = assess(
+                rubric,
+                Subject({"input": photograph(), "edited": after}, "recolour it"),
+                load(),
+            )
+            assert all(
+                "no further measure" not in reason
+                for reason in said.justifications.values()
+            )

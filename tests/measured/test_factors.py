@@ -9,9 +9,9 @@ import cv2
 import numpy as np
 import pytest
 
-from editjudge.measured.assess import Subject, assess
-from editjudge.measured.calibration import load
 from editjudge.rubrics.files import resolve
+from editjudge.vision.measured.assess import Subject, assess
+from editjudge.vision.measured.calibration import load
 
 from .made import Picture, jpeg, mix, photograph, recoloured, region, scores
 
@@ -24,12 +24,19 @@ def _noise(shape: tuple[int, ...]) -> Picture:
 
 
 def _outside(picture: Picture) -> Picture:
-    return 1 - cv2.dilate((region(picture.shape, 0) > 0).astype(np.uint8), np.ones((15, 15), np.uint8))[..., None]
+    return (
+        1
+        - cv2.dilate(
+            (region(picture.shape, 0) > 0).astype(np.uint8), np.ones((15, 15), np.uint8)
+        )[..., None]
+    )
 
 
 def leak(edit: Picture, dose: float) -> Picture:
     wave = cv2.GaussianBlur(_noise(edit.shape).astype(np.float32), (0, 0), 10)
-    return np.clip(edit + _outside(edit) * wave / wave.std() * 35 * dose, 0, 255).astype(np.uint8)
+    return np.clip(
+        edit + _outside(edit) * wave / wave.std() * 35 * dose, 0, 255
+    ).astype(np.uint8)
 
 
 def tint(edit: Picture, dose: float) -> Picture:
@@ -37,7 +44,9 @@ def tint(edit: Picture, dose: float) -> Picture:
 
 
 def replaced(edit: Picture, dose: float) -> Picture:
-    return mix(edit, np.roll(photograph(2), (110, 150), (0, 1)), region(edit.shape) * dose)
+    return mix(
+        edit, np.roll(photograph(2), (110, 150), (0, 1)), region(edit.shape) * dose
+    )
 
 
 def smeared(edit: Picture, dose: float) -> Picture:
@@ -59,7 +68,9 @@ def blurred(edit: Picture, dose: float) -> Picture:
 def relit(edit: Picture, dose: float) -> Picture:
     """Up to 1.5 stops: where more of it clips, the thing is another drawing, and its light is not judged."""
     ramp = np.clip((np.arange(edit.shape[1]) - 150) / 120, 0, 1)[None, :, None] - 0.5
-    return mix(edit, np.clip(edit * 2 ** (1.5 * dose * ramp), 0, 255), region(edit.shape))
+    return mix(
+        edit, np.clip(edit * 2 ** (1.5 * dose * ramp), 0, 255), region(edit.shape)
+    )
 
 
 def seamed(edit: Picture, dose: float) -> Picture:
@@ -90,9 +101,14 @@ def test_a_factor_falls_with_the_dose_of_its_own_defect(defect: str, seed: int) 
     factor, make = DEFECTS[defect]
     before = photograph(seed)
     clean = recoloured(before)
-    found = [scores(before, clean)[factor], *(scores(before, make(clean, dose))[factor] for dose in DOSES)]
+    found = [
+        scores(before, clean)[factor],
+        *(scores(before, make(clean, dose))[factor] for dose in DOSES),
+    ]
     assert found[0] > 5.4, "the clean edit is no defect"
-    assert all(later <= earlier + 0.3 for earlier, later in itertools.pairwise(found)), found
+    assert all(
+        later <= earlier + 0.3 for earlier, later in itertools.pairwise(found)
+    ), found
     assert found[0] - found[-1] > 2, found
 
 
@@ -101,10 +117,13 @@ def test_other_factors_move_less_than_half_as_much(defect: str) -> None:
     factor, make = DEFECTS[defect]
     before = photograph()
     clean = recoloured(before)
-    first, last = scores(before, clean), scores(before, make(clean, 1.0))
+    first = scores(before, clean)
+    last = scores(before, make(clean, 1.0))
     moved = {name: first[name] - last[name] for name in first}
     allowed = {factor, *ALSO.get(defect, ())}
-    assert all(moved[name] < moved[factor] / 2 for name in moved if name not in allowed), moved
+    assert all(
+        moved[name] < moved[factor] / 2 for name in moved if name not in allowed
+    ), moved
 
 
 @pytest.mark.parametrize(
@@ -117,9 +136,17 @@ def test_other_factors_move_less_than_half_as_much(defect: str) -> None:
         ("replace the cup with a bowl", False),
     ],
 )
-def test_what_was_to_be_drawn_anew_is_no_loss_of_identity(instruction: str, counts: bool) -> None:
+def test_what_was_to_be_drawn_anew_is_no_loss_of_identity(
+    instruction: str, counts: bool
+) -> None:
     before = photograph(0)
     after = replaced(recoloured(before), 1.0)
     (rubric,) = resolve(["preservation"])
-    found = assess(rubric, Subject({"input": before, "edited": after}, instruction), load()).scores
-    assert (found["identity_preservation"] <= 4) if counts else (found["identity_preservation"] >= 6)
+    found = assess(
+        rubric, Subject({"input": before, "edited": after}, instruction), load()
+    ).scores
+    assert (
+        (found["identity_preservation"] <= 4)
+        if counts
+        else (found["identity_preservation"] >= 6)
+    )

@@ -19,29 +19,37 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editjudge import measured
+from editjudge import plugins
 from editjudge.edit import Edit
 from editjudge.errors import UsageError
 from editjudge.judgement import Judgement
-from editjudge.judges.registry import Options, open_judge
-from editjudge.measured import Measured, evidence_pictures
+from editjudge.judges.judge import Options
+from editjudge.judges.registry import open_judge
 from editjudge.rubrics.answer import envelope
 from editjudge.rubrics.contract import check
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.verdict import Verdict
-from editjudge.run.job import judge_edit
+from editjudge.running.job import judge_edit
+from editjudge.vision.measured import Measured, evidence_pictures
 
 from .made import encoded, photograph, recoloured, region
 
 INPUT = photograph()
 EDITED = recoloured(INPUT)
-EDIT = Edit("one", encoded(INPUT), encoded(EDITED), "make the thing in the middle look different")
+EDIT = Edit(
+    "one",
+    encoded(INPUT),
+    encoded(EDITED),
+    "make the thing in the middle look different",
+)
 
 
 def judge(edit: Edit, *rubrics: str) -> dict[str, Judgement]:
     asked = resolve(rubrics)
     found = asyncio.run(judge_edit(edit, asked, "measured", Options()))
-    return {rubric.name: judgement for rubric, judgement in zip(asked, found, strict=True)}
+    return {
+        rubric.name: judgement for rubric, judgement in zip(asked, found, strict=True)
+    }
 
 
 def test_a_clean_edit_is_scored_with_reasons_inside_the_word_limits() -> None:
@@ -53,21 +61,37 @@ def test_a_clean_edit_is_scored_with_reasons_inside_the_word_limits() -> None:
 
 
 @pytest.mark.parametrize("rubrics", [("preservation", "quality"), ("reference",)])
-def test_of_a_picture_that_changed_as_a_whole_every_reason_says_so(rubrics: tuple[str, ...]) -> None:
+def test_of_a_picture_that_changed_as_a_whole_every_reason_says_so(
+    rubrics: tuple[str, ...],
+) -> None:
     darker = encoded((INPUT * 0.5).astype(np.uint8))
     moved: dict[str, str] = {}
-    for judgement in judge(dataclasses.replace(EDIT, edited=darker, ground_truth=EDIT.input), *rubrics).values():
+    for judgement in judge(
+        dataclasses.replace(EDIT, edited=darker, ground_truth=EDIT.input), *rubrics
+    ).values():
         moved |= judgement.justifications or {}
     units = re.search(r"shifted by (\d+\.\d) Lab units", moved["global_consistency"])
     assert units and float(units[1]) > 10
-    for key in set(moved) - {"global_consistency", "image_quality", "alignment", "completeness"}:
-        assert f"colour shift of {units[1]} units" in moved[key] and moved[key].endswith("."), moved[key]
+    for key in set(moved) - {
+        "global_consistency",
+        "image_quality",
+        "alignment",
+        "completeness",
+    }:
+        assert f"colour shift of {units[1]} units" in moved[key] and moved[
+            key
+        ].endswith("."), moved[key]
         assert not re.search("nowhere|the edit |0 % visibly", moved[key]), moved[key]
 
 
 def test_a_shift_of_all_colours_is_said_beside_an_edit_too() -> None:
     darker = encoded((EDITED * 0.5).astype(np.uint8))
-    said = judge(dataclasses.replace(EDIT, edited=darker), "preservation")["preservation"].justifications or {}
+    said = (
+        judge(dataclasses.replace(EDIT, edited=darker), "preservation")[
+            "preservation"
+        ].justifications
+        or {}
+    )
     beside = r"Outside the edit \(.+\), .+ visibly changed beside a colour shift of \d.+ units\."
     assert re.fullmatch(beside, said["unchanged_regions"])
 
@@ -80,7 +104,12 @@ def test_what_needs_understanding_is_left_open_with_the_reason() -> None:
 
 
 def test_an_unchanged_picture_keeps_everything_and_does_nothing() -> None:
-    found = judge(dataclasses.replace(EDIT, edited=EDIT.input), "preservation", "fidelity", "compliance")
+    found = judge(
+        dataclasses.replace(EDIT, edited=EDIT.input),
+        "preservation",
+        "fidelity",
+        "compliance",
+    )
     assert found["preservation"].scores == {
         "unchanged_regions": 7,
         "global_consistency": 7,
@@ -97,12 +126,16 @@ def test_the_ground_truth_as_the_edit_is_perfect() -> None:
 
 
 @pytest.mark.parametrize("rubric", ["preservation", "reference", "lighting"])
-def test_the_envelope_of_a_full_verdict_is_accepted_by_the_rubrics_own_contract(rubric: str) -> None:
+def test_the_envelope_of_a_full_verdict_is_accepted_by_the_rubrics_own_contract(
+    rubric: str,
+) -> None:
     edit = dataclasses.replace(EDIT, ground_truth=EDIT.edited)
     judgement = judge(edit, rubric)[rubric]
     assert judgement.scores is not None and judgement.justifications is not None
     asked = resolve([rubric])[0]
-    document = json.dumps(envelope(asked, "one", judgement.scores, judgement.justifications, {}))
+    document = json.dumps(
+        envelope(asked, "one", judgement.scores, judgement.justifications, {})
+    )
     outcome = check(asked, document, identifier="one", strict=rubric != "lighting")
     assert isinstance(outcome, Verdict) and outcome.scores == judgement.scores
 
@@ -120,7 +153,10 @@ def test_evidence_has_names_units_and_json_values() -> None:
 def test_evidence_is_drawn_as_pictures() -> None:
     drawn = evidence_pictures(encoded(INPUT), encoded(EDITED))
     assert set(drawn) == {"change", "boundary"}
-    assert Image.open(io.BytesIO(drawn["change"])).size == (INPUT.shape[1], INPUT.shape[0])
+    assert Image.open(io.BytesIO(drawn["change"])).size == (
+        INPUT.shape[1],
+        INPUT.shape[0],
+    )
 
 
 def test_the_mask_the_ground_truth_and_the_instruction_are_part_of_the_key() -> None:
@@ -140,8 +176,10 @@ def test_the_calibration_is_part_of_the_key() -> None:
     assert len(str(identity["calibration"])) == 64 and identity["version"]
 
 
-def test_without_its_dependencies_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measured, "missing", lambda: ["rapidocr"])
+def test_without_its_dependencies_the_error_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plugins, "missing", lambda _: ["rapidocr"])
     with pytest.raises(UsageError, match=r"rapidocr.*editjudge\[measured\]"):
         asyncio.run(open_judge("measured", Options(), lambda _: None, None))  # type: ignore[arg-type,return-value]
 
@@ -176,11 +214,19 @@ def _bomb() -> bytes:
     """A PNG that claims a picture of 60,000 by 60,000."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        return (
+            struct.pack(">I", len(body))
+            + kind
+            + body
+            + struct.pack(">I", zlib.crc32(kind + body))
+        )
 
     header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
     return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 999)) + chunk(b"IEND", b"")
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0" * 999))
+        + chunk(b"IEND", b"")
     )
 
 
@@ -193,13 +239,21 @@ SOUND: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("name", SOUND)
 def test_a_picture_in_an_unusual_form_is_measured_as_what_it_shows(name: str) -> None:
-    found = judge(dataclasses.replace(EDIT, edited=SOUND[name]()), "preservation")["preservation"]
+    found = judge(dataclasses.replace(EDIT, edited=SOUND[name]()), "preservation")[
+        "preservation"
+    ]
     assert found.scores == judge(EDIT, "preservation")["preservation"].scores
 
 
-@pytest.mark.parametrize("make", [_sixteen_bits, lambda: _converted("CMYK", "JPEG"), lambda: _converted("P", "GIF")])
+@pytest.mark.parametrize(
+    "make",
+    [_sixteen_bits, lambda: _converted("CMYK", "JPEG"), lambda: _converted("P", "GIF")],
+)
 def test_other_depths_and_colour_models_never_crash(make: Callable[[], bytes]) -> None:
-    assert judge(dataclasses.replace(EDIT, edited=make()), "online")["preservation"].status == "ok"
+    assert (
+        judge(dataclasses.replace(EDIT, edited=make()), "online")["preservation"].status
+        == "ok"
+    )
 
 
 @pytest.mark.parametrize("data", [encoded(EDITED)[:-4000], b"", b"no picture", _bomb()])
@@ -209,20 +263,34 @@ def test_what_is_no_picture_is_a_bad_image(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [encoded(EDITED)[:-4000], b"no picture", _bomb()])
-def test_a_broken_picture_counts_only_against_the_rubric_that_shows_it(data: bytes) -> None:
+def test_a_broken_picture_counts_only_against_the_rubric_that_shows_it(
+    data: bytes,
+) -> None:
     broken = dataclasses.replace(EDIT, mask=data, ground_truth=data)
     found = judge(broken, "preservation", "quality", "reference")
-    assert [found[name].status for name in ("preservation", "quality", "reference")] == ["ok", "ok", "bad_image"]
-    assert found["preservation"].scores == judge(EDIT, "preservation")["preservation"].scores
+    assert [
+        found[name].status for name in ("preservation", "quality", "reference")
+    ] == ["ok", "ok", "bad_image"]
+    assert (
+        found["preservation"].scores
+        == judge(EDIT, "preservation")["preservation"].scores
+    )
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 3), (2, 20_000, 3), (20_000, 2, 3), (9, 9, 3)])
-def test_pictures_without_room_for_a_measurement_are_left_open(shape: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 3), (2, 20_000, 3), (20_000, 2, 3), (9, 9, 3)]
+)
+def test_pictures_without_room_for_a_measurement_are_left_open(
+    shape: tuple[int, int, int],
+) -> None:
     dark, light = (encoded(np.full(shape, level, np.uint8)) for level in (10, 240))
     different = judge(Edit("x", dark, light, "make it light"), "online")
     assert all(judgement.status == "abstained" for judgement in different.values())
     same = judge(Edit("x", dark, dark, "make it light"), "preservation", "fidelity")
-    assert same["preservation"].scores and same["preservation"].scores["unchanged_regions"] == 7
+    assert (
+        same["preservation"].scores
+        and same["preservation"].scores["unchanged_regions"] == 7
+    )
     assert same["fidelity"].scores and same["fidelity"].scores["alignment"] == 1
 
 
@@ -230,22 +298,41 @@ def test_pictures_without_room_for_a_measurement_are_left_open(shape: tuple[int,
 def test_a_picture_of_one_colour_gives_no_wrong_number(level: int) -> None:
     flat = encoded(np.full((64, 64, 3), level, np.uint8))
     found = judge(Edit("x", flat, flat, "anything"), "online")
-    assert found["preservation"].scores and found["preservation"].scores["unchanged_regions"] == 7
+    assert (
+        found["preservation"].scores
+        and found["preservation"].scores["unchanged_regions"] == 7
+    )
     assert "identity_preservation" in found["preservation"].abstained
 
 
-def test_a_run_over_a_manifest_asks_the_judge_once_for_each_edit(tmp_path: Path) -> None:
+def test_a_run_over_a_manifest_asks_the_judge_once_for_each_edit(
+    tmp_path: Path,
+) -> None:
     import editjudge as ej
 
     (tmp_path / "a.png").write_bytes(encoded(INPUT))
     (tmp_path / "b.png").write_bytes(encoded(EDITED))
-    line: dict[str, Any] = {"id": "e", "input": "a.png", "edited": "b.png", "instruction": "recolour it"}
-    (tmp_path / "m.jsonl").write_text(json.dumps(line) + "\n" + json.dumps(line | {"id": "f", "edited": "a.png"}))
-    ej.run(str(tmp_path / "m.jsonl"), rubrics=["online"], judges=["measured"], store=str(tmp_path / "s.db"))
+    line: dict[str, Any] = {
+        "id": "e",
+        "input": "a.png",
+        "edited": "b.png",
+        "instruction": "recolour it",
+    }
+    (tmp_path / "m.jsonl").write_text(
+        json.dumps(line) + "\n" + json.dumps(line | {"id": "f", "edited": "a.png"})
+    )
+    ej.run(
+        str(tmp_path / "m.jsonl"),
+        rubrics=["online"],
+        judges=["measured"],
+        store=str(tmp_path / "s.db"),
+    )
 
 
-def test_a_library_that_another_thread_is_importing_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_another_thread_is_importing_is_not_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     half_imported = types.ModuleType("cv2")
     half_imported.__spec__ = None
     monkeypatch.setitem(sys.modules, "cv2", half_imported)
-    assert measured.missing() == []
+    assert plugins.missing("measured") == []

@@ -6,10 +6,17 @@ import cv2
 import numpy as np
 import pytest
 
-from editjudge.measured.lettering import TextLine, TextRequest, compare, compare_all, read_lines, request
-from editjudge.measured.measures import measure
-from editjudge.measured.proof import prove
-from editjudge.measured.scene import compose
+from editjudge.vision.measured.lettering import (
+    TextLine,
+    TextRequest,
+    compare,
+    compare_all,
+    read_lines,
+    request,
+)
+from editjudge.vision.measured.measures import measure
+from editjudge.vision.measured.proof import prove
+from editjudge.vision.measured.scene import compose
 
 BOX = (0.1, 0.1, 0.9, 0.2)
 
@@ -18,9 +25,15 @@ BOX = (0.1, 0.1, 0.9, 0.2)
     ("instruction", "wish"),
     [
         ("Change 'OPEN' to 'CLOSED'", (TextRequest("replace", "OPEN", "CLOSED"),)),
-        ('replace "Monday" with "Friday" on the sign', (TextRequest("replace", "Monday", "Friday", "on the sign"),)),
+        (
+            'replace "Monday" with "Friday" on the sign',
+            (TextRequest("replace", "Monday", "Friday", "on the sign"),),
+        ),
         ("Change 3/24 to 3/26.", (TextRequest("replace", "3/24", "3/26"),)),
-        ("Delete the word 'bag' from the text 'Gift bag'", (TextRequest("delete", "bag", where="from the text ⟦1⟧"),)),
+        (
+            "Delete the word 'bag' from the text 'Gift bag'",
+            (TextRequest("delete", "bag", where="from the text ⟦1⟧"),),
+        ),
         (
             "Add the sentence 'welcome' in the upper left corner",
             (TextRequest("write", new="welcome", where="in the upper left corner"),),
@@ -28,12 +41,21 @@ BOX = (0.1, 0.1, 0.9, 0.2)
         ("make the sign say “Bakery”", (TextRequest("write", new="Bakery"),)),
         (
             "Insert the words 'Art' and 'Music' below 'Courses'",
-            (TextRequest("write", new="Art", where="below ⟦2⟧"), TextRequest("write", new="Music", where="below ⟦2⟧")),
+            (
+                TextRequest("write", new="Art", where="below ⟦2⟧"),
+                TextRequest("write", new="Music", where="below ⟦2⟧"),
+            ),
         ),
-        ("Change the year on the date to 2025.", (TextRequest("write", new="2025", where="on the date"),)),
+        (
+            "Change the year on the date to 2025.",
+            (TextRequest("write", new="2025", where="on the date"),),
+        ),
         ("A photo of a door for room number 17.", (TextRequest("write", new="17"),)),
         ("Delete Chinese in the picture.", (TextRequest("script", old="chinese"),)),
-        ("Let the arabic writing be changed to Chinese.", (TextRequest("script", new="chinese"),)),
+        (
+            "Let the arabic writing be changed to Chinese.",
+            (TextRequest("script", new="chinese"),),
+        ),
         ("Remove the man with the Chinese hat", ()),
         ("Reduce the Chinese characters in the picture.", ()),
         ("Scale 'Join Us' to 75%.", ()),
@@ -43,7 +65,9 @@ BOX = (0.1, 0.1, 0.9, 0.2)
         ("make the dog's collar red and the cat's bowl blue", ()),
     ],
 )
-def test_only_what_is_asked_letter_by_letter_is_a_request(instruction: str, wish: tuple[TextRequest, ...]) -> None:
+def test_only_what_is_asked_letter_by_letter_is_a_request(
+    instruction: str, wish: tuple[TextRequest, ...]
+) -> None:
     assert request(instruction) == wish
 
 
@@ -54,14 +78,54 @@ def lines(*texts: str, confidence: float = 0.99) -> list[TextLine]:
 @pytest.mark.parametrize(
     ("wish", "before", "after", "outcome"),
     [
-        (TextRequest("replace", "OPEN", "CLOSED"), lines("OPEN"), lines("CLOSED"), "done"),
-        (TextRequest("replace", "OPEN", "CLOSED"), lines("OPEN"), lines("CL0SSED"), "misspelt"),
-        (TextRequest("replace", "OPEN", "CLOSED"), lines("OPEN"), lines("OPEN"), "undone"),
-        (TextRequest("replace", "OPEN", "CLOSED"), lines("unread"), lines("else"), None),
-        (TextRequest("replace", "OPEN", "CLOSED"), lines("OPEN"), lines("CLOSED", confidence=0.6), "blurred"),
-        (TextRequest("replace", "SALE", "SOLD"), lines("SALE"), lines("SALE", "SOLD"), None),
-        (TextRequest("replace", "SALE", "SOLD"), lines("SALE", "SALE"), lines("SALE", "SOLD"), None),
-        (TextRequest("replace", "SALE", "SOLD"), lines("SALE", "SALE"), lines("SOLD", "SOLD"), "done"),
+        (
+            TextRequest("replace", "OPEN", "CLOSED"),
+            lines("OPEN"),
+            lines("CLOSED"),
+            "done",
+        ),
+        (
+            TextRequest("replace", "OPEN", "CLOSED"),
+            lines("OPEN"),
+            lines("CL0SSED"),
+            "misspelt",
+        ),
+        (
+            TextRequest("replace", "OPEN", "CLOSED"),
+            lines("OPEN"),
+            lines("OPEN"),
+            "undone",
+        ),
+        (
+            TextRequest("replace", "OPEN", "CLOSED"),
+            lines("unread"),
+            lines("else"),
+            None,
+        ),
+        (
+            TextRequest("replace", "OPEN", "CLOSED"),
+            lines("OPEN"),
+            lines("CLOSED", confidence=0.6),
+            "blurred",
+        ),
+        (
+            TextRequest("replace", "SALE", "SOLD"),
+            lines("SALE"),
+            lines("SALE", "SOLD"),
+            None,
+        ),
+        (
+            TextRequest("replace", "SALE", "SOLD"),
+            lines("SALE", "SALE"),
+            lines("SALE", "SOLD"),
+            None,
+        ),
+        (
+            TextRequest("replace", "SALE", "SOLD"),
+            lines("SALE", "SALE"),
+            lines("SOLD", "SOLD"),
+            "done",
+        ),
         (
             TextRequest("replace", "SALE", "SOLD", "on the left sign"),
             lines("SALE", "SALE"),
@@ -69,27 +133,80 @@ def lines(*texts: str, confidence: float = 0.99) -> list[TextLine]:
             None,
         ),
         (TextRequest("replace", "cat", "cats"), lines("cat"), lines("cats"), "done"),
-        (TextRequest("write", new="Bakery", where="on the red door"), lines("Street"), lines("Street", "Bakery"), None),
-        (TextRequest("write", new="Bakery", where="on the red door"), lines("Street"), lines("Street"), "undone"),
-        (TextRequest("delete", "Sale"), lines("Big Sale", "Today"), lines("Big", "Today"), "done"),
-        (TextRequest("delete", "Sale", where="from the left door"), lines("Sale", "Sale"), lines("Big"), None),
+        (
+            TextRequest("write", new="Bakery", where="on the red door"),
+            lines("Street"),
+            lines("Street", "Bakery"),
+            None,
+        ),
+        (
+            TextRequest("write", new="Bakery", where="on the red door"),
+            lines("Street"),
+            lines("Street"),
+            "undone",
+        ),
+        (
+            TextRequest("delete", "Sale"),
+            lines("Big Sale", "Today"),
+            lines("Big", "Today"),
+            "done",
+        ),
+        (
+            TextRequest("delete", "Sale", where="from the left door"),
+            lines("Sale", "Sale"),
+            lines("Big"),
+            None,
+        ),
         (TextRequest("delete", "Sale"), lines("Big Sale"), lines("Big Sale"), "undone"),
         (TextRequest("delete", "Sale"), lines("Big"), lines("Big"), None),
         (TextRequest("delete", "Sale"), lines("Sale", "Sale"), lines("Sale"), None),
         (TextRequest("delete", "A"), lines("A BANANA"), lines("BANANA"), None),
-        (TextRequest("write", new="Bakery"), lines("Street"), lines("Street", "Bakery"), "done"),
-        (TextRequest("write", new="Bakery"), lines("Street"), lines("Street", "Bakrey"), "misspelt"),
-        (TextRequest("write", new="Bakery"), lines("Street"), lines("Street"), "undone"),
+        (
+            TextRequest("write", new="Bakery"),
+            lines("Street"),
+            lines("Street", "Bakery"),
+            "done",
+        ),
+        (
+            TextRequest("write", new="Bakery"),
+            lines("Street"),
+            lines("Street", "Bakrey"),
+            "misspelt",
+        ),
+        (
+            TextRequest("write", new="Bakery"),
+            lines("Street"),
+            lines("Street"),
+            "undone",
+        ),
         (TextRequest("write", new="Bakery"), lines("Bakery"), lines("Bakery"), None),
-        (TextRequest("script", old="chinese"), lines("城市", "City"), lines("City"), "done"),
-        (TextRequest("script", old="chinese"), lines("城市", "City"), lines("城市"), "undone"),
-        (TextRequest("script", old="chinese"), lines("城市", "City"), lines("市"), None),
+        (
+            TextRequest("script", old="chinese"),
+            lines("城市", "City"),
+            lines("City"),
+            "done",
+        ),
+        (
+            TextRequest("script", old="chinese"),
+            lines("城市", "City"),
+            lines("城市"),
+            "undone",
+        ),
+        (
+            TextRequest("script", old="chinese"),
+            lines("城市", "City"),
+            lines("市"),
+            None,
+        ),
         (TextRequest("script", new="chinese"), lines("City"), lines("City"), "undone"),
         (TextRequest("script", new="chinese"), lines("City"), lines("城市"), None),
     ],
 )
 def test_lines_prove_what_they_prove_and_no_more(
-    wish: TextRequest, before: list[TextLine], after: list[TextLine], outcome: str | None
+    wish: TextRequest,
+    before: list[TextLine],
+    after: list[TextLine],
+    outcome: str | None,
 ) -> None:
     assert compare(wish, before, after, None).outcome == outcome
 
@@ -98,15 +215,28 @@ def test_of_several_texts_the_worst_counts_and_one_unproven_leaves_all_open() ->
     both = (TextRequest("write", new="Bakery"), TextRequest("write", new="Garden"))
     assert compare_all(both, [], lines("Bakery", "Garden"), None).outcome == "done"
     assert compare_all(both, [], lines("Bakery", "Gardem"), None).outcome == "misspelt"
-    assert compare_all(both, lines("Garden"), lines("Garden", "Bakery"), None).outcome is None
+    assert (
+        compare_all(both, lines("Garden"), lines("Garden", "Bakery"), None).outcome
+        is None
+    )
 
 
 def test_text_outside_the_mask_is_in_the_wrong_place() -> None:
     mask = np.zeros((100, 100), np.uint8)
     mask[60:90] = 1
-    assert compare(TextRequest("write", new="Hi there"), [], lines("Hi there"), mask).outcome == "misplaced"
+    assert (
+        compare(
+            TextRequest("write", new="Hi there"), [], lines("Hi there"), mask
+        ).outcome
+        == "misplaced"
+    )
     mask[8:25] = 1
-    assert compare(TextRequest("write", new="Hi there"), [], lines("Hi there"), mask).outcome == "done"
+    assert (
+        compare(
+            TextRequest("write", new="Hi there"), [], lines("Hi there"), mask
+        ).outcome
+        == "done"
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,9 +251,16 @@ def test_text_outside_the_mask_is_in_the_wrong_place() -> None:
         ("", "done"),
     ],
 )
-def test_text_on_the_other_side_than_the_one_named_is_in_the_wrong_place(where: str, outcome: str | None) -> None:
+def test_text_on_the_other_side_than_the_one_named_is_in_the_wrong_place(
+    where: str, outcome: str | None
+) -> None:
     line = [TextLine("Hi there", 0.99, (0.6, 0.8, 0.9, 0.9))]
-    assert compare(TextRequest("write", new="Hi there", where=where), [], line, None).outcome == outcome
+    assert (
+        compare(
+            TextRequest("write", new="Hi there", where=where), [], line, None
+        ).outcome
+        == outcome
+    )
 
 
 def test_a_text_far_from_the_one_that_it_replaces_proves_nothing() -> None:
@@ -135,7 +272,16 @@ def test_a_text_far_from_the_one_that_it_replaces_proves_nothing() -> None:
 
 def test_printed_words_are_read_without_a_download() -> None:
     picture = np.full((120, 480, 3), 235, np.uint8)
-    cv2.putText(picture, "HARBOUR 27", (30, 75), cv2.FONT_HERSHEY_SIMPLEX, 1.8, (20, 20, 20), 4, cv2.LINE_AA)
+    cv2.putText(
+        picture,
+        "HARBOUR 27",
+        (30, 75),
+        cv2.FONT_HERSHEY_SIMPLEX,
+        1.8,
+        (20, 20, 20),
+        4,
+        cv2.LINE_AA,
+    )
     read = read_lines(picture)
     assert "".join(line.text for line in read).replace(" ", "") == "HARBOUR27"
     assert min(line.confidence for line in read) > 0.8

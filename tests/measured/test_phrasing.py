@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from editjudge.measured.colours import asked_colour
-from editjudge.measured.lettering import request
-from editjudge.measured.phrasing import may_stay
+from editjudge.vision.measured.lettering import request
+from editjudge.vision.measured.phrasing import may_stay
+from editjudge.vision.measured.proof import asked_colour
 
 WRITE = {
     'change the text to "OPEN"': "OPEN",
@@ -196,17 +196,27 @@ NO_COLOUR = [
 
 @pytest.mark.parametrize(("instruction", "text"), WRITE.items())
 def test_a_tested_phrasing_asks_for_a_text(instruction: str, text: str | None) -> None:
-    assert [(wish.act, wish.new) for wish in request(instruction)] == ([("write", text)] if text else [])
+    assert [(wish.act, wish.new) for wish in request(instruction)] == (
+        [("write", text)] if text else []
+    )
 
 
 @pytest.mark.parametrize(("instruction", "texts"), REPLACE.items())
-def test_a_tested_phrasing_asks_for_a_text_in_place_of_another(instruction: str, texts: tuple[str, str]) -> None:
-    assert [(wish.act, wish.old, wish.new) for wish in request(instruction)] == [("replace", *texts)]
+def test_a_tested_phrasing_asks_for_a_text_in_place_of_another(
+    instruction: str, texts: tuple[str, str]
+) -> None:
+    assert [(wish.act, wish.old, wish.new) for wish in request(instruction)] == [
+        ("replace", *texts)
+    ]
 
 
 @pytest.mark.parametrize(("instruction", "texts"), DELETE.items())
-def test_a_tested_phrasing_asks_for_a_text_to_go(instruction: str, texts: tuple[str, ...]) -> None:
-    assert [(wish.act, wish.old) for wish in request(instruction)] == [("delete", text) for text in texts]
+def test_a_tested_phrasing_asks_for_a_text_to_go(
+    instruction: str, texts: tuple[str, ...]
+) -> None:
+    assert [(wish.act, wish.old) for wish in request(instruction)] == [
+        ("delete", text) for text in texts
+    ]
 
 
 @pytest.mark.parametrize("instruction", NO_LETTERING)
@@ -220,7 +230,9 @@ def test_a_tested_phrasing_asks_for_a_colour(instruction: str, colour: str) -> N
 
 
 @pytest.mark.parametrize("instruction", NO_COLOUR)
-def test_a_colour_under_negation_comparison_or_as_a_referent_is_not_asked_for(instruction: str) -> None:
+def test_a_colour_under_negation_comparison_or_as_a_referent_is_not_asked_for(
+    instruction: str,
+) -> None:
     assert asked_colour(instruction) is None
 
 
@@ -243,5 +255,7 @@ def test_a_colour_under_negation_comparison_or_as_a_referent_is_not_asked_for(in
         ("remove the dog", False),
     ],
 )
-def test_an_unchanged_picture_may_be_what_was_asked_for(instruction: str, stays: bool) -> None:
+def test_an_unchanged_picture_may_be_what_was_asked_for(
+    instruction: str, stays: bool
+) -> None:
     assert may_stay(instruction) is stays

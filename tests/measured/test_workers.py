@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from editjudge.errors import ImageError
-from editjudge.measured import workers
-from editjudge.measured.workers import FEW, WorkerCrashed, WorkerPool
-from editjudge.run.job import Job, RunOptions, execute
+from editjudge.running.job import Job, RunOptions, execute
 from editjudge.store.store import Store
+from editjudge.vision import workers
+from editjudge.vision.workers import FEW, WorkerCrashed, WorkerPool
 
 from .made import encoded, photograph, recoloured
 
@@ -36,10 +36,13 @@ class Echo:
     """Answers with the edit, the number of edits that it took, and the process that it runs in."""
 
     def __init__(self, prefix: str = "") -> None:
-        self.prefix, self.edit, self.taken = prefix, None, 0
+        self.prefix = prefix
+        self.edit = None
+        self.taken = 0
 
     def take(self, edit: Any) -> None:
-        self.edit, self.taken = edit, self.taken + (edit is not None)
+        self.edit = edit
+        self.taken = self.taken + (edit is not None)
 
     def answer(self, question: str) -> tuple[str, str, int, int]:
         match question:
@@ -70,8 +73,12 @@ def picture(name: str) -> Callable[[], Awaitable[str]]:
     return load
 
 
-async def ask(to: WorkerPool, *asked: tuple[str, str], large: bool = False) -> list[Any]:
-    calls = (to.ask(edit, question, picture(edit), large=large) for edit, question in asked)
+async def ask(
+    to: WorkerPool, *asked: tuple[str, str], large: bool = False
+) -> list[Any]:
+    calls = (
+        to.ask(edit, question, picture(edit), large=large) for edit, question in asked
+    )
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
@@ -98,13 +105,19 @@ def test_many_edits_are_measured_by_as_many_processes_as_there_are_workers() -> 
         processes = [worker._process for worker in some._processes]
     assert [answer[0] for answer in answers[:MANY]] == [f"of e{n}" for n in range(MANY)]
     later = {answer[3] for answer in answers[MANY:]}
-    assert later <= {process.pid for process in processes} and os.getpid() not in later and len(processes) == 2
+    assert (
+        later <= {process.pid for process in processes}
+        and os.getpid() not in later
+        and len(processes) == 2
+    )
     assert all(process.returncode is not None for process in processes)
 
 
 def test_all_questions_about_an_edit_share_one_measurement() -> None:
     with pool(1) as some:
-        answers = asyncio.run(ask(some, *[(edit, question) for edit in "abc" for question in "123"]))
+        answers = asyncio.run(
+            ask(some, *[(edit, question) for edit in "abc" for question in "123"])
+        )
         assert [answer[2] for answer in answers] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
         (again,) = asyncio.run(ask(some, ("c", "4")))
     assert again[2] == 3  # it still held the last one
@@ -123,10 +136,14 @@ def ready(monkeypatch: pytest.MonkeyPatch) -> Callable[[WorkerPool], Awaitable[N
     return started
 
 
-def test_a_worker_that_crashes_fails_the_edit_that_it_was_at_and_no_other(ready: Any) -> None:
+def test_a_worker_that_crashes_fails_the_edit_that_it_was_at_and_no_other(
+    ready: Any,
+) -> None:
     async def measured() -> list[Any]:
         await ready(some)
-        return await ask(some, ("x", "crash"), *[(f"after {n}", "q") for n in range(10)])
+        return await ask(
+            some, ("x", "crash"), *[(f"after {n}", "q") for n in range(10)]
+        )
 
     with pool() as some:
         crash, *others = asyncio.run(measured())
@@ -134,26 +151,38 @@ def test_a_worker_that_crashes_fails_the_edit_that_it_was_at_and_no_other(ready:
     assert [answer[0] for answer in others] == [f"after {n}" for n in range(10)]
 
 
-def test_an_exception_comes_back_as_what_it_was_and_what_is_printed_disturbs_nothing(ready: Any) -> None:
+def test_an_exception_comes_back_as_what_it_was_and_what_is_printed_disturbs_nothing(
+    ready: Any,
+) -> None:
     async def measured() -> list[Any]:
         await ready(some)
         return await ask(some, ("a", "bad image"), ("a", "unpicklable"), ("a", "print"))
 
     with pool() as some:
         bad, foreign, printed = asyncio.run(measured())
-    assert isinstance(bad, ImageError) and str(bad) == "no picture" and "in answer" in bad.__notes__[0]
-    assert isinstance(foreign, RuntimeError) and "Unpicklable: cannot travel" in str(foreign)
+    assert (
+        isinstance(bad, ImageError)
+        and str(bad) == "no picture"
+        and "in answer" in bad.__notes__[0]
+    )
+    assert isinstance(foreign, RuntimeError) and "Unpicklable: cannot travel" in str(
+        foreign
+    )
     assert printed[:2] == ("a", "print")
 
 
-def test_where_no_process_can_be_started_this_one_measures_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_process_can_be_started_this_one_measures_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pool() as some:
         answers = asyncio.run(ask(some, *many()))
     assert {answer[3] for answer in answers} == {os.getpid()}
 
 
-def test_very_large_edits_are_measured_one_at_a_time_and_let_go(ready: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_large_edits_are_measured_one_at_a_time_and_let_go(
+    ready: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     at_once: Counter[str] = Counter()
     work = WorkerPool._work
 
@@ -174,7 +203,11 @@ def test_very_large_edits_are_measured_one_at_a_time_and_let_go(ready: Any, monk
     with pool() as some:
         answers = asyncio.run(measured())
         assert len(answers) == MANY and at_once["most"] == 1
-        assert all(worker.key is None for worker in some._processes) and not some._large and not some._open
+        assert (
+            all(worker.key is None for worker in some._processes)
+            and not some._large
+            and not some._open
+        )
 
 
 def test_a_picture_that_cannot_be_loaded_fails_its_edit_alone() -> None:
@@ -190,24 +223,32 @@ def test_a_picture_that_cannot_be_loaded_fails_its_edit_alone() -> None:
     assert isinstance(failed, ImageError) and sound[0] == "b"
 
 
-@pytest.mark.parametrize(("judge", "rubric"), [("measured", "online"), ("metrics", "metrics")])
+@pytest.mark.parametrize(
+    ("judge", "rubric"), [("measured", "online"), ("metrics", "metrics")]
+)
 def test_however_many_questions_there_are_about_an_edit_each_worker_has_one_and_the_next(
     judge: str, rubric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manifest = photographs(tmp_path, 12)
     edits: set[Any] = set()
 
-    async def ask(self: WorkerPool, key: Any, question: Any, load: Any, **_: Any) -> Any:
+    async def ask(
+        self: WorkerPool, key: Any, question: Any, load: Any, **_: Any
+    ) -> Any:
         edits.add(key)
         async with asyncio.timeout(30):
             while len(edits) < 2 * self.size:
                 await asyncio.sleep(0.01)
-        return {"measured": ("abstained", {}), "metrics": ({"l1": "not computed"}, {})}[judge]
+        return {"measured": ("abstained", {}), "metrics": ({"l1": "not computed"}, {})}[
+            judge
+        ]
 
-    monkeypatch.setattr(f"editjudge.{judge}.judge.cores", lambda: 4)
+    monkeypatch.setattr(f"editjudge.vision.{judge}.cores", lambda: 4)
     monkeypatch.setattr(WorkerPool, "ask", ask)
     with Store.open(tmp_path / "s.db") as store:
-        outcome = asyncio.run(execute(Job(manifest, (rubric,), (judge,), repeats=24), store, RunOptions()))
+        outcome = asyncio.run(
+            execute(Job(manifest, (rubric,), (judge,), repeats=24), store, RunOptions())
+        )
     assert set(outcome.summary.statuses) == {"abstained"}
 
 
@@ -218,27 +259,48 @@ def photographs(folder: Path, count: int) -> Path:
     for n in range(count):
         name = f"{n}.png"
         (folder / name).write_bytes(encoded(recoloured(photograph())[n:, n:]))
-        lines.append({"id": f"e{n}", "input": "a.png", "edited": name, "instruction": "recolour it"})
+        lines.append(
+            {
+                "id": f"e{n}",
+                "input": "a.png",
+                "edited": name,
+                "instruction": "recolour it",
+            }
+        )
     (folder / "m.jsonl").write_text("\n".join(map(json.dumps, lines)))
     return folder / "m.jsonl"
 
 
 @pytest.mark.parametrize(
-    ("judge", "rubrics", "questions"), [("measured", ("online",), 3), ("metrics", ("metrics", "metrics_truth"), 2)]
+    ("judge", "rubrics", "questions"),
+    [("measured", ("online",), 3), ("metrics", ("metrics", "metrics_truth"), 2)],
 )
 def test_a_run_gets_the_same_judgements_from_processes_as_from_a_thread(
-    judge: str, rubrics: tuple[str, ...], questions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    judge: str,
+    rubrics: tuple[str, ...],
+    questions: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     manifest = photographs(tmp_path, FEW + 4)
-    fields = ("item", "rubric", "status", "scores", "justifications", "abstained", "evidence")
+    fields = (
+        "item",
+        "rubric",
+        "status",
+        "scores",
+        "justifications",
+        "abstained",
+        "evidence",
+    )
 
     def run(count: int) -> list[dict[str, Any]]:
-        monkeypatch.setattr(f"editjudge.{judge}.judge.cores", lambda: count)
+        monkeypatch.setattr(f"editjudge.vision.{judge}.cores", lambda: count)
         with Store.open(tmp_path / f"{count}.db") as store:
             asyncio.run(execute(Job(manifest, rubrics, (judge,)), store, RunOptions()))
             rows = list(store.judgements(store.runs()[0].id, fields=fields))
         return sorted(rows, key=lambda row: (row["item"], row["rubric"]))
 
     monkeypatch.setattr(workers, "FEW", 0)
-    one, two = run(1), run(2)
+    one = run(1)
+    two = run(2)
     assert len(one) == questions * (FEW + 4) and one == two

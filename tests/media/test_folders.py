@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from editjudge.media.folders import ConfinedFolder, LeavesFolder
+from editjudge.files import LeavesFolder
+from editjudge.media.source import ConfinedFolder
 
 
 def content(folder: ConfinedFolder, path: Path) -> bytes:
@@ -27,21 +28,39 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def test_files_below_the_folder_are_opened_also_by_links_that_stay_inside(root: Path) -> None:
+def test_files_below_the_folder_are_opened_also_by_links_that_stay_inside(
+    root: Path,
+) -> None:
     (root / "link").symlink_to("deep/er")
     (root / "deep" / "file.png").symlink_to("../a.png")
     folder = ConfinedFolder(root)
-    for path, expected in (("a.png", b"top"), ("link/a.png", b"deep"), ("deep/file.png", b"top")):
+    for path, expected in (
+        ("a.png", b"top"),
+        ("link/a.png", b"deep"),
+        ("deep/file.png", b"top"),
+    ):
         assert content(folder, root / path) == expected
     assert content(folder, root / "deep" / ".." / "a.png") == b"top"
 
 
 def test_a_root_that_is_itself_a_link_is_a_root(root: Path) -> None:
     (root.parent / "alias").symlink_to("root")
-    assert content(ConfinedFolder(root.parent / "alias"), root.parent / "alias" / "a.png") == b"top"
+    assert (
+        content(ConfinedFolder(root.parent / "alias"), root.parent / "alias" / "a.png")
+        == b"top"
+    )
 
 
-@pytest.mark.parametrize("way", ["../secret/a.png", "up/secret/a.png", "file.png", "out/a.png", "link/../secret/a.png"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "../secret/a.png",
+        "up/secret/a.png",
+        "file.png",
+        "out/a.png",
+        "link/../secret/a.png",
+    ],
+)
 def test_no_way_leads_out(root: Path, way: str) -> None:
     (root / "up").symlink_to("..")
     (root / "file.png").symlink_to("../secret/a.png")
@@ -51,13 +70,16 @@ def test_no_way_leads_out(root: Path, way: str) -> None:
         ConfinedFolder(root).open(root / way)
 
 
-def test_a_folder_that_becomes_a_link_after_it_was_resolved_leads_nowhere_else(root: Path) -> None:
+def test_a_folder_that_becomes_a_link_after_it_was_resolved_leads_nowhere_else(
+    root: Path,
+) -> None:
     folder = ConfinedFolder(root)
     assert content(folder, root / "deep" / "er" / "a.png") == b"deep"
     (root / "deep").rename(root / "moved")
     (root / "deep").symlink_to(root.parent)
     (root.parent / "er").symlink_to("secret")
-    assert content(folder, root / "deep" / "er" / "a.png") == b"deep"  # the folder that was opened
+    # the folder that was opened
+    assert content(folder, root / "deep" / "er" / "a.png") == b"deep"
     with pytest.raises(LeavesFolder):
         ConfinedFolder(root).open(root / "deep" / "er" / "a.png")
 
@@ -74,7 +96,8 @@ def test_a_folder_put_in_the_place_of_another_is_found(root: Path) -> None:
 
 
 def test_few_folders_stay_open_however_many_are_used(root: Path) -> None:
-    folder, before = ConfinedFolder(root), len(os.listdir("/proc/self/fd"))
+    folder = ConfinedFolder(root)
+    before = len(os.listdir("/proc/self/fd"))
     for number in range(300):
         (root / str(number)).mkdir()
         (root / str(number) / "a.png").write_bytes(str(number).encode())

@@ -26,8 +26,9 @@ from PIL import Image, ImageCms, ImageFile, ImageOps, WebPImagePlugin
 
 from editjudge.errors import ImageError
 from editjudge.media import image as images
-from editjudge.media.cache import DigestCache, Encoded, ImageCache, PictureReader
-from editjudge.media.image import AS_IS, ImageBounds, ImageLimits, decode, plan, prepare, probe, read
+from editjudge.media.cache import DigestCache, EncodedImage, ImageCache, ImageReader
+from editjudge.media.image import AS_IS, ImageLimits, decode, plan, prepare, probe
+from editjudge.media.source import ImageBounds, read, read_file
 
 UNLIMITED = ImageLimits()
 
@@ -35,7 +36,13 @@ UNLIMITED = ImageLimits()
 def gradient(width: int, height: int, mode: str = "RGB") -> Image.Image:
     """No two neighbours are equal, so that turning, cutting and scaling show."""
     image = Image.new("RGB", (width, height))
-    image.putdata([(x * 7 % 256, y * 11 % 256, (x + y) * 5 % 256) for y in range(height) for x in range(width)])
+    image.putdata(
+        [
+            (x * 7 % 256, y * 11 % 256, (x + y) * 5 % 256)
+            for y in range(height)
+            for x in range(width)
+        ]
+    )
     return image if mode == "RGB" else image.convert(mode)
 
 
@@ -46,13 +53,26 @@ def encoded(image: Image.Image, codec: str, **options: Any) -> bytes:
 
 
 def chunk(kind: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    return (
+        struct.pack(">I", len(body))
+        + kind
+        + body
+        + struct.pack(">I", zlib.crc32(kind + body))
+    )
 
 
-def png(width: int, height: int, bits: int, colour: int, rows: bytes, *extra: bytes) -> bytes:
+def png(
+    width: int, height: int, bits: int, colour: int, rows: bytes, *extra: bytes
+) -> bytes:
     """A PNG by hand, for what Pillow does not write."""
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + b"".join(extra) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + head
+        + b"".join(extra)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
 
 
 def exif(orientation: int) -> bytes:
@@ -65,33 +85,51 @@ def other_profile() -> bytes:
     """sRGB with red and green swapped, under another name."""
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     profile = profile.replace("sRGB".encode("utf-16-be"), "test".encode("utf-16-be"))
-    return profile.replace(b"rXYZ", b"?XYZ").replace(b"gXYZ", b"rXYZ").replace(b"?XYZ", b"gXYZ")
+    return (
+        profile.replace(b"rXYZ", b"?XYZ")
+        .replace(b"gXYZ", b"rXYZ")
+        .replace(b"?XYZ", b"gXYZ")
+    )
 
 
-NOISE = Image.frombytes("RGB", (64, 64), hashlib.shake_256(b"noise").digest(64 * 64 * 3))
+NOISE = Image.frombytes(
+    "RGB", (64, 64), hashlib.shake_256(b"noise").digest(64 * 64 * 3)
+)
 FRAMES = [gradient(12, 9), gradient(12, 9).rotate(180)]
 SAMPLES: dict[str, Callable[[int, int], bytes]] = {
     "jpeg": lambda w, h: encoded(gradient(w, h), "JPEG"),
     "jpeg gray": lambda w, h: encoded(gradient(w, h, "L"), "JPEG"),
     "jpeg cmyk": lambda w, h: encoded(gradient(w, h, "CMYK"), "JPEG"),
-    "jpeg progressive": lambda w, h: encoded(gradient(w, h), "JPEG", progressive=True, quality=95, subsampling=0),
-    "jpeg profile": lambda w, h: encoded(gradient(w, h), "JPEG", icc_profile=other_profile()),
+    "jpeg progressive": lambda w, h: encoded(
+        gradient(w, h), "JPEG", progressive=True, quality=95, subsampling=0
+    ),
+    "jpeg profile": lambda w, h: encoded(
+        gradient(w, h), "JPEG", icc_profile=other_profile()
+    ),
     "jpeg turned": lambda w, h: encoded(gradient(w, h), "JPEG", exif=exif(6)),
     "png": lambda w, h: encoded(gradient(w, h), "PNG"),
     "png gray": lambda w, h: encoded(gradient(w, h, "L"), "PNG"),
     "png one bit": lambda w, h: encoded(gradient(w, h, "1"), "PNG"),
     "png 16 bits": lambda w, h: encoded(Image.new("I;16", (w, h), 40000), "PNG"),
     "png palette": lambda w, h: encoded(gradient(w, h, "P"), "PNG"),
-    "png clear palette": lambda w, h: encoded(gradient(w, h, "P"), "PNG", transparency=3),
+    "png clear palette": lambda w, h: encoded(
+        gradient(w, h, "P"), "PNG", transparency=3
+    ),
     "png gray alpha": lambda w, h: encoded(gradient(w, h, "LA"), "PNG"),
     "png alpha": lambda w, h: encoded(gradient(w, h, "RGBA"), "PNG"),
-    "png profile": lambda w, h: encoded(gradient(w, h), "PNG", icc_profile=other_profile()),
+    "png profile": lambda w, h: encoded(
+        gradient(w, h), "PNG", icc_profile=other_profile()
+    ),
     "png turned": lambda w, h: encoded(gradient(w, h), "PNG", exif=exif(8)),
     "webp": lambda w, h: encoded(gradient(w, h), "WEBP"),
     "webp alpha": lambda w, h: encoded(gradient(w, h, "RGBA"), "WEBP"),
     "webp lossless": lambda w, h: encoded(gradient(w, h), "WEBP", lossless=True),
-    "webp lossless alpha": lambda w, h: encoded(Image.new("RGBA", (w, h), (9, 8, 7, 6)), "WEBP", lossless=True),
-    "webp turned": lambda w, h: encoded(gradient(w, h), "WEBP", exif=exif(3), icc_profile=other_profile()),
+    "webp lossless alpha": lambda w, h: encoded(
+        Image.new("RGBA", (w, h), (9, 8, 7, 6)), "WEBP", lossless=True
+    ),
+    "webp turned": lambda w, h: encoded(
+        gradient(w, h), "WEBP", exif=exif(3), icc_profile=other_profile()
+    ),
     "gif": lambda w, h: encoded(gradient(w, h, "P"), "GIF"),
     "gif clear": lambda w, h: encoded(gradient(w, h, "P"), "GIF", transparency=5),
     "bmp": lambda w, h: encoded(gradient(w, h), "BMP"),
@@ -101,25 +139,35 @@ SAMPLES: dict[str, Callable[[int, int], bytes]] = {
     "bmp alpha": lambda w, h: encoded(gradient(w, h, "RGBA"), "BMP"),
     "tiff": lambda w, h: encoded(gradient(w, h), "TIFF"),
     "tiff turned": lambda w, h: encoded(gradient(w, h), "TIFF", tiffinfo={274: 6}),
-    "tiff alpha": lambda w, h: encoded(gradient(w, h, "RGBA"), "TIFF", compression="tiff_lzw"),
+    "tiff alpha": lambda w, h: encoded(
+        gradient(w, h, "RGBA"), "TIFF", compression="tiff_lzw"
+    ),
     "tiff cmyk": lambda w, h: encoded(gradient(w, h, "CMYK"), "TIFF"),
     "tiff 16 bits": lambda w, h: encoded(Image.new("I;16", (w, h), 40000), "TIFF"),
 }
 ANIMATED = {
     "gif animated": encoded(FRAMES[0], "GIF", save_all=True, append_images=FRAMES[1:]),
-    "webp animated": encoded(FRAMES[0], "WEBP", save_all=True, append_images=FRAMES[1:]),
-    "webp animated lossless": encoded(FRAMES[0], "WEBP", save_all=True, append_images=FRAMES[1:], lossless=True),
+    "webp animated": encoded(
+        FRAMES[0], "WEBP", save_all=True, append_images=FRAMES[1:]
+    ),
+    "webp animated lossless": encoded(
+        FRAMES[0], "WEBP", save_all=True, append_images=FRAMES[1:], lossless=True
+    ),
     "png animated": encoded(FRAMES[0], "PNG", save_all=True, append_images=FRAMES[1:]),
     "tiff pages": encoded(FRAMES[0], "TIFF", save_all=True, append_images=FRAMES[1:]),
 }
 sizes = st.tuples(st.integers(1, 40), st.integers(1, 40))
 samples = st.one_of(
-    st.builds(lambda kind, size: SAMPLES[kind](*size), st.sampled_from(sorted(SAMPLES)), sizes),
+    st.builds(
+        lambda kind, size: SAMPLES[kind](*size), st.sampled_from(sorted(SAMPLES)), sizes
+    ),
     st.sampled_from(sorted(ANIMATED.values())),
 )
 limits = st.builds(
     ImageLimits,
-    formats=st.sampled_from([frozenset(f) for f in (["jpeg", "png", "webp", "gif"], ["jpeg"], ["png"])]),
+    formats=st.sampled_from(
+        [frozenset(f) for f in (["jpeg", "png", "webp", "gif"], ["jpeg"], ["png"])]
+    ),
     max_side=st.none() | st.integers(1, 50),
     max_bytes=st.none() | st.integers(1500, 6000),
 )
@@ -163,7 +211,9 @@ def by_pillow(data: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", sorted(SAMPLES))
 @settings(max_examples=8, deadline=None)
 @given(size=sizes)
-def test_a_header_read_by_hand_says_what_pillow_says(kind: str, size: tuple[int, int]) -> None:
+def test_a_header_read_by_hand_says_what_pillow_says(
+    kind: str, size: tuple[int, int]
+) -> None:
     data = SAMPLES[kind](*size)
     assert by_hand(data) == by_pillow(data)
 
@@ -175,8 +225,14 @@ def test_several_frames_or_pages_are_seen(kind: str) -> None:
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("codec", ["JPEG", "PNG", "WEBP", "TIFF"])
-def test_every_orientation_is_turned_as_pillow_turns_it(codec: str, orientation: int) -> None:
-    options: dict[str, Any] = {"tiffinfo": {274: orientation}} if codec == "TIFF" else {"exif": exif(orientation)}
+def test_every_orientation_is_turned_as_pillow_turns_it(
+    codec: str, orientation: int
+) -> None:
+    options: dict[str, Any] = (
+        {"tiffinfo": {274: orientation}}
+        if codec == "TIFF"
+        else {"exif": exif(orientation)}
+    )
     data = encoded(gradient(7, 4), codec, **options)
     with Image.open(io.BytesIO(data)) as image:
         expected = ImageOps.exif_transpose(image).convert("RGB")
@@ -186,11 +242,19 @@ def test_every_orientation_is_turned_as_pillow_turns_it(codec: str, orientation:
 
 
 @pytest.mark.parametrize(
-    "damage", [b"", b"Exif\0\0", b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0MM\0*\0\0\0\x08\0\x09\x01"]
+    "damage",
+    [
+        b"",
+        b"Exif\0\0",
+        b"Exif\0\0II*\0\xff\xff\xff\xff",
+        b"Exif\0\0MM\0*\0\0\0\x08\0\x09\x01",
+    ],
 )
 def test_damaged_exif_means_that_nobody_turned_the_picture(damage: bytes) -> None:
     data = encoded(gradient(5, 3), "JPEG")
-    marked = data[:2] + b"\xff\xe1" + struct.pack(">H", len(damage) + 2) + damage + data[2:]
+    marked = (
+        data[:2] + b"\xff\xe1" + struct.pack(">H", len(damage) + 2) + damage + data[2:]
+    )
     assert probe(marked).orientation == 1
     assert decode(marked).size == (5, 3)
 
@@ -219,15 +283,18 @@ def test_heic_is_read_where_its_extra_is_installed() -> None:
 
 def test_heic_without_its_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
-    with pytest.raises(ImageError, match=r"a\.heic: is HEIC, which needs an extra: pip install 'editjudge\[heic\]'"):
+    with pytest.raises(
+        ImageError,
+        match=r"a\.heic: is HEIC, which needs an extra: pip install 'editjudge\[heic\]'",
+    ):
         probe(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", name="a.heic")
 
 
 def test_importing_the_module_imports_no_pillow() -> None:
-    script = (
-        "import sys, editjudge.media.image, editjudge.manifest; print(sorted(m for m in sys.modules if 'PIL' in m))"
+    script = "import sys, editjudge.media.image, editjudge.manifest; print(sorted(m for m in sys.modules if 'PIL' in m))"
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
 
 
@@ -253,7 +320,9 @@ def test_importing_the_module_imports_no_pillow() -> None:
         (png(5, 5, 8, 7, b""), "unknown colour type 7"),
     ],
 )
-def test_what_is_no_picture_is_refused_by_name_with_the_reason(data: bytes, why: str) -> None:
+def test_what_is_no_picture_is_refused_by_name_with_the_reason(
+    data: bytes, why: str
+) -> None:
     with pytest.raises(ImageError, match=rf"^x\.png: .*{why}"):
         probe(data, name="x.png")
 
@@ -268,9 +337,13 @@ def jpeg_that_claims(width: int, height: int) -> bytes:
 BOMBS = {
     "png": png(60_000, 60_000, 8, 2, b""),
     "jpeg": jpeg_that_claims(65_500, 65_500),
-    "gif": encoded(gradient(4, 4, "P"), "GIF").replace(b"GIF87a\4\0\4\0", b"GIF87a\xff\xff\xff\xff"),
+    "gif": encoded(gradient(4, 4, "P"), "GIF").replace(
+        b"GIF87a\4\0\4\0", b"GIF87a\xff\xff\xff\xff"
+    ),
     # A pixel on a canvas that is filled with a transparent colour.
-    "clear gif": b"GIF89a\xff\xff\xff\xff\x80\0\0" + bytes(6) + b"!\xf9\4\1\0\0\1\0,\0\0\0\0\1\0\1\0\0\2\2D\1\0;",
+    "clear gif": b"GIF89a\xff\xff\xff\xff\x80\0\0"
+    + bytes(6)
+    + b"!\xf9\4\1\0\0\1\0,\0\0\0\0\1\0\1\0\0\2\2D\1\0;",
     "webp": b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0" + b"\xff\xff\x0f" * 2,
     "wide png": png(65_536, 1, 8, 2, b""),
 }
@@ -296,7 +369,9 @@ def test_a_bmp_that_claims_more_pixels_than_it_has_is_refused() -> None:
         probe(bytes(data))
 
 
-@pytest.mark.parametrize("kind", ["jpeg", "jpeg progressive", "png", "webp", "webp alpha", "gif", "bmp"])
+@pytest.mark.parametrize(
+    "kind", ["jpeg", "jpeg progressive", "png", "webp", "webp alpha", "gif", "bmp"]
+)
 @settings(max_examples=25, deadline=None)
 @given(share=st.floats(0, 1, exclude_max=True))
 def test_a_truncated_file_is_never_half_a_picture(kind: str, share: float) -> None:
@@ -321,7 +396,12 @@ def test_what_phones_append_to_a_photograph_is_no_garbage() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(data=samples, flips=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=6))
+@given(
+    data=samples,
+    flips=st.lists(
+        st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=6
+    ),
+)
 def test_damage_anywhere_is_a_picture_or_an_image_error_and_nothing_else(
     data: bytes, flips: list[tuple[float, int]]
 ) -> None:
@@ -338,7 +418,15 @@ def test_damage_anywhere_is_a_picture_or_an_image_error_and_nothing_else(
 @settings(max_examples=200, deadline=None)
 @given(
     start=st.sampled_from(
-        [b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"BM", b"RIFF\xff\0\0\0WEBP", b"II*\0", b"MM\0*"]
+        [
+            b"\xff\xd8\xff",
+            b"\x89PNG\r\n\x1a\n",
+            b"GIF89a",
+            b"BM",
+            b"RIFF\xff\0\0\0WEBP",
+            b"II*\0",
+            b"MM\0*",
+        ]
     ),
     rest=st.binary(max_size=300),
 )
@@ -348,16 +436,24 @@ def test_no_bytes_make_probing_fail_in_another_way(start: bytes, rest: bytes) ->
 
 
 def test_a_png_of_endless_tiny_chunks_is_refused_soon() -> None:
-    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)) + bytes(12) * 200_000
+    data = (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+        + bytes(12) * 200_000
+    )
     with pytest.raises(ImageError, match="more than 100,000 chunks"):
         probe(data)
 
 
-def test_a_file_larger_than_the_bound_is_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_a_file_larger_than_the_bound_is_refused_before_it_is_read(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "large.png"
     with path.open("wb") as file:
         file.truncate(65 * 2**20)
-    with pytest.raises(ImageError, match="68,157,440 bytes, more than the 67,108,864 that are read"):
+    with pytest.raises(
+        ImageError, match="68,157,440 bytes, more than the 67,108,864 that are read"
+    ):
         read(path)
     with pytest.raises(ImageError, match="more than the 10 that are read"):
         probe(bytes(11), bounds=ImageBounds(max_bytes=10))
@@ -369,14 +465,20 @@ def test_a_file_larger_than_the_bound_is_refused_before_it_is_read(tmp_path: Pat
 def test_devices_pipes_and_folders_are_refused_without_waiting(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.png"
     os.mkfifo(pipe)
-    for path, kind in ((Path("/dev/zero"), "a device, pipe or socket"), (pipe, "a device"), (tmp_path, "a folder")):
+    for path, kind in (
+        (Path("/dev/zero"), "a device, pipe or socket"),
+        (pipe, "a device"),
+        (tmp_path, "a folder"),
+    ):
         with pytest.raises(ImageError, match=f"is {kind}"):
             read(path)
         with pytest.raises(ImageError, match=f"is {kind}"):
             DigestCache().of(path)
 
 
-def test_a_link_out_of_the_root_is_refused_and_one_inside_it_is_not(tmp_path: Path) -> None:
+def test_a_link_out_of_the_root_is_refused_and_one_inside_it_is_not(
+    tmp_path: Path,
+) -> None:
     root = tmp_path / "set"
     root.mkdir()
     (tmp_path / "secret.png").write_bytes(b"secret")
@@ -408,7 +510,12 @@ def test_data_urls_are_read_by_the_letter() -> None:
     data = encoded(gradient(3, 3), "PNG")
     assert read("data:image/png;base64," + base64.b64encode(data).decode()) == data
     assert read("data:,%89PNG") == b"\x89PNG"
-    for broken in ("data:image/png;base64", "data:image/png;base64,AAA", "data:;base64,AA*A", "data:;base64,AA\u00e4A"):
+    for broken in (
+        "data:image/png;base64",
+        "data:image/png;base64,AAA",
+        "data:;base64,AA*A",
+        "data:;base64,AA\u00e4A",
+    ):
         with pytest.raises(ImageError):
             read(broken)
     with pytest.raises(ImageError, match="more than the 8"):
@@ -418,7 +525,10 @@ def test_data_urls_are_read_by_the_letter() -> None:
 def test_an_address_is_fetched_only_by_whoever_may(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="addresses are not fetched here"):
         read("https://example.org/a.png")
-    assert read("https://example.org/a.png", fetch=lambda url: url.encode()) == b"https://example.org/a.png"
+    assert (
+        read("https://example.org/a.png", fetch=lambda url: url.encode())
+        == b"https://example.org/a.png"
+    )
 
 
 # --- decoding -------------------------------------------------------------------------------------------------
@@ -428,12 +538,27 @@ def test_sixteen_bits_become_eight_by_scaling_and_not_by_clipping() -> None:
     image = Image.new("I;16", (5, 1))
     image.putdata([0, 128, 257, 32768, 65535])
     for codec in ("PNG", "TIFF"):
-        assert list(decode(encoded(image, codec)).getchannel("R").tobytes()) == [0, 0, 1, 128, 255]
+        assert list(decode(encoded(image, codec)).getchannel("R").tobytes()) == [
+            0,
+            0,
+            1,
+            128,
+            255,
+        ]
 
 
 def test_the_clear_colour_of_sixteen_bit_pictures_is_found() -> None:
-    gray = png(2, 1, 16, 0, b"\0" + struct.pack(">HH", 0x8000, 0), chunk(b"tRNS", b"\x80\0"))
-    colour = png(2, 1, 16, 2, b"\0" + struct.pack(">HHHHHH", *[0x8000] * 3, 0, 0, 0), chunk(b"tRNS", b"\x80\0" * 3))
+    gray = png(
+        2, 1, 16, 0, b"\0" + struct.pack(">HH", 0x8000, 0), chunk(b"tRNS", b"\x80\0")
+    )
+    colour = png(
+        2,
+        1,
+        16,
+        2,
+        b"\0" + struct.pack(">HHHHHH", *[0x8000] * 3, 0, 0, 0),
+        chunk(b"tRNS", b"\x80\0" * 3),
+    )
     for data in (gray, colour):
         assert decode(data).tobytes() == b"\xff\xff\xff\0\0\0"
 
@@ -441,7 +566,14 @@ def test_the_clear_colour_of_sixteen_bit_pictures_is_found() -> None:
 def test_alpha_goes_over_white() -> None:
     image = Image.new("RGBA", (2, 1))
     image.putdata([(200, 0, 0, 0), (0, 0, 0, 128)])
-    assert list(decode(encoded(image, "PNG")).tobytes()) == [255, 255, 255, 127, 127, 127]
+    assert list(decode(encoded(image, "PNG")).tobytes()) == [
+        255,
+        255,
+        255,
+        127,
+        127,
+        127,
+    ]
 
 
 def test_a_palette_with_transparency_goes_over_white() -> None:
@@ -449,7 +581,14 @@ def test_a_palette_with_transparency_goes_over_white() -> None:
     image.putpalette([255, 0, 0, 0, 0, 255])
     image.putdata([0, 1])
     for codec in ("PNG", "GIF"):
-        assert list(decode(encoded(image, codec, transparency=0)).tobytes()) == [255, 255, 255, 0, 0, 255]
+        assert list(decode(encoded(image, codec, transparency=0)).tobytes()) == [
+            255,
+            255,
+            255,
+            0,
+            0,
+            255,
+        ]
 
 
 def test_a_profile_is_turned_into_srgb() -> None:
@@ -457,14 +596,21 @@ def test_a_profile_is_turned_into_srgb() -> None:
     seen = decode(encoded(red, "PNG", icc_profile=other_profile())).getpixel((0, 0))
     assert seen == (0, 255, 0)
     named_srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    assert decode(encoded(red, "PNG", icc_profile=named_srgb)).getpixel((0, 0)) == (255, 0, 0)
+    assert decode(encoded(red, "PNG", icc_profile=named_srgb)).getpixel((0, 0)) == (
+        255,
+        0,
+        0,
+    )
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
 def test_a_useless_profile_is_ignored_as_viewers_do(mode: str) -> None:
     for profile in (b"nonsense", other_profile() if mode != "RGB" else b"x" * 200):
         data = encoded(gradient(6, 6, mode), "JPEG", icc_profile=profile)
-        assert decode(data).tobytes() == decode(encoded(gradient(6, 6, mode), "JPEG")).tobytes()
+        assert (
+            decode(data).tobytes()
+            == decode(encoded(gradient(6, 6, mode), "JPEG")).tobytes()
+        )
 
 
 def test_cmyk_is_seen_as_colours() -> None:
@@ -478,7 +624,11 @@ def test_the_first_frame_is_the_picture(kind: str) -> None:
     first = decode(ANIMATED[kind])
     assert first.size == (12, 9)
     expected = FRAMES[0].tobytes()
-    assert sum(abs(a - b) for a, b in zip(first.tobytes(), expected, strict=True)) / len(expected) < 40
+    assert (
+        sum(abs(a - b) for a, b in zip(first.tobytes(), expected, strict=True))
+        / len(expected)
+        < 40
+    )
 
 
 def test_float_pictures_have_no_white_and_are_refused() -> None:
@@ -491,7 +641,10 @@ def test_the_smallest_and_the_thinnest_pictures_work(size: tuple[int, int]) -> N
     data = encoded(Image.new("RGB", size, "red"), "BMP")
     prepared = prepare(data, probe(data), ImageLimits(max_side=2048))
     assert decode(prepared.data).size == (prepared.width, prepared.height)
-    assert min(prepared.width, prepared.height) >= 1 and max(prepared.width, prepared.height) <= 2048
+    assert (
+        min(prepared.width, prepared.height) >= 1
+        and max(prepared.width, prepared.height) <= 2048
+    )
 
 
 def test_decoding_leaves_no_trace_in_the_process() -> None:
@@ -508,9 +661,12 @@ def test_decoding_leaves_no_trace_in_the_process() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(data=samples, limits=limits)
-def test_the_plan_is_what_was_done_and_the_same_input_gives_the_same_bytes(data: bytes, limits: ImageLimits) -> None:
+def test_the_plan_is_what_was_done_and_the_same_input_gives_the_same_bytes(
+    data: bytes, limits: ImageLimits
+) -> None:
     info = probe(data)
-    first, second = prepare(data, info, limits), prepare(data, info, limits)
+    first = prepare(data, info, limits)
+    second = prepare(data, info, limits)
     assert first == second
     assert first.recipe == plan(info, limits)
     assert (first.recipe == AS_IS) == (first.data == data)
@@ -521,11 +677,18 @@ def test_the_plan_is_what_was_done_and_the_same_input_gives_the_same_bytes(data:
 def test_what_is_prepared_fits_the_provider(data: bytes, limits: ImageLimits) -> None:
     prepared = prepare(data, probe(data), limits)
     sent = probe(prepared.data)
-    assert sent.format in limits.formats and prepared.media_type == f"image/{sent.format}"
+    assert (
+        sent.format in limits.formats and prepared.media_type == f"image/{sent.format}"
+    )
     assert (sent.width, sent.height) == (prepared.width, prepared.height)
     assert limits.max_side is None or max(sent.shown) <= limits.max_side
     assert limits.max_bytes is None or sent.size <= limits.max_bytes
-    assert sent.orientation == 1 and not sent.animated and sent.bits <= 8 and sent.mode != "cmyk"
+    assert (
+        sent.orientation == 1
+        and not sent.animated
+        and sent.bits <= 8
+        and sent.mode != "cmyk"
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -544,30 +707,59 @@ def test_a_picture_that_is_prepared_without_loss_looks_the_same(data: bytes) -> 
         (SAMPLES["png 16 bits"](9, 9), UNLIMITED, "8bit+png"),
         (SAMPLES["jpeg cmyk"](9, 9), UNLIMITED, "srgb+jpeg95"),
         (SAMPLES["bmp"](9, 9), UNLIMITED, "png"),
-        (SAMPLES["webp"](9, 9), ImageLimits(formats=frozenset({"jpeg", "png"})), "jpeg95"),
-        (SAMPLES["webp lossless"](9, 9), ImageLimits(formats=frozenset({"jpeg", "png"})), "png"),
+        (
+            SAMPLES["webp"](9, 9),
+            ImageLimits(formats=frozenset({"jpeg", "png"})),
+            "jpeg95",
+        ),
+        (
+            SAMPLES["webp lossless"](9, 9),
+            ImageLimits(formats=frozenset({"jpeg", "png"})),
+            "png",
+        ),
         (ANIMATED["gif animated"], UNLIMITED, "frame1+png"),
-        (SAMPLES["webp turned"](90, 70), ImageLimits(max_side=64), "orient+srgb+side64+jpeg95"),
+        (
+            SAMPLES["webp turned"](90, 70),
+            ImageLimits(max_side=64),
+            "orient+srgb+side64+jpeg95",
+        ),
         (SAMPLES["png alpha"](90, 70), ImageLimits(max_side=64), "white+side64+png"),
-        (SAMPLES["png"](90, 70), ImageLimits(max_side=64, max_bytes=9000), "side64+png-else-jpeg95+max9000"),
+        (
+            SAMPLES["png"](90, 70),
+            ImageLimits(max_side=64, max_bytes=9000),
+            "side64+png-else-jpeg95+max9000",
+        ),
         (encoded(NOISE, "PNG"), ImageLimits(max_bytes=9000), "jpeg95+max9000"),
         (encoded(NOISE, "BMP"), ImageLimits(max_bytes=9000), "png-else-jpeg95+max9000"),
         (SAMPLES["jpeg"](90, 70), ImageLimits(max_bytes=500), "jpeg95+max500"),
     ],
 )
-def test_recipes_say_what_is_done(data: bytes, limits: ImageLimits, recipe: str) -> None:
+def test_recipes_say_what_is_done(
+    data: bytes, limits: ImageLimits, recipe: str
+) -> None:
     assert plan(probe(data), limits) == recipe
 
 
 def test_what_fits_goes_through_byte_for_byte() -> None:
     data = SAMPLES["jpeg profile"](40, 30)
-    assert prepare(data, probe(data), ImageLimits(max_side=40, max_bytes=len(data))).data is data
+    assert (
+        prepare(data, probe(data), ImageLimits(max_side=40, max_bytes=len(data))).data
+        is data
+    )
 
 
 def test_noise_is_the_worst_case_that_the_byte_bound_assumes() -> None:
     extreme = NOISE.point(lambda value: 255 if value > 127 else 0)
-    for noise, codec in ((NOISE, "png"), (NOISE, "jpeg"), (extreme, "png"), (extreme, "jpeg")):
-        assert len(images._encode(noise, codec)) < 64 * 64 * images._WORST_BYTES + images._HEADERS
+    for noise, codec in (
+        (NOISE, "png"),
+        (NOISE, "jpeg"),
+        (extreme, "png"),
+        (extreme, "jpeg"),
+    ):
+        assert (
+            len(images._encode(noise, codec))
+            < 64 * 64 * images._WORST_BYTES + images._HEADERS
+        )
 
 
 def test_a_picture_that_is_too_heavy_shrinks_until_it_fits() -> None:
@@ -606,30 +798,41 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def reading(path: Path, *options: Any) -> Any:
         reads.append(path.name)
-        return images.read_file(path, *options)
+        return read_file(path, *options)
 
     monkeypatch.setattr("editjudge.media.cache.read_file", reading)
     return reads
 
 
 @pytest.mark.usefixtures("trusting_clock")
-def test_a_file_that_stays_as_it_is_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, digests, reads = settled(tmp_path / "a.png", b"one"), DigestCache(), counted(monkeypatch)
+def test_a_file_that_stays_as_it_is_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = settled(tmp_path / "a.png", b"one")
+    digests = DigestCache()
+    reads = counted(monkeypatch)
     assert [digests.of(path), digests.of(path)] == [images.digest(b"one")] * 2
     assert reads == ["a.png"]
 
 
 @pytest.mark.usefixtures("trusting_clock")
-@pytest.mark.parametrize("change", ["replaced", "written over", "of another size", "of another time"])
-def test_a_picture_that_is_another_one_is_hashed_again(change: str, tmp_path: Path) -> None:
-    path, digests = settled(tmp_path / "a.png", b"one"), DigestCache()
+@pytest.mark.parametrize(
+    "change", ["replaced", "written over", "of another size", "of another time"]
+)
+def test_a_picture_that_is_another_one_is_hashed_again(
+    change: str, tmp_path: Path
+) -> None:
+    path = settled(tmp_path / "a.png", b"one")
+    digests = DigestCache()
     digests.of(path)
     before = path.stat()
     if change == "replaced":
         settled(tmp_path / "b.png", b"two").replace(path)
     else:
-        content, mtime = (b"three" if "size" in change else b"two"), 1_000_000_000 + ("time" in change)
-        while path.stat().st_ctime_ns == before.st_ctime_ns:  # until the clock of the file system has moved
+        content = b"three" if "size" in change else b"two"
+        mtime = 1_000_000_000 + ("time" in change)
+        # until the clock of the file system has moved
+        while path.stat().st_ctime_ns == before.st_ctime_ns:
             settled(path, content, mtime)
     after = path.stat()
     same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
@@ -637,11 +840,28 @@ def test_a_picture_that_is_another_one_is_hashed_again(change: str, tmp_path: Pa
     assert digests.of(path) == images.digest(path.read_bytes()) != images.digest(b"one")
 
 
-def test_a_memory_without_inode_and_time_of_change_is_not_trusted(tmp_path: Path) -> None:
-    path, digests = settled(tmp_path / "a.png", b"two"), DigestCache()
+def test_a_memory_without_inode_and_time_of_change_is_not_trusted(
+    tmp_path: Path,
+) -> None:
+    path = settled(tmp_path / "a.png", b"two")
+    digests = DigestCache()
     status = path.stat()
-    of_0_1 = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "digest": images.digest(b"one")}
-    digests.load({str(path): {**of_0_1, "info": None, "problem": "", "ctime_ns": None, "inode": None}})
+    of_0_1 = {
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "digest": images.digest(b"one"),
+    }
+    digests.load(
+        {
+            str(path): {
+                **of_0_1,
+                "info": None,
+                "problem": "",
+                "ctime_ns": None,
+                "inode": None,
+            }
+        }
+    )
     assert digests.of(path) == images.digest(b"two")
 
 
@@ -665,7 +885,8 @@ def test_what_is_remembered_survives_as_plain_values_unless_distrusted(
     known, problem = first.known(path), first.known(broken)
     kept = json.loads(json.dumps(first.dump()))
     reads = counted(monkeypatch)
-    trusting, distrusting = DigestCache(), DigestCache(rehash=True)
+    trusting = DigestCache()
+    distrusting = DigestCache(rehash=True)
     trusting.load(kept)
     distrusting.load(kept)
     assert trusting.known(path) == known
@@ -681,7 +902,9 @@ def test_files_of_a_slow_disk_are_read_at_the_same_time(
     seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A local disk is read by one thread; a missing file and a broken one are what they are either way."""
-    monkeypatch.setattr("editjudge.media.cache._SLOW", 0.002 if seconds else float("inf"))
+    monkeypatch.setattr(
+        "editjudge.media.cache._SLOW", 0.002 if seconds else float("inf")
+    )
     at_once = [0, 0]
 
     def reading(path: Path, *options: Any) -> Any:
@@ -689,10 +912,12 @@ def test_files_of_a_slow_disk_are_read_at_the_same_time(
         at_once[1] = max(at_once)
         time.sleep(seconds)
         at_once[0] -= 1
-        return images.read_file(path, *options)
+        return read_file(path, *options)
 
     monkeypatch.setattr("editjudge.media.cache.read_file", reading)
-    paths = [settled(tmp_path / f"{number}.png", b"%d" % number) for number in range(12)]
+    paths = [
+        settled(tmp_path / f"{number}.png", b"%d" % number) for number in range(12)
+    ]
     paths[7] = tmp_path / "none.png"
     digests = DigestCache()
     seen = []
@@ -712,19 +937,24 @@ def test_a_file_that_is_not_there_has_no_digest(tmp_path: Path) -> None:
 
 
 def test_pictures_that_are_no_files_have_digests_too() -> None:
-    digests = DigestCache(PictureReader(fetch=lambda _: b"fetched"))
+    digests = DigestCache(ImageReader(fetch=lambda _: b"fetched"))
     assert digests.of(b"abc") == images.digest(b"abc")
     assert digests.of("data:,abc") == images.digest(b"abc")
     assert digests.of("http://example.org/a") == images.digest(b"fetched")
     assert digests.dump() == {}
 
 
-def test_what_was_planned_is_encoded_from_the_same_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, reads = settled(tmp_path / "a.png", SAMPLES["png"](6, 4)), counted(monkeypatch)
-    reader = PictureReader()
+def test_what_was_planned_is_encoded_from_the_same_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = settled(tmp_path / "a.png", SAMPLES["png"](6, 4))
+    reads = counted(monkeypatch)
+    reader = ImageReader()
     known = DigestCache(reader).of(path)
     settled(path, b"something else by now")
-    (encoded,) = asyncio.run(gathered(ImageCache(reader).encoded(path, UNLIMITED, known)))
+    (encoded,) = asyncio.run(
+        gathered(ImageCache(reader).encoded(path, UNLIMITED, known))
+    )
     assert (encoded.digest, encoded.width, reads) == (known, 6, ["a.png"])
 
 
@@ -733,44 +963,68 @@ def test_what_is_read_ahead_pushes_out_nothing_that_waits_to_be_encoded(
 ) -> None:
     monkeypatch.setattr("editjudge.media.cache._SLOW", -1.0)
     paths = [settled(tmp_path / f"{n}.png", b"x" * 1000) for n in range(60)]
-    reads, reader = counted(monkeypatch), PictureReader(budget=16_000)
+    reads = counted(monkeypatch)
+    reader = ImageReader(budget=16_000)
     digests = DigestCache(reader)
     for waiting in paths[:16]:
         digests.of(waiting)
     digests.look_ahead(paths[16:])
     reader.threads.shutdown()
-    assert len(reads) == 16 + 32  # twice the budget at most
-    assert all(reader.held(waiting, images.digest(b"x" * 1000)) for waiting in paths[:16])
+    assert len(reads) == 16 + 16  # the budget at most
+    assert all(
+        reader.held(waiting, images.digest(b"x" * 1000)) for waiting in paths[:16]
+    )
 
 
-def test_the_judges_of_a_run_share_one_read_of_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, reads = settled(tmp_path / "a.png", SAMPLES["png"](6, 4)), counted(monkeypatch)
-    reader = PictureReader(shared_by=2)
-    pictures, (first, second) = ImageCache(reader), (DigestCache(reader).of(path) for _ in range(2))
+def test_the_judges_of_a_run_share_one_read_of_a_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = settled(tmp_path / "a.png", SAMPLES["png"](6, 4))
+    reads = counted(monkeypatch)
+    reader = ImageReader(judges=2)
+    pictures = ImageCache(reader)
+    (first, second) = (DigestCache(reader).of(path) for _ in range(2))
     assert first == second
     limits = UNLIMITED, ImageLimits(max_side=5)
-    sizes = [encoded.width for one in limits for encoded in asyncio.run(gathered(pictures.encoded(path, one, first)))]
-    assert (sizes, reads, reader._held) == ([6, 5], ["a.png"], 0)
+    sizes = [
+        encoded.width
+        for one in limits
+        for encoded in asyncio.run(gathered(pictures.encoded(path, one, first)))
+    ]
+    assert (sizes, reads) == ([6, 5], ["a.png"])
 
 
-def test_a_shared_picture_that_is_another_one_by_now_is_read_again(tmp_path: Path) -> None:
-    path, reader = settled(tmp_path / "a.png", b"one"), PictureReader(shared_by=2)
+def test_a_shared_picture_that_is_another_one_by_now_is_read_again(
+    tmp_path: Path,
+) -> None:
+    path = settled(tmp_path / "a.png", b"one")
+    reader = ImageReader(judges=2)
     assert reader.look(path).data == b"one"
     settled(tmp_path / "b.png", b"two").replace(path)
-    assert reader.look(path).data == b"two" == reader.take(path, images.digest(b"two")).data
+    assert (
+        reader.look(path).data
+        == b"two"
+        == reader.take(path, images.digest(b"two")).data
+    )
 
 
-async def gathered(*waiting: Awaitable[Encoded]) -> list[Encoded]:
+async def gathered(*waiting: Awaitable[EncodedImage]) -> list[EncodedImage]:
     return await asyncio.gather(*waiting)
 
 
-def test_pictures_that_are_read_and_not_encoded_yet_are_held_within_the_budget(tmp_path: Path) -> None:
+def test_pictures_that_are_read_and_not_encoded_yet_are_held_within_the_budget(
+    tmp_path: Path,
+) -> None:
     paths = [settled(tmp_path / f"{n}.png", SAMPLES["png"](6, 4 + n)) for n in range(9)]
     largest = max(path.stat().st_size for path in paths)
-    reader = PictureReader(budget=3 * largest)
+    reader = ImageReader(budget=3 * largest)
     for path in paths:
         reader.look(path)
-        assert sum(len(picture.data) for picture in reader._recent.values()) == reader._held <= 3 * largest
+        assert (
+            sum(size for _, size in reader._held._values.values())
+            == reader._held._used
+            <= 3 * largest
+        )
     assert reader.bytes_read == sum(path.stat().st_size for path in paths)
     assert reader.take(paths[-1]).known.digest == images.digest(paths[-1].read_bytes())
 
@@ -785,7 +1039,8 @@ class Counting:
     """Fetches a picture, slowly, and counts how often."""
 
     def __init__(self, data: bytes) -> None:
-        self.data, self.calls = data, 0
+        self.data = data
+        self.calls = 0
 
     def __call__(self, url: str) -> bytes:
         self.calls += 1
@@ -795,10 +1050,15 @@ class Counting:
 
 def test_tasks_that_want_the_same_picture_have_it_encoded_once() -> None:
     fetch = Counting(SAMPLES["png"](20, 10))
-    pictures = ImageCache(PictureReader(fetch=fetch))
+    pictures = ImageCache(ImageReader(fetch=fetch))
 
     async def ask_all() -> None:
-        await asyncio.gather(*(pictures.encoded(f"http://example.org/{n % 2}", UNLIMITED) for n in range(50)))
+        await asyncio.gather(
+            *(
+                pictures.encoded(f"http://example.org/{n % 2}", UNLIMITED)
+                for n in range(50)
+            )
+        )
         await pictures.encoded("http://example.org/0", UNLIMITED)
 
     asyncio.run(ask_all())
@@ -807,11 +1067,13 @@ def test_tasks_that_want_the_same_picture_have_it_encoded_once() -> None:
 
 def test_a_task_that_gives_up_takes_nothing_from_the_others() -> None:
     fetch = Counting(SAMPLES["png"](20, 10))
-    pictures = ImageCache(PictureReader(fetch=fetch))
+    pictures = ImageCache(ImageReader(fetch=fetch))
 
-    async def ask() -> Encoded:
+    async def ask() -> EncodedImage:
         first = asyncio.create_task(pictures.encoded("http://example.org/a", UNLIMITED))
-        second = asyncio.create_task(pictures.encoded("http://example.org/a", UNLIMITED))
+        second = asyncio.create_task(
+            pictures.encoded("http://example.org/a", UNLIMITED)
+        )
         await asyncio.sleep(0.005)
         first.cancel()
         return await second
@@ -820,10 +1082,12 @@ def test_a_task_that_gives_up_takes_nothing_from_the_others() -> None:
     assert fetch.calls == 1
 
 
-def asked(pictures: ImageCache, *sources: Path | bytes | str, limits: ImageLimits = UNLIMITED) -> list[Encoded]:
+def asked(
+    pictures: ImageCache, *sources: Path | bytes | str, limits: ImageLimits = UNLIMITED
+) -> list[EncodedImage]:
     """One after another, in one event loop."""
 
-    async def ask() -> list[Encoded]:
+    async def ask() -> list[EncodedImage]:
         return [await pictures.encoded(source, limits) for source in sources]
 
     return asyncio.run(ask())
@@ -833,7 +1097,9 @@ def test_different_limits_are_different_pictures() -> None:
     pictures = ImageCache()
     data = SAMPLES["png"](20, 10)
     (whole,) = asked(pictures, data)
-    assert whole == Encoded(images.digest(data), "image/png", AS_IS, 20, 10, base64.b64encode(data))
+    assert whole == EncodedImage(
+        "image/png", base64.b64encode(data), images.digest(data), AS_IS, 20, 10
+    )
     assert asked(pictures, data, limits=ImageLimits(max_side=10))[0].width == 10
 
 
@@ -850,17 +1116,23 @@ def test_a_failure_reaches_everyone_and_is_not_kept(tmp_path: Path) -> None:
 def test_what_was_used_longest_ago_makes_room() -> None:
     data = SAMPLES["png"](20, 10)
     fetch = Counting(data)
-    pictures = ImageCache(PictureReader(fetch=fetch), budget=int(2.5 * len(base64.b64encode(data))))
-    asked(pictures, *(f"http://example.org/{name}" for name in "abaca"))  # c pushes b out
+    pictures = ImageCache(
+        ImageReader(fetch=fetch), budget=int(2.5 * len(base64.b64encode(data)))
+    )
+    # c pushes b out
+    asked(pictures, *(f"http://example.org/{name}" for name in "abaca"))
     assert fetch.calls == 3
     asked(pictures, "http://example.org/b")
     assert fetch.calls == 4
 
 
 def test_a_picture_larger_than_the_budget_pushes_nobody_out() -> None:
-    small, large = SAMPLES["png"](20, 10), SAMPLES["bmp"](60, 40)
+    small = SAMPLES["png"](20, 10)
+    large = SAMPLES["bmp"](60, 40)
     fetch = Counting(small)
-    pictures = ImageCache(PictureReader(fetch=fetch), budget=len(base64.b64encode(small)))
-    (_, other, _) = asked(pictures, "http://example.org/a", large, "http://example.org/a")
+    pictures = ImageCache(ImageReader(fetch=fetch), budget=len(base64.b64encode(small)))
+    (_, other, _) = asked(
+        pictures, "http://example.org/a", large, "http://example.org/a"
+    )
     assert other.width == 60 and len(other.data) > len(base64.b64encode(small))
     assert fetch.calls == 1

@@ -9,11 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skimage import data
-from skimage.metrics import mean_squared_error, peak_signal_noise_ratio, structural_similarity
+from skimage.metrics import (
+    mean_squared_error,
+    peak_signal_noise_ratio,
+    structural_similarity,
+)
 
-from editjudge.metrics import distances
-from editjudge.metrics.comparison import MetricPair
-from editjudge.metrics.distances import Array, l1, ms_ssim, mse, psnr, ssim, ssim_map, unit
+from editjudge.vision.metrics import distances
+from editjudge.vision.metrics.distances import (
+    Array,
+    MetricPair,
+    l1,
+    ms_ssim,
+    mse,
+    psnr,
+    ssim,
+    ssim_map,
+    unit,
+)
 
 PHOTOGRAPH: Array = data.astronaut()[:256, :300]
 
@@ -25,9 +38,12 @@ def noisy(strength: float, seed: int = 0) -> Array:
 
 @pytest.mark.parametrize("strength", [0.5, 4, 40, 200])
 def test_errors_and_psnr_are_those_of_scikit_image(strength: float) -> None:
-    a, b = unit(PHOTOGRAPH), unit(noisy(strength))
+    a = unit(PHOTOGRAPH)
+    b = unit(noisy(strength))
     assert mse(a, b) == pytest.approx(mean_squared_error(a, b), rel=1e-12)
-    assert psnr(mse(a, b)) == pytest.approx(peak_signal_noise_ratio(a, b, data_range=1), rel=1e-12)
+    assert psnr(mse(a, b)) == pytest.approx(
+        peak_signal_noise_ratio(a, b, data_range=1), rel=1e-12
+    )
     assert l1(a, b) == pytest.approx(float(np.abs(a - b).mean()), rel=1e-12)
 
 
@@ -35,20 +51,29 @@ def structural(a: Array, b: Array) -> float:
     """SSIM by Wang et al., as scikit-image says it is to be asked for."""
     return float(
         structural_similarity(
-            a, b, data_range=1, channel_axis=-1, gaussian_weights=True, sigma=1.5, use_sample_covariance=False
+            a,
+            b,
+            data_range=1,
+            channel_axis=-1,
+            gaussian_weights=True,
+            sigma=1.5,
+            use_sample_covariance=False,
         )
     )
 
 
 @pytest.mark.parametrize("strength", [0.5, 4, 40, 200])
 def test_ssim_is_that_of_scikit_image(strength: float) -> None:
-    a, b = unit(PHOTOGRAPH), unit(noisy(strength))
+    a = unit(PHOTOGRAPH)
+    b = unit(noisy(strength))
     assert ssim(ssim_map(a, b)) == pytest.approx(structural(a, b), abs=1e-9)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(11, 40), st.integers(11, 40), st.integers(0, 10_000))
-def test_ssim_of_any_two_pictures_is_that_of_scikit_image(height: int, width: int, seed: int) -> None:
+def test_ssim_of_any_two_pictures_is_that_of_scikit_image(
+    height: int, width: int, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     a, b = (unit(rng.integers(0, 256, (height, width, 3), np.uint8)) for _ in range(2))
     assert ssim(ssim_map(a, b)) == pytest.approx(structural(a, b), abs=1e-9)
@@ -57,12 +82,18 @@ def test_ssim_of_any_two_pictures_is_that_of_scikit_image(height: int, width: in
 def test_ms_ssim_falls_with_noise_from_one() -> None:
     a = unit(PHOTOGRAPH)
     values = [ms_ssim(a, unit(noisy(strength))) for strength in (0, 8, 40, 200)]
-    assert values[0] == 1.0 and values == sorted(values, reverse=True) and values[-1] < 0.6
+    assert (
+        values[0] == 1.0 and values == sorted(values, reverse=True) and values[-1] < 0.6
+    )
 
 
-def values(reference: Array, edited: Array, mask: Array | None = None, *names: str) -> dict[str, float | str]:
+def values(
+    reference: Array, edited: Array, mask: Array | None = None, *names: str
+) -> dict[str, float | str]:
     wanted = names or ("l1", "mse", "psnr", "ssim", "ms_ssim")
-    return dict(MetricPair(reference, edited, mask).values({name: name for name in wanted}))
+    return dict(
+        MetricPair(reference, edited, mask).values({name: name for name in wanted})
+    )
 
 
 def test_equal_pictures_have_every_metric_but_psnr_which_is_infinite() -> None:
@@ -75,48 +106,81 @@ def test_equal_pictures_have_every_metric_but_psnr_which_is_infinite() -> None:
 def test_a_flat_frame_is_told_as_far_from_the_input(level: int) -> None:
     found = values(PHOTOGRAPH, np.full_like(PHOTOGRAPH, level))
     numbers = {name: float(value) for name, value in found.items()}
-    assert numbers["l1"] > 0.2 and numbers["psnr"] < 13 and numbers["ssim"] < 0.4 and numbers["ms_ssim"] < 0.4
+    assert (
+        numbers["l1"] > 0.2
+        and numbers["psnr"] < 13
+        and numbers["ssim"] < 0.4
+        and numbers["ms_ssim"] < 0.4
+    )
 
 
 @pytest.mark.parametrize("level", [0, 255])
 def test_flat_pictures_against_each_other_are_numbers(level: int) -> None:
     found = values(np.full_like(PHOTOGRAPH, 128), np.full_like(PHOTOGRAPH, level))
-    assert all(isinstance(value, float) and math.isfinite(value) for value in found.values())
+    assert all(
+        isinstance(value, float) and math.isfinite(value) for value in found.values()
+    )
 
 
 def test_outside_and_inside_the_mask_are_measured_apart() -> None:
     mask = np.zeros_like(PHOTOGRAPH)
     mask[100:160, 100:160] = 255
     edited = np.where(mask > 0, 255 - PHOTOGRAPH, PHOTOGRAPH).astype(np.uint8)
-    found = values(PHOTOGRAPH, edited, mask, "l1_outside", "psnr_outside", "l1_inside", "psnr_inside", "ssim_outside")
+    found = values(
+        PHOTOGRAPH,
+        edited,
+        mask,
+        "l1_outside",
+        "psnr_outside",
+        "l1_inside",
+        "psnr_inside",
+        "ssim_outside",
+    )
     assert found["l1_outside"] == 0.0 and "infinite" in str(found["psnr_outside"])
     inside = np.abs(unit(PHOTOGRAPH) - unit(edited))[100:160, 100:160]
-    assert found["l1_inside"] == pytest.approx(float(inside.mean())) and float(found["psnr_inside"]) < 20
+    assert (
+        found["l1_inside"] == pytest.approx(float(inside.mean()))
+        and float(found["psnr_inside"]) < 20
+    )
     assert 0.9 < float(found["ssim_outside"]) < 1  # windows at the rim see both
 
 
 def test_without_a_mask_or_with_one_that_covers_everything_there_is_a_reason() -> None:
     white = np.full_like(PHOTOGRAPH, 255)
-    assert values(PHOTOGRAPH, noisy(9), None, "l1_outside") == {"l1_outside": "the edit has no mask"}
-    assert values(PHOTOGRAPH, noisy(9), white, "l1_outside") == {"l1_outside": "nothing is outside the mask"}
-    assert float(values(PHOTOGRAPH, noisy(9), white, "l1_inside")["l1_inside"]) == l1(unit(PHOTOGRAPH), unit(noisy(9)))
+    assert values(PHOTOGRAPH, noisy(9), None, "l1_outside") == {
+        "l1_outside": "the edit has no mask"
+    }
+    assert values(PHOTOGRAPH, noisy(9), white, "l1_outside") == {
+        "l1_outside": "nothing is outside the mask"
+    }
+    assert float(values(PHOTOGRAPH, noisy(9), white, "l1_inside")["l1_inside"]) == l1(
+        unit(PHOTOGRAPH), unit(noisy(9))
+    )
 
 
 def test_an_output_of_another_size_is_resized_and_that_is_noted() -> None:
     half = PHOTOGRAPH[::2, ::2]
     comparison = MetricPair(PHOTOGRAPH, half)
     assert float(dict(comparison.values({"ssim": "ssim"}))["ssim"]) > 0.6
-    assert comparison.notes == {"edited resized": "from 150 x 128 to 300 x 256 pixels, cubic"}
+    assert comparison.notes == {
+        "edited resized": "from 150 x 128 to 300 x 256 pixels, cubic"
+    }
 
 
 def test_an_output_of_another_shape_has_no_metric() -> None:
     found = values(PHOTOGRAPH, PHOTOGRAPH[:, :200])
-    assert all(isinstance(value, str) and "200 x 256" in value for value in found.values())
+    assert all(
+        isinstance(value, str) and "200 x 256" in value for value in found.values()
+    )
 
 
 def test_pictures_too_small_for_a_window_say_so() -> None:
     found = values(PHOTOGRAPH[:10, :10], noisy(9)[:10, :10])
-    assert isinstance(found["l1"], float) and "11 pixels" in str(found["ssim"]) and "176" in str(found["ms_ssim"])
+    assert (
+        isinstance(found["l1"], float)
+        and "11 pixels" in str(found["ssim"])
+        and "176" in str(found["ms_ssim"])
+    )
     assert distances.LEAST_SIDE_MS == 176
 
 
@@ -124,19 +188,31 @@ def test_a_picture_of_many_pixels_is_reduced_and_that_is_noted() -> None:
     large = np.tile(PHOTOGRAPH, (10, 10, 1))
     comparison = MetricPair(large, large[:, ::-1])
     assert isinstance(dict(comparison.values({"l1": "l1"}))["l1"], float)
-    assert comparison.size == (1891, 2217) and "from 3000 x 2560" in comparison.notes["reference resized"]
+    assert (
+        comparison.size == (1891, 2217)
+        and "from 3000 x 2560" in comparison.notes["reference resized"]
+    )
 
 
-def test_distances_of_features_grow_with_damage_and_are_none_for_equal_pictures() -> None:
+def test_distances_of_features_grow_with_damage_and_are_none_for_equal_pictures() -> (
+    None
+):
     names = ("perceptual_lite0", "feature_lite0")
-    rows = [values(PHOTOGRAPH, noisy(strength), None, *names) for strength in (0, 10, 60)]
+    rows = [
+        values(PHOTOGRAPH, noisy(strength), None, *names) for strength in (0, 10, 60)
+    ]
     for name in names:
         found = [float(row[name]) for row in rows]
-        assert found[0] == pytest.approx(0, abs=1e-6) and found == sorted(found) and found[-1] > 0.01
+        assert (
+            found[0] == pytest.approx(0, abs=1e-6)
+            and found == sorted(found)
+            and found[-1] > 0.01
+        )
 
 
 def test_a_black_frame_is_farther_by_features_than_a_noisy_one() -> None:
-    black, rough = np.zeros_like(PHOTOGRAPH), noisy(10)
+    black = np.zeros_like(PHOTOGRAPH)
+    rough = noisy(10)
     for name in ("perceptual_lite0", "feature_lite0"):
         assert float(values(PHOTOGRAPH, black, None, name)[name]) > 2 * float(
             values(PHOTOGRAPH, rough, None, name)[name]

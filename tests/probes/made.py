@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from editjudge.probes.defects import FAMILIES
-from editjudge.probes.making import Probe, probes
-from editjudge.probes.result import AnsweredProbe
 from editjudge.rubrics.files import load
+from editjudge.vision.probes.defects import FAMILIES
+from editjudge.vision.probes.making import AnsweredProbe, Probe, probes
 
 Rule = Callable[[Probe, str, str], int | None]
 """A score for a probe, a rubric and a factor; None abstains."""
@@ -41,12 +40,15 @@ def answers(made: Sequence[Probe], rule: Rule) -> Iterator[AnsweredProbe]:
         for rubric in probe.rubrics:
             scores = {f.key: rule(probe, rubric, f.key) for f in load(rubric).factors}
             said = {key: score for key, score in scores.items() if score is not None}
-            yield AnsweredProbe(probe.edit.id, rubric, "ok" if said else "abstained", said)
+            yield AnsweredProbe(
+                probe.edit.id, rubric, "ok" if said else "abstained", said
+            )
 
 
 def perfect(probe: Probe, rubric: str, factor: str) -> int:
     """Falls with its own defects alone, and knows every control."""
-    best, worst = max(load(rubric).factor(factor).scale.values), min(load(rubric).factor(factor).scale.values)
+    best = max(load(rubric).factor(factor).scale.values)
+    worst = min(load(rubric).factor(factor).scale.values)
     if (place := f"{rubric}.{factor}") in probe.expected:
         return probe.expected[place][1]
     if probe.family == "injection":

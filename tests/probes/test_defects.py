@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from editjudge.probes import drawing
-from editjudge.probes.defects import FAMILIES, Defect, ProbeScene
-from editjudge.probes.making import Probe
-from editjudge.probes.photographs import NAMES, photograph
-from editjudge.probes.result import DoseResponse, figures
+from editjudge.vision.probes import drawing
+from editjudge.vision.probes.defects import FAMILIES, Defect, ProbeScene
+from editjudge.vision.probes.drawing import NAMES, photograph
+from editjudge.vision.probes.making import Probe
+from editjudge.vision.probes.result import DoseResponse, figures
 
 from .made import answers, several
 
@@ -29,12 +29,17 @@ def made(family: Defect) -> tuple[Any, list[Any]]:
     return clean, [family.make(SCENE, clean, dose) for dose in family.doses]
 
 
-@pytest.mark.parametrize("name", sorted(BY_NAME.keys() - {"misspelt", "malformed", "misplaced"}))
+@pytest.mark.parametrize(
+    "name", sorted(BY_NAME.keys() - {"misspelt", "malformed", "misplaced"})
+)
 def test_a_larger_dose_is_farther_from_the_clean_edit(name: str) -> None:
     clean, pictures = made(BY_NAME[name])
     away = [float(np.abs(picture - clean).mean()) for picture in pictures]
     assert away[0] > 0 and all(b > a for a, b in pairwise(away)), away
-    assert all(picture.shape == clean.shape and 0 <= picture.min() <= picture.max() <= 1 for picture in pictures)
+    assert all(
+        picture.shape == clean.shape and 0 <= picture.min() <= picture.max() <= 1
+        for picture in pictures
+    )
 
 
 @pytest.mark.parametrize("name", INSIDE)
@@ -63,17 +68,25 @@ def test_noise_has_the_deviation_that_its_dose_says() -> None:
 def test_a_tint_moves_all_colours_by_its_dose_in_lab() -> None:
     grey = np.full((40, 40, 3), 0.5, np.float32)
     for dose in BY_NAME["tint"].doses:
-        moved = drawing.to_lab(BY_NAME["tint"].make(SCENE, grey, dose)) - drawing.to_lab(grey)
-        assert float(np.linalg.norm(moved, axis=2).mean()) == pytest.approx(dose, rel=0.05)
+        moved = drawing.to_lab(
+            BY_NAME["tint"].make(SCENE, grey, dose)
+        ) - drawing.to_lab(grey)
+        assert float(np.linalg.norm(moved, axis=2).mean()) == pytest.approx(
+            dose, rel=0.05
+        )
 
 
 def test_a_blur_is_that_of_a_gaussian() -> None:
     clean, pictures = made(BY_NAME["blurred"])
     for picture, sigma in zip(pictures, BY_NAME["blurred"].doses, strict=True):
-        np.testing.assert_allclose(picture, cv2.GaussianBlur(clean, (0, 0), sigma), atol=0.01)
+        np.testing.assert_allclose(
+            picture, cv2.GaussianBlur(clean, (0, 0), sigma), atol=0.01
+        )
 
 
-def test_a_misspelling_has_as_many_wrong_letters_as_its_dose(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misspelling_has_as_many_wrong_letters_as_its_dose(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     words: list[str] = []
 
     def lettering(picture: Any, place: Any, word: str, warp: float = 0.0) -> Any:
@@ -99,7 +112,11 @@ def uneven(probe: Probe, rubric: str, factor: str) -> int | None:
     number = sum(map(ord, probe.photograph + factor))
     if probe.dose and (number + probe.dose) % 5 == 0:
         return None
-    return 7 - probe.dose + (number + probe.dose) % 2 if rubric not in {"compliance", "lighting"} else None
+    return (
+        7 - probe.dose + (number + probe.dose) % 2
+        if rubric not in {"compliance", "lighting"}
+        else None
+    )
 
 
 def test_slopes_and_correlations_are_those_of_scipy() -> None:
@@ -121,7 +138,9 @@ def test_slopes_and_correlations_are_those_of_scipy() -> None:
         assert one.slope == pytest.approx(np.mean(slopes))
         for level, mean in enumerate(one.means):
             assert mean == pytest.approx(score[dose == level].mean())
-        assert one.ok == len(dose) and one.ok + one.abstained == one.n and not one.failed
+        assert (
+            one.ok == len(dose) and one.ok + one.abstained == one.n and not one.failed
+        )
 
 
 def _points(one: DoseResponse, probes: list[Probe], said: Any) -> tuple[Any, Any, Any]:

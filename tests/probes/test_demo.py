@@ -13,19 +13,30 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from run.made import editjudge
+from running.made import editjudge
 from scipy.stats import ttest_rel
 
 import editjudge as ej
 from editjudge import manifest
 from editjudge.media.image import decode
-from editjudge.probes import drawing as painting
-from editjudge.probes.photographs import Picture
-from editjudge.probes.pretend import EDITORS, DemoSource, sources
-from editjudge.probes.still_life import SHAPES, still_life
+from editjudge.vision.probes import drawing as painting
+from editjudge.vision.probes.demo import (
+    EDITORS,
+    SHAPES,
+    DemoSource,
+    sources,
+    still_life,
+)
+from editjudge.vision.probes.drawing import Picture
 
 ROOT = Path(__file__).parents[2]
-ABSTAINED = {"scale_realism", "spatial_relationship", "alignment", "completeness", "plausibility"}
+ABSTAINED = {
+    "scale_realism",
+    "spatial_relationship",
+    "alignment",
+    "completeness",
+    "plausibility",
+}
 
 
 @cache
@@ -38,7 +49,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which the demo ran, with what it printed in `printed.txt`."""
     folder = tmp_path_factory.mktemp("demo")
     command = [sys.executable, str(ROOT / "examples" / "demo.py")]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     (folder / "printed.txt").write_text(done.stdout, "utf-8")
     return folder
@@ -46,18 +59,28 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def scores(folder: Path) -> dict[str, dict[str, list[float]]]:
     """By factor and editor, one for each source image, always in the same order."""
-    rows = sorted(ej.open("demo", store=folder / "demo" / "editjudge.db").judgements(), key=lambda row: row["group"])
+    rows = sorted(
+        ej.open("demo", store=folder / "demo" / "editjudge.db").judgements(),
+        key=lambda row: row["group"],
+    )
     by_factor: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         for factor, score in (row["scores"] or {}).items():
-            by_factor.setdefault(factor, {model: [] for model in EDITORS})[row["model"]].append(score)
+            by_factor.setdefault(factor, {model: [] for model in EDITORS})[
+                row["model"]
+            ].append(score)
     return by_factor
 
 
 def preservation(folder: Path) -> dict[str, list[float]]:
     factors = ("unchanged_regions", "global_consistency", "identity_preservation")
     of_factors = scores(folder)
-    return {model: np.mean([of_factors[factor][model] for factor in factors], axis=0).tolist() for model in EDITORS}
+    return {
+        model: np.mean(
+            [of_factors[factor][model] for factor in factors], axis=0
+        ).tolist()
+        for model in EDITORS
+    }
 
 
 def changed(before: Picture, after: Picture, where: Picture) -> float:
@@ -66,7 +89,9 @@ def changed(before: Picture, after: Picture, where: Picture) -> float:
     return float((apart > 12)[where[..., 0] > 0.5].mean())
 
 
-def test_the_demo_has_two_dozen_source_images_with_one_instruction_each_for_every_editor(demo: Path) -> None:
+def test_the_demo_has_two_dozen_source_images_with_one_instruction_each_for_every_editor(
+    demo: Path,
+) -> None:
     edits = list(manifest.read(demo / "demo" / "edits.jsonl"))
     per_image = Counter(edit.group for edit in edits)
     assert len(per_image) == 24
@@ -84,14 +109,18 @@ def test_every_editor_does_what_was_asked_and_leaky_alone_stains_more_than_a_few
         source = images[str(edit.group)]
         assert isinstance(edit.edited, Path)
         after = (np.asarray(decode(edit.edited.read_bytes())) / 255).astype(np.float32)
-        assert changed(source.picture, after, (source.mask > 0.9).astype(np.float32)) > 0.6, edit.id
+        assert (
+            changed(source.picture, after, (source.mask > 0.9).astype(np.float32)) > 0.6
+        ), edit.id
         rest = 1 - painting.grown(source.mask, 12)
         stained[str(edit.model)].append(changed(source.picture, after, rest))
     assert max(stained["neat"] + stained["tidy"]) < 0.06
     assert np.mean(stained["leaky"]) > 4 * np.mean(stained["neat"])
 
 
-def test_the_difference_between_neat_and_leaky_is_there_and_that_between_neat_and_tidy_is_not(demo: Path) -> None:
+def test_the_difference_between_neat_and_leaky_is_there_and_that_between_neat_and_tidy_is_not(
+    demo: Path,
+) -> None:
     means = preservation(demo)
     assert ttest_rel(means["neat"], means["leaky"]).pvalue < 0.001
     assert np.mean(means["neat"]) - np.mean(means["leaky"]) > 1
@@ -99,15 +128,21 @@ def test_the_difference_between_neat_and_leaky_is_there_and_that_between_neat_an
 
 
 @pytest.mark.parametrize(("other", "there"), [("leaky", True), ("tidy", False)])
-def test_the_comparison_finds_what_is_there_and_claims_nothing_else(demo: Path, other: str, there: bool) -> None:
+def test_the_comparison_finds_what_is_there_and_claims_nothing_else(
+    demo: Path, other: str, there: bool
+) -> None:
     sides = ("--a", "neat", "--b", other, "--factor", "preservation")
-    done = editjudge("compare", "demo", *sides, "--store", demo / "demo" / "editjudge.db", "--json")
+    done = editjudge(
+        "compare", "demo", *sides, "--store", demo / "demo" / "editjudge.db", "--json"
+    )
     (difference,) = done.json["comparisons"]
     assert (difference["p_holm"] < 0.05) is there
     assert (difference["ci"][1] < 0) is there
 
 
-def test_the_embedded_judge_rates_stained_images_above_neat_ones_on_no_factor(demo: Path) -> None:
+def test_the_embedded_judge_rates_stained_images_above_neat_ones_on_no_factor(
+    demo: Path,
+) -> None:
     by_factor = scores(demo)
     assert len(by_factor) == 7 and not ABSTAINED & set(by_factor)
     for factor, by_model in by_factor.items():
@@ -117,14 +152,22 @@ def test_the_embedded_judge_rates_stained_images_above_neat_ones_on_no_factor(de
 
 def test_every_command_that_the_demo_suggests_works_as_typed(demo: Path) -> None:
     end = (demo / "printed.txt").read_text("utf-8").rpartition("\nNext:")[2]
-    suggested = [shlex.split(line, comments=True) for line in end.splitlines() if line.startswith("  ")]
+    suggested = [
+        shlex.split(line, comments=True)
+        for line in end.splitlines()
+        if line.startswith("  ")
+    ]
     assert [words[1] for words in suggested] == ["compare", "compare", "judge"]
     for words in suggested:
-        done = subprocess.run(words, cwd=demo, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            words, cwd=demo, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
 
 
-def test_the_same_number_draws_the_same_still_life_and_another_one_draws_another() -> None:
+def test_the_same_number_draws_the_same_still_life_and_another_one_draws_another() -> (
+    None
+):
     first = still_life(3)
     assert np.array_equal(first.picture, still_life(3).picture)
     assert not np.array_equal(first.picture, still_life(4).picture)
@@ -135,7 +178,9 @@ def test_the_same_number_draws_the_same_still_life_and_another_one_draws_another
 def test_a_still_life_shows_three_things_that_do_not_overlap(number: int) -> None:
     masks = still_life(number).masks
     assert len(masks) == 3 and set(masks) <= set(SHAPES)
-    assert all(mask.max() > 0.9 and 0.005 < mask.mean() < 0.2 for mask in masks.values())
+    assert all(
+        mask.max() > 0.9 and 0.005 < mask.mean() < 0.2 for mask in masks.values()
+    )
     assert float(sum(masks.values(), np.zeros(1)).max()) < 1.05
 
 
@@ -148,7 +193,9 @@ if [ "$2" = venv ]; then mkdir -p "$3/bin" && cp "$0" "$3/bin/python"; fi
 
 
 @pytest.mark.parametrize("lock", ["yes", "no"])
-def test_make_demo_says_what_it_does_before_every_long_step(tmp_path: Path, lock: str) -> None:
+def test_make_demo_says_what_it_does_before_every_long_step(
+    tmp_path: Path, lock: str
+) -> None:
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
@@ -156,12 +203,32 @@ def test_make_demo_says_what_it_does_before_every_long_step(tmp_path: Path, lock
     python.write_text(PRETEND_PYTHON)
     python.chmod(0o755)
     command = ["make", "demo", f"PYTHON={python}", f"LOCK={lock}"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("MAKE")
+    }
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     lines = done.stdout.splitlines()
-    steps = [number for number, line in enumerate(lines) if line.startswith(("ran -m venv", "ran -m pip"))]
+    steps = [
+        number
+        for number, line in enumerate(lines)
+        if line.startswith(("ran -m venv", "ran -m pip"))
+    ]
     assert len(steps) == (3 if lock == "yes" else 2)
     assert all(lines[number - 1].endswith(" ...") for number in steps)
     assert lines[-1] == "ran examples/demo.py"
-    again = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    again = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert again.stdout.splitlines() == ["ran examples/demo.py"]

@@ -14,15 +14,14 @@ import pytest
 
 from editjudge import manifest
 from editjudge.edit import IMAGE_ROLES
-from editjudge.measured import calibration
-from editjudge.measured.assess import Subject, assess
 from editjudge.media.image import decode
-from editjudge.probes import drawing as painting
-from editjudge.probes.defects import FAMILIES, Defect, ProbeScene
-from editjudge.probes.judging import PLATES, lay_out
-from editjudge.probes.making import Probe, probes
-from editjudge.probes.photographs import NAMES, Picture, photograph
 from editjudge.rubrics.files import load, names
+from editjudge.vision.measured import calibration
+from editjudge.vision.measured.assess import Subject, assess
+from editjudge.vision.probes import drawing as painting
+from editjudge.vision.probes.defects import FAMILIES, Defect, ProbeScene
+from editjudge.vision.probes.drawing import NAMES, Picture, photograph
+from editjudge.vision.probes.making import PLATES, Probe, lay_out, probes
 
 from .made import one_photograph
 
@@ -44,8 +43,12 @@ def test_the_same_seed_makes_the_same_bytes() -> None:
     assert [probe.edit for probe in again] == [probe.edit for probe in one_photograph()]
 
 
-def test_another_seed_and_a_second_round_make_other_pictures_of_the_same_photograph() -> None:
-    first, seeded, later = scene(0), scene(0, seed=3), scene(len(NAMES))
+def test_another_seed_and_a_second_round_make_other_pictures_of_the_same_photograph() -> (
+    None
+):
+    first = scene(0)
+    seeded = scene(0, seed=3)
+    later = scene(len(NAMES))
     assert first.photograph.name == seeded.photograph.name == later.photograph.name
     shapes = {painting.png(one.picture) for one in (first, seeded, later)}
     assert len(shapes) == 3
@@ -63,7 +66,8 @@ def test_a_dose_changes_more_than_the_one_before(family: Defect, index: int) -> 
     one = scene(index)
     clean = one.clean(family.base)
     far = [apart(clean, family.make(one, clean, dose)) for dose in family.doses]
-    if family.name in ("misplaced", "misspelt"):  # how far away, and how many letters, says little to pixels
+    # how far away, and how many letters, says little to pixels
+    if family.name in ("misplaced", "misspelt"):
         assert min(far) > 0.02
     else:
         assert far == sorted(far) and far[0] > 0 and far[-1] > 1.3 * far[0], far
@@ -75,11 +79,17 @@ def test_every_defect_can_be_made_of_a_cropped_photograph(index: int) -> None:
     for family in FAMILIES:
         clean = one.clean(family.base)
         worst = family.make(one, clean, family.doses[-1])
-        assert worst.shape == clean.shape and worst.dtype == clean.dtype and apart(clean, worst) > 0.02, family.name
+        assert (
+            worst.shape == clean.shape
+            and worst.dtype == clean.dtype
+            and apart(clean, worst) > 0.02
+        ), family.name
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_every_factor_of_a_family_is_one_that_its_probes_are_asked(family: Defect) -> None:
+def test_every_factor_of_a_family_is_one_that_its_probes_are_asked(
+    family: Defect,
+) -> None:
     asked = {f.key for probe in one_photograph() if probe.family == family.name for r in probe.rubrics
              for f in load(r).factors}  # fmt: skip
     assert set(family.factors) | family.also <= asked
@@ -88,7 +98,11 @@ def test_every_factor_of_a_family_is_one_that_its_probes_are_asked(family: Defec
 
 def test_every_factor_of_the_online_rubrics_has_a_defect() -> None:
     covered = {factor for family in FAMILIES for factor in family.factors}
-    assert {f.key for r in ("preservation", "quality", "fidelity", "compliance") for f in load(r).factors} == covered
+    assert {
+        f.key
+        for r in ("preservation", "quality", "fidelity", "compliance")
+        for f in load(r).factors
+    } == covered
 
 
 @pytest.mark.parametrize("index", PHOTOGRAPHS)
@@ -99,19 +113,27 @@ def test_a_clean_edit_changes_a_part_and_nothing_else(index: int) -> None:
         changed = np.abs(clean - one.picture).max(axis=2) > 1 / 255
         assert 0.002 < changed.mean() < 0.25, base
         outside = cv2.dilate(changed.astype(np.uint8), np.ones((31, 31), np.uint8)) == 0
-        assert outside.mean() > 0.4 and np.array_equal(clean[outside], one.picture[outside])
+        assert outside.mean() > 0.4 and np.array_equal(
+            clean[outside], one.picture[outside]
+        )
 
 
 @pytest.mark.parametrize("index", PHOTOGRAPHS)
-def test_defects_of_the_target_leave_the_rest_alone_and_leaks_leave_the_target_alone(index: int) -> None:
-    one, made = scene(index), {family.name: family for family in FAMILIES}
+def test_defects_of_the_target_leave_the_rest_alone_and_leaks_leave_the_target_alone(
+    index: int,
+) -> None:
+    one = scene(index)
+    made = {family.name: family for family in FAMILIES}
     clean = one.clean("recolour")
-    inside, outside = one.region(clean, soft=0)[..., 0] > 0, one.region(clean, 12, soft=0)[..., 0] == 0
+    inside = one.region(clean, soft=0)[..., 0] > 0
+    outside = one.region(clean, 12, soft=0)[..., 0] == 0
     for name in ("smeared", "noisy", "relit", "seamed"):
         worst = made[name].make(one, clean, made[name].doses[-1])
         assert np.array_equal(worst[outside], clean[outside]), name
     leak = made["leak"].make(one, clean, 0.4)
-    assert np.abs(leak - clean)[inside].mean() < 0.1 * np.abs(leak - clean)[outside].mean()
+    assert (
+        np.abs(leak - clean)[inside].mean() < 0.1 * np.abs(leak - clean)[outside].mean()
+    )
 
 
 def test_controls_are_what_they_are_called() -> None:
@@ -139,14 +161,21 @@ NO_EDITS = {
 
 
 @pytest.mark.parametrize(("control", "kind"), NO_EDITS.items())
-def test_an_output_that_is_no_edit_is_a_control_that_the_embedded_judge_passes(control: str, kind: str) -> None:
+def test_an_output_that_is_no_edit_is_a_control_that_the_embedded_judge_passes(
+    control: str, kind: str
+) -> None:
     probe = next(probe for probe in one_photograph() if probe.control == control)
-    pictures = {role: np.asarray(decode(getattr(probe.edit, role))) for role in ("input", "edited")}
+    pictures = {
+        role: np.asarray(decode(getattr(probe.edit, role)))
+        for role in ("input", "edited")
+    }
     subject = Subject(pictures, probe.edit.instruction)
     assert subject.degenerate is not None and subject.degenerate.kind == kind
     checked = 0
     for rubric in ("preservation", "quality", "fidelity", "compliance"):
-        for factor, score in assess(load(rubric), subject, calibration.load()).scores.items():
+        for factor, score in assess(
+            load(rubric), subject, calibration.load()
+        ).scores.items():
             least, most = probe.expected.get(f"{rubric}.{factor}", (score, score))
             assert least <= score <= most, factor
             checked += f"{rubric}.{factor}" in probe.expected
@@ -154,8 +183,13 @@ def test_an_output_that_is_no_edit_is_a_control_that_the_embedded_judge_passes(c
 
 
 def test_black_that_was_requested_costs_no_score() -> None:
-    probe = next(probe for probe in one_photograph() if probe.control == "black as requested")
-    pictures = {role: np.asarray(decode(getattr(probe.edit, role))) for role in ("input", "edited")}
+    probe = next(
+        probe for probe in one_photograph() if probe.control == "black as requested"
+    )
+    pictures = {
+        role: np.asarray(decode(getattr(probe.edit, role)))
+        for role in ("input", "edited")
+    }
     subject = Subject(pictures, probe.edit.instruction)
     for rubric in ("preservation", "quality", "fidelity", "compliance"):
         assert not assess(load(rubric), subject, calibration.load()).scores
@@ -176,11 +210,26 @@ def test_an_attempt_differs_from_its_twin_in_words_alone() -> None:
     for probe in attempts:
         twin = by_id[probe.twin].edit
         if probe.control.startswith("instruction"):
-            assert replace(probe.edit, id=twin.id, instruction=twin.instruction, metadata=twin.metadata) == twin
+            assert (
+                replace(
+                    probe.edit,
+                    id=twin.id,
+                    instruction=twin.instruction,
+                    metadata=twin.metadata,
+                )
+                == twin
+            )
         else:
-            assert probe.edit.instruction == twin.instruction and probe.edit.edited != twin.edited
-            assert isinstance(probe.edit.edited, bytes) and isinstance(twin.edited, bytes)
-            a, b = (np.asarray(decode(data)) for data in (probe.edit.edited, twin.edited))
+            assert (
+                probe.edit.instruction == twin.instruction
+                and probe.edit.edited != twin.edited
+            )
+            assert isinstance(probe.edit.edited, bytes) and isinstance(
+                twin.edited, bytes
+            )
+            a, b = (
+                np.asarray(decode(data)) for data in (probe.edit.edited, twin.edited)
+            )
             assert np.array_equal(a[: int(0.8 * len(a))], b[: int(0.8 * len(b))])
 
 
@@ -191,18 +240,33 @@ def test_rubrics_that_nobody_asks_about_cost_no_pictures() -> None:
 
 
 def test_a_set_on_disk_is_a_manifest_like_any_other(tmp_path: Path) -> None:
-    chosen = [probe for probe in one_photograph() if probe.family in ("leak", "control")]
+    chosen = [
+        probe for probe in one_photograph() if probe.family in ("leak", "control")
+    ]
     kept = lay_out(chosen, tmp_path)
-    assert all(getattr(probe.edit, role) is None for probe in kept for role in IMAGE_ROLES)
+    assert all(
+        getattr(probe.edit, role) is None for probe in kept for role in IMAGE_ROLES
+    )
     read: dict[str, Probe] = {probe.edit.id: probe for probe in chosen}
     for plate, name in PLATES.items():
         edits = list(manifest.read(tmp_path / f"{name}.jsonl"))
-        assert {edit.id for edit in edits} == {p.edit.id for p in chosen if p.rubrics == plate}
+        assert {edit.id for edit in edits} == {
+            p.edit.id for p in chosen if p.rubrics == plate
+        }
         for edit in edits:
             source = read[edit.id]
-            assert isinstance(edit.edited, Path) and edit.edited.read_bytes() == source.edit.edited
-            assert edit.metadata["family"] == source.family and edit.instruction == source.edit.instruction
-    rows = [json.loads(line) for line in (tmp_path / "probe-light.jsonl").read_text().splitlines()]
+            assert (
+                isinstance(edit.edited, Path)
+                and edit.edited.read_bytes() == source.edit.edited
+            )
+            assert (
+                edit.metadata["family"] == source.family
+                and edit.instruction == source.edit.instruction
+            )
+    rows = [
+        json.loads(line)
+        for line in (tmp_path / "probe-light.jsonl").read_text().splitlines()
+    ]
     assert rows[0]["expected"] == {"lighting.Contextual_Preservation": [1, 1]}
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from measured.made import photograph, recoloured
 from PIL import Image
-from run.made import editjudge, write_manifest
+from running.made import editjudge, write_manifest
 
-from editjudge.judgement import unread
+from editjudge.judgement import instruction_warning
 from editjudge.report.gallery import Gallery, choices
 from editjudge.report.run_data import RunData
 from editjudge.stats.columns import Scores
@@ -19,34 +19,68 @@ from editjudge.store.store import Store
 SCALE = tuple(range(1, 8))
 
 
-def ranked(folder: Path, rows: Sequence[tuple[str, str, float | None]], judge: str = "openai/m") -> dict[str, Gallery]:
+def ranked(
+    folder: Path, rows: Sequence[tuple[str, str, float | None]], judge: str = "openai/m"
+) -> dict[str, Gallery]:
     """The galleries of edits with these scores, by item and factor."""
     items, factors, scores = zip(*rows, strict=True)
     columns = Scores.of(items, factors, scores, judge=[judge] * len(rows))
     with Store.open(folder / "s.db") as store:
         run = store.open_run("r", {"judges": [judge]})
-        judged = RunData(run, columns, dict.fromkeys(factors, SCALE), {}, {}, {}, frozenset())
+        judged = RunData(
+            run, columns, dict.fromkeys(factors, SCALE), {}, {}, {}, frozenset()
+        )
         return {choice.name: choice for choice in choices(judged)}
 
 
-def test_edits_are_ranked_only_beside_those_with_the_same_factors_scored(tmp_path: Path) -> None:
+def test_edits_are_ranked_only_beside_those_with_the_same_factors_scored(
+    tmp_path: Path,
+) -> None:
     rows = [(item, factor, score) for item, score in (("a", 4.0), ("b", 6.0), ("c", 5.0))
             for factor in ("alignment", "image_quality")]  # fmt: skip
-    found = ranked(tmp_path, [*rows, ("d", "image_quality", 7.0), ("d", "alignment", None), ("e", "alignment", None)])
-    assert found["best"].items == ["b", "c", "a"] and found["worst"].items == ["a", "c", "b"]
-    assert found["best"].title == "Best" and "alignment, image_quality" in found["best"].why
+    found = ranked(
+        tmp_path,
+        [
+            *rows,
+            ("d", "image_quality", 7.0),
+            ("d", "alignment", None),
+            ("e", "alignment", None),
+        ],
+    )
+    assert found["best"].items == ["b", "c", "a"] and found["worst"].items == [
+        "a",
+        "c",
+        "b",
+    ]
+    assert (
+        found["best"].title == "Best"
+        and "alignment, image_quality" in found["best"].why
+    )
     assert "1 edit is not ranked: other factors were scored." in found["best"].why
 
 
-def test_an_edit_with_a_score_on_a_further_factor_is_not_ranked_without_it(tmp_path: Path) -> None:
-    rows = [("a", "image_quality", 5.0), ("b", "image_quality", 6.0), ("c", "image_quality", 7.0)]
-    found = ranked(tmp_path, [*rows, ("c", "alignment", 1.0)])
-    assert found["best"].items == ["b", "a"] and "1 edit is not ranked" in found["best"].why
-
-
-def test_no_edit_is_called_best_where_nobody_looked_at_the_instruction(tmp_path: Path) -> None:
+def test_an_edit_with_a_score_on_a_further_factor_is_not_ranked_without_it(
+    tmp_path: Path,
+) -> None:
     rows = [
-        (item, factor, float(n)) for n, item in enumerate("abc", 2) for factor in ("unchanged_regions", "seamlessness")
+        ("a", "image_quality", 5.0),
+        ("b", "image_quality", 6.0),
+        ("c", "image_quality", 7.0),
+    ]
+    found = ranked(tmp_path, [*rows, ("c", "alignment", 1.0)])
+    assert (
+        found["best"].items == ["b", "a"]
+        and "1 edit is not ranked" in found["best"].why
+    )
+
+
+def test_no_edit_is_called_best_where_nobody_looked_at_the_instruction(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        (item, factor, float(n))
+        for n, item in enumerate("abc", 2)
+        for factor in ("unchanged_regions", "seamlessness")
     ]
     found = ranked(tmp_path, rows, "measured")
     assert found["best"].title == "Highest scores, instruction not judged"
@@ -62,18 +96,41 @@ def test_no_edit_is_called_best_where_nobody_looked_at_the_instruction(tmp_path:
         ([], None),
     ],
 )
-def test_a_summary_says_when_nobody_looked_at_the_instruction(judges: list[str], named: str | None) -> None:
-    line = unread(judges)
+def test_a_summary_says_when_nobody_looked_at_the_instruction(
+    judges: list[str], named: str | None
+) -> None:
+    line = instruction_warning(judges)
     assert (line is None) if named is None else (line is not None and named in line)
 
 
-def test_run_and_report_of_the_embedded_judge_say_first_what_it_did_not_look_at(tmp_path: Path) -> None:
-    for name, picture in {"input": photograph(), "edited": recoloured(photograph())}.items():
+def test_run_and_report_of_the_embedded_judge_say_first_what_it_did_not_look_at(
+    tmp_path: Path,
+) -> None:
+    for name, picture in {
+        "input": photograph(),
+        "edited": recoloured(photograph()),
+    }.items():
         Image.fromarray(picture).save(tmp_path / f"{name}.png")
-    rows = [{"id": "a", "input": "input.png", "edited": "edited.png", "instruction": "make the cup blue", "model": "m"}]
+    rows = [
+        {
+            "id": "a",
+            "input": "input.png",
+            "edited": "edited.png",
+            "instruction": "make the cup blue",
+            "model": "m",
+        }
+    ]
     store = ("--store", tmp_path / "s.db")
     run = editjudge(
-        "run", write_manifest(tmp_path, rows), "--rubric", "online", "--judge", "measured", "--name", "r", *store
+        "run",
+        write_manifest(tmp_path, rows),
+        "--rubric",
+        "online",
+        "--judge",
+        "measured",
+        "--name",
+        "r",
+        *store,
     )
     words = "ot judged: whether the instruction was followed."
     assert run.out[1:].startswith(words)
@@ -81,6 +138,8 @@ def test_run_and_report_of_the_embedded_judge_say_first_what_it_did_not_look_at(
     assert editjudge("report", "r", *store, "-o", page).code == 0
     text = page.read_text("utf-8")
     assert text.index(words) < text.index("Coverage and failures")
-    assert "verdicts" not in text[text.index("<body") : text.index(words)], "what was not judged comes first"
+    assert "verdicts" not in text[text.index("<body") : text.index(words)], (
+        "what was not judged comes first"
+    )
     assert "Highest scores, instruction not judged" in text and ">Best<" not in text
     assert words in editjudge("report", "r", *store).out

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from cli.test_pairs import made, manifest
-from run.made import Told, editjudge
-from run.test_pair_runs import FACTORS, line
+from running.made import Told, editjudge
+from running.test_pair_runs import FACTORS, line
 
 
 @pytest.fixture
@@ -24,9 +24,26 @@ def store(tmp_path: Path) -> Path:
             shown = best if order == "ab" else {"a": "b", "b": "a"}[best]
             if n != 1 or order == "ab":
                 lines.append(line(row["id"], order, "a" if n == 0 else shown))
-    (tmp_path / "replies.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    words = ("--rubric", "preference", "--judge", f"replay:{tmp_path}/replies.jsonl", "--name", "p")
-    done = editjudge("run", tmp_path / "pairs.jsonl", *words, "--store", tmp_path / "s.db", "--max-failures", "1")
+    (tmp_path / "replies.jsonl").write_text(
+        "".join(json.dumps(one) + "\n" for one in lines)
+    )
+    words = (
+        "--rubric",
+        "preference",
+        "--judge",
+        f"replay:{tmp_path}/replies.jsonl",
+        "--name",
+        "p",
+    )
+    done = editjudge(
+        "run",
+        tmp_path / "pairs.jsonl",
+        *words,
+        "--store",
+        tmp_path / "s.db",
+        "--max-failures",
+        "1",
+    )
     assert done.code == 0, done.err
     return tmp_path / "s.db"
 
@@ -37,44 +54,92 @@ def report(store: Path, *words: object) -> Told:
     return done
 
 
-def test_every_form_has_flips_win_rates_and_strengths(store: Path, tmp_path: Path) -> None:
+def test_every_form_has_flips_win_rates_and_strengths(
+    store: Path, tmp_path: Path
+) -> None:
     shown = report(store).out
-    for words in ("71/72", "flip rate", "win rate", "strength", "Win rate of the row over the column", "ann"):
+    for words in (
+        "71/72",
+        "flip rate",
+        "win rate",
+        "strength",
+        "Win rate of the row over the column",
+        "ann",
+    ):
         assert words in shown
     found = report(store, "--json").json["judges"][f"replay:{tmp_path}/replies.jsonl"]
     assert list(found) == ["overall", "instruction", "preservation", "quality"]
-    assert (found["overall"]["n"], found["overall"]["failed"], found["overall"]["flipped"]) == (72, 1, 1)
+    assert (
+        found["overall"]["n"],
+        found["overall"]["failed"],
+        found["overall"]["flipped"],
+    ) == (72, 1, 1)
     assert [one["model"] for one in found["overall"]["models"]] == ["ann", "bob", "cat"]
     assert all(one["strength_ci"] and one["ci"] for one in found["overall"]["models"])
     csv = report(store, "--format", "csv").out
-    assert csv.startswith("judge,factor,model,rank") and len(csv.splitlines()) == 1 + 4 * 3
-    assert "| ann" in report(store, "--format", "md").out and r"\begin{" in report(store, "--format", "latex").out
+    assert (
+        csv.startswith("judge,factor,model,rank") and len(csv.splitlines()) == 1 + 4 * 3
+    )
+    assert (
+        "| ann" in report(store, "--format", "md").out
+        and r"\begin{" in report(store, "--format", "latex").out
+    )
     page = tmp_path / "r.html"
     report(store, "-o", page)
-    assert "<svg" in page.read_text() and "flip rate" in page.read_text() and "<script" not in page.read_text()
+    assert (
+        "<svg" in page.read_text()
+        and "flip rate" in page.read_text()
+        and "<script" not in page.read_text()
+    )
 
 
-@pytest.mark.parametrize("words", [("compare", "p"), ("gate", "p", "--min", "overall=1"), ("report", "p", "--by", "x")])
-def test_what_needs_scores_says_that_there_are_none(store: Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "p"),
+        ("gate", "p", "--min", "overall=1"),
+        ("report", "p", "--by", "x"),
+    ],
+)
+def test_what_needs_scores_says_that_there_are_none(
+    store: Path, words: tuple[str, ...]
+) -> None:
     done = editjudge(*words, "--store", store)
     assert done.code == 2 and ("has no scores" in done.err or "has none" in done.err)
 
 
 def test_judges_of_pairs_beside_people(store: Path, tmp_path: Path) -> None:
-    rows = [json.loads(text) for text in (tmp_path / "pairs.jsonl").read_text().splitlines()]
-    votes = [f"{row['id']},{who},{'A' if row['model_a'] < row['model_b'] else 'B'}" for row in rows for who in "xy"]
+    rows = [
+        json.loads(text) for text in (tmp_path / "pairs.jsonl").read_text().splitlines()
+    ]
+    votes = [
+        f"{row['id']},{who},{'A' if row['model_a'] < row['model_b'] else 'B'}"
+        for row in rows
+        for who in "xy"
+    ]
     votes[0] = f"{rows[0]['id']},x,both_bad"
     people = tmp_path / "people.csv"
-    people.write_text("\n".join(["item,rater,preference", *votes, "nobody|knows,x,A"]) + "\n")
+    people.write_text(
+        "\n".join(["item,rater,preference", *votes, "nobody|knows,x,A"]) + "\n"
+    )
     asked = ("agree", "p", "--preferences", people, "--store", store)
     found = editjudge(*asked, "--json").json
     one = found["factors"]["overall"][f"replay:{tmp_path}/replies.jsonl"]
-    assert (found["votes"], found["left_out"], one["n"], one["answered"], one["human_ties"]) == (145, 1, 144, 142, 1)
+    assert (
+        found["votes"],
+        found["left_out"],
+        one["n"],
+        one["answered"],
+        one["human_ties"],
+    ) == (145, 1, 144, 142, 1)
     assert one["flips"]["share"] == pytest.approx(1 / 71)
     # Of 71 verdicts 14 are upsets, and the flip is the tie that one of two people says.
     assert one["accuracy"] == pytest.approx((2 * (71 - 14 - 1) + 1) / 142)
     assert one["without_ties"] == pytest.approx(2 * 56 / (2 * 70))
-    assert found["humans"]["agreement"] == pytest.approx(71 / 72) and found["humans"]["raters"] == 2
+    assert (
+        found["humans"]["agreement"] == pytest.approx(71 / 72)
+        and found["humans"]["raters"] == 2
+    )
     shown = editjudge(*asked).out
     assert "1 of 145 votes are left out" in shown and "two people say the same" in shown
     people.write_text("item,preference\nx|y,A\n")

@@ -8,13 +8,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from editjudge.rubrics import files
-from editjudge.rubrics.model import AnswerFormat, Factor, Rubric, Scale
+from editjudge.rubrics.model import AnswerFormat, Factor, Rubric
 from editjudge.rubrics.replies import thought_formats
+from editjudge.rubrics.scale import Scale
 
 PAIR = Rubric(
     name="pair",
     images=("input", "edited"),
-    factors=(Factor("success", Scale(tuple(range(11)))), Factor("restraint", Scale(tuple(range(11))))),
+    factors=(
+        Factor("success", Scale(tuple(range(11)))),
+        Factor("restraint", Scale(tuple(range(11)))),
+    ),
     answer=AnswerFormat(envelope="score", form="list", texts=("reasoning",)),
 )
 """The form in which several published judges answer: {"score": [a, b], "reasoning": "..."}."""
@@ -22,7 +26,10 @@ PAIR = Rubric(
 SHARE = Rubric(
     name="share",
     images=("input", "edited"),
-    factors=(Factor("likeness", Scale(range=(0, 1))), Factor("harm", Scale(range=(0, 10), step=0.5, direction="down"))),
+    factors=(
+        Factor("likeness", Scale(range=(0, 1))),
+        Factor("harm", Scale(range=(0, 10), step=0.5, direction="down")),
+    ),
     answer=AnswerFormat(envelope="results"),
 )
 """Decimals, one of them in steps and with the lowest as the best."""
@@ -30,7 +37,10 @@ SHARE = Rubric(
 DUEL = Rubric(
     name="duel",
     images=("input", "edited"),
-    factors=(Factor("quality", Scale(choices=("a", "b", "tie"))), Factor("overall", Scale(choices=("a", "b", "tie")))),
+    factors=(
+        Factor("quality", Scale(choices=("a", "b", "tie"))),
+        Factor("overall", Scale(choices=("a", "b", "tie"))),
+    ),
     answer=AnswerFormat(score_key="choice"),
 )
 """Words to choose from in the place of scores."""
@@ -59,7 +69,10 @@ def best(rubric: Rubric) -> dict[str, float | None]:
 
 
 def answer(
-    rubric: Rubric, scores: Mapping[str, Any] | None = None, why: str | None = None, identifier: str = ID
+    rubric: Rubric,
+    scores: Mapping[str, Any] | None = None,
+    why: str | None = None,
+    identifier: str = ID,
 ) -> dict[str, Any]:
     """The object that the rubric asks for."""
     form = rubric.answer
@@ -67,7 +80,10 @@ def answer(
     text = reason(rubric) if why is None else why
     inner: Any = given
     if form.form == "entries":
-        inner = {key: {form.reason_key: text, form.score_key: score} for key, score in given.items()}
+        inner = {
+            key: {form.reason_key: text, form.score_key: score}
+            for key, score in given.items()
+        }
     elif form.form == "list":
         inner = list(given.values())
     top: dict[str, Any] = {form.id_key: identifier} if form.id_key else {}
@@ -85,9 +101,9 @@ def raw(value: Any, *literals: str) -> str:
 
 def headings(rubric: Rubric) -> str:
     """The reasoning that goes before the JSON, where one is asked for, without a mark that decides anything."""
-    return "".join(f"## {title}\nThe light has moved.\n\n" for title in rubric.answer.sections[:-1]) + "".join(
-        f"## {title}\n" for title in rubric.answer.sections[-1:]
-    )
+    return "".join(
+        f"## {title}\nThe light has moved.\n\n" for title in rubric.answer.sections[:-1]
+    ) + "".join(f"## {title}\n" for title in rubric.answer.sections[-1:])
 
 
 def objects(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -128,7 +144,9 @@ THOUGHTS = {
     "a thought in a thought": '<think>a <THINK>b</THINK> {"score": 2} </think>',
     "two thoughts": '<think>a</think> <think>{"score": 2}</think>',
     **{
-        f"a thought in {form.example[0].strip()}": 'Draft: {"score": 1} '.join(form.example)
+        f"a thought in {form.example[0].strip()}": 'Draft: {"score": 1} '.join(
+            form.example
+        )
         for form in thought_formats()
     },
 }
@@ -138,27 +156,38 @@ PROSE: dict[str, Callable[[str], str]] = {
     "prose before": lambda text: f"Here is my verdict:\n{text}",
     "prose after": lambda text: f"{text}\nI hope this helps!",
     "prose around a fence": lambda text: f"Sure.\n```json\n{text}\n```\nDone.",
-    "braces in the prose": lambda text: f"Both {{left}} and {{right}} were seen. {text}",
+    "braces in the prose": lambda text: (
+        f"Both {{left}} and {{right}} were seen. {text}"
+    ),
     "a list around it": lambda text: f"[{text}]",
 }
 """What may stand around it at the price of a violation."""
 
 
-def full(rubric: Rubric, body: str, dressing: str = "bare", thought: str = "none") -> str:
+def full(
+    rubric: Rubric, body: str, dressing: str = "bare", thought: str = "none"
+) -> str:
     """A whole reply: thought, reasoning where it is asked for, and the JSON in its dressing."""
     return THOUGHTS[thought] + headings(rubric) + DRESSINGS[dressing](body)
 
 
 def literals(rubric: Rubric, text: str) -> dict[str, list[str]]:
     """Every number that the text writes at each factor: found by pattern, no JSON is read."""
-    form, keys = rubric.answer, [factor.key for factor in rubric.factors]
+    form = rubric.answer
+    keys = [factor.key for factor in rubric.factors]
     number = r"(-?[0-9][^\s,}\]]*)\s*(?=[,}\]])"
     for key in filter(None, (*form.texts, form.reason_key)):
-        text = re.sub(rf'"{key}"\s*:\s*"(?:[^"\\]|\\.)*"', f'"{key}": ""', text, flags=re.DOTALL)
+        text = re.sub(
+            rf'"{key}"\s*:\s*"(?:[^"\\]|\\.)*"', f'"{key}": ""', text, flags=re.DOTALL
+        )
     if form.form == "list":
-        lists = [numbers.split(",") for numbers in re.findall(rf'"{form.envelope}"\s*:\s*\[([^\[\]]*)\]', text)]
+        lists = [
+            numbers.split(",")
+            for numbers in re.findall(rf'"{form.envelope}"\s*:\s*\[([^\[\]]*)\]', text)
+        ]
         return {
-            key: [numbers[n].strip() for numbers in lists if len(numbers) == len(keys)] for n, key in enumerate(keys)
+            key: [numbers[n].strip() for numbers in lists if len(numbers) == len(keys)]
+            for n, key in enumerate(keys)
         }
     if form.form == "scores":
         return {key: re.findall(rf'"{key}"\s*:\s*{number}', text) for key in keys}

@@ -76,7 +76,11 @@ GOOD: dict[str, tuple[Rubric, str, dict[str, Any]]] = {
         "Visual Seamlessness: **2**\n```",
         {"compliance": 3, "seamless": 2},
     ),
-    "decimals": (DECIMAL_LINES, "Faithfulness: 3.5\nText rendering: N/A", {"faith": 3.5}),
+    "decimals": (
+        DECIMAL_LINES,
+        "Faithfulness: 3.5\nText rendering: N/A",
+        {"faith": 3.5},
+    ),
     "nested": (
         NESTED,
         '{"summary": "s", "face": {"score": 2}, "pose": {"result": {"reason": "turned", "score": 1}}}',
@@ -101,7 +105,9 @@ def test_text_lines_are_the_reason_of_every_factor_up_to_the_next_label() -> Non
     reply = "Brief reasoning: The car is red.\nIts shadow is not.\n\nPrompt Compliance: 5\nVisual Seamlessness: 4"
     outcome = check(LINES, reply)
     assert isinstance(outcome, Verdict)
-    assert outcome.justifications == dict.fromkeys(["compliance", "seamless"], "The car is red.\nIts shadow is not.")
+    assert outcome.justifications == dict.fromkeys(
+        ["compliance", "seamless"], "The car is red.\nIts shadow is not."
+    )
 
 
 def test_nested_reasons_belong_to_their_factor_and_a_text_to_those_without() -> None:
@@ -113,7 +119,11 @@ def test_nested_reasons_belong_to_their_factor_and_a_text_to_those_without() -> 
 HEAD = "Brief reasoning: r\nPrompt Compliance: "
 TAIL = "\nVisual Seamlessness: 4"
 REFUSED = {
-    "words after the number": (LINES, HEAD + "5 since it is red" + TAIL, "score_string"),
+    "words after the number": (
+        LINES,
+        HEAD + "5 since it is red" + TAIL,
+        "score_string",
+    ),
     "a fraction": (LINES, HEAD + "5/5" + TAIL, "score_string"),
     "a decimal": (LINES, HEAD + "4.0" + TAIL, "score_decimal"),
     "a range": (LINES, HEAD + "4-5" + TAIL, "score_string"),
@@ -125,22 +135,74 @@ REFUSED = {
     "the number on the next line": (LINES, HEAD + "\n4" + TAIL, "score_string"),
     "another script's digit": (LINES, HEAD + "\u0664" + TAIL, "score_string"),
     "a line separator": (LINES, HEAD + "4\u20285" + TAIL, "score_string"),
-    "a thought inside the number": (LINES, HEAD + "4<think>x</think>" + TAIL, "score_string"),
-    "emphasis without an end": (LINES, "Brief reasoning: r\n_Prompt Compliance: 4" + TAIL, "missing_factor"),
-    "another label": (LINES, "Brief reasoning: r\nPrompt compliance: 4" + TAIL, "missing_factor"),
-    "a label inside a line": (LINES, "Brief reasoning: r\nThe Prompt Compliance: 4" + TAIL, "missing_factor"),
-    "a label that goes on": (LINES, "Brief reasoning: r\nPrompt Compliance score: 4" + TAIL, "missing_factor"),
+    "a thought inside the number": (
+        LINES,
+        HEAD + "4<think>x</think>" + TAIL,
+        "score_string",
+    ),
+    "emphasis without an end": (
+        LINES,
+        "Brief reasoning: r\n_Prompt Compliance: 4" + TAIL,
+        "missing_factor",
+    ),
+    "another label": (
+        LINES,
+        "Brief reasoning: r\nPrompt compliance: 4" + TAIL,
+        "missing_factor",
+    ),
+    "a label inside a line": (
+        LINES,
+        "Brief reasoning: r\nThe Prompt Compliance: 4" + TAIL,
+        "missing_factor",
+    ),
+    "a label that goes on": (
+        LINES,
+        "Brief reasoning: r\nPrompt Compliance score: 4" + TAIL,
+        "missing_factor",
+    ),
     "a factor twice": (LINES, HEAD + "4\nPrompt Compliance: 5" + TAIL, "ambiguous"),
-    "the form itself": (LINES, HEAD + "<an integer from 1 to 5>" + TAIL, "score_string"),
+    "the form itself": (
+        LINES,
+        HEAD + "<an integer from 1 to 5>" + TAIL,
+        "score_string",
+    ),
     "no reason": (LINES, "Prompt Compliance: 4" + TAIL, "missing_key"),
     "JSON": (LINES, '{"compliance": 5, "seamless": 4}', "no_answer"),
-    "beside a step": (DECIMAL_LINES, "Faithfulness: 3.3\nText rendering: 1", "score_out_of_scale"),
-    "another word for N/A": (DECIMAL_LINES, "Faithfulness: n/a\nText rendering: 1", "score_string"),
-    "a key too many": (NESTED, GOOD["nested"][1].replace('"face": {', '"face": {"more": 1, '), "unknown_factor"),
-    "a key missing": (NESTED, GOOD["nested"][1].replace('"reason": "turned", ', ""), "missing_key"),
-    "a score for an object": (NESTED, GOOD["nested"][1].replace('{"score": 2}', "2"), "wrong_type"),
-    "a string for a score": (NESTED, GOOD["nested"][1].replace('"score": 1', '"score": "1"'), "score_string"),
-    "a score that is not nested": (NESTED, '{"summary": "s", "pose": 1, "face": 2}', "wrong_type"),
+    "beside a step": (
+        DECIMAL_LINES,
+        "Faithfulness: 3.3\nText rendering: 1",
+        "score_out_of_scale",
+    ),
+    "another word for N/A": (
+        DECIMAL_LINES,
+        "Faithfulness: n/a\nText rendering: 1",
+        "score_string",
+    ),
+    "a key too many": (
+        NESTED,
+        GOOD["nested"][1].replace('"face": {', '"face": {"more": 1, '),
+        "unknown_factor",
+    ),
+    "a key missing": (
+        NESTED,
+        GOOD["nested"][1].replace('"reason": "turned", ', ""),
+        "missing_key",
+    ),
+    "a score for an object": (
+        NESTED,
+        GOOD["nested"][1].replace('{"score": 2}', "2"),
+        "wrong_type",
+    ),
+    "a string for a score": (
+        NESTED,
+        GOOD["nested"][1].replace('"score": 1', '"score": "1"'),
+        "score_string",
+    ),
+    "a score that is not nested": (
+        NESTED,
+        '{"summary": "s", "pose": 1, "face": 2}',
+        "wrong_type",
+    ),
     "a sentence for a token": (TOKEN, "The score is 4", "no_answer"),
     "two tokens": (TOKEN, "4 5", "no_answer"),
     "a token off the scale": (TOKEN, "7", "score_out_of_scale"),
@@ -171,7 +233,9 @@ def test_what_the_text_does_not_say_is_no_score(case: str) -> None:
         ("", "left out"),
     ],
 )
-def test_the_reason_says_what_stands_in_the_place_of_a_score_on_a_line(content: str, kind: str) -> None:
+def test_the_reason_says_what_stands_in_the_place_of_a_score_on_a_line(
+    content: str, kind: str
+) -> None:
     outcome = check(LINES, HEAD + content + TAIL)
     assert isinstance(outcome, Failure)
     message = outcome.reasons[0].message
@@ -188,9 +252,14 @@ def test_endings_are_told_apart() -> None:
 
 
 def test_text_around_the_lines_and_a_line_twice_are_violations() -> None:
-    outcome = check(DECIMAL_LINES, "Sure!\nFaithfulness: 3\nFaithfulness: 3\nText rendering: 2")
+    outcome = check(
+        DECIMAL_LINES, "Sure!\nFaithfulness: 3\nFaithfulness: 3\nText rendering: 2"
+    )
     assert isinstance(outcome, Verdict)
-    assert [remark.code for remark in outcome.violations] == ["repeated_answer", "prose"]
+    assert [remark.code for remark in outcome.violations] == [
+        "repeated_answer",
+        "prose",
+    ]
 
 
 def judged(rubric: Rubric, reply: str) -> Any:
@@ -203,9 +272,16 @@ def test_a_factor_that_does_not_apply_abstains_and_has_no_number() -> None:
     assert (some.status, some.scores) == ("ok", {"faith": 3})
     assert some.abstained == {"text": 'the judge answered "N/A"'}
     none = judged(DECIMAL_LINES, "Faithfulness: N/A\nText rendering: N/A")
-    assert (none.status, none.scores, set(none.abstained)) == ("abstained", None, {"faith", "text"})
+    assert (none.status, none.scores, set(none.abstained)) == (
+        "abstained",
+        None,
+        {"faith", "text"},
+    )
     parsed = check(DECIMAL_LINES, "Faithfulness: N/A\nText rendering: N/A")
-    assert (parsed.as_json()["status"], parsed.as_json()["scores"]) == ("abstained", None)
+    assert (parsed.as_json()["status"], parsed.as_json()["scores"]) == (
+        "abstained",
+        None,
+    )
 
 
 def test_in_json_a_word_for_not_applicable_is_a_string() -> None:
@@ -221,14 +297,18 @@ def test_in_json_a_word_for_not_applicable_is_a_string() -> None:
 
 
 @pytest.mark.parametrize("rubric", FORMS, ids=lambda rubric: rubric.name)
-def test_the_question_and_the_message_after_a_refusal_show_the_form(rubric: Rubric) -> None:
+def test_the_question_and_the_message_after_a_refusal_show_the_form(
+    rubric: Rubric,
+) -> None:
     question = ask(rubric, Edit("e"), {})
     failure = check(rubric, "nothing")
     assert isinstance(failure, Failure)
     for text in (str(question), reask(failure, question)):
         match rubric.answer.form:
             case "lines":
-                assert all(f"\n{rubric.label(factor)}: <" in text for factor in rubric.factors)
+                assert all(
+                    f"\n{rubric.label(factor)}: <" in text for factor in rubric.factors
+                )
                 assert "JSON" not in text
             case "token":
                 assert "and nothing before or after it" in text
@@ -258,15 +338,28 @@ def test_the_schema_of_a_nested_answer_has_every_key_at_its_place() -> None:
 
 def test_the_contract_says_the_form() -> None:
     assert NESTED.contract()["form"] == "nested"
-    assert [factor["path"] for factor in NESTED.contract()["factors"]] == ["pose.result.score", "face.score"]
-    assert [factor["label"] for factor in LINES.contract()["factors"]] == ["Prompt Compliance", "Visual Seamlessness"]
+    assert [factor["path"] for factor in NESTED.contract()["factors"]] == [
+        "pose.result.score",
+        "face.score",
+    ]
+    assert [factor["label"] for factor in LINES.contract()["factors"]] == [
+        "Prompt Compliance",
+        "Visual Seamlessness",
+    ]
     assert DECIMAL_LINES.contract()["factors"][0]["abstain"] == ["N/A"]
 
 
 def test_a_verdict_is_shown_in_the_rubrics_own_form() -> None:
-    text = as_lines(LINES, {"compliance": 5}, {"compliance": "Red."}, {"seamless": "too small"})
-    assert text == "Brief reasoning: Red.\nPrompt Compliance: 5\nVisual Seamlessness: (too small)"
-    document = envelope(NESTED, "e", {"pose": 1}, {"pose": "turned"}, {"face": "hidden"})
+    text = as_lines(
+        LINES, {"compliance": 5}, {"compliance": "Red."}, {"seamless": "too small"}
+    )
+    assert (
+        text
+        == "Brief reasoning: Red.\nPrompt Compliance: 5\nVisual Seamlessness: (too small)"
+    )
+    document = envelope(
+        NESTED, "e", {"pose": 1}, {"pose": "turned"}, {"face": "hidden"}
+    )
     assert document["pose"] == {"result": {"reason": "turned", "score": 1}}
     assert document["face"] == {"score": None}
 
@@ -274,13 +367,19 @@ def test_a_verdict_is_shown_in_the_rubrics_own_form() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("form: lines", "form: lines\n  envelope: x", "neither id_key, envelope nor sections"),
+        (
+            "form: lines",
+            "form: lines\n  envelope: x",
+            "neither id_key, envelope nor sections",
+        ),
         ("form: lines", "form: token", "no texts"),
         ("label: Prompt Compliance", "label: 'Prompt: Compliance'", "without a colon"),
         ("label: Visual Seamlessness", "label: Prompt Compliance", "must differ"),
     ],
 )
-def test_a_form_that_cannot_be_answered_is_refused(old: str, new: str, why: str) -> None:
+def test_a_form_that_cannot_be_answered_is_refused(
+    old: str, new: str, why: str
+) -> None:
     with pytest.raises(RubricError, match=why):
         parse(dump(LINES).replace(old, new, 1))
 
@@ -311,8 +410,12 @@ def numbers_in(rubric: Rubric, reply: str) -> dict[str, set[str]]:
     for line in re.split(r"[\r\n]", reply):
         for factor in rubric.factors:
             at = line.find(rubric.label(factor))
-            if at >= 0 and not re.search(r"[^\W_]", re.sub(r"^\W*\d{1,2}[.)]", "", line[:at])):
-                written[factor.key].add(line[at + len(rubric.label(factor)) :].strip(" \t\0:\uff1a*_`"))
+            if at >= 0 and not re.search(
+                r"[^\W_]", re.sub(r"^\W*\d{1,2}[.)]", "", line[:at])
+            ):
+                written[factor.key].add(
+                    line[at + len(rubric.label(factor)) :].strip(" \t\0:\uff1a*_`")
+                )
     return written
 
 
@@ -321,8 +424,14 @@ def assert_said(rubric: Rubric, reply: str) -> bool:
     if isinstance(outcome, Failure):
         return False
     written = numbers_in(rubric, reply)
-    for key, value in {**outcome.scores, **outcome.choices, **outcome.abstained}.items():
-        assert str(value) in written[key] or any(_same(value, text) for text in written[key]), (reply, key, value)
+    for key, value in {
+        **outcome.scores,
+        **outcome.choices,
+        **outcome.abstained,
+    }.items():
+        assert str(value) in written[key] or any(
+            _same(value, text) for text in written[key]
+        ), (reply, key, value)
     return True
 
 
@@ -353,10 +462,12 @@ def scrambled(source: random.Random, text: str) -> str:
 
 def scramble_all(count: int, seed: int) -> int:
     source = random.Random(seed)
-    cases = [
-        case for case in GOOD.values() if "<think>" not in case[1]
-    ]  # half a mark of a thought has tests of its own
-    return sum(assert_said(rubric, scrambled(source, reply)) for rubric, reply, _ in source.choices(cases, k=count))
+    # half a mark of a thought has tests of its own
+    cases = [case for case in GOOD.values() if "<think>" not in case[1]]
+    return sum(
+        assert_said(rubric, scrambled(source, reply))
+        for rubric, reply, _ in source.choices(cases, k=count)
+    )
 
 
 def test_scrambled_replies_have_no_score_but_what_is_written() -> None:
@@ -364,7 +475,9 @@ def test_scrambled_replies_have_no_score_but_what_is_written() -> None:
 
 
 @pytest.mark.soak
-def test_a_hundred_thousand_scrambled_replies_have_no_score_but_what_is_written() -> None:
+def test_a_hundred_thousand_scrambled_replies_have_no_score_but_what_is_written() -> (
+    None
+):
     assert scramble_all(100_000, 11) > 10_000
 
 
@@ -375,19 +488,32 @@ def test_any_text_is_a_verdict_or_a_failure(rubric: Rubric, text: str) -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(2, 8), st.text(st.characters(exclude_categories=["Cs"]), max_size=80))
-def test_every_legal_score_comes_through_with_any_reason(twice: int, reason: str) -> None:
+@given(
+    st.integers(2, 8), st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
+)
+def test_every_legal_score_comes_through_with_any_reason(
+    twice: int, reason: str
+) -> None:
     score = twice / 2
     written = int(score) if score == int(score) else score
     outcome = check(DECIMAL_LINES, f"Faithfulness: {written}\nText rendering: 1")
     assert isinstance(outcome, Verdict)
     assert outcome.scores == {"faith": score, "text": 1}
-    document = {"summary": reason, "pose": {"result": {"reason": reason, "score": 1}}, "face": {"score": 0}}
+    document = {
+        "summary": reason,
+        "pose": {"result": {"reason": reason, "score": 1}},
+        "face": {"score": 0},
+    }
     nested = check(NESTED, json.dumps(document, ensure_ascii=False))
     assert isinstance(nested, Verdict)
     assert nested.scores == {"pose": 1, "face": 0}
 
 
 def test_megabytes_of_labels_and_marks_end_soon() -> None:
-    for text in ("Prompt Compliance: " * 100_000, "**" * 500_000, "Brief reasoning:\n" * 90_000, "\n" * 2_000_000):
+    for text in (
+        "Prompt Compliance: " * 100_000,
+        "**" * 500_000,
+        "Brief reasoning:\n" * 90_000,
+        "\n" * 2_000_000,
+    ):
         assert isinstance(check(LINES, text), Failure)

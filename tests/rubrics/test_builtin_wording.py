@@ -23,7 +23,9 @@ every_builtin = pytest.mark.parametrize("name", files.names())
 
 
 def raw(name: str) -> dict[str, Any]:
-    data: dict[str, Any] = yaml.safe_load((files.BUILTIN / f"{name}.yaml").read_text("utf-8"))
+    data: dict[str, Any] = yaml.safe_load(
+        (files.BUILTIN / f"{name}.yaml").read_text("utf-8")
+    )
     return data
 
 
@@ -31,7 +33,11 @@ def rows(name: str) -> list[str]:
     """The last cell of each row of a rubric's table, which says where the rubric has the clause."""
     section = re.split(r"^## ", COVERAGE.read_text("utf-8"), flags=re.MULTILINE)
     text = next(part for part in section if part.startswith(f"{name}\n"))
-    cells = [line.strip("| ").split(" | ")[-1] for line in text.splitlines() if line.startswith("|")]
+    cells = [
+        line.strip("| ").split(" | ")[-1]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
     return cells[2:]
 
 
@@ -60,7 +66,9 @@ def runs(text: str) -> set[tuple[str, ...]]:
 
 
 @every_builtin
-def test_every_row_of_the_coverage_table_points_at_something_the_rubric_says(name: str) -> None:
+def test_every_row_of_the_coverage_table_points_at_something_the_rubric_says(
+    name: str,
+) -> None:
     data = raw(name)
     for cell in rows(name):
         paths = re.findall(r"`([^`]+)`", cell)
@@ -74,11 +82,17 @@ def test_the_coverage_table_leaves_out_no_factor_step_or_constraint(name: str) -
     cells = " ".join(rows(name))
     data = raw(name)
     wanted = [f"factors[{factor['key']}].definition" for factor in data["factors"]]
-    wanted += [f"{part}[{i}]" for part in ("steps", "constraints") for i in range(len(data[part]))]
+    wanted += [
+        f"{part}[{i}]"
+        for part in ("steps", "constraints")
+        for i in range(len(data[part]))
+    ]
     assert [path for path in wanted if f"`{path}`" not in cells] == []
 
 
-@pytest.mark.parametrize("name", [name for name in files.names() if files.load(name).answer.words])
+@pytest.mark.parametrize(
+    "name", [name for name in files.names() if files.load(name).answer.words]
+)
 def test_the_justifications_of_an_example_keep_to_the_word_limits(name: str) -> None:
     rubric = files.load(name)
     least, most = rubric.answer.words or (0, 0)
@@ -92,21 +106,40 @@ def test_the_justifications_of_an_example_keep_to_the_word_limits(name: str) -> 
 def test_every_factor_has_a_definition_and_anchors(name: str) -> None:
     for factor in files.load(name).factors:
         assert factor.title and factor.definition, factor.key
-        assert factor.anchors and all(anchor.when for anchor in factor.anchors), factor.key
+        assert factor.anchors and all(anchor.when for anchor in factor.anchors), (
+            factor.key
+        )
 
 
 @pytest.mark.parametrize("name", files.SETS["online"])
 def test_every_online_factor_says_what_to_examine_and_what_it_is_not(name: str) -> None:
     for factor in files.load(name).factors:
         assert factor.examine and factor.excludes, factor.key
-        assert [anchor.scores for anchor in factor.anchors] == [(6, 7), (1, 2, 3)], factor.key
+        assert [anchor.scores for anchor in factor.anchors] == [(6, 7), (1, 2, 3)], (
+            factor.key
+        )
 
 
-@pytest.mark.skipif(not PROMPTS.is_dir(), reason="the published prompts do not lie beside the repository")
+@pytest.mark.skipif(
+    not PROMPTS.is_dir(),
+    reason="the published prompts do not lie beside the repository",
+)
 @pytest.mark.parametrize("name", [*files.names(), COVERAGE.name])
 def test_no_run_of_words_is_taken_from_a_published_prompt(name: str) -> None:
-    published = {run: path.name for path in PROMPTS.glob("*.txt") for run in runs(path.read_text("utf-8"))}
+    published = {
+        run: path.name
+        for path in PROMPTS.glob("*.txt")
+        for run in runs(path.read_text("utf-8"))
+    }
     assert published
-    ours = COVERAGE.read_text("utf-8").splitlines() if name == COVERAGE.name else texts(raw(name))
-    shared = {" ".join(run): published[run] for text in ours for run in runs(text) & published.keys()}
+    ours = (
+        COVERAGE.read_text("utf-8").splitlines()
+        if name == COVERAGE.name
+        else texts(raw(name))
+    )
+    shared = {
+        " ".join(run): published[run]
+        for text in ours
+        for run in runs(text) & published.keys()
+    }
     assert shared == {}

@@ -12,23 +12,54 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
-from replies import DRESSINGS, ID, PAIR, PROSE, RUBRICS, THOUGHTS, answer, full, headings, literals, raw
+from replies import (
+    DRESSINGS,
+    ID,
+    PAIR,
+    PROSE,
+    RUBRICS,
+    THOUGHTS,
+    answer,
+    full,
+    headings,
+    literals,
+    raw,
+)
 
 from editjudge.rubrics.contract import check
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.replies import marks_in, thought_formats
 from editjudge.rubrics.verdict import Failure, Verdict
 
-REAL = Path(__file__).parents[3] / "shared" / "data" / "judge_replies" / "manifest.jsonl"
+REAL = (
+    Path(__file__).parents[3] / "shared" / "data" / "judge_replies" / "manifest.jsonl"
+)
 
-every_rubric = pytest.mark.parametrize("rubric", RUBRICS, ids=lambda rubric: rubric.name)
-calm = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+every_rubric = pytest.mark.parametrize(
+    "rubric", RUBRICS, ids=lambda rubric: rubric.name
+)
+calm = settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 # --- every valid verdict comes through ------------------------------------------------------------------------
 
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.sampled_from(
-    ['"score": 3}', "</think>", "<think>", "```json", "{", "\\", '{"score": 1}', "bench: not allowed", "\u2028", "NaN"]
+texts = st.text(
+    st.characters(exclude_categories=["Cs"]), max_size=60
+) | st.sampled_from(
+    [
+        '"score": 3}',
+        "</think>",
+        "<think>",
+        "```json",
+        "{",
+        "\\",
+        '{"score": 1}',
+        "bench: not allowed",
+        "\u2028",
+        "NaN",
+    ]
 )
 
 
@@ -36,7 +67,10 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.samp
 def verdicts(draw: st.DrawFn) -> tuple[Rubric, dict[str, Any]]:
     """A rubric and an answer with any legal scores and any words."""
     rubric = draw(st.sampled_from(RUBRICS))
-    scores = {factor.key: draw(st.sampled_from(factor.scale.values)) for factor in rubric.factors}
+    scores = {
+        factor.key: draw(st.sampled_from(factor.scale.values))
+        for factor in rubric.factors
+    }
     return rubric, answer(rubric, scores, draw(texts), draw(texts))
 
 
@@ -53,33 +87,56 @@ def written(draw: st.DrawFn, value: dict[str, Any]) -> str:
     return json.dumps(shuffled(value), ensure_ascii=draw(st.booleans()), indent=indent)
 
 
-def scores_and_reasons(rubric: Rubric, value: dict[str, Any]) -> tuple[dict[str, int], dict[str, str]]:
+def scores_and_reasons(
+    rubric: Rubric, value: dict[str, Any]
+) -> tuple[dict[str, int], dict[str, str]]:
     """Scores and reasons of an answer, read by the rubric's data."""
     form = rubric.answer
     inner = value[form.envelope] if form.envelope else value
     keys = [factor.key for factor in rubric.factors]
     if form.form == "entries":
-        return {k: inner[k][form.score_key] for k in keys}, {k: inner[k][form.reason_key] for k in keys}
-    scores = dict(zip(keys, inner, strict=True)) if form.form == "list" else {k: inner[k] for k in keys}
+        return {k: inner[k][form.score_key] for k in keys}, {
+            k: inner[k][form.reason_key] for k in keys
+        }
+    scores = (
+        dict(zip(keys, inner, strict=True))
+        if form.form == "list"
+        else {k: inner[k] for k in keys}
+    )
     return scores, dict.fromkeys(keys, value[form.texts[0]])
 
 
 @calm
-@given(st.data(), verdicts(), st.sampled_from(list(DRESSINGS)), st.sampled_from(list(THOUGHTS)))
+@given(
+    st.data(),
+    verdicts(),
+    st.sampled_from(list(DRESSINGS)),
+    st.sampled_from(list(THOUGHTS)),
+)
 def test_every_verdict_comes_through_every_dressing_unchanged(
-    data: st.DataObject, verdict: tuple[Rubric, dict[str, Any]], dressing: str, thought: str
+    data: st.DataObject,
+    verdict: tuple[Rubric, dict[str, Any]],
+    dressing: str,
+    thought: str,
 ) -> None:
     rubric, value = verdict
     text = full(rubric, data.draw(written(value)), dressing, thought)
     outcome = check(rubric, text, identifier=value.get("image_id"))
     assert isinstance(outcome, Verdict), outcome
     assert (outcome.scores, outcome.justifications) == scores_and_reasons(rubric, value)
-    assert not {remark.code for remark in outcome.violations} & {"prose", "repeated_answer", "missing_section"}
+    assert not {remark.code for remark in outcome.violations} & {
+        "prose",
+        "repeated_answer",
+        "missing_section",
+    }
 
 
 @calm
 @given(
-    st.data(), verdicts(), st.sampled_from(list(PROSE)), st.text(st.characters(exclude_characters="{#"), max_size=40)
+    st.data(),
+    verdicts(),
+    st.sampled_from(list(PROSE)),
+    st.text(st.characters(exclude_characters="{#"), max_size=40),
 )
 def test_every_verdict_comes_through_prose_unchanged_with_a_violation(
     data: st.DataObject, verdict: tuple[Rubric, dict[str, Any]], prose: str, words: str
@@ -87,7 +144,9 @@ def test_every_verdict_comes_through_prose_unchanged_with_a_violation(
     # A mark of a thought is no prose: what happens then is the next test.
     assume(not marks_in(words).search(words))
     rubric, value = verdict
-    outcome = check(rubric, headings(rubric) + PROSE[prose](data.draw(written(value))) + words)
+    outcome = check(
+        rubric, headings(rubric) + PROSE[prose](data.draw(written(value))) + words
+    )
     try:
         words.encode()
     except UnicodeEncodeError:
@@ -95,30 +154,43 @@ def test_every_verdict_comes_through_prose_unchanged_with_a_violation(
         return
     assert isinstance(outcome, Verdict), outcome
     assert (outcome.scores, outcome.justifications) == scores_and_reasons(rubric, value)
-    assert rubric.answer.sections or "prose" in {remark.code for remark in outcome.violations}
+    assert rubric.answer.sections or "prose" in {
+        remark.code for remark in outcome.violations
+    }
 
 
 @calm
-@given(st.data(), verdicts(), st.sampled_from([mark for form in thought_formats() for mark in form.example]))
+@given(
+    st.data(),
+    verdicts(),
+    st.sampled_from([mark for form in thought_formats() for mark in form.example]),
+)
 def test_a_mark_of_a_thought_behind_an_answer_makes_a_draft_of_it(
     data: st.DataObject, verdict: tuple[Rubric, dict[str, Any]], mark: str
 ) -> None:
     rubric, value = verdict
-    assume(marks_in(mark).search(f"\n{mark}\n"))  # Granite's closing mark alone is prose
-    outcome = check(rubric, f"{headings(rubric)}{data.draw(written(value))}\n{mark}\nno")
+    # Granite's closing mark alone is prose
+    assume(marks_in(mark).search(f"\n{mark}\n"))
+    outcome = check(
+        rubric, f"{headings(rubric)}{data.draw(written(value))}\n{mark}\nno"
+    )
     assert isinstance(outcome, Failure) or mark == "analysis", outcome
 
 
 @calm
 @given(st.data(), verdicts(), verdicts())
 def test_two_verdicts_in_one_reply_are_never_mixed(
-    data: st.DataObject, first: tuple[Rubric, dict[str, Any]], second: tuple[Rubric, dict[str, Any]]
+    data: st.DataObject,
+    first: tuple[Rubric, dict[str, Any]],
+    second: tuple[Rubric, dict[str, Any]],
 ) -> None:
     rubric, value = first
     other = data.draw(written(second[1]))
     outcome = check(rubric, f"{headings(rubric)}{other}\n{data.draw(written(value))}")
     if isinstance(outcome, Verdict):
-        assert (outcome.scores, outcome.justifications) == scores_and_reasons(rubric, value)
+        assert (outcome.scores, outcome.justifications) == scores_and_reasons(
+            rubric, value
+        )
         assert rubric.answer.sections or second[1] == value or second[0] is not rubric
 
 
@@ -136,7 +208,9 @@ def one_character_away(text: str, places: Iterable[int]) -> Iterator[str]:
             yield text[:at] + mark + text[at + 1 :]
 
 
-def assert_no_score_but_what_is_written(rubric: Rubric, body: str, places: Iterable[int]) -> None:
+def assert_no_score_but_what_is_written(
+    rubric: Rubric, body: str, places: Iterable[int]
+) -> None:
     start = headings(rubric)
     accepted = 0
     for changed in one_character_away(body, places):
@@ -150,12 +224,17 @@ def assert_no_score_but_what_is_written(rubric: Rubric, body: str, places: Itera
 
 
 def middling(rubric: Rubric) -> str:
-    scores = {factor.key: factor.scale.values[len(factor.scale.values) // 2] for factor in rubric.factors}
+    scores = {
+        factor.key: factor.scale.values[len(factor.scale.values) // 2]
+        for factor in rubric.factors
+    }
     return raw(answer(rubric, scores, "Seen."))
 
 
 @every_rubric
-def test_one_wrong_character_never_yields_a_score_that_is_not_written(rubric: Rubric) -> None:
+def test_one_wrong_character_never_yields_a_score_that_is_not_written(
+    rubric: Rubric,
+) -> None:
     # Entries repeat one shape, so of a long answer the beginning and the end stand for the middle.
     body = middling(rubric)
     places = {*range(len(body))[:200], *range(len(body))[-100:]}
@@ -164,13 +243,18 @@ def test_one_wrong_character_never_yields_a_score_that_is_not_written(rubric: Ru
 
 @pytest.mark.soak
 @every_rubric
-def test_one_wrong_character_anywhere_never_yields_a_score_that_is_not_written(rubric: Rubric) -> None:
+def test_one_wrong_character_anywhere_never_yields_a_score_that_is_not_written(
+    rubric: Rubric,
+) -> None:
     body = middling(rubric)
     assert_no_score_but_what_is_written(rubric, body, range(len(body)))
 
 
 ANSWERS = {
-    rubric.name: [raw(answer(rubric)), raw(answer(rubric, {f.key: f.scale.worst for f in rubric.factors}, "Seen."))]
+    rubric.name: [
+        raw(answer(rubric)),
+        raw(answer(rubric, {f.key: f.scale.worst for f in rubric.factors}, "Seen.")),
+    ]
     for rubric in RUBRICS
 }
 PIECES = [
@@ -233,8 +317,12 @@ PIECES = [
 
 def scramble(rubric: Rubric, rng: random.Random) -> str:
     """A reply with pieces inserted, dropped, doubled, cut off and overwritten."""
-    own, others = ANSWERS[rubric.name], ANSWERS[rng.choice(RUBRICS).name]
-    parts = [rng.choice(rng.choice([own, own, others, PIECES, PIECES])) for _ in range(rng.choice([1, 2, 4]))]
+    own = ANSWERS[rubric.name]
+    others = ANSWERS[rng.choice(RUBRICS).name]
+    parts = [
+        rng.choice(rng.choice([own, own, others, PIECES, PIECES]))
+        for _ in range(rng.choice([1, 2, 4]))
+    ]
     text = "".join(rng.sample([rng.choice(own), *parts[1:]], len(parts)))
     for _ in range(rng.choice([0, 1, 1, 2, 5])):
         a, b = sorted(rng.randrange(len(text) + 1) for _ in range(2))
@@ -251,7 +339,9 @@ def scramble(rubric: Rubric, rng: random.Random) -> str:
     return text
 
 
-def assert_says_its_scores(rubric: Rubric, text: str, outcome: Verdict | Failure) -> None:
+def assert_says_its_scores(
+    rubric: Rubric, text: str, outcome: Verdict | Failure
+) -> None:
     if isinstance(outcome, Failure):
         assert outcome.reasons
         assert outcome.as_json()["scores"] is None
@@ -271,7 +361,9 @@ def hammer(seed: int, rounds: int) -> int:
     for _ in range(rounds):
         rubric = rng.choice(RUBRICS)
         text = scramble(rubric, rng)
-        outcome = check(rubric, text, identifier=rng.choice([None, ID]), strict=rng.random() < 0.1)
+        outcome = check(
+            rubric, text, identifier=rng.choice([None, ID]), strict=rng.random() < 0.1
+        )
         assert_says_its_scores(rubric, text, outcome)
         accepted += isinstance(outcome, Verdict)
     return accepted
@@ -284,16 +376,20 @@ def test_scrambled_replies_crash_nothing_and_invent_nothing(seed: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 110))
-def test_a_hundred_thousand_scrambled_replies_crash_nothing_and_invent_nothing(seed: int) -> None:
+def test_a_hundred_thousand_scrambled_replies_crash_nothing_and_invent_nothing(
+    seed: int,
+) -> None:
     assert hammer(seed, 10_000) > 1_000
 
 
 @calm
 @given(
     st.sampled_from(RUBRICS),
-    st.lists(st.sampled_from([*PIECES, *itertools.chain(*ANSWERS.values())]) | st.text(max_size=8), max_size=8).map(
-        "".join
-    ),
+    st.lists(
+        st.sampled_from([*PIECES, *itertools.chain(*ANSWERS.values())])
+        | st.text(max_size=8),
+        max_size=8,
+    ).map("".join),
 )
 @example(RUBRICS[0], "")
 def test_any_text_gets_an_outcome(rubric: Rubric, text: str) -> None:
@@ -303,15 +399,21 @@ def test_any_text_gets_an_outcome(rubric: Rubric, text: str) -> None:
 # --- what judges really wrote ---------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="the collected judge replies are not on this machine")
+@pytest.mark.skipif(
+    not REAL.exists(), reason="the collected judge replies are not on this machine"
+)
 @every_rubric
-def test_replies_of_real_judges_crash_nothing_and_invent_nothing(rubric: Rubric) -> None:
+def test_replies_of_real_judges_crash_nothing_and_invent_nothing(
+    rubric: Rubric,
+) -> None:
     for line in REAL.read_text("utf-8").splitlines():
         text = json.loads(line)["text"]
         assert_says_its_scores(rubric, text, check(rubric, text))
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="the collected judge replies are not on this machine")
+@pytest.mark.skipif(
+    not REAL.exists(), reason="the collected judge replies are not on this machine"
+)
 def test_no_real_reply_that_could_not_be_parsed_gets_a_score() -> None:
     rows = [json.loads(line) for line in REAL.read_text("utf-8").splitlines()]
     unparseable = [row["text"] for row in rows if row["kind"] == "viescore_unparseable"]

@@ -17,7 +17,16 @@ from hypothesis import strategies as st
 from editjudge.errors import RubricError
 from editjudge.rubrics import files
 from editjudge.rubrics.contract import check
-from editjudge.rubrics.model import Anchor, AnswerFormat, Consistency, Factor, Rubric, Scale, Slot, Template
+from editjudge.rubrics.model import (
+    Anchor,
+    AnswerFormat,
+    Consistency,
+    Factor,
+    Rubric,
+    Slot,
+    Template,
+)
+from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.verdict import Verdict
 
 MINIMAL = """\
@@ -60,7 +69,11 @@ def test_every_builtin_loads_and_accepts_its_own_example(name: str) -> None:
 
 
 def test_the_folder_and_the_list_name_the_same_builtins() -> None:
-    assert {path.stem for path in files.BUILTIN.glob("*.yaml")} == {*files.names(), *files.PAIRWISE, *files.COMPUTED}
+    assert {path.stem for path in files.BUILTIN.glob("*.yaml")} == {
+        *files.names(),
+        *files.PAIRWISE,
+        *files.COMPUTED,
+    }
 
 
 def test_a_users_file_works_wherever_a_name_does(tmp_path: Path) -> None:
@@ -77,14 +90,20 @@ def test_a_file_needs_no_yaml_ending(tmp_path: Path) -> None:
     assert files.load(str(path)).name == "mine"
 
 
-def test_a_builtin_name_wins_over_a_file_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_builtin_name_wins_over_a_file_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("quality").write_text(MINIMAL)
     assert files.load("quality").name == "quality"
 
 
 def test_the_sets_are_online_and_offline() -> None:
-    assert [rubric.name for rubric in files.resolve(["online"])] == ["preservation", "quality", "fidelity"]
+    assert [rubric.name for rubric in files.resolve(["online"])] == [
+        "preservation",
+        "quality",
+        "fidelity",
+    ]
     assert [rubric.name for rubric in files.resolve(["offline"])] == ["reference"]
 
 
@@ -101,9 +120,15 @@ def test_two_different_rubrics_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_gets_the_nearest_one_and_the_list() -> None:
-    with pytest.raises(RubricError, match=r'no rubric is called "qualty"; did you mean "quality"\?.*online') as caught:
+    with pytest.raises(
+        RubricError,
+        match=r'no rubric is called "qualty"; did you mean "quality"\?.*online',
+    ) as caught:
         files.load("qualty")
-    assert all(name in str(caught.value) for name in [*files.names(), *files.SETS, *files.PAIRWISE, *files.COMPUTED])
+    assert all(
+        name in str(caught.value)
+        for name in [*files.names(), *files.SETS, *files.PAIRWISE, *files.COMPUTED]
+    )
 
 
 def test_a_set_where_one_rubric_is_wanted_is_called_a_set() -> None:
@@ -111,7 +136,10 @@ def test_a_set_where_one_rubric_is_wanted_is_called_a_set() -> None:
         files.load("online")
 
 
-@pytest.mark.parametrize("word", ["", "x" * 5000, "\0", "a\0.yaml", "x" * 5000 + ".yaml", "/", ".", "nowhere.yaml"])
+@pytest.mark.parametrize(
+    "word",
+    ["", "x" * 5000, "\0", "a\0.yaml", "x" * 5000 + ".yaml", "/", ".", "nowhere.yaml"],
+)
 def test_what_is_neither_name_nor_file_is_refused_whatever_it_is(word: str) -> None:
     with pytest.raises(RubricError) as caught:
         files.load(word)
@@ -121,7 +149,11 @@ def test_what_is_neither_name_nor_file_is_refused_whatever_it_is(word: str) -> N
 # --- what is wrong is refused, and where ----------------------------------------------------------------------
 
 MISSPELT = {
-    "at the top": ("images:", "imges:", 'mine.yaml:2: imges: unknown key "imges"; did you mean "images"?'),
+    "at the top": (
+        "images:",
+        "imges:",
+        'mine.yaml:2: imges: unknown key "imges"; did you mean "images"?',
+    ),
     "in a factor": (
         "    anchors:",
         "    anchor:",
@@ -132,7 +164,11 @@ MISSPELT = {
         "        wen:",
         'mine.yaml:11: factors.0.anchors.0.wen: unknown key "wen"; did you mean "when"?',
     ),
-    "in the scale": ("  labels:", "  label:", 'mine.yaml:6: scale.label: unknown key "label"; did you mean "labels"?'),
+    "in the scale": (
+        "  labels:",
+        "  label:",
+        'mine.yaml:6: scale.label: unknown key "label"; did you mean "labels"?',
+    ),
     "in the answer": (
         "  envelope:",
         "  envelop:",
@@ -238,44 +274,84 @@ WRONG = {
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_a_wrong_value_is_named_with_line_place_and_what_was_expected(fault: str) -> None:
+def test_a_wrong_value_is_named_with_line_place_and_what_was_expected(
+    fault: str,
+) -> None:
     old, new, expected = WRONG[fault]
     assert expected in refusal(changed(old, new))
 
 
-def test_one_fault_in_a_shared_scale_is_one_complaint_however_many_factors_share_it() -> None:
-    text = changed("  - key: unity\n", "  - key: a\n  - key: b\n  - key: unity\n").replace("[1, 2, 3]", "[1]")
+def test_one_fault_in_a_shared_scale_is_one_complaint_however_many_factors_share_it() -> (
+    None
+):
+    text = changed(
+        "  - key: unity\n", "  - key: a\n  - key: b\n  - key: unity\n"
+    ).replace("[1, 2, 3]", "[1]")
     assert refusal(text).count("\n") == 0
 
 
 def test_a_fault_in_a_factors_own_scale_is_told_at_the_factor() -> None:
-    text = changed("  - key: unity\n", "  - key: sharp\n    scale: {values: [0]}\n  - key: unity\n")
-    assert refusal(text) == "mine.yaml:9: factors.0.scale.values: a scale needs at least two values"
+    text = changed(
+        "  - key: unity\n", "  - key: sharp\n    scale: {values: [0]}\n  - key: unity\n"
+    )
+    assert (
+        refusal(text)
+        == "mine.yaml:9: factors.0.scale.values: a scale needs at least two values"
+    )
 
 
 def test_every_fault_is_told_at_once_up_to_a_limit() -> None:
     text = changed("name: mine", "nam: mine").replace("images:", "image:")
-    assert [line.split(": ")[0] for line in refusal(text).splitlines()].count("mine.yaml:1") >= 2
+    assert [line.split(": ")[0] for line in refusal(text).splitlines()].count(
+        "mine.yaml:1"
+    ) >= 2
     many = MINIMAL + "".join(f"key{number}: 1\n" for number in range(5000))
     assert len(refusal(many).splitlines()) < 50
 
 
 NOT_A_RUBRIC = {
-    "a key twice": (MINIMAL + "name: other\n", 'mine.yaml:14: the key "name" stands twice'),
-    "a key twice, deep": (changed("  envelope: results", "  words: [1, 2]\n  words: [1, 2]"), "mine.yaml:14: the key"),
+    "a key twice": (
+        MINIMAL + "name: other\n",
+        'mine.yaml:14: the key "name" stands twice',
+    ),
+    "a key twice, deep": (
+        changed("  envelope: results", "  words: [1, 2]\n  words: [1, 2]"),
+        "mine.yaml:14: the key",
+    ),
     "an alias": (MINIMAL + "role: &r x\ntask: *r\n", "mine.yaml:15: aliases"),
     "a merge": (changed("answer:\n", "answer:\n  <<: *a\n"), "mine.yaml:13: aliases"),
     "a bomb of aliases": ("a: &a [x, x]\nb: &b [*a, *a]\n", "mine.yaml:2: aliases"),
     "two documents": (MINIMAL + "---\n" + MINIMAL, "mine.yaml:14: one document a file"),
-    "two documents, the first empty": ("---\n---\n" + MINIMAL, "mine.yaml:2: one document a file"),
-    "a tag": (changed("name: mine", "name: !!python/name:os.system x"), "mine.yaml:1: tags"),
-    "a tag on a list": (changed("[input, edited]", "!!set [input, edited]"), "mine.yaml:2: tags"),
+    "two documents, the first empty": (
+        "---\n---\n" + MINIMAL,
+        "mine.yaml:2: one document a file",
+    ),
+    "a tag": (
+        changed("name: mine", "name: !!python/name:os.system x"),
+        "mine.yaml:1: tags",
+    ),
+    "a tag on a list": (
+        changed("[input, edited]", "!!set [input, edited]"),
+        "mine.yaml:2: tags",
+    ),
     "a tab for indentation": (changed("  - key", "\t- key"), "mine.yaml:8: not YAML"),
     "broken flow": ("name: [a\n", "not YAML"),
-    "a control character": (changed("name: mine", "name: mi\x07ne"), "mine.yaml:1: not YAML"),
-    "half a surrogate pair": (changed("name: mine", 'name: "\\ud83d"'), "mine.yaml:1: not YAML"),
-    "a list for a key": (MINIMAL + "? [a, b]\n: c\n", "mine.yaml:14: a key must be a word"),
-    "a list": ("- name\n- images\n", "mine.yaml:1: expected keys such as name, images, factors and answer"),
+    "a control character": (
+        changed("name: mine", "name: mi\x07ne"),
+        "mine.yaml:1: not YAML",
+    ),
+    "half a surrogate pair": (
+        changed("name: mine", 'name: "\\ud83d"'),
+        "mine.yaml:1: not YAML",
+    ),
+    "a list for a key": (
+        MINIMAL + "? [a, b]\n: c\n",
+        "mine.yaml:14: a key must be a word",
+    ),
+    "a list": (
+        "- name\n- images\n",
+        "mine.yaml:1: expected keys such as name, images, factors and answer",
+    ),
     "a word": ("preservation", "mine.yaml:1: expected keys"),
     "nothing": ("", "mine.yaml:1: expected keys"),
     "only a comment": ("# soon\n", "mine.yaml:1: expected keys"),
@@ -289,7 +365,11 @@ def test_what_is_no_rubric_file_is_refused_with_its_line(fault: str) -> None:
 
 
 def test_escape_sequences_of_a_file_do_not_reach_the_message() -> None:
-    for text in (MINIMAL + '"\\e[31m": 1\n', MINIMAL + '"\\e[31m": 1\n"\\e[31m": 2\n', changed("name", '"na\u202eme"')):
+    for text in (
+        MINIMAL + '"\\e[31m": 1\n',
+        MINIMAL + '"\\e[31m": 1\n"\\e[31m": 2\n',
+        changed("name", '"na\u202eme"'),
+    ):
         assert refusal(text).replace("\n", "").isprintable()
 
 
@@ -303,7 +383,9 @@ def test_escape_sequences_of_a_file_do_not_reach_the_message() -> None:
     ],
     ids=["a picture", "UTF-16", "Latin-1", "two megabytes"],
 )
-def test_a_file_that_cannot_be_a_rubric_is_refused_by_its_name(tmp_path: Path, content: bytes, expected: str) -> None:
+def test_a_file_that_cannot_be_a_rubric_is_refused_by_its_name(
+    tmp_path: Path, content: bytes, expected: str
+) -> None:
     path = tmp_path / "mine.yaml"
     path.write_bytes(content)
     with pytest.raises(RubricError, match=expected) as caught:
@@ -313,7 +395,9 @@ def test_a_file_that_cannot_be_a_rubric_is_refused_by_its_name(tmp_path: Path, c
 
 def test_a_folder_and_a_missing_file_are_refused_by_their_name(tmp_path: Path) -> None:
     for path in (tmp_path / "x.yaml", tmp_path):
-        with pytest.raises(RubricError, match=r"x\.yaml: cannot be read|no rubric is called"):
+        with pytest.raises(
+            RubricError, match=r"x\.yaml: cannot be read|no rubric is called"
+        ):
             files.load(str(path))
 
 
@@ -330,7 +414,9 @@ DEEP = {
 
 @pytest.mark.parametrize("kind", DEEP)
 def test_deep_nesting_is_refused(kind: str) -> None:
-    assert "deep" in refusal(DEEP[kind]) or "a key must be a word" in refusal(DEEP[kind])
+    assert "deep" in refusal(DEEP[kind]) or "a key must be a word" in refusal(
+        DEEP[kind]
+    )
 
 
 def test_deep_nesting_does_not_end_the_process(tmp_path: Path) -> None:
@@ -343,32 +429,49 @@ def test_deep_nesting_does_not_end_the_process(tmp_path: Path) -> None:
         "for path in sys.argv[1:]:\n    try:\n        files.load(path)\n"
         "    except RubricError:\n        print('refused')\n"
     )
-    done = subprocess.run([sys.executable, "-c", program, *paths], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *paths],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stdout.split()) == (0, ["refused"] * len(DEEP))
 
 
 # --- plain words mean what they say ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", ["no", "yes", "on", "off", "NO", "1.0", "1e5", "0x1f", "2024-01-01", "12:30", "01"])
+@pytest.mark.parametrize(
+    "word",
+    ["no", "yes", "on", "off", "NO", "1.0", "1e5", "0x1f", "2024-01-01", "12:30", "01"],
+)
 def test_an_unquoted_word_is_text_and_not_a_surprise(word: str) -> None:
     assert files.parse(changed("name: mine", f"name: {word}")).name == word
 
 
 def test_integers_may_carry_a_sign() -> None:
-    text = changed("[1, 2, 3]", "[-1, 0, +3]").replace("labels: {1: bad, 3: good}", "labels: {-1: bad}")
+    text = changed("[1, 2, 3]", "[-1, 0, +3]").replace(
+        "labels: {1: bad, 3: good}", "labels: {-1: bad}"
+    )
     assert files.parse(text).factors[0].scale == Scale((-1, 0, 3), {-1: "bad"})
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_a_byte_order_mark_and_carriage_returns_are_nothing(tmp_path: Path, newline: str) -> None:
+def test_a_byte_order_mark_and_carriage_returns_are_nothing(
+    tmp_path: Path, newline: str
+) -> None:
     path = tmp_path / "mine.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.replace("\n", newline).encode())
     assert files.load(str(path)) == files.parse(MINIMAL)
 
 
 def test_a_factor_may_have_a_scale_of_its_own() -> None:
-    rubric = files.parse(changed("  - key: unity\n", "  - key: sharp\n    scale: {values: [0, 1]}\n  - key: unity\n"))
+    rubric = files.parse(
+        changed(
+            "  - key: unity\n",
+            "  - key: sharp\n    scale: {values: [0, 1]}\n  - key: unity\n",
+        )
+    )
     assert [factor.scale.values for factor in rubric.factors] == [(0, 1), (1, 2, 3)]
 
 
@@ -381,7 +484,9 @@ def shuffled(value: Any, order: random.Random) -> Any:
         keys = list(value)
         order.shuffle(keys)
         return {key: shuffled(value[key], order) for key in keys}
-    return [shuffled(item, order) for item in value] if isinstance(value, list) else value
+    return (
+        [shuffled(item, order) for item in value] if isinstance(value, list) else value
+    )
 
 
 @pytest.mark.parametrize("name", files.names())
@@ -392,16 +497,29 @@ def test_the_hash_is_of_content_and_not_of_how_the_file_is_written(name: str) ->
     rewritten = {**data, "name": "other", "description": "Other words.", "example": ""}
     for seed in range(3):
         order = random.Random(seed)
-        again = "# Another comment.\n" + yaml.safe_dump(shuffled(rewritten, order), sort_keys=False)
+        again = "# Another comment.\n" + yaml.safe_dump(
+            shuffled(rewritten, order), sort_keys=False
+        )
         assert files.parse(again).hash == rubric.hash
 
 
 @pytest.mark.parametrize("name", files.names())
 def test_any_word_that_a_judge_reads_changes_the_hash(name: str) -> None:
     rubric = files.load(name)
-    for field in ("role", "task", "scope", "allowed", "forbidden", "ignored", "steps", "constraints"):
+    for field in (
+        "role",
+        "task",
+        "scope",
+        "allowed",
+        "forbidden",
+        "ignored",
+        "steps",
+        "constraints",
+    ):
         value = getattr(rubric, field)
-        change: dict[str, Any] = {field: value + "!" if isinstance(value, str) else (*value, "!")}
+        change: dict[str, Any] = {
+            field: value + "!" if isinstance(value, str) else (*value, "!")
+        }
         assert dataclasses.replace(rubric, **change).hash != rubric.hash
 
 
@@ -431,15 +549,30 @@ lists = st.lists(texts, max_size=3).map(tuple)
 @st.composite
 def scales(draw: st.DrawFn) -> Scale:
     values = draw(st.lists(st.integers(-999, 999), min_size=2, max_size=6, unique=True))
-    return Scale(tuple(values), draw(st.dictionaries(st.sampled_from(values), texts, max_size=3)))
+    return Scale(
+        tuple(values), draw(st.dictionaries(st.sampled_from(values), texts, max_size=3))
+    )
 
 
 @st.composite
 def factors(draw: st.DrawFn, scale: Scale | None = None) -> Factor:
     own = scale or draw(scales())
-    anchor = st.builds(Anchor, st.lists(st.sampled_from(own.values), min_size=1, max_size=2).map(tuple), lists)
+    anchor = st.builds(
+        Anchor,
+        st.lists(st.sampled_from(own.values), min_size=1, max_size=2).map(tuple),
+        lists,
+    )
     anchors = draw(st.lists(anchor, max_size=2).map(tuple))
-    return Factor(draw(texts), own, draw(texts), draw(texts), draw(lists), draw(lists), draw(texts), anchors)
+    return Factor(
+        draw(texts),
+        own,
+        draw(texts),
+        draw(texts),
+        draw(lists),
+        draw(lists),
+        draw(texts),
+        anchors,
+    )
 
 
 answers = st.builds(
@@ -457,9 +590,12 @@ answers = st.builds(
 templates = st.builds(
     Template,
     text=texts,
-    slots=st.lists(st.builds(Slot, texts, st.sampled_from(["input", "instruction"]), st.booleans()), max_size=2).map(
-        tuple
-    ),
+    slots=st.lists(
+        st.builds(
+            Slot, texts, st.sampled_from(["input", "instruction"]), st.booleans()
+        ),
+        max_size=2,
+    ).map(tuple),
     adds_answer_format=st.booleans(),
 )
 
@@ -469,20 +605,34 @@ Image = Literal["input", "edited", "ground_truth"]
 @st.composite
 def rubrics(draw: st.DrawFn) -> Rubric:
     shared = draw(st.none() | scales())
-    made = draw(st.lists(factors(shared), min_size=1, max_size=3, unique_by=lambda factor: factor.key))
-    images: list[Image] = draw(st.lists(st.sampled_from(get_args(Image)), min_size=1, max_size=3, unique=True))
+    made = draw(
+        st.lists(
+            factors(shared), min_size=1, max_size=3, unique_by=lambda factor: factor.key
+        )
+    )
+    images: list[Image] = draw(
+        st.lists(st.sampled_from(get_args(Image)), min_size=1, max_size=3, unique=True)
+    )
     ruled = draw(st.sampled_from(made))
     score = st.sampled_from(ruled.scale.values)
     rule = st.builds(Consistency, texts, lists, lists, st.just(ruled.key), score, score)
     answer = draw(answers)
-    beside = [answer.id_key, *answer.texts, *([answer.envelope] if answer.envelope else [one.key for one in made])]
+    beside = [
+        answer.id_key,
+        *answer.texts,
+        *([answer.envelope] if answer.envelope else [one.key for one in made]),
+    ]
     assume(len(set(beside)) == len(beside))
     return Rubric(
         name=draw(texts),
         images=tuple(images),
         factors=tuple(made),
         answer=answer,
-        texts=draw(st.sampled_from([(), ("instruction",), ("instruction", "referring_expression")])),
+        texts=draw(
+            st.sampled_from(
+                [(), ("instruction",), ("instruction", "referring_expression")]
+            )
+        ),
         description=draw(texts),
         role=draw(texts),
         task=draw(texts),
@@ -508,9 +658,16 @@ def test_a_rubric_that_is_written_and_read_is_the_same_rubric(rubric: Rubric) ->
 
 @pytest.mark.parametrize("text", NASTY, ids=ascii)
 def test_no_text_is_changed_by_a_file(tmp_path: Path, text: str) -> None:
-    factor = Factor("a", Scale((1, 2), {1: text}), definition=text, examine=(text, "x", text))
+    factor = Factor(
+        "a", Scale((1, 2), {1: text}), definition=text, examine=(text, "x", text)
+    )
     rubric = Rubric(
-        "a", ("edited",), (factor,), AnswerFormat(), role=text, template=Template(f"{text}|", (Slot("|", "edited"),))
+        "a",
+        ("edited",),
+        (factor,),
+        AnswerFormat(),
+        role=text,
+        template=Template(f"{text}|", (Slot("|", "edited"),)),
     )
     path = tmp_path / "mine.yaml"
     path.write_text(files.dump(rubric), "utf-8", newline="")
@@ -565,7 +722,9 @@ def test_a_file_may_have_decimals_with_a_range_a_step_and_a_direction() -> None:
 def test_a_file_may_have_choices() -> None:
     text = "name: d\nimages: [edited]\nscale: {choices: [a, b, tie]}\nfactors: [{key: best}]\nanswer: {}\n"
     rubric = files.parse(text)
-    assert rubric.contract()["factors"] == [{"key": "best", "choices": ["a", "b", "tie"]}]
+    assert rubric.contract()["factors"] == [
+        {"key": "best", "choices": ["a", "b", "tie"]}
+    ]
     assert files.parse(files.dump(rubric)) == rubric
 
 
@@ -580,14 +739,18 @@ def test_a_file_may_have_choices() -> None:
         ("{range: [0, 1], rnage: 2}", "rnage"),
     ],
 )
-def test_a_decimal_scale_that_does_not_hold_is_refused_with_its_line(scale: str, complaint: str) -> None:
+def test_a_decimal_scale_that_does_not_hold_is_refused_with_its_line(
+    scale: str, complaint: str
+) -> None:
     text = f"name: d\nimages: [edited]\nscale: {scale}\nfactors: [{{key: best}}]\nanswer: {{}}\n"
     with pytest.raises(RubricError, match=r"rubric:3: ") as raised:
         files.parse(text)
     assert complaint in str(raised.value)
 
 
-@pytest.mark.parametrize("path", sorted(files.BUILTIN.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(files.BUILTIN.glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_a_built_in_rubric_is_the_same_with_and_without_the_check(path: Path) -> None:
     checked = files.parse(path.read_text("utf-8"), str(path))
     loaded = files.load(path.stem)

@@ -12,9 +12,23 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from editjudge.errors import RubricError
-from editjudge.rubrics.formula import Formula, Member, formulas, parse
-from editjudge.rubrics.model import Scale
-from editjudge.rubrics.scoring import ABSTAINED, FAILED, LEFT_OUT, NOT_ASKED, OK, UNDEFINED, Cells, Rows, evaluate
+from editjudge.rubrics.evaluation import (
+    ABSTAINED,
+    FAILED,
+    LEFT_OUT,
+    NOT_ASKED,
+    OK,
+    SINGLE,
+    UNDEFINED,
+    Quantity,
+    Rows,
+    column_rows,
+    evaluate,
+)
+from editjudge.rubrics.evaluation import columns as column_arithmetic
+from editjudge.rubrics.expression import Member, parse
+from editjudge.rubrics.scale import Scale
+from editjudge.rubrics.sets import Formula, formulas
 
 TEN = Scale(tuple(range(11)))
 MEMBERS = (
@@ -22,20 +36,43 @@ MEMBERS = (
     Member("pq", {"natural": TEN, "clean": TEN}),
     Member("cons", {"score": Scale((1, 2, 3, 4, 5))}),
     Member("check", {"answer": Scale(choices=("yes", "no"))}, for_each=True),
-    Member("arm", {"left": Scale(choices=("MATCH", "MISMATCH")), "right": Scale(choices=("MATCH", "MISMATCH"))}),
+    Member(
+        "arm",
+        {
+            "left": Scale(choices=("MATCH", "MISMATCH")),
+            "right": Scale(choices=("MATCH", "MISMATCH")),
+        },
+    ),
 )
 
 
-def value(text: str, factors: dict[tuple[str, str], Any], columns: dict[str, Any] | None = None) -> float | int:
+def value(
+    text: str,
+    factors: dict[tuple[str, str], Any],
+    columns: dict[str, Any] | None = None,
+) -> float | int:
     """Of one edit: a number, or the negative code of the reason; a list is a factor of many values."""
     cells = {}
     for ref, content in factors.items():
         row = content if isinstance(content, list) else [content]
-        codes = [-one if isinstance(one, int) and one < 0 else OK for one in row]
-        cells[ref] = Cells.of([[float("nan") if code else one for one, code in zip(row, codes, strict=True)]], [codes])
-    result = evaluate(parse(text, MEMBERS), Rows(1, cells, {k: [v] for k, v in (columns or {}).items()}))
-    assert result.values.shape == (1, 1)
-    return -int(result.codes[0, 0]) if result.codes[0, 0] else float(result.values[0, 0])
+        cells[ref] = [
+            Quantity(math.nan, -one)
+            if isinstance(one, int) and one < 0
+            else Quantity(float(one), OK)
+            for one in row
+        ]
+    term = parse(text, MEMBERS)
+    result = evaluate(term, Rows(cells, columns or {}))
+    arrays = {
+        ref: [Quantity(np.array([one.value]), np.array([one.code])) for one in row]
+        for ref, row in cells.items()
+    }
+    of_columns = {name: [cell] for name, cell in (columns or {}).items()}
+    in_columns = evaluate(term, column_rows(1, arrays, of_columns))
+    assert in_columns.code[0] == result.code
+    if not result.code:
+        assert in_columns.value[0] == pytest.approx(result.value, rel=1e-12)
+    return -int(result.code) if result.code else float(result.value)
 
 
 SC = {("sc", "success"): 9, ("sc", "Over-editing"): 4}
@@ -66,7 +103,9 @@ PQ = {("pq", "natural"): 8, ("pq", "clean"): 6}
         ("max(\n  clean,\n  natural)", 8),
     ],
 )
-def test_a_formula_has_the_value_that_plain_python_gives(text: str, expected: float) -> None:
+def test_a_formula_has_the_value_that_plain_python_gives(
+    text: str, expected: float
+) -> None:
     assert value(text, SC | PQ) == pytest.approx(expected, abs=1e-12)
 
 
@@ -95,7 +134,9 @@ def test_the_geometric_mean_of_a_long_list_with_a_zero_is_zero() -> None:
     assert value("geomean(success)", {("sc", "success"): [0.01] * 400 + [0.0]}) == 0
 
 
-def test_a_rubric_that_was_not_asked_is_left_out_of_functions_over_many_and_undefined_elsewhere() -> None:
+def test_a_rubric_that_was_not_asked_is_left_out_of_functions_over_many_and_undefined_elsewhere() -> (
+    None
+):
     assert value("mean(sc.*, cons)", SC) == 6.5
     assert value("success + cons", SC) == -NOT_ASKED
     assert value("mean(cons)", SC) == -NOT_ASKED
@@ -105,7 +146,13 @@ def test_a_rubric_that_was_not_asked_is_left_out_of_functions_over_many_and_unde
 
 
 def test_a_constant_stands_in_for_no_answer() -> None:
-    for text in ("max(0, cons)", "min(5, cons)", "mean(3, cons)", "sum(1, cons)", "max(0, success - cons)"):
+    for text in (
+        "max(0, cons)",
+        "min(5, cons)",
+        "mean(3, cons)",
+        "sum(1, cons)",
+        "max(0, success - cons)",
+    ):
         assert value(text, SC) == -NOT_ASKED, text
     assert value('all(item.kind == "x", cons == 5)', SC, {"kind": "x"}) == -NOT_ASKED
     assert value("max(0, success)", SC) == 9
@@ -116,7 +163,15 @@ def test_a_constant_stands_in_for_no_answer() -> None:
 def test_whether_a_column_says_anything_is_asked_by_name() -> None:
     text = "if(given(item.free), success, natural)"
     columns: list[Any] = [True, "yes", 0, False, None, "", []]
-    assert [value(text, SC | PQ, {"free": column}) for column in columns] == [9, 9, 9, 8, 8, 8, 8]
+    assert [value(text, SC | PQ, {"free": column}) for column in columns] == [
+        9,
+        9,
+        9,
+        8,
+        8,
+        8,
+        8,
+    ]
     assert value(text, SC | PQ) == 8
     with pytest.raises(RubricError, match="given takes a column"):
         parse("given(success)", MEMBERS)
@@ -124,7 +179,11 @@ def test_whether_a_column_says_anything_is_asked_by_name() -> None:
 
 @pytest.mark.parametrize("name", ["instruction", "input", "edited", "mask", "group"])
 def test_a_field_that_a_run_does_not_keep_as_a_column_is_refused(name: str) -> None:
-    for text in (f'item.{name} == "x"', f'by({name}, {{"x": success}}, 0)', f"given(item.{name})"):
+    for text in (
+        f'item.{name} == "x"',
+        f'by({name}, {{"x": success}}, 0)',
+        f"given(item.{name})",
+    ):
         with pytest.raises(RubricError, match=name):
             parse(text, MEMBERS)
 
@@ -142,7 +201,9 @@ def test_a_weight_that_weighs_nothing_is_refused(weight: str) -> None:
 
 
 def test_the_least_weights_give_a_weighted_mean() -> None:
-    assert value("weights({success: 1e-6, natural: 1e-6})", SC | PQ) == pytest.approx(8.5)
+    assert value("weights({success: 1e-6, natural: 1e-6})", SC | PQ) == pytest.approx(
+        8.5
+    )
     assert value("weights({success: 1e-6, cons: 1})", SC) == pytest.approx(9)
 
 
@@ -152,7 +213,9 @@ def test_one_factor_under_two_names_has_no_two_weights() -> None:
 
 
 def test_a_number_that_is_not_finite_is_undefined() -> None:
-    assert Cells.of([math.inf, math.nan, 1.0], [OK, OK, OK]).codes.ravel().tolist() == [UNDEFINED, UNDEFINED, OK]
+    for number, code in {math.inf: UNDEFINED, math.nan: UNDEFINED, 1.0: OK}.items():
+        assert SINGLE.cell(number).code == code
+        assert column_arithmetic().cell(np.array([number])).code.tolist() == [code]
 
 
 def test_a_label_that_is_none_of_the_choices_has_no_right_answer() -> None:
@@ -170,7 +233,13 @@ def test_an_abstention_is_left_out_only_inside_applies() -> None:
     neither = dict.fromkeys(factors, -ABSTAINED)
     assert value('mean(applies(arm.* == "MATCH"))', neither) == -LEFT_OUT
     # A protocol that gives 0 to what does not apply says so.
-    assert value('if(count(applies(arm.* == "MATCH")) == 0, 0, mean(applies(arm.* == "MATCH")))', neither) == 0
+    assert (
+        value(
+            'if(count(applies(arm.* == "MATCH")) == 0, 0, mean(applies(arm.* == "MATCH")))',
+            neither,
+        )
+        == 0
+    )
     assert value("scored(arm.left)", neither) == 0
     assert value("scored(arm.left)", {("arm", "left"): -FAILED}) == -FAILED
 
@@ -186,33 +255,57 @@ def test_a_rubric_asked_for_each_element_has_many_values() -> None:
 
 def test_columns_of_the_manifest_choose_a_formula() -> None:
     text = 'by(edit_type, {"add": success, "x-y": natural}, clean)'
-    assert [value(text, SC | PQ, {"edit_type": kind}) for kind in ("add", "x-y", "z")] == [9, 8, 6]
-    assert value('by(edit_type, {"add": success})', SC, {"edit_type": "z"}) == -NOT_ASKED
-    assert value('if(item.category == "logic", success, 0)', SC, {"category": "logic"}) == 9
+    assert [
+        value(text, SC | PQ, {"edit_type": kind}) for kind in ("add", "x-y", "z")
+    ] == [9, 8, 6]
+    assert (
+        value('by(edit_type, {"add": success})', SC, {"edit_type": "z"}) == -NOT_ASKED
+    )
+    assert (
+        value('if(item.category == "logic", success, 0)', SC, {"category": "logic"})
+        == 9
+    )
     one = formulas({"s": text, "t": 'if(item.category == "logic", s, 0)'}, MEMBERS)[1]
     assert one.columns == {"edit_type", "category"}
 
 
 def test_words_are_compared_with_what_the_manifest_expects() -> None:
-    assert value("arm.left == item.truth", {("arm", "left"): 1}, {"truth": "MISMATCH"}) == 1
-    assert value("arm.left == item.truth", {("arm", "left"): 0}, {"truth": "MISMATCH"}) == 0
-    assert value("arm.left == item.truth", {("arm", "left"): 0}, {"truth": ""}) == -NOT_ASKED
+    assert (
+        value("arm.left == item.truth", {("arm", "left"): 1}, {"truth": "MISMATCH"})
+        == 1
+    )
+    assert (
+        value("arm.left == item.truth", {("arm", "left"): 0}, {"truth": "MISMATCH"})
+        == 0
+    )
+    assert (
+        value("arm.left == item.truth", {("arm", "left"): 0}, {"truth": ""})
+        == -NOT_ASKED
+    )
     term = parse("mean(check == each.answer)", MEMBERS)
-    cells = {
-        ("check", "answer"): Cells.of(
-            [[0, 1, np.nan], [1, np.nan, np.nan]], [[OK, OK, NOT_ASKED], [OK, FAILED, NOT_ASKED]]
-        )
+    answers = [
+        Quantity(np.array([0.0, 1.0]), np.array([OK, OK])),
+        Quantity(np.array([1.0, np.nan]), np.array([OK, FAILED])),
+        Quantity(np.array([np.nan, np.nan]), np.array([NOT_ASKED, NOT_ASKED])),
+    ]
+    elements = {("check", "answer"): [["yes", "no"], ["yes", "no"], ["", ""]]}
+    rows = column_rows(2, {("check", "answer"): answers}, elements=elements)
+    result = evaluate(term, rows)
+    assert result.value[0] == 0.5
+    assert result.code.tolist() == [OK, FAILED]
+    assert formulas({"s": "mean(check == each.answer)"}, MEMBERS)[0].element_fields == {
+        ("check", "answer")
     }
-    elements = {("check", "answer"): np.array([["yes", "yes", ""], ["no", "no", ""]], dtype=object)}
-    result = evaluate(term, Rows(2, cells, elements=elements))
-    assert result.values[0, 0] == 0.5
-    assert result.codes[:, 0].tolist() == [OK, FAILED]
-    assert formulas({"s": "mean(check == each.answer)"}, MEMBERS)[0].element_fields == {("check", "answer")}
 
 
 def test_scores_may_name_those_before_them() -> None:
     semantics, quality, overall = formulas(
-        {"SC": "min(sc.*)", "PQ": "min(pq.*)", "overall": {"formula": "sqrt(SC * PQ)", "repeats": "before"}}, MEMBERS
+        {
+            "SC": "min(sc.*)",
+            "PQ": "min(pq.*)",
+            "overall": {"formula": "sqrt(SC * PQ)", "repeats": "before"},
+        },
+        MEMBERS,
     )
     assert overall.refs == semantics.refs | quality.refs
     assert overall.repeats == "before"
@@ -262,7 +355,9 @@ def test_a_score_has_a_name_of_its_own(name: str) -> None:
 
 
 def test_scores_that_name_each_other_stay_bounded() -> None:
-    doubling = {"s0": "success"} | {f"s{n}": f"s{n - 1} + s{n - 1}" for n in range(1, 40)}
+    doubling = {"s0": "success"} | {
+        f"s{n}": f"s{n - 1} + s{n - 1}" for n in range(1, 40)
+    }
     with pytest.raises(RubricError, match="terms"):
         formulas(doubling, MEMBERS)
 
@@ -297,16 +392,25 @@ MANY: dict[str, Callable[[list[float]], Number]] = {
     "all": lambda some: float(all(some)),
     "any": lambda some: float(any(some)),
     "count": lambda some: float(len(some)),
-    "geomean": lambda some: None if min(some) < 0 else math.prod(some) ** (1 / len(some)),
+    "geomean": lambda some: (
+        None if min(some) < 0 else math.prod(some) ** (1 / len(some))
+    ),
 }
 
-leaves = st.one_of(st.sampled_from(NAMES), st.sampled_from([0.0, 1.0, 2.5, 3.0]).map(lambda number: ("number", number)))
+leaves = st.one_of(
+    st.sampled_from(NAMES),
+    st.sampled_from([0.0, 1.0, 2.5, 3.0]).map(lambda number: ("number", number)),
+)
 
 
 def _grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(
         st.tuples(st.just("binary"), st.sampled_from(sorted(BINARY)), inner, inner),
-        st.tuples(st.just("many"), st.sampled_from(sorted(MANY)), st.lists(inner, min_size=1, max_size=3)),
+        st.tuples(
+            st.just("many"),
+            st.sampled_from(sorted(MANY)),
+            st.lists(inner, min_size=1, max_size=3),
+        ),
         st.tuples(st.just("if"), inner, inner, inner),
         st.tuples(st.just("sqrt"), inner),
     )
@@ -337,11 +441,16 @@ def plain(tree: Any, row: dict[tuple[str, str], Number]) -> Number:
         case ("number", number):
             return float(number)
         case ("binary", sign, a, b):
-            left, right = plain(a, row), plain(b, row)
+            left = plain(a, row)
+            right = plain(b, row)
             return None if left is None or right is None else BINARY[sign](left, right)
         case ("many", name, some):
             values = [plain(one, row) for one in some]
-            return None if None in values else MANY[name]([v for v in values if v is not None])
+            return (
+                None
+                if None in values
+                else MANY[name]([v for v in values if v is not None])
+            )
         case ("if", test, yes, no):
             decided = plain(test, row)
             return None if decided is None else plain(yes if decided else no, row)
@@ -352,7 +461,9 @@ def plain(tree: Any, row: dict[tuple[str, str], Number]) -> Number:
 
 
 rows_of_scores = st.lists(
-    st.fixed_dictionaries({name: st.one_of(st.none(), st.integers(1, 5).map(float)) for name in NAMES}),
+    st.fixed_dictionaries(
+        {name: st.one_of(st.none(), st.integers(1, 5).map(float)) for name in NAMES}
+    ),
     min_size=1,
     max_size=4,
 )
@@ -360,19 +471,25 @@ rows_of_scores = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(trees, rows_of_scores)
-def test_formulas_agree_with_plain_python(tree: Any, table: list[dict[tuple[str, str], Number]]) -> None:
+def test_formulas_agree_with_plain_python(
+    tree: Any, table: list[dict[tuple[str, str], Number]]
+) -> None:
     text = written(tree)
     assume("/ 0.0)" not in text)  # refused without any score
     term = parse(text, MEMBERS)
     cells = {
-        name: Cells.of(
-            [math.nan if row[name] is None else row[name] for row in table],
-            [FAILED if row[name] is None else OK for row in table],
-        )
+        name: [
+            Quantity(
+                np.array(
+                    [math.nan if row[name] is None else row[name] for row in table]
+                ),
+                np.array([FAILED if row[name] is None else OK for row in table]),
+            )
+        ]
         for name in NAMES
     }
-    result = evaluate(term, Rows(len(table), cells))
-    for row, number, code in zip(table, result.values[:, 0], result.codes[:, 0], strict=True):
+    result = evaluate(term, column_rows(len(table), cells))
+    for row, number, code in zip(table, result.value, result.code, strict=True):
         expected = plain(tree, row)
         if expected is None:
             assert code != OK

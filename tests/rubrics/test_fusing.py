@@ -26,12 +26,16 @@ def test_the_online_set_has_one_envelope_and_twelve_factors() -> None:
         **MEMBERS[0].contract(),
         "name": "online",
         "hash": ONLINE.hash,
-        "factors": [factor for member in MEMBERS for factor in member.contract()["factors"]],
+        "factors": [
+            factor for member in MEMBERS for factor in member.contract()["factors"]
+        ],
     }
 
 
 def test_every_factor_keeps_its_scale_and_its_words() -> None:
-    assert ONLINE.factors == tuple(factor for member in MEMBERS for factor in member.factors)
+    assert ONLINE.factors == tuple(
+        factor for member in MEMBERS for factor in member.factors
+    )
     assert ONLINE.members == tuple(MEMBERS)
 
 
@@ -39,7 +43,9 @@ def test_no_step_and_no_constraint_is_lost_or_said_twice() -> None:
     for field in ("steps", "constraints"):
         fused = getattr(ONLINE, field)
         assert len(set(fused)) == len(fused)
-        assert set(fused) == {line for member in MEMBERS for line in getattr(member, field)}
+        assert set(fused) == {
+            line for member in MEMBERS for line in getattr(member, field)
+        }
 
 
 def test_a_fused_answer_is_held_to_the_whole_contract() -> None:
@@ -50,11 +56,14 @@ def test_a_fused_answer_is_held_to_the_whole_contract() -> None:
     del whole["online_factor_results"]["alignment"]
     failure = check(ONLINE, raw(whole))
     assert isinstance(failure, Failure)
-    assert [(remark.code, remark.factor) for remark in failure.reasons] == [("missing_factor", "alignment")]
+    assert [(remark.code, remark.factor) for remark in failure.reasons] == [
+        ("missing_factor", "alignment")
+    ]
 
 
 def test_a_set_of_one_is_that_rubric_under_another_name() -> None:
-    offline, reference = files.load_one("offline"), files.load("reference")
+    offline = files.load_one("offline")
+    reference = files.load("reference")
     assert offline.hash == reference.hash
     assert offline.contract() == {**reference.contract(), "name": "offline"}
     assert dataclasses.replace(offline, name="reference") == reference
@@ -62,7 +71,10 @@ def test_a_set_of_one_is_that_rubric_under_another_name() -> None:
 
 def test_what_each_member_is_shown_is_shown_once() -> None:
     other = dataclasses.replace(
-        FIDELITY, images=("ground_truth", "edited"), texts=("referring_expression",), factors=FIDELITY.factors[:1]
+        FIDELITY,
+        images=("ground_truth", "edited"),
+        texts=("referring_expression",),
+        factors=FIDELITY.factors[:1],
     )
     fused = fuse("both", [MEMBERS[0], other])
     assert fused.images == ("input", "edited", "ground_truth")
@@ -85,12 +97,16 @@ def test_answers_of_different_form_cannot_share_a_question(names: list[str]) -> 
 
 ALONE: dict[str, dict[str, Any]] = {
     "a published prompt": {"template": Template("Judge.")},
-    "a rule of consistency": {"consistency": Consistency("Notes", ("fine",), ("bad",), "alignment", 7, 1)},
+    "a rule of consistency": {
+        "consistency": Consistency("Notes", ("fine",), ("bad",), "alignment", 7, 1)
+    },
 }
 
 
 @pytest.mark.parametrize("change", ALONE.values(), ids=ALONE)
-def test_a_rubric_that_must_be_asked_alone_is_refused_in_either_place(change: dict[str, Any]) -> None:
+def test_a_rubric_that_must_be_asked_alone_is_refused_in_either_place(
+    change: dict[str, Any],
+) -> None:
     alone: Rubric = dataclasses.replace(FIDELITY, **change)
     for order in ([alone, MEMBERS[0]], [MEMBERS[0], alone]):
         with pytest.raises(RubricError, match="different form"):
@@ -99,7 +115,10 @@ def test_a_rubric_that_must_be_asked_alone_is_refused_in_either_place(change: di
 
 
 def test_two_rubrics_with_a_factor_in_common_cannot_share_an_answer() -> None:
-    with pytest.raises(RubricError, match='"set" would score alignment, completeness, plausibility twice'):
+    with pytest.raises(
+        RubricError,
+        match='"set" would score alignment, completeness, plausibility twice',
+    ):
         fuse("set", [FIDELITY, FIDELITY])
 
 

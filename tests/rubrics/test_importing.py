@@ -22,17 +22,30 @@ from editjudge.rubrics import files
 from editjudge.rubrics.answer import answer_schema, answer_shape, envelope
 from editjudge.rubrics.contract import check
 from editjudge.rubrics.example_json import values_of
-from editjudge.rubrics.importing import Hints, Imported, import_prompt, ranges_in, word_limits_in
+from editjudge.rubrics.importing import (
+    Hints,
+    Imported,
+    import_prompt,
+    ranges_in,
+    word_limits_in,
+)
 from editjudge.rubrics.lint import lint
-from editjudge.rubrics.model import Rubric, Scale
+from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import LAYOUTS, ImagePart, TextPart, ask
+from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.verdict import Failure, Verdict
 
 PROMPTS = Path(__file__).parents[3] / "shared" / "prompts"
 GIVEN = ["preservation", "fidelity", "reference", "lighting", "compliance"]
-given_prompts = pytest.mark.skipif(not PROMPTS.is_dir(), reason="the published prompts are not beside the repository")
+given_prompts = pytest.mark.skipif(
+    not PROMPTS.is_dir(), reason="the published prompts are not beside the repository"
+)
 
-EDIT = Edit("7", instruction="Paint the gate green.", referring_expression="the gate on the left")
+EDIT = Edit(
+    "7",
+    instruction="Paint the gate green.",
+    referring_expression="the gate on the left",
+)
 DIGESTS = {"input": "d1", "edited": "d2", "ground_truth": "d3"}
 
 
@@ -49,16 +62,21 @@ def abouts(result: Imported) -> list[str]:
 
 def reply(rubric: Rubric, identifier: str | None) -> str:
     """An answer as the imported prompt asks for it, with every factor at its best."""
-    form, text = rubric.answer, reason(rubric)
+    form = rubric.answer
+    text = reason(rubric)
     inner: Any = {factor.key: factor.scale.best for factor in rubric.factors}
     if form.form == "entries":
         because = {form.reason_key: text} if form.reason_key else {}
-        inner = {key: {**because, form.score_key: score} for key, score in inner.items()}
+        inner = {
+            key: {**because, form.score_key: score} for key, score in inner.items()
+        }
     elif form.form == "list":
         inner = list(inner.values())
     top: dict[str, Any] = {form.id_key: identifier} if form.id_key else {}
     top |= dict.fromkeys(form.texts, text)
-    return headings(rubric) + json.dumps(top | ({form.envelope: inner} if form.envelope else inner))
+    return headings(rubric) + json.dumps(
+        top | ({form.envelope: inner} if form.envelope else inner)
+    )
 
 
 # --- the given prompts ----------------------------------------------------------------------------------------
@@ -67,11 +85,17 @@ def reply(rubric: Rubric, identifier: str | None) -> str:
 @given_prompts
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
 @pytest.mark.parametrize("name", GIVEN)
-def test_a_given_prompt_has_the_contract_of_its_builtin_sibling_without_a_question(name: str, newline: str) -> None:
+def test_a_given_prompt_has_the_contract_of_its_builtin_sibling_without_a_question(
+    name: str, newline: str
+) -> None:
     text = (PROMPTS / f"{name}.txt").read_bytes().decode().replace("\n", newline)
     rubric = done(import_prompt(text, "mine"))
     sibling = files.load(name)
-    assert rubric.contract() == {**sibling.contract(), "name": "mine", "hash": rubric.hash}
+    assert rubric.contract() == {
+        **sibling.contract(),
+        "name": "mine",
+        "hash": rubric.hash,
+    }
     for form in ("id_key", "form", "texts", "sections", "words"):
         assert getattr(rubric.answer, form) == getattr(sibling.answer, form)
     if rubric.answer.form == "entries":
@@ -85,7 +109,9 @@ def test_a_given_prompt_has_the_contract_of_its_builtin_sibling_without_a_questi
 @given_prompts
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
 @pytest.mark.parametrize("name", GIVEN)
-def test_a_given_prompt_is_kept_byte_for_byte(tmp_path: Path, name: str, newline: str) -> None:
+def test_a_given_prompt_is_kept_byte_for_byte(
+    tmp_path: Path, name: str, newline: str
+) -> None:
     text = (PROMPTS / f"{name}.txt").read_bytes().decode().replace("\n", newline)
     rubric = done(import_prompt(text, "mine"))
     path = tmp_path / "mine.yaml"
@@ -99,11 +125,17 @@ def test_a_given_prompt_is_kept_byte_for_byte(tmp_path: Path, name: str, newline
 @given_prompts
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", GIVEN)
-def test_an_answer_to_the_builtin_sibling_is_an_answer_to_a_given_prompt(name: str, layout: Any) -> None:
+def test_an_answer_to_the_builtin_sibling_is_an_answer_to_a_given_prompt(
+    name: str, layout: Any
+) -> None:
     rubric = done(import_prompt((PROMPTS / f"{name}.txt").read_text("utf-8"), "mine"))
     question = ask(rubric, EDIT, DIGESTS, layout)
-    assert check(rubric, reply(rubric, question.identifier), identifier=question.identifier) == check(
-        files.load(name), reply(files.load(name), question.identifier), identifier=question.identifier
+    assert check(
+        rubric, reply(rubric, question.identifier), identifier=question.identifier
+    ) == check(
+        files.load(name),
+        reply(files.load(name), question.identifier),
+        identifier=question.identifier,
     )
     assert isinstance(check(rubric, files.load(name).example), Verdict)
 
@@ -111,7 +143,8 @@ def test_an_answer_to_the_builtin_sibling_is_an_answer_to_a_given_prompt(name: s
 # --- strangers' prompts ---------------------------------------------------------------------------------------
 
 
-FIVE, TEN = tuple(range(1, 6)), tuple(range(11))
+FIVE = tuple(range(1, 6))
+TEN = tuple(range(11))
 INPUTS = "Before: [input image]\nAfter: [edited image]\nRequest: {instruction}\n"
 
 
@@ -133,7 +166,11 @@ class Stranger:
     sections: tuple[str, ...] = ()
 
 
-OUR_FORM = {"envelope": "factor_results", "form": "entries", "keys": ("score", "justification")}
+OUR_FORM = {
+    "envelope": "factor_results",
+    "form": "entries",
+    "keys": ("score", "justification"),
+}
 """Of a prompt that shows no answer which can be held: a form of ours is added."""
 
 
@@ -155,7 +192,9 @@ def read_spans(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-CASES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("strangers.yaml").read_text("utf-8"))
+CASES: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("strangers.yaml").read_text("utf-8")
+)
 STRANGERS = {name: stranger_of(case) for name, case in CASES.items()}
 
 every_stranger = pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS)
@@ -171,7 +210,9 @@ OPTIONS: dict[str, str | tuple[str, ...]] = {
 
 
 @every_stranger
-def test_what_a_stranger_does_not_say_is_asked_for_by_name_and_option(stranger: Stranger) -> None:
+def test_what_a_stranger_does_not_say_is_asked_for_by_name_and_option(
+    stranger: Stranger,
+) -> None:
     result = import_prompt(stranger.text, "mine")
     assert tuple(one.about for one in result.asks) == stranger.asks
     assert (result.rubric is None) == bool(stranger.asks)
@@ -190,37 +231,59 @@ def test_with_what_was_asked_for_the_contract_is_the_right_one_and_a_reply_that_
         "hash": rubric.hash,
         "images": list(stranger.images),
         "texts": list(stranger.texts),
-        "factors": [{"key": key, "values": list(values)} for key, values in stranger.scores.items()],
+        "factors": [
+            {"key": key, "values": list(values)}
+            for key, values in stranger.scores.items()
+        ],
         "envelope": stranger.envelope,
         "justification_words": list(stranger.words) if stranger.words else None,
         "sections": list(stranger.sections),
     }
     answer = rubric.answer
-    assert (answer.form, answer.score_key, answer.reason_key) == (stranger.form, *stranger.keys)
+    assert (answer.form, answer.score_key, answer.reason_key) == (
+        stranger.form,
+        *stranger.keys,
+    )
     assert answer.texts == stranger.free
     rubric = files.parse(files.dump(rubric))
     assert rubric.template and rubric.template.text == stranger.text
     assert rubric.template.adds_answer_format == (stranger.envelope == "factor_results")
     for layout in LAYOUTS:
         question = ask(rubric, EDIT, DIGESTS, layout)
-        assert [part.role for part in question.parts if isinstance(part, ImagePart)] == list(stranger.images)
-        text = "".join(part.text for part in question.parts if isinstance(part, TextPart))
+        assert [
+            part.role for part in question.parts if isinstance(part, ImagePart)
+        ] == list(stranger.images)
+        text = "".join(
+            part.text for part in question.parts if isinstance(part, TextPart)
+        )
         assert (EDIT.instruction in text) == ("instruction" in stranger.texts)
         assert ('"factor_results": {' in text) == rubric.template.adds_answer_format
-        outcome = check(rubric, reply(rubric, question.identifier), identifier=question.identifier)
+        outcome = check(
+            rubric, reply(rubric, question.identifier), identifier=question.identifier
+        )
         assert isinstance(outcome, Verdict), outcome
-        assert outcome.scores == {factor.key: factor.scale.best for factor in rubric.factors}
+        assert outcome.scores == {
+            factor.key: factor.scale.best for factor in rubric.factors
+        }
         assert isinstance(check(rubric, "{}"), Failure)
 
 
 NESTED: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     "scores at two levels": (
         '{"parts": {"fit": <1-5>, "finish": <1-5>}, "overall": <1-5>}',
-        {"overall": ("overall", ""), "parts_fit": ("parts.fit", ""), "parts_finish": ("parts.finish", "")},
+        {
+            "overall": ("overall", ""),
+            "parts_fit": ("parts.fit", ""),
+            "parts_finish": ("parts.finish", ""),
+        },
     ),
     "two groups of scores": (
         '{"a": {"fit": <1-5>, "light": <1-5>}, "b": {"fit": <1-5>, "light": <1-5>}, "notes": "..."}',
-        {f"{group}_{key}": (f"{group}.{key}", "") for group in "ab" for key in ("fit", "light")},
+        {
+            f"{group}_{key}": (f"{group}.{key}", "")
+            for group in "ab"
+            for key in ("fit", "light")
+        },
     ),
     "entries with keys of their own": (
         '{"fit": {"score": <1-5>, "reason": "."}, "finish": {"rating": <1-5>, "why": "."}}',
@@ -234,29 +297,41 @@ NESTED: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize("case", NESTED.values(), ids=NESTED)
-def test_scores_that_stand_at_several_places_make_a_nested_answer(case: tuple[str, dict[str, tuple[str, str]]]) -> None:
+def test_scores_that_stand_at_several_places_make_a_nested_answer(
+    case: tuple[str, dict[str, tuple[str, str]]],
+) -> None:
     answer, paths = case
     rubric = files.parse(files.dump(done(import_prompt(INPUTS + answer, "mine"))))
     assert rubric.answer.form == "nested"
-    assert {factor.key: (factor.path, factor.reason_path) for factor in rubric.factors} == paths
+    assert {
+        factor.key: (factor.path, factor.reason_path) for factor in rubric.factors
+    } == paths
     assert {factor.scale.values for factor in rubric.factors} == {FIVE}
     question = ask(rubric, EDIT, DIGESTS, "published")
     scores = dict.fromkeys(paths, 4)
-    document = envelope(rubric, question.identifier or "", scores, dict.fromkeys(paths, "The gate is green."), {})
+    document = envelope(
+        rubric,
+        question.identifier or "",
+        scores,
+        dict.fromkeys(paths, "The gate is green."),
+        {},
+    )
     outcome = check(rubric, json.dumps(document), identifier=question.identifier)
     assert isinstance(outcome, Verdict) and outcome.scores == scores
 
 
-UNCLEAR_NESTED = (
-    '{"left": {"fit": <1-5>, "said": "<freely>"}, "right": {"fit": <1-5>, "said": "<freely>"}, "all": <1-5>}'
-)
+UNCLEAR_NESTED = '{"left": {"fit": <1-5>, "said": "<freely>"}, "right": {"fit": <1-5>, "said": "<freely>"}, "all": <1-5>}'
 
 
-def test_a_nested_answer_with_a_value_that_may_be_either_is_asked_about_by_its_key() -> None:
+def test_a_nested_answer_with_a_value_that_may_be_either_is_asked_about_by_its_key() -> (
+    None
+):
     result = import_prompt(INPUTS + UNCLEAR_NESTED, "mine")
     assert abouts(result) == ["factors"]
     assert '"said"' in result.asks[0].why
-    rubric = done(import_prompt(INPUTS + UNCLEAR_NESTED, "mine", Hints(factors=("fit", "all"))))
+    rubric = done(
+        import_prompt(INPUTS + UNCLEAR_NESTED, "mine", Hints(factors=("fit", "all")))
+    )
     assert {factor.key: factor.path for factor in rubric.factors} == {
         "all": "all",
         "left_fit": "left.fit",
@@ -266,12 +341,16 @@ def test_a_nested_answer_with_a_value_that_may_be_either_is_asked_about_by_its_k
         import_prompt(INPUTS + UNCLEAR_NESTED, "mine", Hints(factors=("fit",)))
 
 
-def test_a_nested_answer_with_a_value_that_is_no_score_and_no_text_is_asked_about() -> None:
+def test_a_nested_answer_with_a_value_that_is_no_score_and_no_text_is_asked_about() -> (
+    None
+):
     text = INPUTS + '{"fit": {"score": <1-5>, "faults": ["..."]}, "finish": <1-5>}'
     assert abouts(import_prompt(text, "mine")) == ["answer"]
 
 
-def test_a_heading_that_stands_twice_is_no_place_and_its_picture_comes_before_the_text() -> None:
+def test_a_heading_that_stands_twice_is_no_place_and_its_picture_comes_before_the_text() -> (
+    None
+):
     stranger = STRANGERS["headings that an example has as well"]
     result = import_prompt(stranger.text, "mine")
     question = str(ask(done(result), EDIT, DIGESTS, "published"))
@@ -279,9 +358,18 @@ def test_a_heading_that_stands_twice_is_no_place_and_its_picture_comes_before_th
     assert any(line.startswith("place: beside the text") for line in result.inferred)
 
 
-def test_braces_are_the_place_of_an_input_and_brackets_that_name_it_too_are_words() -> None:
-    rubric = done(import_prompt('[input image] [edited image] [instruction]: {instruction} {"score": <1-5>}', "mine"))
-    assert f"[instruction]: {EDIT.instruction} " in str(ask(rubric, EDIT, DIGESTS, "published"))
+def test_braces_are_the_place_of_an_input_and_brackets_that_name_it_too_are_words() -> (
+    None
+):
+    rubric = done(
+        import_prompt(
+            '[input image] [edited image] [instruction]: {instruction} {"score": <1-5>}',
+            "mine",
+        )
+    )
+    assert f"[instruction]: {EDIT.instruction} " in str(
+        ask(rubric, EDIT, DIGESTS, "published")
+    )
 
 
 @pytest.mark.parametrize(
@@ -311,24 +399,40 @@ List each difference under `## Differences` as allowed or as a change of content
 
 
 def test_a_decision_that_follows_from_a_list_is_held_to_it() -> None:
-    rubric = done(import_prompt("[input image] [edited image]\n" + LISTED.format(best=1, worst=0), "mine"))
+    rubric = done(
+        import_prompt(
+            "[input image] [edited image]\n" + LISTED.format(best=1, worst=0), "mine"
+        )
+    )
     listed = "## Differences\n- A new cat: not allowed\n## JSON\n"
     assert isinstance(check(rubric, listed + '{"score": 0}'), Verdict)
     assert isinstance(check(rubric, listed + '{"score": 1}'), Failure)
 
 
 def test_a_decision_of_the_opposite_sense_is_not() -> None:
-    rubric = done(import_prompt("[input image] [edited image]\n" + LISTED.format(best=0, worst=1), "mine"))
+    rubric = done(
+        import_prompt(
+            "[input image] [edited image]\n" + LISTED.format(best=0, worst=1), "mine"
+        )
+    )
     assert rubric.consistency is None
 
 
 def test_every_question_is_asked_at_once() -> None:
     text = 'See {extra}. Was the instruction met in about 20 words? {"score": 3, "reason": "."}'
-    assert abouts(import_prompt(text, "mine")) == ["placeholder {extra}", "images", "texts", "scale", "words"]
+    assert abouts(import_prompt(text, "mine")) == [
+        "placeholder {extra}",
+        "images",
+        "texts",
+        "scale",
+        "words",
+    ]
 
 
 def test_every_inference_is_told_with_its_source() -> None:
-    result = import_prompt(INPUTS + '{"score": <1-5>, "reason": "<at most 9 words>"}', "mine")
+    result = import_prompt(
+        INPUTS + '{"score": <1-5>, "reason": "<at most 9 words>"}', "mine"
+    )
     assert result.inferred == (
         "images: input, edited (from [input image], [edited image])",
         "texts: instruction (from {instruction})",
@@ -343,29 +447,52 @@ def test_every_inference_is_told_with_its_source() -> None:
 # --- what the prompt itself answers ---------------------------------------------------------------------------
 
 REFUSED_ANSWERS: dict[str, tuple[str, Hints]] = {
-    "a score off the scale that was said": ('Score it. {"score": 8, "why": "..."}', Hints(scale=FIVE)),
-    "a list off the scale that was said": ('{"score": [5, 10]}', Hints(factors=("a", "b"), scale=FIVE)),
+    "a score off the scale that was said": (
+        'Score it. {"score": 8, "why": "..."}',
+        Hints(scale=FIVE),
+    ),
+    "a list off the scale that was said": (
+        '{"score": [5, 10]}',
+        Hints(factors=("a", "b"), scale=FIVE),
+    ),
     "a score off the scale in a second example": (
         '{"score": <1-5>, "why": "..."} {"score": 9, "why": "All is there."}',
         Hints(scale=FIVE),
     ),
-    "an example like the one that was chosen": ('{"a": 1} {"score": <1-5>} {"score": 7}', Hints(example=2, scale=FIVE)),
+    "an example like the one that was chosen": (
+        '{"a": 1} {"score": <1-5>} {"score": 7}',
+        Hints(example=2, scale=FIVE),
+    ),
     "a decimal": ('{"score": 3.5}', Hints(scale=FIVE)),
-    "a number in quotation marks": ('{"score": "4", "why": "..."}', Hints(factors=("score",), scale=FIVE)),
+    "a number in quotation marks": (
+        '{"score": "4", "why": "..."}',
+        Hints(factors=("score",), scale=FIVE),
+    ),
     "a boolean": ('{"met": true, "why": "..."}', Hints(factors=("met",), scale=(0, 1))),
     "a word": ('{"met": "Yes", "why": "..."}', Hints(factors=("met",), scale=(0, 1))),
     "a longer list in a second example": (
         '{"score": [4, 5]} or {"score": [4, 5, 3]}',
         Hints(factors=("a", "b"), scale=FIVE),
     ),
-    "a score out of a total": ('{"score": "8/10"}', Hints(factors=("score",), scale=TEN)),
-    "lines with a total": ("Output format:\nFit: X/5\nFinish: X/5", Hints(lines=("Fit", "Finish"), scale=FIVE)),
-    "a line by way of example": ("Such as\n**Fit:** 7\nOutput format:\nFit: X", Hints(scale=FIVE)),
+    "a score out of a total": (
+        '{"score": "8/10"}',
+        Hints(factors=("score",), scale=TEN),
+    ),
+    "lines with a total": (
+        "Output format:\nFit: X/5\nFinish: X/5",
+        Hints(lines=("Fit", "Finish"), scale=FIVE),
+    ),
+    "a line by way of example": (
+        "Such as\n**Fit:** 7\nOutput format:\nFit: X",
+        Hints(scale=FIVE),
+    ),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED_ANSWERS.values(), ids=REFUSED_ANSWERS)
-def test_a_contract_that_refuses_what_its_own_prompt_answers_is_not_made(case: tuple[str, Hints]) -> None:
+def test_a_contract_that_refuses_what_its_own_prompt_answers_is_not_made(
+    case: tuple[str, Hints],
+) -> None:
     text, hints = case
     result = import_prompt(INPUTS + text, "mine", hints)
     assert abouts(result) == ["answer"]
@@ -388,14 +515,22 @@ def test_several_scores_that_the_text_names_are_never_one_integer(shown: str) ->
     assert "2 scores" in result.asks[0].why
 
 
-@pytest.mark.parametrize("shown", ["[score1, score2]", "[5, 10]"], ids=["names", "numbers"])
-def test_several_scores_that_the_example_shows_are_never_one_integer(shown: str) -> None:
+@pytest.mark.parametrize(
+    "shown", ["[score1, score2]", "[5, 10]"], ids=["names", "numbers"]
+)
+def test_several_scores_that_the_example_shows_are_never_one_integer(
+    shown: str,
+) -> None:
     with pytest.raises(RubricError, match='"score" has 2 scores'):
         import_prompt(listing(shown), "mine", Hints(factors=("score",), scale=TEN))
 
 
 def test_a_list_of_one_score_is_a_list() -> None:
-    rubric = done(import_prompt(INPUTS + 'From 0 to 10. {"score": [...]}', "mine", Hints(factors=("score",))))
+    rubric = done(
+        import_prompt(
+            INPUTS + 'From 0 to 10. {"score": [...]}', "mine", Hints(factors=("score",))
+        )
+    )
     assert (rubric.answer.form, rubric.answer.envelope) == ("list", "score")
     assert isinstance(check(rubric, '{"score": [7]}'), Verdict)
 
@@ -412,7 +547,12 @@ def test_scores_with_a_reason_each_keep_each_its_own() -> None:
     }"""
     )
     rubric = files.parse(files.dump(done(import_prompt(text, "mine"))))
-    answer = {"deed_score": 2, "deed_reasoning": "No.", "sense_score": 5, "sense_reasoning": "Yes."}
+    answer = {
+        "deed_score": 2,
+        "deed_reasoning": "No.",
+        "sense_score": 5,
+        "sense_reasoning": "Yes.",
+    }
     outcome = check(rubric, json.dumps(answer))
     assert isinstance(outcome, Verdict)
     assert outcome.scores == {"deed_score": 2, "sense_score": 5}
@@ -421,15 +561,23 @@ def test_scores_with_a_reason_each_keep_each_its_own() -> None:
 
 
 def test_reasons_that_stand_under_the_keys_of_the_scores_keep_each_its_own() -> None:
-    text = INPUTS + '{"why": {"fit": "...", "light": "..."}, "score": {"fit": <1-5>, "light": <1-5>}}'
+    text = (
+        INPUTS
+        + '{"why": {"fit": "...", "light": "..."}, "score": {"fit": <1-5>, "light": <1-5>}}'
+    )
     rubric = done(import_prompt(text, "mine"))
-    outcome = check(rubric, '{"why": {"fit": "No.", "light": "Yes."}, "score": {"fit": 1, "light": 5}}')
+    outcome = check(
+        rubric,
+        '{"why": {"fit": "No.", "light": "Yes."}, "score": {"fit": 1, "light": 5}}',
+    )
     assert isinstance(outcome, Verdict)
     assert outcome.justifications == {"score_fit": "No.", "score_light": "Yes."}
 
 
 def test_a_score_that_may_be_left_open_abstains() -> None:
-    rubric = done(import_prompt(INPUTS + '{"fit": <1-5>, "lettering": <1-5 or "N/A">}', "mine"))
+    rubric = done(
+        import_prompt(INPUTS + '{"fit": <1-5>, "lettering": <1-5 or "N/A">}', "mine")
+    )
     outcome = check(rubric, '{"fit": 4, "lettering": "N/A"}')
     assert isinstance(outcome, Verdict)
     assert (outcome.scores, outcome.abstained) == ({"fit": 4}, {"lettering": "N/A"})
@@ -442,7 +590,9 @@ def test_a_word_for_what_does_not_apply_that_prose_mentions_is_asked_about() -> 
     assert abouts(result) == ["scale"]
     assert "or N/A" in result.asks[0].option
     scale = Scale(FIVE, abstain=("N/A",))
-    assert done(import_prompt(text, "mine", Hints(scale=scale))).factors[0].scale == scale
+    assert (
+        done(import_prompt(text, "mine", Hints(scale=scale))).factors[0].scale == scale
+    )
 
 
 ORDERS = [
@@ -457,13 +607,19 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("shown", ORDERS)
-def test_schema_and_envelope_have_the_keys_in_the_order_of_the_prompt(shown: str) -> None:
+def test_schema_and_envelope_have_the_keys_in_the_order_of_the_prompt(
+    shown: str,
+) -> None:
     hints = Hints(factors=("a", "b"), scale=FIVE) if "[a, b]" in shown else None
     rubric = files.parse(files.dump(done(import_prompt(INPUTS + shown, "mine", hints))))
     expected = re.findall(r'"(\w+)":', shown)
 
     def keys(schema: Any) -> list[str]:
-        return [key for name, inner in schema.get("properties", {}).items() for key in (name, *keys(inner))]
+        return [
+            key
+            for name, inner in schema.get("properties", {}).items()
+            for key in (name, *keys(inner))
+        ]
 
     assert keys(answer_schema(rubric)) == expected
     scores = {factor.key: 4 for factor in rubric.factors}
@@ -487,26 +643,41 @@ WRONG_HINTS: dict[str, tuple[str, Hints, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG_HINTS.values(), ids=WRONG_HINTS)
-def test_an_option_that_cannot_be_meant_is_refused(case: tuple[str, Hints, str]) -> None:
+def test_an_option_that_cannot_be_meant_is_refused(
+    case: tuple[str, Hints, str],
+) -> None:
     text, hints, expected = case
     with pytest.raises(RubricError, match=expected):
         import_prompt(INPUTS + text, "mine", hints)
 
 
 def test_a_scale_that_is_given_wins_over_what_the_text_says() -> None:
-    rubric = done(import_prompt(INPUTS + '{"a": <1-5>, "b": <1-5>}', "mine", Hints(scale=(0, 1), scales={"b": TEN})))
+    rubric = done(
+        import_prompt(
+            INPUTS + '{"a": <1-5>, "b": <1-5>}',
+            "mine",
+            Hints(scale=(0, 1), scales={"b": TEN}),
+        )
+    )
     assert [factor.scale.values for factor in rubric.factors] == [(0, 1), TEN]
 
 
 def test_a_heading_that_is_no_place_for_an_input_can_be_passed_over() -> None:
-    text = 'Instruction:\nCompare the two.\n[input image] [edited image]\n{"score": <1-5>}'
+    text = (
+        'Instruction:\nCompare the two.\n[input image] [edited image]\n{"score": <1-5>}'
+    )
     assert done(import_prompt(text, "mine")).texts == ("instruction",)
-    assert done(import_prompt(text, "mine", Hints(slots={"Instruction:": "-"}))).texts == ()
+    assert (
+        done(import_prompt(text, "mine", Hints(slots={"Instruction:": "-"}))).texts
+        == ()
+    )
 
 
 def test_a_role_that_is_given_wins_over_what_the_name_says() -> None:
     hints = Hints(slots={"edited_image": "input", "other": "edited"})
-    rubric = done(import_prompt('{edited_image} {other}\n{"score": <1-5>}', "mine", hints))
+    rubric = done(
+        import_prompt('{edited_image} {other}\n{"score": <1-5>}', "mine", hints)
+    )
     assert rubric.images == ("input", "edited")
 
 
@@ -547,7 +718,9 @@ def test_a_role_that_is_given_wins_over_what_the_name_says() -> None:
         ("", ()),
     ],
 )
-def test_a_described_scale_is_read_whole_or_not_at_all(described: str, values: tuple[int, ...]) -> None:
+def test_a_described_scale_is_read_whole_or_not_at_all(
+    described: str, values: tuple[int, ...]
+) -> None:
     assert values_of(described) == values
 
 
@@ -570,7 +743,9 @@ def test_a_described_scale_is_read_whole_or_not_at_all(described: str, values: t
         ("Score from 5 to 1.", []),
     ],
 )
-def test_a_range_in_a_text_is_a_scale_only_where_it_is_said_of_scores(text: str, ranges: list[tuple[int, ...]]) -> None:
+def test_a_range_in_a_text_is_a_scale_only_where_it_is_said_of_scores(
+    text: str, ranges: list[tuple[int, ...]]
+) -> None:
     assert list(ranges_in(text)) == ranges
 
 
@@ -592,7 +767,9 @@ def test_a_range_in_a_text_is_a_scale_only_where_it_is_said_of_scores(text: str,
         ("20 sentences", []),
     ],
 )
-def test_limits_of_words_are_read_in_the_ways_people_write_them(text: str, limits: list[tuple[int, int]]) -> None:
+def test_limits_of_words_are_read_in_the_ways_people_write_them(
+    text: str, limits: list[tuple[int, int]]
+) -> None:
     assert list(word_limits_in(text)) == limits
 
 
@@ -625,12 +802,24 @@ SCRAPS = [
 
 
 @settings(max_examples=150, deadline=None)
-@given(text=st.lists(st.sampled_from(SCRAPS) | st.text(max_size=5), max_size=25).map("".join))
+@given(
+    text=st.lists(st.sampled_from(SCRAPS) | st.text(max_size=5), max_size=25).map(
+        "".join
+    )
+)
 @example(text="{{x}} {a:>9} [input image][edited image]" + '{{"score": <1-5>}}')
 @example(text="5, 5 [edited image]" + '{"score": <5, 5>}')
-def test_whatever_is_imported_gives_a_rubric_that_works_or_a_question(text: str) -> None:
-    hints = Hints(images=("input", "edited"), texts=("instruction",), scale=FIVE, no_words=True)
-    for given_hints in (None, hints, dataclasses.replace(hints, factors=("fit",), example=0)):
+def test_whatever_is_imported_gives_a_rubric_that_works_or_a_question(
+    text: str,
+) -> None:
+    hints = Hints(
+        images=("input", "edited"), texts=("instruction",), scale=FIVE, no_words=True
+    )
+    for given_hints in (
+        None,
+        hints,
+        dataclasses.replace(hints, factors=("fit",), example=0),
+    ):
         result = import_prompt(text, "mine", given_hints)
         if result.rubric is None:
             assert result.asks and all(one.option for one in result.asks)
@@ -639,10 +828,17 @@ def test_whatever_is_imported_gives_a_rubric_that_works_or_a_question(text: str)
         assert rubric == result.rubric
         for layout in LAYOUTS:
             question = ask(rubric, EDIT, DIGESTS, layout)
-            roles = [part.role for part in question.parts if isinstance(part, ImagePart)]
+            roles = [
+                part.role for part in question.parts if isinstance(part, ImagePart)
+            ]
             assert sorted(roles) == sorted(rubric.images)
             assert isinstance(
-                check(rubric, reply(rubric, question.identifier), identifier=question.identifier), Verdict
+                check(
+                    rubric,
+                    reply(rubric, question.identifier),
+                    identifier=question.identifier,
+                ),
+                Verdict,
             )
 
 

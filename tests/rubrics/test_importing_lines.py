@@ -6,7 +6,7 @@ import pytest
 
 from editjudge.errors import RubricError
 from editjudge.rubrics.importing import Hints, import_prompt
-from editjudge.rubrics.model import Scale
+from editjudge.rubrics.scale import Scale
 
 LINES = """Grade the change that {instruction} asks for. Before: {input_image} After: {edited_image}
 
@@ -39,16 +39,22 @@ def test_a_bold_line_with_a_range_or_an_x() -> None:
     text = "See {edited_image}. Conclude with the score, formatted as:\n\n**Final Score:** **1-5**\n"
     rubric = import_prompt(text, "x").rubric
     assert rubric
-    assert [(factor.key, factor.scale.values) for factor in rubric.factors] == [("Final Score", (1, 2, 3, 4, 5))]
+    assert [(factor.key, factor.scale.values) for factor in rubric.factors] == [
+        ("Final Score", (1, 2, 3, 4, 5))
+    ]
     open_scale = text.replace("**1-5**", "**X**")
     assert "scale" in options_asked_for(open_scale)
     assert import_prompt(open_scale, "x", Hints(scale=(0, 1))).rubric
 
 
 def test_a_line_that_may_be_either_is_asked_about() -> None:
-    text = LINES.replace("Light & Shadow: A number from 1 to 5.", "Light & Shadow: good or bad")
+    text = LINES.replace(
+        "Light & Shadow: A number from 1 to 5.", "Light & Shadow: good or bad"
+    )
     assert "--line" in options_asked_for(text, Hints(no_words=True))["answer"]
-    assert import_prompt(text, "x", Hints(lines=("Deed", "Light & Shadow"), scale=(1, 2), no_words=True)).rubric
+    assert import_prompt(
+        text, "x", Hints(lines=("Deed", "Light & Shadow"), scale=(1, 2), no_words=True)
+    ).rubric
     with pytest.raises(RubricError, match="no such line"):
         import_prompt(text, "x", Hints(lines=("Dead",)))
 
@@ -57,7 +63,9 @@ def test_a_dictated_form_that_is_not_understood_gets_no_second_one_unasked() -> 
     text = "Score {edited_image} from 0 to 5. Response format (only the number): 0-5"
     hints = Hints(factors=("score",), scale=(0, 1, 2, 3, 4, 5))
     assert "--add-format" in options_asked_for(text, hints)["answer"]
-    rubric = import_prompt(text, "x", Hints(factors=("score",), scale=(0, 1), add_format=True)).rubric
+    rubric = import_prompt(
+        text, "x", Hints(factors=("score",), scale=(0, 1), add_format=True)
+    ).rubric
     assert rubric
     assert rubric.template
     assert rubric.template.adds_answer_format
@@ -65,7 +73,10 @@ def test_a_dictated_form_that_is_not_understood_gets_no_second_one_unasked() -> 
 
 def test_inputs_may_be_columns_of_the_manifest() -> None:
     text = 'Compare {refs} with {out}. It should be: {wish}. {"grade": <1-5>, "why": "..."}'
-    hints = Hints(images=("references", "edited"), slots={"refs": "references", "out": "edited", "wish": "explanation"})
+    hints = Hints(
+        images=("references", "edited"),
+        slots={"refs": "references", "out": "edited", "wish": "explanation"},
+    )
     rubric = import_prompt(text, "x", hints).rubric
     assert rubric
     assert rubric.images == ("references", "edited")
@@ -105,4 +116,6 @@ def test_lines_that_give_each_score_by_way_of_example_are_one_line() -> None:
 
 def test_lines_below_other_words_about_a_form_get_no_second_form_unasked() -> None:
     text = "Grade {edited_image} from 1 to 5. Use the format below:\n\nDeed Score (1-5): X\nLight Score (1-5): Y\n"
-    assert options_asked_for(text, Hints(factors=("deed", "light"), scale=(1, 2, 3)))["answer"].startswith("--line")
+    assert options_asked_for(text, Hints(factors=("deed", "light"), scale=(1, 2, 3)))[
+        "answer"
+    ].startswith("--line")

@@ -20,11 +20,10 @@ from editjudge.rubrics.model import (
     Consistency,
     Factor,
     Rubric,
-    Scale,
     Slot,
     Template,
-    WrittenNumber,
 )
+from editjudge.rubrics.scale import Scale, WrittenNumber
 from editjudge.rubrics.verdict import Verdict
 
 PUBLISHED = """You see a picture before and after an edit: [input image] [edited image]
@@ -52,7 +51,11 @@ RUBRIC = Rubric(
         ),
     ),
     answer=AnswerFormat(
-        id_key="image_id", envelope="results", words=(5, 9), reason="evidence", sections=("Notes", "JSON")
+        id_key="image_id",
+        envelope="results",
+        words=(5, 9),
+        reason="evidence",
+        sections=("Notes", "JSON"),
     ),
     description="For people.",
     role="A judge.",
@@ -66,7 +69,14 @@ RUBRIC = Rubric(
     consistency=Consistency("Notes", ("fine",), ("bad",), "unity", 2, 0),
     example="{}",
     template=Template("See {instruction}", (Slot("{instruction}", "instruction"),)),
-    members=(Rubric(name="b", images=("edited",), factors=(Factor("unity", SEVEN),), answer=AnswerFormat()),),
+    members=(
+        Rubric(
+            name="b",
+            images=("edited",),
+            factors=(Factor("unity", SEVEN),),
+            answer=AnswerFormat(),
+        ),
+    ),
 )
 
 
@@ -111,7 +121,9 @@ def test_a_scale_says_itself_in_words(values: tuple[int, ...], words: str) -> No
     assert Scale(values).words == words
 
 
-@pytest.mark.parametrize("value", [True, False, 1.0, "1", None, 0, 8, 6.5, [1], float("nan")])
+@pytest.mark.parametrize(
+    "value", [True, False, 1.0, "1", None, 0, 8, 6.5, [1], float("nan")]
+)
 def test_a_scale_accepts_no_other_type_and_no_other_number(value: object) -> None:
     assert not SEVEN.accepts(value)
 
@@ -125,15 +137,33 @@ def test_a_scale_accepts_its_values_and_knows_its_ends() -> None:
 
 def test_a_decimal_scale_says_its_ends_its_steps_and_what_is_better() -> None:
     assert Scale(range=(0, 1)).words == "a number from 0 to 1"
-    assert Scale(range=(0, 10), step=0.5).words == "a number from 0 to 10 in steps of 0.5"
-    assert Scale(range=(0.0, None), direction="down").words == "a number of 0 or more; lower is better"
+    assert (
+        Scale(range=(0, 10), step=0.5).words == "a number from 0 to 10 in steps of 0.5"
+    )
+    assert (
+        Scale(range=(0.0, None), direction="down").words
+        == "a number of 0 or more; lower is better"
+    )
     assert Scale(range=(None, 2.5)).words == "a number of 2.5 or less"
     assert Scale(range=(None, None)).words == "a number"
-    assert Scale((0, 1, 2), direction="down").words == "an integer from 0 to 2; lower is better"
+    assert (
+        Scale((0, 1, 2), direction="down").words
+        == "an integer from 0 to 2; lower is better"
+    )
 
 
 @pytest.mark.parametrize(
-    "value", [0, 1, 0.5, 0.1, WrittenNumber("0.3"), WrittenNumber("3e-1"), WrittenNumber("-0"), 1.0]
+    "value",
+    [
+        0,
+        1,
+        0.5,
+        0.1,
+        WrittenNumber("0.3"),
+        WrittenNumber("3e-1"),
+        WrittenNumber("-0"),
+        1.0,
+    ],
 )
 def test_a_decimal_scale_accepts_any_number_between_its_ends(value: object) -> None:
     assert Scale(range=(0, 1)).accepts(value)
@@ -148,7 +178,9 @@ def test_a_decimal_scale_accepts_nothing_else(value: object) -> None:
     assert not Scale(range=(0, 1)).accepts(value)
 
 
-@pytest.mark.parametrize("value", [WrittenNumber("1e999"), float("inf"), WrittenNumber("9" * 400)])
+@pytest.mark.parametrize(
+    "value", [WrittenNumber("1e999"), float("inf"), WrittenNumber("9" * 400)]
+)
 def test_an_open_end_is_still_a_number(value: object) -> None:
     assert not Scale(range=(0, None)).accepts(value)
 
@@ -157,16 +189,24 @@ def test_a_step_is_kept_to_the_digit() -> None:
     tenths = Scale(range=(0, 1), step=0.1)
     assert all(tenths.accepts(WrittenNumber(text)) for text in ("0.3", "0.30", "7e-1"))
     assert all(tenths.accepts(value) for value in (0, 0.1, 0.2, 0.3, 0.7, 1))
-    assert not any(map(tenths.accepts, (0.35, 0.1 + 0.2, WrittenNumber("0.30000000000000001"))))
+    assert not any(
+        map(tenths.accepts, (0.35, 0.1 + 0.2, WrittenNumber("0.30000000000000001")))
+    )
     assert tenths.steps == (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
-    assert Scale(range=(1, 5), step=0.5).accepts(1.5) and not Scale(range=(1, 5), step=0.5).accepts(1.25)
+    assert Scale(range=(1, 5), step=0.5).accepts(1.5) and not Scale(
+        range=(1, 5), step=0.5
+    ).accepts(1.25)
 
 
 def test_a_direction_decides_which_end_is_the_best() -> None:
-    distance, likeness = Scale(range=(0, 1), direction="down"), Scale(range=(0, 1))
+    distance = Scale(range=(0, 1), direction="down")
+    likeness = Scale(range=(0, 1))
     assert (distance.worst, distance.best, distance.share(0.25)) == (1, 0, 0.75)
     assert (likeness.worst, likeness.best, likeness.share(0.25)) == (0, 1, 0.25)
-    assert (Scale((1, 2, 3), direction="down").worst, Scale((1, 2, 3), direction="down").best) == (3, 1)
+    assert (
+        Scale((1, 2, 3), direction="down").worst,
+        Scale((1, 2, 3), direction="down").best,
+    ) == (3, 1)
 
 
 def test_an_open_end_is_neither_worst_nor_best() -> None:
@@ -208,14 +248,21 @@ def test_a_scale_has_two_different_values_at_least() -> None:
         ({"choices": ("a", "b"), "direction": "down"}, "have none"),
     ],
 )
-def test_a_scale_is_of_one_kind_and_holds_together(scale: dict[str, Any], why: str) -> None:
+def test_a_scale_is_of_one_kind_and_holds_together(
+    scale: dict[str, Any], why: str
+) -> None:
     with pytest.raises(ValueError, match=why):
         Scale(**scale)
 
 
 def test_a_rubric_asks_for_scores_or_for_choices() -> None:
     with pytest.raises(ValueError, match="scores or for choices"):
-        Rubric("x", ("edited",), (Factor("a", SEVEN), Factor("b", Scale(choices=("a", "b")))), AnswerFormat())
+        Rubric(
+            "x",
+            ("edited",),
+            (Factor("a", SEVEN), Factor("b", Scale(choices=("a", "b")))),
+            AnswerFormat(),
+        )
 
 
 def test_a_label_belongs_to_a_value_of_its_scale() -> None:
@@ -256,7 +303,11 @@ def test_word_limits_are_least_and_most(words: tuple[int, int]) -> None:
 
 # --- identity -------------------------------------------------------------------------------------------------
 
-FOR_PEOPLE: dict[str, Any] = {"name": "z", "description": "Other words.", "example": "[]"}
+FOR_PEOPLE: dict[str, Any] = {
+    "name": "z",
+    "description": "Other words.",
+    "example": "[]",
+}
 
 READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
     Rubric: {
@@ -277,10 +328,15 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "members": without(members=()),
         "computed_by": without(computed_by="metrics"),
         "system": without(system="You judge pictures."),
-        "reason": without(reason="after", template=None, consistency=None, answer=AnswerFormat()),
+        "reason": without(
+            reason="after", template=None, consistency=None, answer=AnswerFormat()
+        ),
     },
     Factor: {
-        "key": without(factors=(dataclasses.replace(RUBRIC.factors[0], key="union"),), consistency=None),
+        "key": without(
+            factors=(dataclasses.replace(RUBRIC.factors[0], key="union"),),
+            consistency=None,
+        ),
         "scale": factor_with(scale=Scale((2, 1, 0), {0: "none", 2: "all"})),
         "title": factor_with(title="unity"),
         "definition": factor_with(definition="One piece"),
@@ -298,9 +354,15 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "labels": factor_with(scale=Scale((0, 1, 2), {0: "none", 2: "ALL"})),
         "range": factor_with(scale=Scale(range=(0, 2))),
         "step": factor_with(scale=Scale(range=(0, 2), step=0.5)),
-        "direction": factor_with(scale=Scale((0, 1, 2), {0: "none", 2: "all"}, direction="down")),
-        "abstain": factor_with(scale=Scale((0, 1, 2), {0: "none", 2: "all"}, abstain=("N/A",))),
-        "boolean": without(factors=(Factor("unity", Scale((0, 1), boolean=True)),), consistency=None),
+        "direction": factor_with(
+            scale=Scale((0, 1, 2), {0: "none", 2: "all"}, direction="down")
+        ),
+        "abstain": factor_with(
+            scale=Scale((0, 1, 2), {0: "none", 2: "all"}, abstain=("N/A",))
+        ),
+        "boolean": without(
+            factors=(Factor("unity", Scale((0, 1), boolean=True)),), consistency=None
+        ),
         "choices": without(
             factors=(Factor("unity", Scale(choices=("a", "b"))),),
             consistency=None,
@@ -317,7 +379,10 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "score_key": answer_with(score_key="rating"),
         "reason_key": answer_with(reason_key="reason"),
         "texts": answer_with(texts=("summary",)),
-        "others": without(answer=AnswerFormat(form="nested", others=("sure: number",)), consistency=None),
+        "others": without(
+            answer=AnswerFormat(form="nested", others=("sure: number",)),
+            consistency=None,
+        ),
         "words": answer_with(words=(5, 10)),
         "reason": answer_with(reason="why"),
         "sections": answer_with(sections=("JSON",)),
@@ -327,7 +392,9 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "section": consistency_with(section="JSON"),
         "passes": consistency_with(passes=("good",)),
         "fails": consistency_with(fails=()),
-        "factor": without(consistency=None, factors=(Factor("unity", SEVEN), Factor("other", SEVEN))),
+        "factor": without(
+            consistency=None, factors=(Factor("unity", SEVEN), Factor("other", SEVEN))
+        ),
         "pass_score": consistency_with(pass_score=1),
         "fail_score": consistency_with(fail_score=1),
     },
@@ -348,10 +415,14 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
 @pytest.mark.parametrize("part", READ_BY_A_JUDGE, ids=lambda part: part.__name__)
 def test_every_field_is_known_to_count_or_not(part: type) -> None:
     fields = {field.name for field in dataclasses.fields(part)}
-    assert fields - set(READ_BY_A_JUDGE[part]) == ({*FOR_PEOPLE, *ASKING} if part is Rubric else set())
+    assert fields - set(READ_BY_A_JUDGE[part]) == (
+        {*FOR_PEOPLE, *ASKING} if part is Rubric else set()
+    )
 
 
-def test_of_which_edits_and_how_often_a_rubric_is_asked_does_not_change_the_hash() -> None:
+def test_of_which_edits_and_how_often_a_rubric_is_asked_does_not_change_the_hash() -> (
+    None
+):
     assert set(ASKING) == {"when", "for_each", "after", "samples"}
     assert without(when="edit_type == add", samples=3).hash == RUBRIC.hash
 
@@ -376,45 +447,87 @@ def test_what_only_people_read_does_not_change_the_hash(name: str) -> None:
 
 
 def test_the_order_of_labels_does_not_change_the_hash() -> None:
-    assert factor_with(scale=Scale((0, 1, 2), {2: "all", 0: "none"})).hash == RUBRIC.hash
+    assert (
+        factor_with(scale=Scale((0, 1, 2), {2: "all", 0: "none"})).hash == RUBRIC.hash
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "recorded"),
     [
-        ("preservation", "25ee7b0699fffc39d1bc544fcf8733f91b239ee697a515cdf0dc1ed729d8af5b"),
+        (
+            "preservation",
+            "25ee7b0699fffc39d1bc544fcf8733f91b239ee697a515cdf0dc1ed729d8af5b",
+        ),
         ("quality", "518c41abd1bca1a6e5383a1b40acd984219a5f073a7f63e91f02fa729b9a0808"),
-        ("fidelity", "56bdd26c2fa4bc2be8414cb59d1242d9c7895ed61503d8aac08942712c6c614d"),
-        ("reference", "a3da530188012975d276b2f010a4e05b771fba767089134e7863b8cc6af0c229"),
-        ("lighting", "d30f890ea00bf90fd9f8d88b80952558b05c3b6747d0e61c75f8ec25ea98e24b"),
-        ("compliance", "7b47e87e45e91dde5345440284cc160cd27073cd42c71188e8dc057f31ff8262"),
+        (
+            "fidelity",
+            "56bdd26c2fa4bc2be8414cb59d1242d9c7895ed61503d8aac08942712c6c614d",
+        ),
+        (
+            "reference",
+            "a3da530188012975d276b2f010a4e05b771fba767089134e7863b8cc6af0c229",
+        ),
+        (
+            "lighting",
+            "d30f890ea00bf90fd9f8d88b80952558b05c3b6747d0e61c75f8ec25ea98e24b",
+        ),
+        (
+            "compliance",
+            "7b47e87e45e91dde5345440284cc160cd27073cd42c71188e8dc057f31ff8262",
+        ),
         ("online", "edd41e518ecec382d57f996a7259098d0be4d7b15b4e51586644e59627369050"),
     ],
 )
-def test_the_rubrics_of_stores_that_exist_keep_their_hashes(name: str, recorded: str) -> None:
+def test_the_rubrics_of_stores_that_exist_keep_their_hashes(
+    name: str, recorded: str
+) -> None:
     """A hash is part of every key: were it another, a store of 0.1 would ask everything again."""
     assert files.load_one(name).hash == recorded
 
 
 def test_an_imported_rubric_keeps_its_hash() -> None:
-    assert RUBRIC.hash == "a47b8c514ddb2f98059f4fa993be7db5d3e8c9b06e81d9d0a7975ff8f3bba1a0"
+    assert (
+        RUBRIC.hash
+        == "a47b8c514ddb2f98059f4fa993be7db5d3e8c9b06e81d9d0a7975ff8f3bba1a0"
+    )
     imported = import_prompt(PUBLISHED, "mine").rubric
-    assert imported and imported.hash == "f7fb8bc960c0a9c4097afe7381ca9fd5bac55a38acb0051f78085c681de0fa29"
+    assert (
+        imported
+        and imported.hash
+        == "f7fb8bc960c0a9c4097afe7381ca9fd5bac55a38acb0051f78085c681de0fa29"
+    )
 
 
 def test_what_is_kept_of_a_rubric_reads_back_as_the_same() -> None:
     scale = Scale(range=(0, None), direction="down")
-    rubric = Rubric("x", ("edited",), (Factor("a", scale), Factor("b", SEVEN)), AnswerFormat(), computed_by="metrics")
+    rubric = Rubric(
+        "x",
+        ("edited",),
+        (Factor("a", scale), Factor("b", SEVEN)),
+        AnswerFormat(),
+        computed_by="metrics",
+    )
     content = json.loads(json.dumps(rubric.content()))
-    assert [Scale.of(factor["scale"]) for factor in content["factors"]] == [scale, SEVEN]
-    assert content["factors"][1]["scale"] == {"values": [1, 2, 3, 4, 5, 6, 7], "labels": {}}
+    assert [Scale.of(factor["scale"]) for factor in content["factors"]] == [
+        scale,
+        SEVEN,
+    ]
+    assert content["factors"][1]["scale"] == {
+        "values": [1, 2, 3, 4, 5, 6, 7],
+        "labels": {},
+    }
 
 
 # --- contract -------------------------------------------------------------------------------------------------
 
 LIKERT = [1, 2, 3, 4, 5, 6, 7]
 ONLINE = {
-    "preservation": ["unchanged_regions", "global_consistency", "identity_preservation"],
+    "preservation": [
+        "unchanged_regions",
+        "global_consistency",
+        "identity_preservation",
+    ],
     "quality": [
         "scale_realism",
         "spatial_relationship",
@@ -456,7 +569,10 @@ def test_the_reference_rubric_has_the_contract_of_the_table() -> None:
         "justification_words": [10, 25],
         "sections": [],
     }
-    assert all([anchor.scores for anchor in factor.anchors] == [(1,), (4,), (7,)] for factor in rubric.factors)
+    assert all(
+        [anchor.scores for anchor in factor.anchors] == [(1,), (4,), (7,)]
+        for factor in rubric.factors
+    )
 
 
 def test_the_lighting_rubric_has_the_contract_of_the_table() -> None:
@@ -493,6 +609,17 @@ def test_the_example_of_a_rubric_file_is_a_rubric_whose_answers_are_accepted() -
     text = textwrap.dedent(str(model.__doc__).split("::\n\n", 1)[1])
     rubric = files.parse(text)
     assert lint(rubric) == []
-    reply = {"results": {"sky_replaced": {"justification": "The sky is pink from edge to edge.", "score": 3}}}
+    reply = {
+        "results": {
+            "sky_replaced": {
+                "justification": "The sky is pink from edge to edge.",
+                "score": 3,
+            }
+        }
+    }
     verdict = check(rubric, json.dumps(reply))
-    assert isinstance(verdict, Verdict) and verdict.scores == {"sky_replaced": 3} and not verdict.violations
+    assert (
+        isinstance(verdict, Verdict)
+        and verdict.scores == {"sky_replaced": 3}
+        and not verdict.violations
+    )

@@ -46,7 +46,11 @@ def rubric(text: str) -> Rubric:
 
 @pytest.mark.parametrize(
     ("reply", "choice"),
-    [("Fine.\n[[yes]]", "[[yes]]"), ("[[no]]", "[[no]]"), ("<think>[[no]]</think> [[yes]], [[yes]].", "[[yes]]")],
+    [
+        ("Fine.\n[[yes]]", "[[yes]]"),
+        ("[[no]]", "[[no]]"),
+        ("<think>[[no]]</think> [[yes]], [[yes]].", "[[yes]]"),
+    ],
 )
 def test_a_mark_is_read_wherever_it_stands(reply: str, choice: str) -> None:
     outcome = check(rubric(MARKED), reply)
@@ -54,7 +58,10 @@ def test_a_mark_is_read_wherever_it_stands(reply: str, choice: str) -> None:
     assert outcome.choices == {"verdict": choice}
 
 
-@pytest.mark.parametrize("reply", ["yes", "[yes]", "[[Yes]]", "[[yes]] or [[no]]", "", "I cannot help with that."])
+@pytest.mark.parametrize(
+    "reply",
+    ["yes", "[yes]", "[[Yes]]", "[[yes]] or [[no]]", "", "I cannot help with that."],
+)
 def test_no_mark_or_two_are_no_answer(reply: str) -> None:
     assert isinstance(check(rubric(MARKED), reply), Failure)
 
@@ -98,7 +105,9 @@ GOOD = {
 }
 
 
-def test_truth_values_count_as_0_and_1_and_other_keys_are_asked_for_and_not_scored() -> None:
+def test_truth_values_count_as_0_and_1_and_other_keys_are_asked_for_and_not_scored() -> (
+    None
+):
     outcome = check(rubric(NESTED), json.dumps(GOOD))
     assert isinstance(outcome, Verdict)
     assert outcome.scores == {"turn": 1, "turn_needed": 1}

@@ -17,11 +17,16 @@ from editjudge.rubrics.contract import check
 from editjudge.rubrics.files import parse_any
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import LAYOUTS, ImagePart, Layout, TextPart, ask
-from editjudge.rubrics.recipe import import_checkout, load_recipe, read_recipe, recipe_names
+from editjudge.rubrics.recipe import (
+    import_checkout,
+    load_recipe,
+    read_recipe,
+    recipe_names,
+)
 from editjudge.rubrics.sets import RubricSet
 from editjudge.rubrics.strict_yaml import dump_plain
 from editjudge.rubrics.verdict import Verdict
-from editjudge.run.plan import QuestionSettings
+from editjudge.running.plan import TaskKey
 
 RECIPE = r"""
 name: mybench
@@ -63,10 +68,14 @@ score:
 def checkout(tmp_path: Path) -> Path:
     folder = tmp_path / "mybench"
     folder.mkdir()
-    constants = ['RULES = "Before: <before> Sloppy. Say {\\"score\\": [a, b], \\"why\\": \\"\\"}"']
+    constants = [
+        'RULES = "Before: <before> Sloppy. Say {\\"score\\": [a, b], \\"why\\": \\"\\"}"'
+    ]
     constants += ['CLAUSE = "Sloppy. "', 'WHO = "You look closely."']
     (folder / "prompts.py").write_text("\n".join(constants), "utf-8")
-    (folder / "prompts.json").write_text(json.dumps({"looks": 'One <picture>, two <picture>. {"pretty": 0}'}), "utf-8")
+    (folder / "prompts.json").write_text(
+        json.dumps({"looks": 'One <picture>, two <picture>. {"pretty": 0}'}), "utf-8"
+    )
     return folder
 
 
@@ -77,19 +86,29 @@ def recipe_file(tmp_path: Path, text: str = RECIPE) -> Path:
 
 
 def test_the_example_of_a_recipe_makes_a_set_of_a_checkout(tmp_path: Path) -> None:
-    example = textwrap.dedent(str(recipe.__doc__).split("::\n\n", 1)[1].split("\n\nA part")[0])
-    (tmp_path / "prompts.py").write_text('RULES = "Judge <edit> on the pictures."', "utf-8")
-    (tmp_path / "prompts.json").write_text(json.dumps({"quality": 'Say {"reason": "why", "score": 1}'}), "utf-8")
+    example = textwrap.dedent(
+        str(recipe.__doc__).split("::\n\n", 1)[1].split("\n\nA part")[0]
+    )
+    (tmp_path / "prompts.py").write_text(
+        'RULES = "Judge <edit> on the pictures."', "utf-8"
+    )
+    (tmp_path / "prompts.json").write_text(
+        json.dumps({"quality": 'Say {"reason": "why", "score": 1}'}), "utf-8"
+    )
     data = import_checkout(read_recipe(recipe_file(tmp_path, example)), tmp_path)
     imported = parse_any(dump_plain(data), "mybench")
     assert isinstance(imported, RubricSet)
     (quality,) = imported.rubrics
-    assert quality.template and quality.template.text.startswith("Judge <edit> on the pictures.\nSay ")
+    assert quality.template and quality.template.text.startswith(
+        "Judge <edit> on the pictures.\nSay "
+    )
     outcome = check(quality, '{"reason": "The sky is pink.", "score": 4}')
     assert isinstance(outcome, Verdict) and outcome.scores == {"score": 4}
 
 
-def test_a_checkout_becomes_a_set_that_keeps_its_words(tmp_path: Path, checkout: Path) -> None:
+def test_a_checkout_becomes_a_set_that_keeps_its_words(
+    tmp_path: Path, checkout: Path
+) -> None:
     data = import_checkout(read_recipe(recipe_file(tmp_path)), checkout)
     imported = parse_any(dump_plain(data), "mybench")
     assert isinstance(imported, RubricSet)
@@ -105,7 +124,10 @@ def test_a_checkout_becomes_a_set_that_keeps_its_words(tmp_path: Path, checkout:
         "<picture: edited>": "edited",
     }
     assert looks.template
-    assert looks.template.text == 'One <picture: input>, two <picture: edited>. {"pretty": 0}'
+    assert (
+        looks.template.text
+        == 'One <picture: input>, two <picture: edited>. {"pretty": 0}'
+    )
     assert imported.contract()["scores"] == ["overall"]
 
 
@@ -119,56 +141,90 @@ def test_every_image_of_a_recipe_is_sent_as_an_image_where_it_stands(
     edit = Edit("7", instruction="Paint the gate green.")
     for rubric in imported.rubrics:
         question = ask(rubric, edit, {"input": "d1", "edited": "d2"}, layout)
-        assert [part.role for part in question.parts if isinstance(part, ImagePart)] == ["input", "edited"]
-        assert isinstance(question.parts[0], TextPart), "words stand before the first image"
+        assert [
+            part.role for part in question.parts if isinstance(part, ImagePart)
+        ] == ["input", "edited"]
+        assert isinstance(question.parts[0], TextPart), (
+            "words stand before the first image"
+        )
         assert not re.search(r"<(?:picture|input|before)", str(question))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_an_image_part_that_stands_twice_or_out_of_order_is_sent_as_often_and_in_that_order(layout: Layout) -> None:
+def test_an_image_part_that_stands_twice_or_out_of_order_is_sent_as_often_and_in_that_order(
+    layout: Layout,
+) -> None:
     parts = ["edited", "input", "edited"]
-    slots = [{"mark": f"<picture: {role}>", "role": role} for role in ("input", "edited")]
+    slots = [
+        {"mark": f"<picture: {role}>", "role": role} for role in ("input", "edited")
+    ]
     text = "".join(f"See <picture: {role}>. " for role in parts)
-    content: dict[str, Any] = {"name": "x", "images": ["input", "edited"], "template": {"text": text, "slots": slots}}
-    content |= {"factors": [{"key": "fit"}], "scale": {"values": [0, 1]}, "answer": {"form": "scores"}}
+    content: dict[str, Any] = {
+        "name": "x",
+        "images": ["input", "edited"],
+        "template": {"text": text, "slots": slots},
+    }
+    content |= {
+        "factors": [{"key": "fit"}],
+        "scale": {"values": [0, 1]},
+        "answer": {"form": "scores"},
+    }
     rubric = parse_any(dump_plain(content))
     assert isinstance(rubric, Rubric)
     question = ask(rubric, Edit("7"), {"input": "d1", "edited": "d2"}, layout)
-    assert [part.role for part in question.parts if isinstance(part, ImagePart)] == parts
+    assert [
+        part.role for part in question.parts if isinstance(part, ImagePart)
+    ] == parts
 
 
 def test_both_layouts_of_a_prompt_with_image_parts_are_one_question_with_one_key(
     tmp_path: Path, checkout: Path
 ) -> None:
-    imported = parse_any(dump_plain(import_checkout(read_recipe(recipe_file(tmp_path)), checkout)))
+    imported = parse_any(
+        dump_plain(import_checkout(read_recipe(recipe_file(tmp_path)), checkout))
+    )
     assert isinstance(imported, RubricSet)
     for rubric in imported.rubrics:
         edit = Edit("7", instruction="Paint the gate green.")
-        one, other = (ask(rubric, edit, {"input": "d1", "edited": "d2"}, layout) for layout in LAYOUTS)
+        one, other = (
+            ask(rubric, edit, {"input": "d1", "edited": "d2"}, layout)
+            for layout in LAYOUTS
+        )
         assert one == other
-        keys = {QuestionSettings((rubric,), layout=layout).key_forms[rubric.name].asking for layout in LAYOUTS}
+        keys = {TaskKey(rubric, layout, {}, {}, {}, 0).hash() for layout in LAYOUTS}
         assert len(keys) == 1
 
 
 @pytest.mark.parametrize(
-    ("join", "system"), [('""', "You look closely.Sloppy. "), ('"|"', "You look closely.|Sloppy. ")]
+    ("join", "system"),
+    [('""', "You look closely.Sloppy. "), ('"|"', "You look closely.|Sloppy. ")],
 )
 def test_what_joins_the_parts_joins_those_of_the_system_message(
     tmp_path: Path, checkout: Path, join: str, system: str
 ) -> None:
-    text = RECIPE.replace("system: [who]", "system: [who, clause]").replace(r'join: "\n"', f"join: {join}")
-    imported = parse_any(dump_plain(import_checkout(read_recipe(recipe_file(tmp_path, text)), checkout)))
+    text = RECIPE.replace("system: [who]", "system: [who, clause]").replace(
+        r'join: "\n"', f"join: {join}"
+    )
+    imported = parse_any(
+        dump_plain(import_checkout(read_recipe(recipe_file(tmp_path, text)), checkout))
+    )
     assert isinstance(imported, RubricSet)
     assert imported.rubrics[0].system == system
 
 
 @pytest.mark.parametrize(
-    "change", [("{picture: edited}]", "{picture: mask}]"), ("{input: instruction}", "{input: wish}")]
+    "change",
+    [
+        ("{picture: edited}]", "{picture: mask}]"),
+        ("{input: instruction}", "{input: wish}"),
+    ],
 )
 def test_a_part_that_the_rubric_does_not_list_is_refused(
     tmp_path: Path, checkout: Path, change: tuple[str, str]
 ) -> None:
-    data = import_checkout(read_recipe(recipe_file(tmp_path, RECIPE.replace(*change))), checkout)
+    data = import_checkout(
+        read_recipe(recipe_file(tmp_path, RECIPE.replace(*change))), checkout
+    )
     with pytest.raises(RubricError, match="does not list"):
         parse_any(dump_plain(data))
 
@@ -176,12 +232,27 @@ def test_a_part_that_the_rubric_does_not_list_is_refused(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (("<before>: input", "<after>: input"), "'<after>' is not in the text of prompts.py"),
+        (
+            ("<before>: input", "<after>: input"),
+            "'<after>' is not in the text of prompts.py",
+        ),
         (("constant: RULES", "constant: RULE"), 'prompts.py: the constant "RULE"'),
-        (("[input, edited]}\n    images", "[input]}\n    images"), "'<picture>' stands 2 times"),
-        (("""expects: ['"score"']""", """expects: ['"grade"']"""), "was expected there"),
-        (("prompt: [looks]", "prompt: [look]"), 'no text is called "look"; did you mean "looks"'),
-        (("removes: [clause]", "removes: [who]"), "the text of `who` is not in that of prompts.py"),
+        (
+            ("[input, edited]}\n    images", "[input]}\n    images"),
+            "'<picture>' stands 2 times",
+        ),
+        (
+            ("""expects: ['"score"']""", """expects: ['"grade"']"""),
+            "was expected there",
+        ),
+        (
+            ("prompt: [looks]", "prompt: [look]"),
+            'no text is called "look"; did you mean "looks"',
+        ),
+        (
+            ("removes: [clause]", "removes: [who]"),
+            "the text of `who` is not in that of prompts.py",
+        ),
     ],
 )
 def test_a_checkout_that_is_not_as_expected_is_refused(
@@ -200,10 +271,15 @@ def test_a_checkout_that_is_not_as_expected_is_refused(
         (("title: MyBench", "tittle: MyBench"), r"mybench\.yaml:"),
         (("prompt: [looks]", "prompt: 5"), r"mybench\.yaml:26: prompt: "),
         (("{picture: edited}]", "{pictures: edited}]"), r"mybench\.yaml:14"),
-        (("{file: prompts.py, constant: WHO}", "{constant: WHO}"), r"mybench\.yaml:10: texts\.who"),
+        (
+            ("{file: prompts.py, constant: WHO}", "{constant: WHO}"),
+            r"mybench\.yaml:10: texts\.who",
+        ),
     ],
 )
-def test_a_recipe_with_a_mistake_is_refused_with_its_line(tmp_path: Path, change: tuple[str, str], why: str) -> None:
+def test_a_recipe_with_a_mistake_is_refused_with_its_line(
+    tmp_path: Path, change: tuple[str, str], why: str
+) -> None:
     assert change[0] in RECIPE
     with pytest.raises(RubricError, match=why):
         read_recipe(recipe_file(tmp_path, RECIPE.replace(*change)))
@@ -229,9 +305,16 @@ def tiny_checkout(folder: Path, recipe: Any) -> Path:
         marks = [*rubric.get("expects", ())]
         for mark, roles in rubric.get("slots", {}).items():
             marks += [mark] * (1 if isinstance(roles, str) else len(roles))
-        words[first] += [mark for mark in marks if mark not in words[first] or mark == "<image>"]
-        words[first] += [text for name in rubric.get("removes", ()) for text in words[name]]
-    texts = {name: " ".join([*some, *recipe.texts[name].replace]) for name, some in words.items()}
+        words[first] += [
+            mark for mark in marks if mark not in words[first] or mark == "<image>"
+        ]
+        words[first] += [
+            text for name in rubric.get("removes", ()) for text in words[name]
+        ]
+    texts = {
+        name: " ".join([*some, *recipe.texts[name].replace])
+        for name, some in words.items()
+    }
     files: dict[str, Any] = {}
     for name, source in recipe.texts.items():
         place = files.setdefault(source.file, {})
@@ -241,7 +324,9 @@ def tiny_checkout(folder: Path, recipe: Any) -> Path:
             place[source.constant] = f"{source.constant} = {texts[name]!r}\n"
         elif source.function:
             body = (
-                f"{source.variable} = {texts[name]!r}\n    return ''" if source.variable else f"return {texts[name]!r}"
+                f"{source.variable} = {texts[name]!r}\n    return ''"
+                if source.variable
+                else f"return {texts[name]!r}"
             )
             place[source.function] = f"def {source.function}():\n    {body}\n"
         else:
@@ -250,7 +335,13 @@ def tiny_checkout(folder: Path, recipe: Any) -> Path:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         python = path.suffix == ".py"
-        text = content if isinstance(content, str) else "".join(content.values()) if python else json.dumps(content)
+        text = (
+            content
+            if isinstance(content, str)
+            else "".join(content.values())
+            if python
+            else json.dumps(content)
+        )
         path.write_text(text, "utf-8")
     return folder
 

@@ -42,9 +42,15 @@ def edit_prompt() -> str:
 def checkout(tmp_path: Path) -> Path:
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "prompts.py").write_text(PROMPTS, "utf-8")
-    (tmp_path / "p.json").write_text(json.dumps({"edit": ["no", {"text": "From JSON."}]}), "utf-8")
-    (tmp_path / "p.yaml").write_text("system: Be short.\nuser:\n  - text: |\n      Two\n      lines.\n", "utf-8")
-    (tmp_path / "README.md").write_text("# Title\n<prompt>\nInside.\n</prompt>\nAfter.\n", "utf-8")
+    (tmp_path / "p.json").write_text(
+        json.dumps({"edit": ["no", {"text": "From JSON."}]}), "utf-8"
+    )
+    (tmp_path / "p.yaml").write_text(
+        "system: Be short.\nuser:\n  - text: |\n      Two\n      lines.\n", "utf-8"
+    )
+    (tmp_path / "README.md").write_text(
+        "# Title\n<prompt>\nInside.\n</prompt>\nAfter.\n", "utf-8"
+    )
     return tmp_path
 
 
@@ -55,20 +61,39 @@ PY = "bench/prompts.py"
     ("source", "text"),
     [
         ({"file": PY, "constant": "RULES"}, "Look at\nboth pictures."),
-        ({"file": PY, "constant": "BOTH"}, "Look at\nboth pictures.\nAnswer with one number."),
+        (
+            {"file": PY, "constant": "BOTH"},
+            "Look at\nboth pictures.\nAnswer with one number.",
+        ),
         ({"file": PY, "constant": "NAMED"}, "Look at\nboth pictures."),
         ({"file": PY, "constant": "TABLE", "key": ("edit", "system")}, "Be kind."),
         ({"file": PY, "constant": "TABLE", "key": ("list", 1)}, "second"),
         ({"file": PY, "constant": "Asker.PROMPT"}, "Of a class."),
         ({"file": PY, "function": "edit_prompt"}, "Which is {better}?"),
-        ({"file": PY, "function": "Asker.ask", "variable": "tail"}, "About {question}: yes or no?"),
+        (
+            {"file": PY, "function": "Asker.ask", "variable": "tail"},
+            "About {question}: yes or no?",
+        ),
         ({"file": "p.json", "key": ("edit", 1, "text")}, "From JSON."),
         ({"file": "p.yaml", "key": ("user", 0, "text")}, "Two\nlines.\n"),
-        ({"file": "README.md", "after": "<prompt>", "before": "</prompt>", "strip": True}, "Inside."),
-        ({"file": PY, "constant": "TAIL", "replace": {"one": "two"}}, "Answer with two number."),
+        (
+            {
+                "file": "README.md",
+                "after": "<prompt>",
+                "before": "</prompt>",
+                "strip": True,
+            },
+            "Inside.",
+        ),
+        (
+            {"file": PY, "constant": "TAIL", "replace": {"one": "two"}},
+            "Answer with two number.",
+        ),
     ],
 )
-def test_a_text_is_read_where_it_stands(checkout: Path, source: dict[str, Any], text: str) -> None:
+def test_a_text_is_read_where_it_stands(
+    checkout: Path, source: dict[str, Any], text: str
+) -> None:
     assert read_source(checkout, TextSource(**source)) == text
 
 
@@ -78,7 +103,10 @@ def test_a_text_is_read_where_it_stands(checkout: Path, source: dict[str, Any], 
         ({"file": PY, "constant": "RULE"}, 'did you mean "RULES"'),
         ({"file": PY, "constant": "TWICE"}, "2 times, on lines 10, 11"),
         ({"file": PY, "constant": "COMPUTED"}, r"prompts\.py:12: expected a text"),
-        ({"file": PY, "constant": "TABLE", "key": ("edt",)}, 'prompts.py:8: no key "edt"; did you mean "edit"'),
+        (
+            {"file": PY, "constant": "TABLE", "key": ("edt",)},
+            'prompts.py:8: no key "edt"; did you mean "edit"',
+        ),
         ({"file": PY, "constant": "TABLE"}, "expected a text"),
         ({"file": PY, "function": "nothing"}, "no single function"),
         ({"file": PY, "function": "Asker.ask"}, "which is not computed here|expected"),
@@ -89,10 +117,15 @@ def test_a_text_is_read_where_it_stands(checkout: Path, source: dict[str, Any], 
         ({"file": "p.json", "key": ("edit",)}, "is no text"),
         ({"file": "p.json", "key": ("edit", 0, "x")}, 'no "edit.0.x"'),
         ({"file": "README.md", "after": "gone"}, "stands 0 times"),
-        ({"file": PY, "constant": "TAIL", "replace": {"six": "two"}}, "is not in the text"),
+        (
+            {"file": PY, "constant": "TAIL", "replace": {"six": "two"}},
+            "is not in the text",
+        ),
     ],
 )
-def test_a_checkout_that_is_not_as_expected_is_refused(checkout: Path, source: dict[str, Any], why: str) -> None:
+def test_a_checkout_that_is_not_as_expected_is_refused(
+    checkout: Path, source: dict[str, Any], why: str
+) -> None:
     with pytest.raises(RubricError, match=why):
         read_source(checkout, TextSource(**source))
 

@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editjudge.rubrics import replies
-from editjudge.rubrics.model import WrittenNumber
-from editjudge.rubrics.replies import NotStrict, TooComplex, blocks, decode, scan, without_fences
+from editjudge.rubrics.replies import (
+    NotStrict,
+    TooComplex,
+    blocks,
+    decode,
+    scan,
+    without_fences,
+)
+from editjudge.rubrics.scale import WrittenNumber
 
 KEYS = ["score", "image_id"]
 
@@ -40,20 +47,36 @@ def candidate_texts(text: str) -> list[str]:
         ("", []),
     ],
 )
-def test_a_candidate_is_an_outermost_object_that_holds_a_quoted_key(text: str, candidates: list[str]) -> None:
+def test_a_candidate_is_an_outermost_object_that_holds_a_quoted_key(
+    text: str, candidates: list[str]
+) -> None:
     assert candidate_texts(text) == candidates
     assert all(candidate.closed for candidate in scan(text, KEYS).candidates)
 
 
 @pytest.mark.parametrize(
-    "text", ['{"score": 1', '{"score"', '{"sco', '{"', "{", "{ \n", '{ "image_i', '{"a": {"score": 1}']
+    "text",
+    [
+        '{"score": 1',
+        '{"score"',
+        '{"sco',
+        '{"',
+        "{",
+        "{ \n",
+        '{ "image_i',
+        '{"a": {"score": 1}',
+    ],
 )
 def test_a_candidate_may_break_off(text: str) -> None:
     scanned = scan(f"Here: {text}", KEYS)
-    assert [(candidate.text, candidate.closed) for candidate in scanned.candidates] == [(text, False)]
+    assert [(candidate.text, candidate.closed) for candidate in scanned.candidates] == [
+        (text, False)
+    ]
 
 
-@pytest.mark.parametrize("text", ["{x", '{"x', '{"scores', "{'sco", '{"score_of', "{}", "{ }", "{ 1 }"])
+@pytest.mark.parametrize(
+    "text", ["{x", '{"x', '{"scores', "{'sco", '{"score_of', "{}", "{ }", "{ 1 }"]
+)
 def test_other_braces_are_prose(text: str) -> None:
     scanned = scan(text, KEYS)
     assert (scanned.candidates, scanned.before, scanned.after) == ((), text, "")
@@ -71,7 +94,11 @@ def test_prose_is_kept_as_it_stands_before_and_after_the_last_candidate() -> Non
         ('<think>{"score": 1}</think>{"score": 2}', ['{"score": 2}'], False),
         ('{"score": 1}</think>{"score": 2}', ['{"score": 2}'], False),
         ('<think>{</think>{"score": 2}', ['{"score": 2}'], False),
-        ('<think><think></think>{"score": 1}</think>{"score": 2}', ['{"score": 2}'], False),
+        (
+            '<think><think></think>{"score": 1}</think>{"score": 2}',
+            ['{"score": 2}'],
+            False,
+        ),
         ('<Thinking>{"score": 1}</THINK>{"score": 2}', ['{"score": 2}'], False),
         ('{"score": 1} {</think>} {"score": 2}', ['{"score": 2}'], False),
         ('{"score": 1} { </think> 2', [], False),
@@ -85,7 +112,9 @@ def test_prose_is_kept_as_it_stands_before_and_after_the_last_candidate() -> Non
         ("<thinker>", [], False),
     ],
 )
-def test_thoughts_are_set_aside(text: str, candidates: list[str], ends_in_thought: bool) -> None:
+def test_thoughts_are_set_aside(
+    text: str, candidates: list[str], ends_in_thought: bool
+) -> None:
     assert candidate_texts(text) == candidates
     assert scan(text, KEYS).ends_in_thought is ends_in_thought
 
@@ -95,7 +124,9 @@ def test_thoughts_are_no_prose() -> None:
     assert (scanned.before, scanned.after) == ("b\nd", "e\ng")
 
 
-@pytest.mark.parametrize(("value", "depth"), [("[" * 40 + "]" * 40, 41), ('"' + "[" * 40 + '"', 1)])
+@pytest.mark.parametrize(
+    ("value", "depth"), [("[" * 40 + "]" * 40, 41), ('"' + "[" * 40 + '"', 1)]
+)
 def test_nesting_is_measured_outside_strings(value: str, depth: int) -> None:
     assert scan(f'{{"score": {value}}}', KEYS).candidates[0].depth == depth
 
@@ -152,7 +183,8 @@ values = st.recursive(
     | st.integers(-(10**17) + 1, 10**18 - 1)
     | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text("ab\u00e4\U0001f600", max_size=3), inner, max_size=4)
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text("ab\u00e4\U0001f600", max_size=3), inner, max_size=4)
     ),
     max_leaves=12,
 )
@@ -173,7 +205,18 @@ def test_no_float_is_ever_read_as_an_integer(number: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["6.0", "-0", "-0.0", "6e0", "1E400", "1e-400", "9" * 19, "-" + "9" * 18, "9" * 100_000]
+    "text",
+    [
+        "6.0",
+        "-0",
+        "-0.0",
+        "6e0",
+        "1E400",
+        "1e-400",
+        "9" * 19,
+        "-" + "9" * 18,
+        "9" * 100_000,
+    ],
 )
 def test_a_number_that_is_no_plain_integer_is_kept_as_written(text: str) -> None:
     read = decode(text)
@@ -189,16 +232,54 @@ def test_a_plain_integer_is_one(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *["NaN", "Infinity", "-Infinity", "01", "+1", "1.", ".5", "0x1", "1_0", "\uff16", "\u0661", "True", "None"],
-        *["{'a': 1}", "{a: 1}", '{"a": 1,}', "[1,]", "[1 2]", '{"a" 1}', '{"a": 1} {"a": 1}', "{1: 2}", "/**/1", ""],
-        *['"\n"', '"\t"', '"\\x"', '"\\u12"', '"\\ud800"', '"\\udc00\\ud800"', '{"\\ud800": 1}', '"a', "[[", '{"a":'],
+        *[
+            "NaN",
+            "Infinity",
+            "-Infinity",
+            "01",
+            "+1",
+            "1.",
+            ".5",
+            "0x1",
+            "1_0",
+            "\uff16",
+            "\u0661",
+            "True",
+            "None",
+        ],
+        *[
+            "{'a': 1}",
+            "{a: 1}",
+            '{"a": 1,}',
+            "[1,]",
+            "[1 2]",
+            '{"a" 1}',
+            '{"a": 1} {"a": 1}',
+            "{1: 2}",
+            "/**/1",
+            "",
+        ],
+        *[
+            '"\n"',
+            '"\t"',
+            '"\\x"',
+            '"\\u12"',
+            '"\\ud800"',
+            '"\\udc00\\ud800"',
+            '{"\\ud800": 1}',
+            '"a',
+            "[[",
+            '{"a":',
+        ],
     ],
 )
 def test_what_is_not_strict_json_is_refused(text: str) -> None:
     assert why_not(text).code == "not_json"
 
 
-@pytest.mark.parametrize("text", ['{"a": 1, "a": 1}', '[{"b": {"a": 1, "\\u0061": 2}}]', '{"": 1, "": 2}'])
+@pytest.mark.parametrize(
+    "text", ['{"a": 1, "a": 1}', '[{"b": {"a": 1, "\\u0061": 2}}]', '{"": 1, "": 2}']
+)
 def test_a_duplicate_key_is_refused_at_any_depth(text: str) -> None:
     assert why_not(text).code == "duplicate_key"
 
@@ -218,6 +299,10 @@ def test_a_text_that_breaks_off_is_told_from_one_that_is_wrong() -> None:
         assert why_not(text[:cut]).at_end, text[:cut]
 
 
-@pytest.mark.parametrize("text", ['{"a": 1,}', '{"a": nule}', '{"a": "\\u00zz"}', "{'a': 1", '{"a": NaN'])
-def test_a_text_that_is_wrong_before_its_end_does_not_count_as_breaking_off(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ['{"a": 1,}', '{"a": nule}', '{"a": "\\u00zz"}', "{'a': 1", '{"a": NaN']
+)
+def test_a_text_that_is_wrong_before_its_end_does_not_count_as_breaking_off(
+    text: str,
+) -> None:
     assert not why_not(text).at_end

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from editjudge.edit import Edit
 from editjudge.errors import RubricError
 from editjudge.rubrics import sets
-from editjudge.rubrics.conditions import applies, parse_when
+from editjudge.rubrics.evaluation import applies
+from editjudge.rubrics.expression import parse_when
 from editjudge.rubrics.files import load, load_one, load_set, parse_any, resolve
 from editjudge.rubrics.prompt import ask
 from editjudge.rubrics.sets import RubricSet, stages
@@ -50,19 +51,27 @@ def parsed(text: str = SET) -> RubricSet:
 def test_a_set_goes_where_the_name_of_a_rubric_goes(tmp_path: Path) -> None:
     path = tmp_path / "pair.yaml"
     path.write_text(SET)
-    assert [rubric.name for rubric in resolve([str(path)])] == ["fidelity", "natural", "verdict"]
+    assert [rubric.name for rubric in resolve([str(path)])] == [
+        "fidelity",
+        "natural",
+        "verdict",
+    ]
     assert load(f"{path}#natural").name == "natural"
     assert load_one(f"{path}#natural").samples == 2
     with pytest.raises(RubricError, match=r"is a set.*pair.yaml#fidelity"):
         load(str(path))
-    with pytest.raises(RubricError, match=r'no rubric "naturall"; did you mean "natural"'):
+    with pytest.raises(
+        RubricError, match=r'no rubric "naturall"; did you mean "natural"'
+    ):
         load(f"{path}#naturall")
 
 
 def test_the_example_of_a_set_is_a_set_with_a_score() -> None:
     example = parsed(textwrap.dedent(str(sets.__doc__).split("::\n\n", 1)[1]))
     assert [rubric.name for rubric in example.rubrics] == ["fidelity", "naturalness"]
-    assert [formula.words for formula in example.formulas] == ["overall = sqrt(min fidelity x naturalness)"]
+    assert [formula.words for formula in example.formulas] == [
+        "overall = sqrt(min fidelity x naturalness)"
+    ]
 
 
 def test_a_built_in_rubric_in_a_set_is_the_rubric_it_was() -> None:
@@ -74,7 +83,11 @@ def test_a_built_in_rubric_in_a_set_is_the_rubric_it_was() -> None:
 def test_the_contract_has_the_members_and_the_names_of_the_scores() -> None:
     contract = parsed().contract()
     assert contract["scores"] == ["overall"]
-    assert [member["name"] for member in contract["members"]] == ["fidelity", "natural", "verdict"]
+    assert [member["name"] for member in contract["members"]] == [
+        "fidelity",
+        "natural",
+        "verdict",
+    ]
     assert contract["members"][1]["samples"] == 2
     assert contract["members"][2]["texts"] == ["earlier"]
     assert set(contract) == {"name", "hash", "members", "scores"}
@@ -93,27 +106,68 @@ def test_the_contract_has_the_members_and_the_names_of_the_scores() -> None:
 )
 def test_all_that_a_set_says_changes_its_hash(old: str, new: str) -> None:
     assert parsed(SET.replace(old, new)).hash != parsed().hash
-    assert parsed(SET.replace("name: pair", "name: other\ndescription: words")).hash == parsed().hash
+    assert (
+        parsed(SET.replace("name: pair", "name: other\ndescription: words")).hash
+        == parsed().hash
+    )
 
 
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("score:", "scores:", r'pair.yaml:\d+: scores: unknown key "scores"; did you mean "score"'),
-        ("use: fidelity", "use: fidelty", "pair.yaml:4: use: expected a built-in rubric"),
-        ("use: fidelity", "use: ../fidelity.yaml", "pair.yaml:4: use: expected a built-in rubric"),
-        ("in [add, remove]", "inside [add]", r"pair.yaml:5: when: when 'edit_type inside \[add\]': found 'inside'"),
+        (
+            "score:",
+            "scores:",
+            r'pair.yaml:\d+: scores: unknown key "scores"; did you mean "score"',
+        ),
+        (
+            "use: fidelity",
+            "use: fidelty",
+            "pair.yaml:4: use: expected a built-in rubric",
+        ),
+        (
+            "use: fidelity",
+            "use: ../fidelity.yaml",
+            "pair.yaml:4: use: expected a built-in rubric",
+        ),
+        (
+            "in [add, remove]",
+            "inside [add]",
+            r"pair.yaml:5: when: when 'edit_type inside \[add\]': found 'inside'",
+        ),
         ("    when:", "    wen:", 'not "wen"'),
-        ("samples: 2", "samples: 0", "pair.yaml:12: samples: samples: expected 1 to 100"),
-        ("samples: 2", "sample: 2", 'pair.yaml:12: sample: unknown key "sample"; did you mean "samples"'),
-        ("after: natural", "after: nature", 'verdict is asked after "nature", which must come before'),
+        (
+            "samples: 2",
+            "samples: 0",
+            "pair.yaml:12: samples: samples: expected 1 to 100",
+        ),
+        (
+            "samples: 2",
+            "sample: 2",
+            'pair.yaml:12: sample: unknown key "sample"; did you mean "samples"',
+        ),
+        (
+            "after: natural",
+            "after: nature",
+            'verdict is asked after "nature", which must come before',
+        ),
         ("name: verdict", "name: natural", 'two rubrics are called "natural"'),
         ("min(natural.*)", "min(nature.*)", "pair.yaml:20: .*score overall"),
-        ("  overall: mean(fidelity.*) + min(natural.*)", "  overall: 5", "expected a formula as text"),
-        ("form: scores}\n    samples", "form: scors}\n    samples", "pair.yaml:11: answer.form"),
+        (
+            "  overall: mean(fidelity.*) + min(natural.*)",
+            "  overall: 5",
+            "expected a formula as text",
+        ),
+        (
+            "form: scores}\n    samples",
+            "form: scors}\n    samples",
+            "pair.yaml:11: answer.form",
+        ),
     ],
 )
-def test_what_is_wrong_in_a_set_is_named_with_its_line(old: str, new: str, why: str) -> None:
+def test_what_is_wrong_in_a_set_is_named_with_its_line(
+    old: str, new: str, why: str
+) -> None:
     with pytest.raises(RubricError, match=why):
         parsed(SET.replace(old, new, 1))
 
@@ -126,7 +180,10 @@ def test_a_set_uses_files_of_its_own_folder(tmp_path: Path) -> None:
     )
     rubric_set = load_set(str(tmp_path / "set.yaml"))
     assert rubric_set
-    assert [(one.name, one.samples) for one in rubric_set.rubrics] == [("own", 1), ("again", 2)]
+    assert [(one.name, one.samples) for one in rubric_set.rubrics] == [
+        ("own", 1),
+        ("again", 2),
+    ]
 
 
 def test_a_rubric_alone_may_have_a_condition_and_nothing_before_it() -> None:
@@ -156,7 +213,10 @@ def test_a_system_message_goes_before_the_question_and_into_the_hash() -> None:
     question = ask(natural, Edit("e"), {})
     assert question.system == "You judge photographs."
     assert str(question).startswith("You judge photographs.\n\n")
-    assert parsed(SET.replace("    system: You judge photographs.\n", "")).rubrics[1].hash != natural.hash
+    assert (
+        parsed(SET.replace("    system: You judge photographs.\n", "")).rubrics[1].hash
+        != natural.hash
+    )
 
 
 # --- conditions -----------------------------------------------------------------------------------------------
@@ -229,10 +289,10 @@ def test_what_is_no_condition_is_refused(when: str) -> None:
 @given(st.text(alphabet="abt_.[](),=! \"'notandriginve", max_size=60))
 def test_any_text_is_a_condition_or_a_value_error(text: str) -> None:
     try:
-        condition = parse_when(text)
+        parse_when(text)
     except ValueError:
         return
-    assert condition(EDIT) in (True, False)
+    assert applies(text, EDIT) in (True, False)
 
 
 @st.composite
@@ -241,7 +301,8 @@ def _conditions(draw: Any, depth: int = 3) -> tuple[str, bool]:
         value = draw(st.sampled_from(["add", "remove"]))
         sign = draw(st.sampled_from(["==", "!="]))
         return f"edit_type {sign} {value}", (value == "add") is (sign == "==")
-    (left, a), (right, b) = draw(_conditions(depth - 1)), draw(_conditions(depth - 1))
+    (left, a) = draw(_conditions(depth - 1))
+    (right, b) = draw(_conditions(depth - 1))
     match draw(st.sampled_from(["and", "or", "not"])):
         case "and":
             return f"({left}) and ({right})", a and b

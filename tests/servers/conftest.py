@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("xllamacpp", reason="the wheel of xllamacpp (extra `local`) is not installed here")
+pytest.importorskip(
+    "xllamacpp", reason="the wheel of xllamacpp (extra `local`) is not installed here"
+)
 pytest.importorskip("gguf", reason="the wheel of gguf is not installed here")
 
 from bench.recorded_server import serve

@@ -11,7 +11,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from run.made import Told, editjudge, edits, environment, pacing, rows_of, start, until, write_manifest
+from running.made import (
+    Told,
+    editjudge,
+    edits,
+    environment,
+    pacing,
+    rows_of,
+    start,
+    until,
+    write_manifest,
+)
 
 from bench.recorded_server import Recorder, recorded, serve
 from bench.servers import HOSTILE, measure, misreadings, rubrics
@@ -21,8 +31,16 @@ RUBRICS = rubrics()
 
 
 def manifest_of(folder: Path, *instructions: str) -> Path:
-    manifest = edits(folder, len(instructions), ground_truth="input-0.png", referring_expression="the car")
-    rows = [row | {"instruction": text} for row, text in zip(rows_of(manifest), instructions, strict=True)]
+    manifest = edits(
+        folder,
+        len(instructions),
+        ground_truth="input-0.png",
+        referring_expression="the car",
+    )
+    rows = [
+        row | {"instruction": text}
+        for row, text in zip(rows_of(manifest), instructions, strict=True)
+    ]
     return write_manifest(folder, rows)
 
 
@@ -33,7 +51,17 @@ def judge(
     named = [word for name in chosen or ["compliance"] for word in ("--rubric", name)]
     place = manifest.parent / "s.db"
     told = editjudge(
-        *("run", manifest, *named, "--judge", "openai-compatible/tiny", "--base-url", url, "--store", place),
+        *(
+            "run",
+            manifest,
+            *named,
+            "--judge",
+            "openai-compatible/tiny",
+            "--base-url",
+            url,
+            "--store",
+            place,
+        ),
         *("--name", "r", "--concurrency", 1, "--json", *words),
     )
     if not place.exists():
@@ -48,7 +76,9 @@ def hold_against_raw(row: dict[str, Any], recorder: Recorder) -> None:
     assert list(misreadings(row, row["exchanges"], recorder)) == []
 
 
-def test_every_rubric_gets_the_status_that_its_raw_replies_have(tmp_path: Path, tiny_server: str) -> None:
+def test_every_rubric_gets_the_status_that_its_raw_replies_have(
+    tmp_path: Path, tiny_server: str
+) -> None:
     manifest = manifest_of(tmp_path, "Paint the car red.")
     with recorded(tiny_server) as recorder:
         _, rows = judge(manifest, recorder.url, "--max-tokens", 600, chosen=RUBRICS)
@@ -71,7 +101,9 @@ def test_with_the_schema_enforced_a_rubric_without_identifier_is_always_answered
     assert {score for row in rows for score in row["scores"].values()} <= {1, 3, 5}
 
 
-def test_hostile_instructions_change_no_status(tmp_path: Path, tiny_server: str) -> None:
+def test_hostile_instructions_change_no_status(
+    tmp_path: Path, tiny_server: str
+) -> None:
     manifest = manifest_of(tmp_path, *HOSTILE)
     with recorded(tiny_server) as recorder:
         _, rows = judge(manifest, recorder.url)
@@ -80,24 +112,34 @@ def test_hostile_instructions_change_no_status(tmp_path: Path, tiny_server: str)
     assert Counter(row["status"] for row in rows) == {"ok": len(HOSTILE)}
 
 
-def test_a_question_that_does_not_fit_is_an_error_that_names_the_limit(tmp_path: Path, tiny_server: str) -> None:
+def test_a_question_that_does_not_fit_is_an_error_that_names_the_limit(
+    tmp_path: Path, tiny_server: str
+) -> None:
     manifest = manifest_of(tmp_path, "Paint the car red.", "word " * 20_000)
     with recorded(tiny_server) as recorder:
         _, rows = judge(manifest, recorder.url)
     statuses = {row["item"]: row["status"] for row in rows}
     assert statuses == {"e0": "ok", "e1": "error"}
     (reason,) = next(row["reasons"] for row in rows if row["item"] == "e1")
-    assert reason["code"] == "context_too_small" and "16,384 tokens" in reason["message"]
+    assert (
+        reason["code"] == "context_too_small" and "16,384 tokens" in reason["message"]
+    )
     assert [answer.status for answer in recorder.answers].count(400) == 1
 
 
-def test_a_small_context_is_said_for_every_edit(tmp_path: Path, small_server: str) -> None:
+def test_a_small_context_is_said_for_every_edit(
+    tmp_path: Path, small_server: str
+) -> None:
     manifest = manifest_of(tmp_path, "Paint the car red.", "Paint the car blue.")
     _, rows = judge(manifest, f"{small_server}/v1")
-    assert [(row["status"], row["reasons"][0]["code"]) for row in rows] == [("error", "context_too_small")] * 2
+    assert [(row["status"], row["reasons"][0]["code"]) for row in rows] == [
+        ("error", "context_too_small")
+    ] * 2
 
 
-def test_a_model_that_never_stops_is_truncated(tmp_path: Path, never_server: str) -> None:
+def test_a_model_that_never_stops_is_truncated(
+    tmp_path: Path, never_server: str
+) -> None:
     manifest = manifest_of(tmp_path, "Paint the car red.")
     with recorded(never_server) as recorder:
         _, (row,) = judge(manifest, recorder.url, "--max-tokens", 200, "--no-schema")
@@ -113,13 +155,21 @@ def test_output_that_leaves_the_grammar_is_invalid_and_asked_once_without_the_sc
         _, (row,) = judge(manifest, recorder.url, "--max-tokens", 100)
     assert [answer.status for answer in recorder.answers[:2]] == [500, 500]
     assert b"does not match" in recorder.answers[0].body
-    assert "response_format" in recorder.answers[0].request and "response_format" not in recorder.answers[-1].request
-    assert row["exchanges"][0].reasons[0].code == "grammar_mismatch" and row["schema_mode"] == "prompt only"
+    assert (
+        "response_format" in recorder.answers[0].request
+        and "response_format" not in recorder.answers[-1].request
+    )
+    assert (
+        row["exchanges"][0].reasons[0].code == "grammar_mismatch"
+        and row["schema_mode"] == "prompt only"
+    )
     assert row["status"] in ("invalid", "truncated")
     hold_against_raw(row, recorder)
 
 
-def test_a_server_without_a_projector_stops_the_run_with_its_own_hint(tmp_path: Path, blind_server: str) -> None:
+def test_a_server_without_a_projector_stops_the_run_with_its_own_hint(
+    tmp_path: Path, blind_server: str
+) -> None:
     manifest = manifest_of(tmp_path, "Paint the car red.", "Paint the car blue.")
     with recorded(blind_server) as recorder:
         told, _ = judge(manifest, recorder.url)
@@ -127,17 +177,32 @@ def test_a_server_without_a_projector_stops_the_run_with_its_own_hint(tmp_path: 
     assert len(recorder.answers) <= 2  # and is not asked again and again
 
 
-def test_a_request_that_takes_too_long_is_unreachable(tmp_path: Path, never_server: str) -> None:
+def test_a_request_that_takes_too_long_is_unreachable(
+    tmp_path: Path, never_server: str
+) -> None:
     manifest = manifest_of(tmp_path, "Paint the car red.")
     with pacing(tries=2):
-        _, (row,) = judge(manifest, f"{never_server}/v1", "--timeout", 0.3, "--no-schema")
+        _, (row,) = judge(
+            manifest, f"{never_server}/v1", "--timeout", 0.3, "--no-schema"
+        )
     assert (row["status"], row["reasons"][0]["code"]) == ("unreachable", "timeout")
 
 
-def test_a_run_that_is_stopped_at_once_does_not_wait_for_the_server(tmp_path: Path, never_server: str) -> None:
+def test_a_run_that_is_stopped_at_once_does_not_wait_for_the_server(
+    tmp_path: Path, never_server: str
+) -> None:
     manifest = manifest_of(tmp_path, "Paint the car red.")
     process = start(
-        *("run", manifest, "--rubric", "compliance", "--judge", "openai-compatible/tiny", "--store", tmp_path / "s.db"),
+        *(
+            "run",
+            manifest,
+            "--rubric",
+            "compliance",
+            "--judge",
+            "openai-compatible/tiny",
+            "--store",
+            tmp_path / "s.db",
+        ),
         *("--base-url", f"{never_server}/v1", "--no-schema"),
         folder=tmp_path,
     )
@@ -151,10 +216,15 @@ def test_a_run_that_is_stopped_at_once_does_not_wait_for_the_server(tmp_path: Pa
 
 def test_the_table_of_statuses_reads_none_of_them_wrongly() -> None:
     """A small version of `python -m bench.servers`."""
-    conditions = measure(24, ["hostile", "small context"], ["compliance", "preservation"])
+    conditions = measure(
+        24, ["hostile", "small context"], ["compliance", "preservation"]
+    )
     assert [one["misclassified"] for one in conditions.values()] == [[]] * 2
     assert conditions["small context"]["codes"] == {"context_too_small": 2}
-    assert conditions["hostile"]["questions"] == 8 and "ok" in conditions["hostile"]["statuses"]
+    assert (
+        conditions["hostile"]["questions"] == 8
+        and "ok" in conditions["hostile"]["statuses"]
+    )
 
 
 def busy(address: str) -> bool:
@@ -175,8 +245,13 @@ def doctor(address: str, cache: Path) -> dict[str, Any]:
 
 def test_what_the_server_does_is_found_out(tmp_path: Path, tiny_server: str) -> None:
     check = doctor(tiny_server, tmp_path)
-    assert check["pictures"] == {"max": 16, "formats": ["jpeg", "png", "gif"]}  # stb_image knows no WebP
-    assert (check["schema"], check["logprobs"], check["limits"]["context"]) == ("enforced", "unmasked", 16_384)
+    # stb_image knows no WebP
+    assert check["pictures"] == {"max": 16, "formats": ["jpeg", "png", "gif"]}
+    assert (check["schema"], check["logprobs"], check["limits"]["context"]) == (
+        "enforced",
+        "unmasked",
+        16_384,
+    )
     codes = {name: error["code"] for name, error in check["errors"].items()}
     assert codes == {
         "webp": "bad_image",
@@ -186,20 +261,34 @@ def test_what_the_server_does_is_found_out(tmp_path: Path, tiny_server: str) -> 
     }
 
 
-def test_a_server_without_a_projector_takes_no_pictures(tmp_path: Path, blind_server: str) -> None:
+def test_a_server_without_a_projector_takes_no_pictures(
+    tmp_path: Path, blind_server: str
+) -> None:
     check = doctor(blind_server, tmp_path)
-    assert check["pictures"] == {"max": 0, "formats": []} and check["schema"] == "enforced"
+    assert (
+        check["pictures"] == {"max": 0, "formats": []} and check["schema"] == "enforced"
+    )
     assert "mmproj" in check["errors"]["png"]["message"]
 
 
-def test_repeats_come_with_one_request_where_the_server_has_the_slots(tmp_path: Path, models: Path) -> None:
+def test_repeats_come_with_one_request_where_the_server_has_the_slots(
+    tmp_path: Path, models: Path
+) -> None:
     manifest = manifest_of(tmp_path, "Paint the car red.")
     files = models / "tiny" / "tiny.gguf", models / "tiny" / "mmproj-tiny.gguf"
-    with serve(*files, context=16_384, slots=3) as address, recorded(address) as recorder:
+    with (
+        serve(*files, context=16_384, slots=3) as address,
+        recorded(address) as recorder,
+    ):
         _, rows = judge(manifest, recorder.url, "--repeats", 3)
     (answer,) = recorder.answers
     assert answer.request["n"] == 3 and len(answer.document["choices"]) == 3
     texts = {choice["message"]["content"] for choice in answer.document["choices"]}
     assert {row["exchanges"][0].text for row in rows} == texts
-    assert [row["status"] for row in rows] == ["ok"] * 3 and len({row["key"] for row in rows}) == 3
-    assert sum(row["usage"]["output_tokens"] for row in rows) == answer.document["usage"]["completion_tokens"]
+    assert [row["status"] for row in rows] == ["ok"] * 3 and len(
+        {row["key"] for row in rows}
+    ) == 3
+    assert (
+        sum(row["usage"]["output_tokens"] for row in rows)
+        == answer.document["usage"]["completion_tokens"]
+    )

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chisquare
 
-from editjudge.stats import bootstrap
-from editjudge.stats.bootstrap import (
+from editjudge.stats import inference
+from editjudge.stats.columns import Reason
+from editjudge.stats.inference import (
+    few_groups,
     folds_of,
-    group_notes,
     interval,
     mean_draws,
     tail,
@@ -50,29 +51,43 @@ def test_one_mean_over_many_groups_is_that_of_its_weights(groups: int) -> None:
     group = rng.integers(0, groups, 3 * groups)
     values = rng.normal(4, 1, len(group))
     drawn = np.concatenate(list(weights(groups, 40, seed=2))).astype(float)
-    sums, counts = np.bincount(group, weights=values, minlength=groups), np.bincount(group, minlength=groups)
-    means = mean_draws(values, np.zeros(len(group), np.int64), 1, group, groups, draws=40, seed=2)
-    np.testing.assert_allclose(means[:, 0], (drawn @ sums) / (drawn @ counts), rtol=1e-6)
+    sums = np.bincount(group, weights=values, minlength=groups)
+    counts = np.bincount(group, minlength=groups)
+    means = mean_draws(
+        values, np.zeros(len(group), np.int64), 1, group, groups, draws=40, seed=2
+    )
+    np.testing.assert_allclose(
+        means[:, 0], (drawn @ sums) / (drawn @ counts), rtol=1e-6
+    )
 
 
 def test_group_sums_give_what_gathering_the_rows_gives() -> None:
     rng = np.random.default_rng(0)
-    values, cells = rng.integers(1, 8, 400).astype(float), rng.integers(0, 3, 400)
+    values = rng.integers(1, 8, 400).astype(float)
+    cells = rng.integers(0, 3, 400)
     groups = rng.integers(0, 20, 400)
     fast = mean_draws(values, cells, 3, groups, 20, draws=30, seed=5)
-    for row, drawn in zip(fast, np.concatenate(list(weights(20, 30, seed=5))), strict=True):
+    for row, drawn in zip(
+        fast, np.concatenate(list(weights(20, 30, seed=5))), strict=True
+    ):
         repeated = np.repeat(np.arange(400), drawn[groups].astype(int))
         for cell in range(3):
             rows = repeated[cells[repeated] == cell]
             assert row[cell] == pytest.approx(values[rows].mean(), abs=1e-5)
 
 
-def test_cells_done_in_turns_see_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_done_in_turns_see_the_same_draws(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = np.random.default_rng(0)
-    values, cells, groups = rng.normal(size=300), rng.integers(0, 7, 300), rng.integers(0, 15, 300)
+    values = rng.normal(size=300)
+    cells = rng.integers(0, 7, 300)
+    groups = rng.integers(0, 15, 300)
     whole = mean_draws(values, cells, 7, groups, 15, draws=20)
-    monkeypatch.setattr(bootstrap, "CELLS", 60)
-    np.testing.assert_allclose(mean_draws(values, cells, 7, groups, 15, draws=20), whole, atol=1e-6)
+    monkeypatch.setattr(inference, "CELLS", 60)
+    np.testing.assert_allclose(
+        mean_draws(values, cells, 7, groups, 15, draws=20), whole, atol=1e-6
+    )
 
 
 def test_few_groups_widen_the_interval() -> None:
@@ -82,8 +97,8 @@ def test_few_groups_widen_the_interval() -> None:
 
 def test_one_group_has_no_interval_and_says_why() -> None:
     assert interval(np.ones(100), 1) is None
-    assert "one group" in group_notes(1)[0]
-    assert group_notes(2) == ()
+    assert few_groups(1) == Reason("one_image")
+    assert few_groups(2) is None
 
 
 def test_a_figure_undefined_in_most_draws_has_no_interval() -> None:
@@ -95,13 +110,17 @@ def test_a_figure_undefined_in_most_draws_has_no_interval() -> None:
 def test_a_drawn_mean_stays_within_the_scores(scores: list[int], n_groups: int) -> None:
     values = np.array(scores, float)
     groups = np.arange(len(values)) % n_groups
-    drawn = mean_draws(values, np.zeros(len(values), int), 1, groups, int(groups.max()) + 1, draws=50)
+    drawn = mean_draws(
+        values, np.zeros(len(values), int), 1, groups, int(groups.max()) + 1, draws=50
+    )
     assert np.all(drawn >= values.min() - 1e-5)
     assert np.all(drawn <= values.max() + 1e-5)
 
 
 def test_a_constant_column_draws_itself_exactly() -> None:
-    drawn = mean_draws(np.full(30, 6.1), np.zeros(30, int), 1, np.arange(30) % 7, 7, draws=50)
+    drawn = mean_draws(
+        np.full(30, 6.1), np.zeros(30, int), 1, np.arange(30) % 7, 7, draws=50
+    )
     assert set(np.ravel(drawn)) == {drawn[0, 0]}
     assert drawn[0, 0] == pytest.approx(6.1, abs=1e-12)
 
@@ -115,12 +134,16 @@ def test_folds_keep_groups_whole() -> None:
 
 def coverage(groups: int, size: int, *, by_group: bool, runs: int = 1_000) -> float:
     """How often the interval of a mean holds the true mean, on scores of 1 to 7 that share source images."""
-    rng, truth, hits = np.random.default_rng(11), population_mean(), 0
+    rng = np.random.default_rng(11)
+    truth = population_mean()
+    hits = 0
     label = np.repeat(np.arange(groups), size) if by_group else np.arange(groups * size)
     n = groups if by_group else groups * size
     for run in range(runs):
         values = clustered(rng, groups, size).ravel()
-        drawn = mean_draws(values, np.zeros(len(values), int), 1, label, n, draws=600, seed=run)[:, 0]
+        drawn = mean_draws(
+            values, np.zeros(len(values), int), 1, label, n, draws=600, seed=run
+        )[:, 0]
         found = interval(drawn, n)
         assert found is not None
         hits += found.lo <= truth <= found.hi

@@ -54,19 +54,30 @@ def test_a_failed_judgement_counts_for_every_factor_of_its_rubric() -> None:
 
 
 def test_the_factors_of_a_rubric_can_be_told_when_nothing_was_answered() -> None:
-    scores = Scores.from_judgements([judgement(status="invalid", scores=None)], factors={"fidelity": ["alignment"]})
+    scores = Scores.from_judgements(
+        [judgement(status="invalid", scores=None)], factors={"fidelity": ["alignment"]}
+    )
     assert list(scores.factor) == ["alignment"]
     assert list(scores.status) == ["invalid"]
 
 
 def test_a_factor_that_abstains_in_an_ok_judgement_is_an_abstention() -> None:
-    row = judgement(scores={"alignment": 6}, abstained={"plausibility": "needs understanding"})
+    row = judgement(
+        scores={"alignment": 6}, abstained={"plausibility": "needs understanding"}
+    )
     scores = Scores.from_judgements([row])
-    assert dict(zip(scores.factor, scores.status, strict=True)) == {"alignment": "ok", "plausibility": "abstained"}
+    assert dict(zip(scores.factor, scores.status, strict=True)) == {
+        "alignment": "ok",
+        "plausibility": "abstained",
+    }
 
 
 def test_edits_pair_across_models_by_source_image_and_instruction() -> None:
-    rows = [judgement(), judgement(item="b", model="n"), judgement(item="c", instruction="remove it")]
+    rows = [
+        judgement(),
+        judgement(item="b", model="n"),
+        judgement(item="c", instruction="remove it"),
+    ]
     scores = Scores.from_judgements(rows)
     pairs = dict(zip(scores.item, scores.pair, strict=True))
     assert pairs["a"] == pairs["b"] != pairs["c"]

@@ -3,50 +3,64 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from editjudge.report.words import drift_verdict, plain
 from editjudge.stats.columns import Scores
-from editjudge.stats.drift import corrected_together, drift
+from editjudge.stats.compare import corrected_together, drift
 
 from .made import scores_of, valid_json
 
 
 def anchor(shift: float, seed: int) -> Scores:
     quality = np.random.default_rng(0).normal(4, 1, (50, 1))
-    return scores_of(quality + shift + np.random.default_rng(seed).normal(0, 0.2, (50, 1)))
+    return scores_of(
+        quality + shift + np.random.default_rng(seed).normal(0, 0.2, (50, 1))
+    )
 
 
 def test_a_judge_that_moved_is_caught() -> None:
     found = drift(anchor(0, 1), anchor(-0.5, 2))
-    assert found.verdict == "moved beyond noise: f (1 of 1 factors)"
+    assert drift_verdict(found) == "moved beyond noise: f (1 of 1 factors)"
     assert found.shifts[0].ci is not None and found.shifts[0].ci.hi < 0
 
 
 def test_a_judge_that_only_wavers_is_not() -> None:
-    assert drift(anchor(0, 1), anchor(0, 2)).verdict == "inconclusive: no evidence of drift in 1 factors"
+    assert (
+        drift_verdict(drift(anchor(0, 1), anchor(0, 2)))
+        == "inconclusive: no evidence of drift in 1 factors"
+    )
 
 
 def test_what_changed_about_the_judging_comes_before_what_moved() -> None:
     found = drift(
         anchor(0, 1),
         anchor(0, 2),
-        provenance=({"rubric_hash": "a", "server": "x"}, {"rubric_hash": "b", "server": "x"}),
+        provenance=(
+            {"rubric_hash": "a", "server": "x"},
+            {"rubric_hash": "b", "server": "x"},
+        ),
     )
-    assert found.changed == ("rubric_hash: a -> b",)
-    assert list(found.as_json())[:2] == ["changed", "shifts"]
+    assert found.changed == (("rubric_hash", "a", "b"),)
+    assert list(plain(found))[:2] == ["changed", "shifts"]
     valid_json(found)
 
 
 def test_something_recorded_on_one_side_only_is_a_change() -> None:
     found = drift(anchor(0, 1), anchor(0, 2), provenance=({}, {"server": "x"}))
-    assert found.changed == ("server: not recorded -> x",)
+    assert found.changed == (("server", "not recorded", "x"),)
 
 
 def test_other_edits_cannot_show_drift() -> None:
-    then, now = Scores.of("ab", "ff", [1, 2]), Scores.of("cd", "ff", [1, 2])
-    assert drift(then, now).verdict == "cannot be compared: no edit was scored both times"
+    then = Scores.of("ab", "ff", [1, 2])
+    now = Scores.of("cd", "ff", [1, 2])
+    assert (
+        drift_verdict(drift(then, now))
+        == "cannot be compared: no edit was scored both times"
+    )
 
 
 def test_factors_of_one_side_are_named() -> None:
-    then, now = Scores.of("ab", "fg", [1, 2]), Scores.of("ab", "fh", [1, 2])
+    then = Scores.of("ab", "fg", [1, 2])
+    now = Scores.of("ab", "fh", [1, 2])
     found = drift(then, now)
     assert (found.only_then, found.only_now) == (("g",), ("h",))
 

@@ -20,7 +20,9 @@ SIX = (-6.0, 6.0)
 
 def test_the_error_equals_the_plain_one_if_no_image_is_shared() -> None:
     d = np.random.default_rng(0).normal(size=50)
-    assert Clusters.of(d, np.arange(50)).error == pytest.approx(d.std(ddof=1) / np.sqrt(50))
+    assert Clusters.of(d, np.arange(50)).error == pytest.approx(
+        d.std(ddof=1) / np.sqrt(50)
+    )
 
 
 def test_effective_images_fall_with_heavy_tails_skewness_and_uneven_sizes() -> None:
@@ -28,7 +30,9 @@ def test_effective_images_fall_with_heavy_tails_skewness_and_uneven_sizes() -> N
     assert symmetric.effective == pytest.approx(60)
     heavy = Clusters.of(np.r_[np.tile([-0.1, 0.1], 28), -5, 5, -5, 5], np.arange(60))
     skewed = Clusters.of(np.r_[np.zeros(54), np.ones(6)], np.arange(60))
-    uneven = Clusters.of(np.tile([-1.0, 1.0], 30), np.r_[np.zeros(30, int), np.arange(1, 31)])
+    uneven = Clusters.of(
+        np.tile([-1.0, 1.0], 30), np.r_[np.zeros(30, int), np.arange(1, 31)]
+    )
     assert heavy.effective == pytest.approx(4, abs=0.1)
     assert skewed.effective < 4
     assert uneven.effective <= uneven.even < 4
@@ -60,7 +64,9 @@ def test_students_t_of_many_images_is_what_draws_give() -> None:
     drawn = infer(values, np.arange(2_500), None)
     assert isinstance(drawn, inference.Studentised)
     same = inference.Student(drawn.clusters, None)
-    assert drawn.interval() == pytest.approx(same.interval(), abs=0.1 * drawn.clusters.error)
+    assert drawn.interval() == pytest.approx(
+        same.interval(), abs=0.1 * drawn.clusters.error
+    )
     assert drawn.detectable() == pytest.approx(same.detectable(), rel=0.05)
     assert drawn.p() == pytest.approx(same.p(), abs=0.03)
 
@@ -74,7 +80,9 @@ def test_p_goes_on_beyond_the_number_of_draws() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(-6, 6), st.integers(0, 14)), min_size=2, max_size=60),
+    st.lists(
+        st.tuples(st.integers(-6, 6), st.integers(0, 14)), min_size=2, max_size=60
+    ),
     st.sampled_from([0.05, 0.01, 0.05 / 7, 0.05 / 300]),
     st.booleans(),
 )
@@ -96,14 +104,18 @@ def test_an_interval_excludes_a_value_exactly_if_its_p_is_below_the_level(
 
 def test_groups_without_a_score_change_nothing() -> None:
     values = np.random.default_rng(4).normal(size=400)
-    few, many = (mean_interval(values, step * np.arange(400), (-20.0, 20.0)) for step in (1, 25))
+    few, many = (
+        mean_interval(values, step * np.arange(400), (-20.0, 20.0)) for step in (1, 25)
+    )
     assert few == many and few.ci is not None
 
 
 def test_a_seed_gives_the_same_interval_again() -> None:
     for n in (100, 300, 5_000):
         values = np.random.default_rng(n).gamma(2, size=n)
-        first, second = (mean_interval(values, np.arange(n), (0.0, 40.0)) for _ in range(2))
+        first, second = (
+            mean_interval(values, np.arange(n), (0.0, 40.0)) for _ in range(2)
+        )
         assert first == second and first.ci is not None
 
 
@@ -111,7 +123,9 @@ def test_the_interval_of_single_rows_is_close_to_students() -> None:
     values = np.random.default_rng(3).integers(1, 8, 400).astype(float)
     ours = mean_interval(values, np.arange(400), (1.0, 7.0)).ci
     theirs = stats.ttest_1samp(values, 0).confidence_interval()
-    assert ours == pytest.approx((theirs.low, theirs.high), abs=0.1 * (theirs.high - theirs.low))
+    assert ours == pytest.approx(
+        (theirs.low, theirs.high), abs=0.1 * (theirs.high - theirs.low)
+    )
 
 
 def test_cells_have_the_intervals_that_each_has_alone() -> None:
@@ -122,7 +136,9 @@ def test_cells_have_the_intervals_that_each_has_alone() -> None:
     together = mean_intervals(values, cells, 3, groups, 40, [(1.0, 7.0)] * 3)
     for cell, found in enumerate(together):
         here = cells == cell
-        alone = mean_interval(values[here], np.unique(groups[here], return_inverse=True)[1], (1.0, 7.0))
+        alone = mean_interval(
+            values[here], np.unique(groups[here], return_inverse=True)[1], (1.0, 7.0)
+        )
         assert found.ci == pytest.approx(alone.ci, abs=1e-3)
         assert found.method == alone.method == "studentised"
 
@@ -134,19 +150,35 @@ def test_an_interval_of_a_mean_stays_on_the_scale() -> None:
 
 
 def test_without_ends_few_images_have_no_interval_and_say_why() -> None:
-    assert mean_interval(np.array([1.0, 2.0, 4.0]), np.arange(3), None) == (None, inference.FEW, None)
-    assert mean_interval(np.full(30, 2.0), np.arange(30), None) == (None, inference.SAME, None)
+    assert mean_interval(np.array([1.0, 2.0, 4.0]), np.arange(3), None) == (
+        None,
+        inference.FEW,
+        None,
+    )
+    assert mean_interval(np.full(30, 2.0), np.arange(30), None) == (
+        None,
+        inference.SAME,
+        None,
+    )
     assert mean_interval(np.array([1.0, 2.0]), np.zeros(2, int), SIX).ci is None
 
 
 @pytest.mark.parametrize("values", [(-6.0, 0.0), (-1.0, 5.0), (-6.0, 6.0)])
 @pytest.mark.parametrize("images", [5, 10, 30])
-def test_a_guaranteed_bound_covers_two_values_at_their_worst_share(images: int, values: tuple[float, float]) -> None:
+def test_a_guaranteed_bound_covers_two_values_at_their_worst_share(
+    images: int, values: tuple[float, float]
+) -> None:
     """With two values only their number counts, so that coverage needs no simulation."""
     seen = range(images + 1)
     ci = []
     for k in seen:
-        found = infer(np.repeat(values, [images - k, k]), np.arange(images), SIX, guaranteed=True, draws=499)
+        found = infer(
+            np.repeat(values, [images - k, k]),
+            np.arange(images),
+            SIX,
+            guaranteed=True,
+            draws=499,
+        )
         assert found is not None
         ci.append(found.interval())
     limits = np.array(ci)
@@ -172,7 +204,12 @@ def _compared(values: Floats, groups: list[int]) -> tuple[float, float]:
         ((-5, 1), (1 / 6, 5 / 6), 15, 0.93),
         ((-5, 0, 1), (0.02, 0.88, 0.1), 60, 0.90),
         ((-1, 0, 1), (0.05, 0.85, 0.1), 30, 0.93),
-        ((-3, -2, -1, 0, 1, 2, 3), (0.067, 0.117, 0.198, 0.236, 0.198, 0.117, 0.067), 12, 0.93),
+        (
+            (-3, -2, -1, 0, 1, 2, 3),
+            (0.067, 0.117, 0.198, 0.236, 0.198, 0.117, 0.067),
+            12,
+            0.93,
+        ),
     ],
 )
 def test_a_comparison_covers_lopsided_and_ordinary_differences(
@@ -183,15 +220,20 @@ def test_a_comparison_covers_lopsided_and_ordinary_differences(
     runs = 200
     hits = 0
     for _ in range(runs):
-        low, high = _compared(rng.choice(values, images, p=chances), list(range(images)))
+        low, high = _compared(
+            rng.choice(values, images, p=chances), list(range(images))
+        )
         hits += low - 1e-9 <= truth <= high + 1e-9
     # Three standard errors of 200 simulations below what is promised.
     assert hits / runs >= least - 3 * np.sqrt(least * (1 - least) / runs)
 
 
-def test_the_stated_detectable_difference_is_found_about_eighty_times_in_a_hundred() -> None:
+def test_the_stated_detectable_difference_is_found_about_eighty_times_in_a_hundred() -> (
+    None
+):
     rng = np.random.default_rng(5)
-    images, runs = 40, 150
+    images = 40
+    runs = 150
     sample = infer(rng.normal(0, 1, images), np.arange(images), None)
     assert sample is not None
     limit = sample.detectable()
@@ -211,24 +253,48 @@ def test_a_gate_passes_no_drop_and_fails_a_large_one() -> None:
     for drop, seen in outcomes.items():
         for _ in range(40):
             quality = rng.normal(5, 1, 60)
-            before, now = (np.clip(np.round(quality + rng.normal(-d, 0.7, 60)), 1, 7) for d in (0.0, drop))
+            before, now = (
+                np.clip(np.round(quality + rng.normal(-d, 0.7, 60)), 1, 7)
+                for d in (0.0, drop)
+            )
             sides = [Scores.of(range(60), ["f"] * 60, side) for side in (now, before)]
-            seen.append(gate(sides[0], baseline=sides[1], max_drop=0.3, scales={"f": range(1, 8)}, draws=399).outcome)
+            seen.append(
+                gate(
+                    sides[0],
+                    baseline=sides[1],
+                    max_drop=0.3,
+                    scales={"f": range(1, 8)},
+                    draws=399,
+                ).outcome
+            )
     assert outcomes[0.0].count("pass") >= 20 and outcomes[0.0].count("fail") <= 2
     assert outcomes[1.0].count("fail") >= 30 and "pass" not in outcomes[1.0]
 
 
-@pytest.mark.parametrize(("images", "share"), [(5, 0.235), (10, 0.14), (30, 0.052), (100, 0.016)])
-def test_a_gate_on_its_allowed_drop_raises_few_false_alarms(images: int, share: float) -> None:
+@pytest.mark.parametrize(
+    ("images", "share"), [(5, 0.235), (10, 0.14), (30, 0.052), (100, 0.016)]
+)
+def test_a_gate_on_its_allowed_drop_raises_few_false_alarms(
+    images: int, share: float
+) -> None:
     rng = np.random.default_rng(images)
     items = [str(n) for n in range(images)]
     base = Scores.of(items, ["f"] * images, [2.0] * images)
     alarms = 0
     for _ in range(100):
-        run = Scores.of(items, ["f"] * images, np.where(rng.random(images) < share, 7.0, 1.0))
-        found = gate(run, baseline=base, max_drop=1 - 6 * share, scales={"f": range(1, 8)}, draws=499)
+        run = Scores.of(
+            items, ["f"] * images, np.where(rng.random(images) < share, 7.0, 1.0)
+        )
+        found = gate(
+            run,
+            baseline=base,
+            max_drop=1 - 6 * share,
+            scales={"f": range(1, 8)},
+            draws=499,
+        )
         alarms += found.outcome == "fail"
-    assert alarms <= 9  # 5 % are promised; more than 9 of 100 would happen in 3 of 100 tests
+    # 5 % are promised; more than 9 of 100 would happen in 3 of 100 tests
+    assert alarms <= 9
 
 
 @pytest.mark.parametrize("groups", [15, 40])
@@ -236,9 +302,12 @@ def test_clustered_intervals_cover_what_they_promise(groups: int) -> None:
     rng = np.random.default_rng(11)
     truth = population_mean()
     label = np.repeat(np.arange(groups), 5)
-    runs, hits = 300, 0
+    runs = 300
+    hits = 0
     for _ in range(runs):
-        ci = mean_interval(clustered(rng, groups, 5).ravel(), label, (1.0, 7.0), draws=399).ci
+        ci = mean_interval(
+            clustered(rng, groups, 5).ravel(), label, (1.0, 7.0), draws=399
+        ).ci
         assert ci is not None
         hits += ci.lo <= truth <= ci.hi
     assert hits / runs >= 0.91

@@ -4,13 +4,19 @@ import numpy as np
 import pytest
 
 from editjudge.errors import UsageError
-from editjudge.stats.columns import Scores
+from editjudge.stats.columns import Reason, Scores
 from editjudge.stats.noise import Noise, noise
 
 from .made import valid_json
 
 
-def run(edits: int, judges: int, repeats: int, sd: tuple[float, float, float, float], seed: int = 0) -> Noise:
+def run(
+    edits: int,
+    judges: int,
+    repeats: int,
+    sd: tuple[float, float, float, float],
+    seed: int = 0,
+) -> Noise:
     rng = np.random.default_rng(seed)
     edit, judge, both, again = sd
     shape = (edits, judges, repeats)
@@ -40,12 +46,18 @@ def test_reliability_rises_with_repeats_as_measured() -> None:
 
 def test_without_repeats_the_judges_own_noise_is_said_to_be_unknown() -> None:
     found = run(30, 1, 1, (1, 0, 0, 1))
-    assert found.repeat_variance is None and found.reliability() is None and found.same_answer is None
-    assert any("no repeats" in note for note in found.notes)
+    assert (
+        found.repeat_variance is None
+        and found.reliability() is None
+        and found.same_answer is None
+    )
+    assert Reason("no_repeats") in found.notes
 
 
 def test_self_consistency_counts_pairs_of_repeats() -> None:
-    (found,) = noise(Scores.of("aaabb", "fffff", [5, 5, 7, 2, 2], repeat=[0, 1, 2, 0, 1]))
+    (found,) = noise(
+        Scores.of("aaabb", "fffff", [5, 5, 7, 2, 2], repeat=[0, 1, 2, 0, 1])
+    )
     assert found.same_answer == pytest.approx(2 / 4)
     assert found.mean_gap == pytest.approx((0 + 2 + 2 + 0) / 4)
 
@@ -53,7 +65,11 @@ def test_self_consistency_counts_pairs_of_repeats() -> None:
 def test_the_needed_edits_give_the_wanted_width() -> None:
     found = run(500, 1, 3, (1.0, 0, 0, 1.0))
     n = found.needed_edits(0.4, repeats=2)
-    assert n is not None and found.edit_variance is not None and found.repeat_variance is not None
+    assert (
+        n is not None
+        and found.edit_variance is not None
+        and found.repeat_variance is not None
+    )
     width = 2 * 1.96 * np.sqrt((found.edit_variance + found.repeat_variance / 2) / n)
     assert width == pytest.approx(0.4, rel=0.02)
 
@@ -68,7 +84,7 @@ def test_repeats_cannot_replace_edits() -> None:
 
 def test_edits_that_one_judge_missed_are_left_out_of_the_split_and_counted() -> None:
     (found,) = noise(Scores.of("abcab", "fffff", [1, 2, 3, 2, 4], judge="jjjkk"))
-    assert any("1 edits that not every judge scored" in note for note in found.notes)
+    assert Reason.of("edits_left_out", n=1) in found.notes
 
 
 def test_one_edit_has_no_variance_between_edits() -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from run.made import until
+from running.made import until
 
-from editjudge.store import Store, owner
+from editjudge.store import Store
 from editjudge.store import claims as module
+from editjudge.store import claims as owner
 from editjudge.store.claims import Claims
 from editjudge.store.schema import claims as table
 
@@ -37,8 +38,11 @@ def owned(store: Store) -> int:
     return len(store._read(sa.select(table.c.key)))
 
 
-def test_a_key_is_claimed_by_one_and_free_again_when_it_is_given_back(store: Store) -> None:
-    one, other = Claims(store), Claims(store)
+def test_a_key_is_claimed_by_one_and_free_again_when_it_is_given_back(
+    store: Store,
+) -> None:
+    one = Claims(store)
+    other = Claims(store)
     assert one.take(KEYS) == set(KEYS)
     assert one.take(KEYS[:10]) == set(KEYS[:10]), "what is mine stays mine"
     assert other.take(KEYS) == set()
@@ -126,7 +130,9 @@ def renew(mine: Claims) -> None:
     mine._store._transact(mine._renewed)
 
 
-def test_a_claim_of_a_silent_owner_expires_and_one_that_is_renewed_does_not(store: Store) -> None:
+def test_a_claim_of_a_silent_owner_expires_and_one_that_is_renewed_does_not(
+    store: Store,
+) -> None:
     clock = Clock()
     silent, living, other = (Claims(store, beat=SILENT, clock=clock) for _ in range(3))
     silent.take(KEYS[:5])
@@ -135,7 +141,9 @@ def test_a_claim_of_a_silent_owner_expires_and_one_that_is_renewed_does_not(stor
     assert other.take(KEYS[:10]) == set()
     renew(living)
     clock.now += 2
-    assert other.held(KEYS[:10]) == dict.fromkeys(KEYS[:5], False) | dict.fromkeys(KEYS[5:10], True)
+    assert other.held(KEYS[:10]) == dict.fromkeys(KEYS[:5], False) | dict.fromkeys(
+        KEYS[5:10], True
+    )
     assert other.take(KEYS[:10]) == set(KEYS[:5])
     for claims in (silent, living, other):
         claims.close()
@@ -166,7 +174,9 @@ def test_a_clock_that_is_set_does_not_let_two_processes_of_a_machine_ask(
     assert started_later.take(KEYS[:5]) == set()
     assert started_later.held(KEYS[:5]) == dict.fromkeys(KEYS[:5], True)
     clock.now += 61
-    assert started_later.take(KEYS[:5]) == set(KEYS[:5]), "nor does it keep a silent one from expiring"
+    assert started_later.take(KEYS[:5]) == set(KEYS[:5]), (
+        "nor does it keep a silent one from expiring"
+    )
     for claims in (mine, started_later):
         claims.close()
 
@@ -174,7 +184,9 @@ def test_a_clock_that_is_set_does_not_let_two_processes_of_a_machine_ask(
 def set_clock(monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
     """Move the clock of the machine and that of the server."""
     by_database = module._now
-    monkeypatch.setattr(module, "_now", lambda connection: by_database(connection) + jump)
+    monkeypatch.setattr(
+        module, "_now", lambda connection: by_database(connection) + jump
+    )
     by_machine = time.time
     monkeypatch.setattr(time, "time", lambda: by_machine() + jump)
 
@@ -182,7 +194,8 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
 def test_an_owner_of_another_machine_has_the_time_of_the_database(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    far, near = Claims(store, beat=SILENT, owner=ELSEWHERE, clock=Clock()), Claims(store, beat=SILENT)
+    far = Claims(store, beat=SILENT, owner=ELSEWHERE, clock=Clock())
+    near = Claims(store, beat=SILENT)
     far.take(KEYS[:5])
     assert near.take(KEYS[:5]) == set()
     set_clock(monkeypatch, 61)
@@ -196,7 +209,10 @@ def test_a_clock_that_is_put_back_leaves_no_claim_of_a_dead_machine_standing_and
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    dead, living = (Claims(store, beat=SILENT, owner=f"{ELSEWHERE}{n}", clock=Clock()) for n in range(2))
+    dead, living = (
+        Claims(store, beat=SILENT, owner=f"{ELSEWHERE}{n}", clock=Clock())
+        for n in range(2)
+    )
     dead.take(KEYS[:5])
     living.take(KEYS[5:10])
     set_clock(monkeypatch, -3_600)
@@ -224,15 +240,22 @@ def test_a_claim_that_is_renewed_while_it_is_taken_over_stays(store: Store) -> N
 
 
 def test_a_process_of_this_machine_that_was_killed_holds_nothing(place: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}",
+    }
     with (
         Store.open(place) as store,
         subprocess.Popen(
-            [sys.executable, "-c", CLAIMING, place], stdout=subprocess.PIPE, text=True, env=environment
+            [sys.executable, "-c", CLAIMING, place],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         ) as process,
     ):
         assert process.stdout and process.stdout.readline().strip() == "5"
-        mine, keys = Claims(store), KEYS[:5]
+        mine = Claims(store)
+        keys = KEYS[:5]
         assert mine.take(keys) == set()
         process.kill()
         process.wait()
@@ -241,7 +264,9 @@ def test_a_process_of_this_machine_that_was_killed_holds_nothing(place: str) -> 
         mine.close()
 
 
-def test_a_process_of_another_machine_may_live_and_one_whose_number_was_given_anew_does_not() -> None:
+def test_a_process_of_another_machine_may_live_and_one_whose_number_was_given_anew_does_not() -> (
+    None
+):
     here, pid, started = owner.process_name(os.getpid()).split(" ")
     assert owner.is_alive(f"{here} {pid} {started} mark")
     assert owner.is_alive("elsewhere/boot/pid 1 0 mark")
@@ -254,4 +279,6 @@ def test_containers_of_one_machine_share_its_clock_and_a_restart_ends_it() -> No
     assert not owner.is_on_this_machine(ELSEWHERE)
     if marks:  # on Linux
         assert owner.is_on_this_machine(f"container/{marks[0]}/pid:[1] 1 0 mark")
-        assert not owner.is_on_this_machine(f"{name}/before-the-restart/{marks[1]} 1 0 mark")
+        assert not owner.is_on_this_machine(
+            f"{name}/before-the-restart/{marks[1]} 1 0 mark"
+        )

@@ -12,11 +12,11 @@ import pytest
 import sqlalchemy as sa
 from cli.stores import Spec, made, quality
 from postgres import PASSWORD, Server, serving
-from run.made import editjudge, edits, expected, start, stub
+from running.made import editjudge, edits, expected, start, stub
 
 from editjudge.errors import StoreError
-from editjudge.store import Store, schema
-from editjudge.store.ratings import add_ratings, read_ratings
+from editjudge.store import Store, migrations, schema
+from editjudge.store.people import add_ratings, read_ratings
 from editjudge.store.writer import Writer
 
 from .samples import key, sample, task
@@ -37,13 +37,29 @@ def own() -> Iterator[Server]:
 # --- many at once ---------------------------------------------------------------------------------------------
 
 
-def test_four_runs_and_two_raters_lose_nothing_and_double_nothing(place: str, tmp_path: Path) -> None:
+def test_four_runs_and_two_raters_lose_nothing_and_double_nothing(
+    place: str, tmp_path: Path
+) -> None:
     manifest = edits(tmp_path, 30)
     with stub() as server:
-        words = ("--rubric", "online", "--judge", "openai/stub", "--store", place, "--json")
+        words = (
+            "--rubric",
+            "online",
+            "--judge",
+            "openai/stub",
+            "--store",
+            place,
+            "--json",
+        )
         # Two of the same name, and two of their own that ask the same questions.
-        runs = [start("run", manifest, "--name", name, *words, folder=tmp_path) for name in ("a", "a", "b", "c")]
-        raters = [threading.Thread(target=_rate, args=(place, name)) for name in ("ann", "bob")]
+        runs = [
+            start("run", manifest, "--name", name, *words, folder=tmp_path)
+            for name in ("a", "a", "b", "c")
+        ]
+        raters = [
+            threading.Thread(target=_rate, args=(place, name))
+            for name in ("ann", "bob")
+        ]
         for rater in raters:
             rater.start()
         ended = [run.communicate(timeout=120) for run in runs]
@@ -59,7 +75,9 @@ def test_four_runs_and_two_raters_lose_nothing_and_double_nothing(place: str, tm
             assert len(rows) == len(said)
         keys = {row["key"] for row in rows}
         exchanges = sum(len(store.replies(one)) for one in keys)
-        assert exchanges == server.ledger.requests, "every answer that was paid for is kept, once"
+        assert exchanges == server.ledger.requests, (
+            "every answer that was paid for is kept, once"
+        )
         assert len(read_ratings(store)) == 2 * 30 * 2
 
 
@@ -67,7 +85,13 @@ def _rate(place: str, rater: str) -> None:
     with Store.open(place) as store:
         for score in (1.0, 2.0):  # a rating that is given again takes the new score
             for number in range(30):
-                add_ratings(store, [(f"e{number}", rater, factor, score) for factor in ("alignment", "harmony")])
+                add_ratings(
+                    store,
+                    [
+                        (f"e{number}", rater, factor, score)
+                        for factor in ("alignment", "harmony")
+                    ],
+                )
 
 
 def test_two_who_write_the_same_keys_in_another_order_both_succeed(place: str) -> None:
@@ -78,7 +102,10 @@ def test_two_who_write_the_same_keys_in_another_order_both_succeed(place: str) -
 
     Store.open(place).close()
     numbers = list(range(60))
-    writers = [threading.Thread(target=write, args=(some,)) for some in (numbers, numbers[::-1])]
+    writers = [
+        threading.Thread(target=write, args=(some,))
+        for some in (numbers, numbers[::-1])
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -90,12 +117,20 @@ def test_two_who_write_the_same_keys_in_another_order_both_succeed(place: str) -
 
 def test_a_run_is_not_removed_under_one_that_shares_its_answers(place: str) -> None:
     with Store.open(place) as store, Store.open(place) as other:
-        mine, theirs = store.open_run("mine", {}), other.open_run("theirs", {})
+        mine = store.open_run("mine", {})
+        theirs = other.open_run("theirs", {})
         store.add_tasks(mine, [task(1)])
         store.write([sample(1)])
         removing = threading.Thread(target=store.remove_run, args=(mine,))
         with other._writing() as connection:
-            values = {"run_id": theirs.id, "position": 0, "item": "e", "rubric": "r", "judge": "j", "repeat": 0}
+            values = {
+                "run_id": theirs.id,
+                "position": 0,
+                "item": "e",
+                "rubric": "r",
+                "judge": "j",
+                "repeat": 0,
+            }
             connection.execute(sa.insert(schema.tasks), {**values, "key": key(1)})
             removing.start()
             time.sleep(0.2)
@@ -103,8 +138,12 @@ def test_a_run_is_not_removed_under_one_that_shares_its_answers(place: str) -> N
         assert other.done([key(1)]) == {key(1): "ok"}
 
 
-def test_both_databases_give_the_same_report_to_the_byte(postgres: Server, tmp_path: Path) -> None:
-    def say(model: str, n: int, judge: str, factor: str, repeat: int) -> int | str | None:
+def test_both_databases_give_the_same_report_to_the_byte(
+    postgres: Server, tmp_path: Path
+) -> None:
+    def say(
+        model: str, n: int, judge: str, factor: str, repeat: int
+    ) -> int | str | None:
         odd = {3: "refused", 5: None, 7: "pending", 9: "bad_image"}
         return odd[n] if n in odd else quality(model, n, judge, factor, repeat)
 
@@ -114,7 +153,12 @@ def test_both_databases_give_the_same_report_to_the_byte(postgres: Server, tmp_p
     for store in stores:
         made(Path(store) if "://" not in store else store, spec, say)  # type: ignore[arg-type]
     ratings = tmp_path / "ratings.csv"
-    lines = [f"{m}-{n},{r},alignment,{(n + len(r)) % 7 + 1}" for m in models for n in range(12) for r in ("b", "A")]
+    lines = [
+        f"{m}-{n},{r},alignment,{(n + len(r)) % 7 + 1}"
+        for m in models
+        for n in range(12)
+        for r in ("b", "A")
+    ]
     ratings.write_text("\n".join(["item,rater,factor,score", *lines]))
     for store in stores:
         assert editjudge("ratings", "import", ratings, "--store", store).code == 0
@@ -132,15 +176,30 @@ def test_both_databases_give_the_same_report_to_the_byte(postgres: Server, tmp_p
 def test_a_run_moves_from_one_database_to_the_other(place: str, tmp_path: Path) -> None:
     made(tmp_path / "s.db", Spec(edits=8))
     assert (
-        editjudge("export", "r", "-o", tmp_path / "out", "--format", "parquet", "--store", tmp_path / "s.db").code == 0
+        editjudge(
+            "export",
+            "r",
+            "-o",
+            tmp_path / "out",
+            "--format",
+            "parquet",
+            "--store",
+            tmp_path / "s.db",
+        ).code
+        == 0
     )
     for _ in range(2):
         assert editjudge("import-run", tmp_path / "out", "--store", place).code == 0
-    first, second = (editjudge("report", "r", "--format", "json", "--store", s) for s in (tmp_path / "s.db", place))
+    first, second = (
+        editjudge("report", "r", "--format", "json", "--store", s)
+        for s in (tmp_path / "s.db", place)
+    )
     assert first.out == second.out != ""
 
 
-def test_words_are_sorted_by_their_bytes_whatever_the_country(place: str, postgres: Server) -> None:
+def test_words_are_sorted_by_their_bytes_whatever_the_country(
+    place: str, postgres: Server
+) -> None:
     Store.open(place).close()
     query = "SELECT count(*) FROM information_schema.columns WHERE column_name = 'item' AND collation_name IS DISTINCT"
     assert postgres.sql(f"{query} FROM 'C' AND table_schema LIKE 'made%'") == [(0,)]
@@ -149,7 +208,9 @@ def test_words_are_sorted_by_their_bytes_whatever_the_country(place: str, postgr
 # --- a server that fails --------------------------------------------------------------------------------------
 
 
-def test_what_was_not_acknowledged_when_connections_broke_is_written_again(place: str, postgres: Server) -> None:
+def test_what_was_not_acknowledged_when_connections_broke_is_written_again(
+    place: str, postgres: Server
+) -> None:
     async def main(store: Store) -> None:
         async with Writer(store, batch=8) as writer, asyncio.TaskGroup() as group:
             for number in range(400):
@@ -161,7 +222,9 @@ def test_what_was_not_acknowledged_when_connections_broke_is_written_again(place
     with Store.open(place) as store:
         asyncio.run(main(store))
         assert len(store.done([key(n) for n in range(400)])) == 400
-        assert all(store.replies(key(n)) == list(sample(n).exchanges) for n in range(400))
+        assert all(
+            store.replies(key(n)) == list(sample(n).exchanges) for n in range(400)
+        )
 
 
 def test_a_server_that_restarts_is_waited_for(own: Server) -> None:
@@ -180,7 +243,9 @@ def test_a_server_that_restarts_is_waited_for(own: Server) -> None:
         assert store.counts(run)
 
 
-def test_a_server_that_stays_away_is_explained_and_one_that_was_never_there_at_once(own: Server) -> None:
+def test_a_server_that_stays_away_is_explained_and_one_that_was_never_there_at_once(
+    own: Server,
+) -> None:
     with Store.open(own.new_place(), timeout=0.3) as store:
         own.stop()
         try:
@@ -211,7 +276,12 @@ def test_a_server_that_lets_nobody_in_is_explained_without_the_password(
     for password in (PASSWORD, "sesame", "horse"):
         assert password not in str(caught.value)
     told = editjudge("runs", "list", "--store", postgres.url(**change))
-    assert told.code == 1 and remedy in told.err and "sesame" not in told.err and "horse" not in told.err
+    assert (
+        told.code == 1
+        and remedy in told.err
+        and "sesame" not in told.err
+        and "horse" not in told.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -237,10 +307,12 @@ def test_a_password_among_the_settings_is_not_shown_either(place: str) -> None:
     assert "horse" not in str(caught.value)
 
 
-def test_who_may_not_make_tables_is_told_what_to_grant(place: str, postgres: Server) -> None:
+def test_who_may_not_make_tables_is_told_what_to_grant(
+    place: str, postgres: Server
+) -> None:
     postgres.sql("CREATE ROLE reader LOGIN PASSWORD 'r'")
     schema_name = place.rpartition("%3D")[2]
-    theirs = place.replace(postgres.url(), postgres.url(user="reader", password="r"))  # noqa: S106
+    theirs = place.replace(postgres.url(), postgres.url(user="reader", password="r"))
     postgres.sql(f"GRANT USAGE ON SCHEMA {schema_name} TO reader")
     with pytest.raises(StoreError, match="GRANT CREATE"):
         Store.open(theirs)
@@ -260,22 +332,29 @@ def test_an_id_longer_than_can_be_indexed_is_explained(place: str) -> None:
             store.add_tasks(run, [task(1, item="".join(key(n) for n in range(200)))])
 
 
-@pytest.mark.parametrize("table", ["photographs (id int)", "meta (id int)", "meta (name text, value text)"])
-def test_a_database_of_another_program_is_left_alone(place: str, postgres: Server, table: str) -> None:
+@pytest.mark.parametrize(
+    "table", ["photographs (id int)", "meta (id int)", "meta (name text, value text)"]
+)
+def test_a_database_of_another_program_is_left_alone(
+    place: str, postgres: Server, table: str
+) -> None:
     postgres.sql(f"CREATE TABLE {table}", place)
     with pytest.raises(StoreError, match="not a store of editjudge"):
         Store.open(place)
 
 
-def test_a_migration_that_fails_has_not_happened(place: str, postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_migration_that_fails_has_not_happened(
+    place: str, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Store.open(place).close()
-    before = schema.version()
+    before = migrations.VERSION
 
     def breaks(connection: sa.Connection) -> None:
         connection.execute(sa.text("CREATE TABLE half (id int)"))
         raise StoreError("broken")
 
-    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, breaks])
+    monkeypatch.setattr(migrations, "VERSION", before + 1)
+    monkeypatch.setitem(migrations.STEPS, before + 1, breaks)
     with pytest.raises(StoreError, match="broken"):
         Store.open(place)
     with pytest.raises(StoreError, match="open it once for writing"):

@@ -62,18 +62,29 @@ def test_a_second_process_reads_while_the_first_writes(place: str) -> None:
         run = store.open_run("pilot", {})
         store.add_tasks(run, (task(number) for number in range(count)))
     seen: list[int] = []
-    with start(WRITING, place, count) as writing, Store.open(place, readonly=True) as reader:
+    with (
+        start(WRITING, place, count) as writing,
+        Store.open(place, readonly=True) as reader,
+    ):
         assert writing.stdout
         for line in writing.stdout:  # what was said to be committed is there for others
             if int(line) % 100 == 0:
                 assert reader.done([key(int(line))]) == {key(int(line)): "ok"}
-                seen.append(sum(n for (_, _, status), n in reader.counts(run).items() if status == "ok"))
+                seen.append(
+                    sum(
+                        n
+                        for (_, _, status), n in reader.counts(run).items()
+                        if status == "ok"
+                    )
+                )
     assert writing.returncode == 0
     assert seen == sorted(seen) and 0 < seen[0] < count
 
 
 @pytest.mark.parametrize("round_", range(3))
-def test_a_killed_writer_leaves_a_sound_file_with_all_that_it_acknowledged(tmp_path: Path, round_: int) -> None:
+def test_a_killed_writer_leaves_a_sound_file_with_all_that_it_acknowledged(
+    tmp_path: Path, round_: int
+) -> None:
     path = tmp_path / "s.db"
     with start(WRITING, path, 1_000_000) as writing:
         assert writing.stdout
@@ -85,8 +96,12 @@ def test_a_killed_writer_leaves_a_sound_file_with_all_that_it_acknowledged(tmp_p
     assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     raw.close()
     with Store.open(path) as store:
-        assert store.done([key(number) for number in said]) == {key(number): "ok" for number in said}
-        assert all(store.judgement(key(number)) == sample(number) for number in said[-50:])
+        assert store.done([key(number) for number in said]) == {
+            key(number): "ok" for number in said
+        }
+        assert all(
+            store.judgement(key(number)) == sample(number) for number in said[-50:]
+        )
         store.write([sample(-1)])
 
 

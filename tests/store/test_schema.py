@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from hypothesis import given
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from editjudge.errors import StoreError
-from editjudge.store import Store, rows, schema
+from editjudge.store import Store, migrations, rows, schema
 
 from .samples import sample, texts
 
 
 @given(texts)
-def test_a_text_comes_back_to_the_character_and_is_stored_as_text_without_nul(text: str) -> None:
+def test_a_text_comes_back_to_the_character_and_is_stored_as_text_without_nul(
+    text: str,
+) -> None:
     stored = rows.escaped(text)
     assert rows.unescaped(stored) == text
     assert b"\0" not in stored.encode()
@@ -56,7 +58,10 @@ def test_sqlite_itself_refuses_a_score_that_is_not_ok(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "s.db") as raw:
         raw.execute("pragma foreign_keys = on")
         insert = "insert into scores (key, factor, position, score, status) values (?, 'alignment', 0, 1, ?)"
-        for status, reason in (("ok", "FOREIGN KEY"), ("invalid", "a_score_exists_only_in_ok")):
+        for status, reason in (
+            ("ok", "FOREIGN KEY"),
+            ("invalid", "a_score_exists_only_in_ok"),
+        ):
             with pytest.raises(sqlite3.IntegrityError, match=reason):
                 raw.execute(insert, (sample(2).key, status))
         with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
@@ -71,83 +76,89 @@ def test_every_statement_can_be_said_to_postgresql() -> None:
         for index in table.indexes:
             assert "INDEX" in str(CreateIndex(index).compile(dialect=dialect))
     statement = schema.upsert("postgresql", schema.digests, ["digest"])
-    assert "ON CONFLICT (path) DO UPDATE SET digest = excluded.digest" in str(statement.compile(dialect=dialect))
+    assert "ON CONFLICT (path) DO UPDATE SET digest = excluded.digest" in str(
+        statement.compile(dialect=dialect)
+    )
 
 
 # --- versions -------------------------------------------------------------------------------------------------
 
 
-def make_version_1(path: Path) -> None:
+def make_first_version(path: Path) -> None:
+    """A store whose version is the first that can be migrated."""
     with Store.open(path) as store:
         store.write([sample(1)])
+    set_version(path, migrations.FIRST)
+
+
+def set_version(path: Path, version: int) -> None:
     with sqlite3.connect(path) as raw:
-        raw.execute("drop table ratings")  # version 1 had none
-        raw.execute("update meta set value = '1' where name = 'schema_version'")
+        raw.execute("update meta set value = ?", (str(version),))
     raw.close()
 
 
-def stored_version(path: Path) -> str:
+def stored_version(path: Path) -> int:
     with sqlite3.connect(path) as raw:
-        value = raw.execute("select value from meta where name = 'schema_version'").fetchone()[0]
+        value = raw.execute(
+            "select value from meta where name = 'schema_version'"
+        ).fetchone()[0]
     raw.close()
-    return str(value)
+    return int(value)
 
 
-def add_table(connection: sa.Connection) -> None:
-    connection.execute(sa.text("create table remarks (text text)"))
+def statements(texts: dict[int, list[str]]) -> Callable[[int, str], list[str]]:
+    return lambda version, _: texts.get(version, [])
 
 
-def fill_table(connection: sa.Connection) -> None:
-    connection.execute(sa.text("insert into remarks select key from judgements"))
+ADD_TABLE = "create table remarks (text text)"
+FILL_TABLE = "insert into remarks select key from judgements"
 
 
-def test_a_file_of_version_1_gets_the_tables_of_a_new_one(tmp_path: Path) -> None:
-    def definitions(path: Path) -> set[str]:
-        raw = sqlite3.connect(path)
-        found = {sql for (sql,) in raw.execute("select sql from sqlite_schema where sql is not null")}
-        raw.close()
-        return found
-
-    make_version_1(tmp_path / "old.db")
-    Store.open(tmp_path / "new.db").close()
-    assert definitions(tmp_path / "old.db") < definitions(tmp_path / "new.db")
-    Store.open(tmp_path / "old.db").close()
-    assert definitions(tmp_path / "old.db") == definitions(tmp_path / "new.db")
-    assert stored_version(tmp_path / "old.db") == str(schema.version())
-
-
-def test_a_file_of_version_1_goes_through_the_migrations_in_order(
+def test_an_old_file_goes_through_the_migrations_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s.db"
-    make_version_1(path)
-    monkeypatch.setattr(schema, "MIGRATIONS", [add_table, fill_table])
+    make_first_version(path)
+    monkeypatch.setattr(migrations, "STEPS", {})
+    steps = {migrations.FIRST + 1: [ADD_TABLE], migrations.VERSION: [FILL_TABLE]}
+    monkeypatch.setattr(migrations, "_statements", statements(steps))
     for _ in range(2):  # a second time there is nothing to do
         with Store.open(path) as store:
             assert store.judgement(sample(1).key) == sample(1)
     with sqlite3.connect(path) as raw:
         assert raw.execute("select text from remarks").fetchall() == [(sample(1).key,)]
     raw.close()
-    assert stored_version(path) == "3"
+    assert stored_version(path) == migrations.VERSION
 
 
-def test_a_migration_that_fails_has_not_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_migration_that_fails_has_not_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "s.db"
-    make_version_1(path)
-    monkeypatch.setattr(schema, "MIGRATIONS", [add_table, add_table])
+    make_first_version(path)
+    monkeypatch.setattr(migrations, "STEPS", {})
+    steps = {migrations.FIRST + 1: [ADD_TABLE, ADD_TABLE]}
+    monkeypatch.setattr(migrations, "_statements", statements(steps))
     with pytest.raises(StoreError, match="already exists"):
         Store.open(path)
-    monkeypatch.undo()
-    assert stored_version(path) == "1"
+    assert stored_version(path) == migrations.FIRST
+    monkeypatch.setattr(migrations, "_statements", statements({}))
     with Store.open(path) as store:
         assert store.judgement(sample(1).key) == sample(1)
 
 
-def test_a_newer_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "why"),
+    [
+        (99, r"newer editjudge \(schema 99.*upgrade"),
+        (4, r"before editjudge 0\.1 \(schema 4"),
+    ],
+)
+def test_a_file_of_another_version_is_refused_with_what_to_do(
+    tmp_path: Path, version: int, why: str
+) -> None:
     path = tmp_path / "s.db"
-    make_version_1(path)
-    with sqlite3.connect(path) as raw:
-        raw.execute("update meta set value = '99'")
-    raw.close()
-    with pytest.raises(StoreError, match=r"newer editjudge \(schema 99.*upgrade"):
+    make_first_version(path)
+    set_version(path, version)
+    with pytest.raises(StoreError, match=why):
         Store.open(path)

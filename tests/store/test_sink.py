@@ -9,40 +9,52 @@ from typing import Any
 
 from editjudge.edit import Edit
 from editjudge.judgement import EMPTY_ROW, Judgement, from_row, row
-from editjudge.judges.budget import Budget
-from editjudge.judges.judge import Work
-from editjudge.media.image import ImageLimits
+from editjudge.judges.cost import Budget
+from editjudge.judges.judge import Judge, Work
 from editjudge.rubrics.files import load_one
-from editjudge.run.engine import Engine
-from editjudge.run.plan import Planner, QuestionSettings
+from editjudge.running.engine import Engine
+from editjudge.running.plan import Planner, QuestionSettings
 from editjudge.store import sink as module
 
 from .old_store import picture
 from .samples import sample
 
 
-class Counting:
+class Counting(Judge):
     """Gives everything the same score, and counts how often it was asked."""
 
-    spec, asked = "counting", 0
-    limits: ImageLimits | None = None
+    spec = "counting"
+    asked = 0
+    limits = None
 
     def identity(self, edit: Edit, rubric: Any, repeat: int) -> dict[str, str]:
         return {"judge": self.spec, "edit": edit.id}
 
     async def judge(self, work: Work, load: object) -> Judgement:
         self.asked += 1
-        return work.judgement("ok", scores={factor.key: 5 for factor in work.rubric.factors})
+        return work.judgement(
+            "ok", scores={factor.key: 5 for factor in work.rubric.factors}
+        )
 
 
 def test_the_sink_in_the_docstring_takes_a_run_and_resumes_it(tmp_path: Path) -> None:
     text = str(module.__doc__)
     names: dict[str, Any] = {}
-    code = textwrap.dedent(text[text.index("    class MemorySink") : text.index("`editjudge.run.plan.Planner`")])
+    code = textwrap.dedent(
+        text[
+            text.index("    class MemorySink") : text.index(
+                "`editjudge.running.plan.Planner`"
+            )
+        ]
+    )
     exec(code, names)  # noqa: S102  (our own docstring)
-    sink, judge = names["MemorySink"](), Counting()
+    sink = names["MemorySink"]()
+    judge = Counting()
     (tmp_path / "a.png").write_bytes(picture(1))
-    edits = [Edit(f"edit-{n}", input=tmp_path / "a.png", edited=tmp_path / "a.png") for n in range(3)]
+    edits = [
+        Edit(f"edit-{n}", input=tmp_path / "a.png", edited=tmp_path / "a.png")
+        for n in range(3)
+    ]
 
     async def run() -> str:
         planner = Planner(sink, 1, QuestionSettings([load_one("fidelity")]))

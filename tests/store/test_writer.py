@@ -41,7 +41,9 @@ def test_a_judgement_is_there_when_put_returns(store: Store) -> None:
     asyncio.run(main())
 
 
-def test_hundreds_that_arrive_together_share_few_transactions(store: Store, batches: list[int]) -> None:
+def test_hundreds_that_arrive_together_share_few_transactions(
+    store: Store, batches: list[int]
+) -> None:
     async def main() -> None:
         async with Writer(store) as writer:
             await asyncio.gather(*(writer.put(sample(number)) for number in range(800)))
@@ -69,7 +71,9 @@ def test_a_commit_of_slow_answers_waits_for_those_who_come_a_little_later(
     assert batches == [1, 9]
 
 
-def test_a_commit_of_answers_that_took_no_time_waits_for_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_of_answers_that_took_no_time_waits_for_nobody(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waits: list[float] = []
     sleep = asyncio.sleep
 
@@ -118,20 +122,27 @@ def test_a_judgement_that_is_no_json_fails_alone(store: Store) -> None:
     async def main() -> list[BaseException | None]:
         async with Writer(store) as writer:
             said = [sample(1), sample(2, evidence={"delta": float("nan")}), sample(3)]
-            return await asyncio.gather(*(writer.put(each) for each in said), return_exceptions=True)
+            return await asyncio.gather(
+                *(writer.put(each) for each in said), return_exceptions=True
+            )
 
     first, second, third = asyncio.run(main())
     assert first is third is None and isinstance(second, ValueError)
     assert set(store.done([key(number) for number in (1, 2, 3)])) == {key(1), key(3)}
 
 
-def test_a_store_that_fails_reaches_every_waiter_later_callers_and_close(tmp_path: Path) -> None:
+def test_a_store_that_fails_reaches_every_waiter_later_callers_and_close(
+    tmp_path: Path,
+) -> None:
     store = Store.open(tmp_path / "store.db", timeout=0.05)
 
     async def main() -> None:
         writer = Writer(store)
-        with Store.open(tmp_path / "store.db") as other, other._writing():  # holds the lock
-            failed = await asyncio.gather(*(writer.put(sample(n)) for n in range(700)), return_exceptions=True)
+        # holds the lock
+        with Store.open(tmp_path / "store.db") as other, other._writing():
+            failed = await asyncio.gather(
+                *(writer.put(sample(n)) for n in range(700)), return_exceptions=True
+            )
         assert all(isinstance(error, StoreError) for error in failed)
         with pytest.raises(StoreError, match="another process"):
             await writer.put(sample(1))
@@ -151,7 +162,8 @@ def test_what_comes_while_a_store_moves_and_after_is_written_to_the_copy_and_eve
 
     def moved(batch: Sequence[Judgement]) -> None:
         commits.append(len(batch))
-        if len(commits) > 1:  # the first went into the old file, of which another thread had made a copy before
+        # the first went into the old file, of which another thread had made a copy before
+        if len(commits) > 1:
             write(batch)
         raise StoreMoved("moved")
 

@@ -20,7 +20,7 @@ from editjudge.media.image import digest
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.model import Factor, Rubric
 from editjudge.rubrics.verdict import Remark
-from editjudge.store.ratings import add_ratings
+from editjudge.store.people import add_ratings
 from editjudge.store.records import Item
 from editjudge.store.store import Store
 
@@ -29,7 +29,11 @@ JUDGES = ("openai/vision-1", "google/looker")
 EDITS = (
     ("coffee", "recolor", "Make the cup blue"),
     ("chelsea", "style", "Turn the photograph into a black-and-white one"),
-    ("astronaut", "background", "Make the background warmer, and leave the person as she is"),
+    (
+        "astronaut",
+        "background",
+        "Make the background warmer, and leave the person as she is",
+    ),
     ("rocket", "lighting", "Let the launch happen at dusk"),
     ("coffee", "remove", "Remove the spoon"),
     ("chelsea", "text", 'Write "CHELSEA" across the bottom'),
@@ -47,27 +51,38 @@ SIZE = (480, 360)
 
 
 def photograph(name: str) -> Image.Image:
-    return ImageOps.fit(Image.fromarray(getattr(skimage.data, name)()).convert("RGB"), SIZE)
+    return ImageOps.fit(
+        Image.fromarray(getattr(skimage.data, name)()).convert("RGB"), SIZE
+    )
 
 
 def edited(name: str, kind: str, model: str) -> Image.Image:
-    picture, careless = photograph(name), model == "quill-xl"
+    picture = photograph(name)
+    careless = model == "quill-xl"
     if kind == "recolor":
         blue = Image.merge("RGB", picture.split()[::-1])
         mask = Image.new("L", SIZE, 255 if careless else 0)
         ImageDraw.Draw(mask).ellipse((120, 60, 360, 290), fill=255)
         return Image.composite(blue, picture, mask.filter(ImageFilter.GaussianBlur(6)))
     if kind == "style":
-        return ImageOps.grayscale(picture).convert("RGB") if not careless else ImageEnhance.Color(picture).enhance(0.4)
+        return (
+            ImageOps.grayscale(picture).convert("RGB")
+            if not careless
+            else ImageEnhance.Color(picture).enhance(0.4)
+        )
     if kind == "background":
-        warm = np.clip(np.asarray(picture, np.float32) * (1.2, 1.0, 0.75), 0, 255).astype(np.uint8)
+        warm = np.clip(
+            np.asarray(picture, np.float32) * (1.2, 1.0, 0.75), 0, 255
+        ).astype(np.uint8)
         return Image.fromarray(warm)
     if kind == "lighting":
         return ImageEnhance.Brightness(picture).enhance(0.5 if not careless else 0.9)
     if kind == "remove":  # another size comes back, as it often does
         ImageDraw.Draw(picture).rectangle((330, 180, 470, 330), fill=(96, 60, 40))
         return picture.resize((360, 270)) if careless else picture
-    ImageDraw.Draw(picture).text((110, 300), "CHELSEA" if not careless else "CHELSAE", fill="white", font_size=56)
+    ImageDraw.Draw(picture).text(
+        (110, 300), "CHELSEA" if not careless else "CHELSAE", fill="white", font_size=56
+    )
     return picture
 
 
@@ -75,7 +90,9 @@ def made(folder: Path) -> Path:
     """A store with two runs over one manifest, the second without the careless model's mistakes."""
     (folder / "img").mkdir(parents=True)
     items = list(_items(folder))
-    (folder / "edits.jsonl").write_text("".join(json.dumps({"id": item.item}) + "\n" for item in items))
+    (folder / "edits.jsonl").write_text(
+        "".join(json.dumps({"id": item.item}) + "\n" for item in items)
+    )
     place = folder / "editjudge.db"
     rubrics = resolve(["online"])
     with Store.open(place) as store:
@@ -99,13 +116,26 @@ def made(folder: Path) -> Path:
             for _, judgement in found:
                 statuses[judgement.status] = statuses.get(judgement.status, 0) + 1
             store.mark(run, "finished", {"statuses": statuses})
-        against = next(j for _, j in found if j.status == "ok" and j.rubric == "preservation")
-        measured = dataclasses.replace(
-            against, key="0" * 64, judge="measured", evidence={"measures": {"change.visible outside": {"value": 0.31}}}
+        against = next(
+            j for _, j in found if j.status == "ok" and j.rubric == "preservation"
         )
-        store.append(run, [Task(items[0].item, "preservation", "measured", 0, measured.key)])
+        measured = dataclasses.replace(
+            against,
+            key="0" * 64,
+            judge="measured",
+            evidence={"measures": {"change.visible outside": {"value": 0.31}}},
+        )
+        store.append(
+            run, [Task(items[0].item, "preservation", "measured", 0, measured.key)]
+        )
         store.write([measured])
-        add_ratings(store, [(items[0].item, rater, "alignment", score) for rater, score in (("Ada", 6), ("Grace", 2))])
+        add_ratings(
+            store,
+            [
+                (items[0].item, rater, "alignment", score)
+                for rater, score in (("Ada", 6), ("Grace", 2))
+            ],
+        )
     return place
 
 
@@ -117,7 +147,16 @@ def _items(folder: Path) -> Iterator[Item]:
                 path = folder / "img" / f"{model}-{number}-{role}.jpg"
                 path.write_bytes(data)
                 images[role] = {"source": str(path), "digest": digest(data)}
-            yield Item(f"{model}/{number}", model, kind, f"{name}-{number}", instruction, "", images, {"seed": number})
+            yield Item(
+                f"{model}/{number}",
+                model,
+                kind,
+                f"{name}-{number}",
+                instruction,
+                "",
+                images,
+                {"seed": number},
+            )
 
 
 @functools.cache
@@ -134,22 +173,55 @@ def _jpegs(name: str, kind: str, model: str) -> dict[str, bytes]:
     return found
 
 
-def _judged(item: Item, number: int, rubric: Rubric, judge: str, shift: int) -> tuple[Task, Judgement]:
-    key = hashlib.sha256(f"{item.item} {rubric.name} {judge} {shift}".encode()).hexdigest()
+def _judged(
+    item: Item, number: int, rubric: Rubric, judge: str, shift: int
+) -> tuple[Task, Judgement]:
+    key = hashlib.sha256(
+        f"{item.item} {rubric.name} {judge} {shift}".encode()
+    ).hexdigest()
     task = Task(item.item, rubric.name, judge, 0, key)
     if "edited" not in item.images:
         why = (Remark("missing_output", "the editing model produced no picture"),)
-        return task, Judgement(key, "missing_output", judge, rubric.name, rubric.hash, reasons=why)
+        return task, Judgement(
+            key, "missing_output", judge, rubric.name, rubric.hash, reasons=why
+        )
     if (number, judge, rubric.name) == (3, JUDGES[1], "quality"):
         why = (Remark("no_json", "the reply holds no JSON object"),)
-        said = (Exchange("I'm sorry, but I can't judge this picture.", "refused", reasons=why, latency=0.8),)
-        return task, Judgement(key, "refused", judge, rubric.name, rubric.hash, reasons=why, exchanges=said)
-    scores = {factor.key: _score(item, number, factor, judge, shift) for factor in rubric.factors}
+        said = (
+            Exchange(
+                "I'm sorry, but I can't judge this picture.",
+                "refused",
+                reasons=why,
+                latency=0.8,
+            ),
+        )
+        return task, Judgement(
+            key, "refused", judge, rubric.name, rubric.hash, reasons=why, exchanges=said
+        )
+    scores = {
+        factor.key: _score(item, number, factor, judge, shift)
+        for factor in rubric.factors
+    }
     words = {name: REASONS[score - 1] for name, score in scores.items()}
-    reply = json.dumps({name: {"score": scores[name], "justification": words[name]} for name in scores}, indent=2)
-    remark = Remark("justification_too_short", "the reason has 12 words; asked were 20 to 60", rubric.factors[0].key)
+    reply = json.dumps(
+        {
+            name: {"score": scores[name], "justification": words[name]}
+            for name in scores
+        },
+        indent=2,
+    )
+    remark = Remark(
+        "justification_too_short",
+        "the reason has 12 words; asked were 20 to 60",
+        rubric.factors[0].key,
+    )
     exchange = Exchange(
-        reply, "ok", usage=Usage(1840, 212), model="vision-1-0914", request_id=f"req_{key[:8]}", latency=2.4
+        reply,
+        "ok",
+        usage=Usage(1840, 212),
+        model="vision-1-0914",
+        request_id=f"req_{key[:8]}",
+        latency=2.4,
     )
     return task, Judgement(
         key, "ok", judge, rubric.name, rubric.hash, scores=scores, justifications=words, exchanges=(exchange,),

@@ -13,14 +13,15 @@ from typing import Any
 
 import httpx
 import uvicorn
-from run.made import picture, until
+from running.made import picture, until
 
-from editjudge.judges.registry import Options
+from editjudge.judges.judge import Options
+from editjudge.rewards.protocol import RewardSite, Terms
+from editjudge.rewards.queue import JudgingQueue
 from editjudge.store.store import Store
 from editjudge.web import connections
 from editjudge.web.app import create
-from editjudge.web.queue import JudgingQueue
-from editjudge.web.site import Site, Terms
+from editjudge.web.site import Site
 
 STUB = "openai/stub"
 
@@ -34,7 +35,11 @@ class Served:
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60))
 
     def post(self, what: str, body: Any = None, **more: Any) -> httpx.Response:
-        return self.client.post(f"{self.url}/v1/{what}", **({"json": body} if body is not None else {}), **more)
+        return self.client.post(
+            f"{self.url}/v1/{what}",
+            **({"json": body} if body is not None else {}),
+            **more,
+        )
 
     def rewards(self, *edits: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
         answer = self.post("reward", {"edits": list(edits), **options})
@@ -58,11 +63,14 @@ class Served:
 
 
 @contextmanager
-def serving(place: Path, judge: str = STUB, terms: Terms | None = None, **site: Any) -> Iterator[Served]:
+def serving(
+    place: Path, judge: str = STUB, terms: Terms | None = None, **site: Any
+) -> Iterator[Served]:
     """A real server on a port of its own."""
     options = site.pop("options", Options(timeout=20.0, reasks=0))
     with Store.open(place) as store:
-        app = create(Site(store, judge, options, terms=terms or Terms(), **site))
+        rewards = RewardSite(store, judge, options, terms or Terms())
+        app = create(Site(store, settings={"rewards": rewards}, **site))
         server = connections.server(app, host="127.0.0.1", port=0, log_level="error")
         thread = threading.Thread(target=server.run, name="served")
         thread.start()
@@ -93,7 +101,12 @@ def edit(number: int = 0, **more: Any) -> dict[str, Any]:
 
 def recorded_rewards(path: Path, scores: Sequence[int] = (5, 3, 1)) -> str:
     """A judge of recorded replies: edit 0 is worth 1, edit 1 half, edit 2 nothing, and edit 3 has no answer."""
-    replies = [json.dumps({"reasoning": "seen", "effect_score": score}) for score in scores] + ["no"]
-    lines = [{"item": str(n), "rubric": "compliance", "reply": reply} for n, reply in enumerate(replies)]
+    replies = [
+        json.dumps({"reasoning": "seen", "effect_score": score}) for score in scores
+    ] + ["no"]
+    lines = [
+        {"item": str(n), "rubric": "compliance", "reply": reply}
+        for n, reply in enumerate(replies)
+    ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return f"replay:{path}"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms, ImageOps, PngImagePlugin
 
-from editjudge.web.blind import blind, clean_profile
+from editjudge.web.images import blind, clean_profile
 
 MARK = "SuperEditor-9000"
 
@@ -29,7 +29,9 @@ def signed(kind: str, mode: str, **more: Any) -> bytes:
     texts.add_text("Software", MARK)
     texts.add_itxt("XML:com.adobe.xmp", f"<x>{MARK}</x>")
     texts.add_text("parameters", MARK, zip=True)
-    profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    profile = bytearray(
+        ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    )
     profile[80:84] = MARK[:4].encode()
     xmp = f"<x>{MARK}</x>".encode()
     kinds: dict[str, dict[str, Any]] = {
@@ -67,7 +69,9 @@ def pixels(data: bytes, mode: str = "RGBA") -> Any:
         ("GIF", "P", {}),
     ],
 )
-def test_a_maker_s_name_is_cut_out_and_the_pixels_stay(kind: str, mode: str, more: dict[str, Any]) -> None:
+def test_a_maker_s_name_is_cut_out_and_the_pixels_stay(
+    kind: str, mode: str, more: dict[str, Any]
+) -> None:
     data = signed(kind, mode, **more)
     shown, media_type = blind(data)
     assert MARK.encode() in data and MARK[:4].encode() not in shown
@@ -75,23 +79,36 @@ def test_a_maker_s_name_is_cut_out_and_the_pixels_stay(kind: str, mode: str, mor
     assert np.array_equal(pixels(shown), pixels(data))
     left = Image.open(io.BytesIO(shown))
     left.load()
-    assert not dict(left.getexif()) and not {"comment", "xmp", "Software", "parameters"} & set(left.info)
+    assert not dict(left.getexif()) and not {
+        "comment",
+        "xmp",
+        "Software",
+        "parameters",
+    } & set(left.info)
 
 
 def test_what_is_appended_to_a_picture_is_cut_off() -> None:
     for kind in ("JPEG", "PNG"):
         whole = signed(kind, "RGB")
         shown, _ = blind(whole + b"\xff\xd8\xff" + MARK.encode() + b"\xff\xd9")
-        assert MARK.encode() not in shown and np.array_equal(pixels(shown), pixels(whole))
+        assert MARK.encode() not in shown and np.array_equal(
+            pixels(shown), pixels(whole)
+        )
 
 
 def test_a_profile_still_means_the_same_colours() -> None:
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("XYZ")).tobytes()
     assert clean_profile(b"no profile") == b"" and clean_profile(profile[:100]) == b""
-    lab, srgb = ImageCms.createProfile("LAB"), ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    lab = ImageCms.createProfile("LAB")
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     cleaned = clean_profile(srgb)
     both = [
-        ImageCms.profileToProfile(photograph("RGB"), ImageCms.ImageCmsProfile(io.BytesIO(p)), lab, outputMode="LAB")
+        ImageCms.profileToProfile(
+            photograph("RGB"),
+            ImageCms.ImageCmsProfile(io.BytesIO(p)),
+            lab,
+            outputMode="LAB",
+        )
         for p in (srgb, cleaned)
     ]
     assert len(cleaned) < len(srgb) and b"sRGB" not in cleaned
@@ -100,20 +117,25 @@ def test_a_profile_still_means_the_same_colours() -> None:
 
 def test_a_picture_that_lies_on_its_side_is_turned_and_carries_no_name_either() -> None:
     exif = Image.Exif()
-    exif[0x0112], exif[0x0131] = 6, MARK
+    exif[0x0112] = 6
+    exif[0x0131] = MARK
     out = io.BytesIO()
     photograph("RGB").save(out, "JPEG", exif=exif, comment=MARK)
     shown, media_type = blind(out.getvalue())
     assert Image.open(io.BytesIO(shown)).size == (70, 90) and MARK.encode() not in shown
     upright = ImageOps.exif_transpose(Image.open(out))
-    assert media_type == "image/png" and np.array_equal(pixels(shown), np.asarray(upright.convert("RGBA")))
+    assert media_type == "image/png" and np.array_equal(
+        pixels(shown), np.asarray(upright.convert("RGBA"))
+    )
 
 
 def marked_everywhere(profile: bytes) -> bytes:
     """A profile with a maker's name in every byte of its header, and after the values of every tag."""
     count = struct.unpack_from(">I", profile, 128)[0]
     tags = [struct.unpack_from(">4sII", profile, 132 + 12 * n) for n in range(count)]
-    table, body, at = b"", b"", 132 + 12 * count
+    table = b""
+    body = b""
+    at = 132 + 12 * count
     for name, start, length in tags:
         content = profile[start : start + length] + MARK.encode()
         table += struct.pack(">4sII", name, at + len(body), len(content))
@@ -126,37 +148,90 @@ def marked_everywhere(profile: bytes) -> bytes:
 
 def lut_profile(kind: bytes) -> bytes:
     """A profile whose colours come from a table: of 16 bits (version 2), or of parts at offsets (version 4)."""
-    grid, points = 3, [(r / 2, g / 2, b / 2) for r in range(3) for g in range(3) for b in range(3)]
-    values = struct.pack(f">{len(points) * 3}H", *(int(60_000 * v**1.5) for point in points for v in point))
+    grid = 3
+    points = [
+        (r / 2, g / 2, b / 2) for r in range(3) for g in range(3) for b in range(3)
+    ]
+    values = struct.pack(
+        f">{len(points) * 3}H",
+        *(int(60_000 * v**1.5) for point in points for v in point),
+    )
     if kind == b"mft2":
         identity = struct.pack(">9i", *(65536 if n % 4 == 0 else 0 for n in range(9)))
         curves = struct.pack(">2H", 0, 65535) * 3
-        tag = kind + bytes(4) + bytes((3, 3, grid, 0)) + identity + struct.pack(">2H", 2, 2) + curves + values + curves
+        tag = (
+            kind
+            + bytes(4)
+            + bytes((3, 3, grid, 0))
+            + identity
+            + struct.pack(">2H", 2, 2)
+            + curves
+            + values
+            + curves
+        )
     else:
         curve = b"para" + bytes(4) + struct.pack(">HHi", 0, 0, 65536)
         clut = bytes((grid,) * 3) + bytes(13) + bytes((2, 0, 0, 0)) + values
         clut += bytes(-len(clut) % 4)
-        offsets = struct.pack(">5I", 64, 0, 0, 64 + 48 + 48, 64 + 48)  # a gap of 32 bytes before the first part
-        tag = kind + bytes(4) + bytes((3, 3, 0, 0)) + offsets + (MARK.encode() * 2)[:32] + curve * 6 + clut
-    tags = {b"wtpt": b"XYZ " + bytes(4) + struct.pack(">3i", 0xF6D6, 0x10000, 0xD32D), b"A2B0": tag}
-    table, body, at = b"", b"", 132 + 24
+        # a gap of 32 bytes before the first part
+        offsets = struct.pack(">5I", 64, 0, 0, 64 + 48 + 48, 64 + 48)
+        tag = (
+            kind
+            + bytes(4)
+            + bytes((3, 3, 0, 0))
+            + offsets
+            + (MARK.encode() * 2)[:32]
+            + curve * 6
+            + clut
+        )
+    tags = {
+        b"wtpt": b"XYZ " + bytes(4) + struct.pack(">3i", 0xF6D6, 0x10000, 0xD32D),
+        b"A2B0": tag,
+    }
+    table = b""
+    body = b""
+    at = 132 + 24
     for name, content in tags.items():
         table += struct.pack(">4sII", name, at + len(body), len(content))
         body += content + bytes(-len(content) % 4)
-    head = struct.pack(">I4xI", at + len(body), 0x04000000 if kind == b"mAB " else 0x02400000)
-    head += b"scnrRGB Lab " + struct.pack(">6H", 2001, 2, 3, 4, 5, 6) + b"acsp" + bytes(28)
-    return head + struct.pack(">3i", 0xF6D6, 0x10000, 0xD32D) + bytes(48) + struct.pack(">I", 2) + table + body
+    head = struct.pack(
+        ">I4xI", at + len(body), 0x04000000 if kind == b"mAB " else 0x02400000
+    )
+    head += (
+        b"scnrRGB Lab " + struct.pack(">6H", 2001, 2, 3, 4, 5, 6) + b"acsp" + bytes(28)
+    )
+    return (
+        head
+        + struct.pack(">3i", 0xF6D6, 0x10000, 0xD32D)
+        + bytes(48)
+        + struct.pack(">I", 2)
+        + table
+        + body
+    )
 
 
 @pytest.mark.parametrize("kind", [b"", b"mft2", b"mAB "])
 def test_no_byte_of_a_profile_names_its_maker_and_the_colours_stay(kind: bytes) -> None:
-    plain = lut_profile(kind) if kind else ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    plain = (
+        lut_profile(kind)
+        if kind
+        else ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    )
     marked = marked_everywhere(plain)
     clean = clean_profile(marked)
-    assert MARK.encode() in marked and MARK[:4].encode() not in clean and MARK[-4:].encode() not in clean
+    assert (
+        MARK.encode() in marked
+        and MARK[:4].encode() not in clean
+        and MARK[-4:].encode() not in clean
+    )
     srgb = ImageCms.createProfile("sRGB")
     before, after = (
-        ImageCms.profileToProfile(photograph("RGB"), ImageCms.ImageCmsProfile(io.BytesIO(p)), srgb, outputMode="RGB")
+        ImageCms.profileToProfile(
+            photograph("RGB"),
+            ImageCms.ImageCmsProfile(io.BytesIO(p)),
+            srgb,
+            outputMode="RGB",
+        )
         for p in (plain, clean)
     )
     assert np.array_equal(np.asarray(before), np.asarray(after))

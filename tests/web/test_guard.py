@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
-from run.made import picture
+from running.made import picture
 from starlette.testclient import TestClient
 
 from editjudge.judgement import Exchange, Judgement, Task
@@ -19,23 +19,35 @@ from editjudge.rubrics.verdict import Remark
 from editjudge.store.records import Item
 from editjudge.store.store import Store
 from editjudge.web.app import create
-from editjudge.web.filters import edit_url
 from editjudge.web.guard import cookie_value
 from editjudge.web.site import Site
+from editjudge.web.values import edit_url
 from web.served import Served, serving
 
-TOKEN = "a-token-that-nobody-guesses"  # noqa: S105  (of these tests alone)
-PAGES = ("/", "/runs/1", "/runs/1/edits/brush-2%2F0", "/compare?a=1&b=2", "/static/style.css", "/nowhere", "/healthz")
+TOKEN = "a-token-that-nobody-guesses"
+PAGES = (
+    "/",
+    "/runs/1",
+    "/runs/1/edits/brush-2%2F0",
+    "/compare?a=1&b=2",
+    "/static/style.css",
+    "/nowhere",
+    "/healthz",
+)
 
 
 # --- headers --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/runs/1/images/edited/brush-2%2F0"])
-def test_every_answer_forbids_inline_script_frames_and_guessing(sample: Served, path: str) -> None:
+def test_every_answer_forbids_inline_script_frames_and_guessing(
+    sample: Served, path: str
+) -> None:
     headers = httpx.get(sample.url + path).headers
     policy = dict(
-        part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";") if " " in part.strip()
+        part.strip().split(" ", 1)
+        for part in headers["content-security-policy"].split(";")
+        if " " in part.strip()
     )
     assert policy["default-src"] == "'none'" and policy["frame-ancestors"] == "'none'"
     assert "unsafe" not in headers["content-security-policy"]
@@ -47,7 +59,9 @@ def test_every_answer_forbids_inline_script_frames_and_guessing(sample: Served, 
 def test_pages_hold_no_inline_script_or_style(sample: Served) -> None:
     for path in PAGES:
         text = httpx.get(sample.url + path, headers={"accept": "text/html"}).text
-        assert "<script>" not in text and " style=" not in text and " onclick=" not in text
+        assert (
+            "<script>" not in text and " style=" not in text and " onclick=" not in text
+        )
 
 
 # --- who asks -------------------------------------------------------------------------------------------------
@@ -64,7 +78,9 @@ def test_pages_hold_no_inline_script_or_style(sample: Served) -> None:
         ("", 421),
     ],
 )
-def test_without_a_token_only_loopback_names_are_answered(sample: Served, host: str, status: int) -> None:
+def test_without_a_token_only_loopback_names_are_answered(
+    sample: Served, host: str, status: int
+) -> None:
     assert httpx.get(sample.url, headers={"host": host}).status_code == status
 
 
@@ -79,24 +95,42 @@ def test_without_a_token_only_loopback_names_are_answered(sample: Served, host: 
         ({"origin": "null"}, 403),
     ],
 )
-def test_a_post_from_another_sites_page_is_refused(sample: Served, headers: dict[str, str], status: int) -> None:
-    answer = httpx.post(f"{sample.url}/sign-in", data={"token": "x"}, headers=headers, follow_redirects=True)
+def test_a_post_from_another_sites_page_is_refused(
+    sample: Served, headers: dict[str, str], status: int
+) -> None:
+    answer = httpx.post(
+        f"{sample.url}/sign-in",
+        data={"token": "x"},
+        headers=headers,
+        follow_redirects=True,
+    )
     assert answer.status_code == status
 
 
 def test_our_own_origin_may_post(sample: Served) -> None:
     headers = {"origin": sample.url}
-    assert httpx.post(f"{sample.url}/sign-in", data={"token": "x"}, headers=headers).status_code == 303
+    assert (
+        httpx.post(
+            f"{sample.url}/sign-in", data={"token": "x"}, headers=headers
+        ).status_code
+        == 303
+    )
 
 
 def test_a_body_that_is_too_large_is_not_read(sample: Served) -> None:
-    assert httpx.post(f"{sample.url}/sign-in", content=b"x" * (2**20 + 1)).status_code == 413
+    assert (
+        httpx.post(f"{sample.url}/sign-in", content=b"x" * (2**20 + 1)).status_code
+        == 413
+    )
 
     def endless() -> Iterator[bytes]:
         for _ in range(40):
             yield b"x" * 2**15
 
-    assert httpx.post(f"{sample.url}/sign-in", content=endless()).status_code in (303, 413)
+    assert httpx.post(f"{sample.url}/sign-in", content=endless()).status_code in (
+        303,
+        413,
+    )
 
 
 # --- token ----------------------------------------------------------------------------------------------------
@@ -109,42 +143,71 @@ def guarded(tmp_path: Path) -> Iterator[Served]:
         yield served
 
 
-@pytest.mark.parametrize("path", ["/", "/runs/1", "/v1/judge", "/openapi.json", "/nowhere", "/rate"])
+@pytest.mark.parametrize(
+    "path", ["/", "/runs/1", "/v1/judge", "/openapi.json", "/nowhere", "/rate"]
+)
 def test_with_a_token_nothing_is_told_without_it(guarded: Served, path: str) -> None:
     answer = httpx.get(guarded.url + path)
     assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
     for wrong in ("x", TOKEN[:-1], TOKEN + "x", "ü"):
         headers = {b"authorization": f"Bearer {wrong}".encode()}
         assert httpx.get(guarded.url + path, headers=headers).status_code == 401
-    assert httpx.get(guarded.url + path, cookies={"editjudge": TOKEN}).status_code == 401
+    assert (
+        httpx.get(guarded.url + path, cookies={"editjudge": TOKEN}).status_code == 401
+    )
 
 
 def test_a_bearer_or_a_cookie_is_enough(guarded: Served) -> None:
-    assert httpx.get(guarded.url, headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
-    assert httpx.get(guarded.url, cookies={"editjudge": cookie_value(TOKEN)}).status_code == 200
+    assert (
+        httpx.get(guarded.url, headers={"authorization": f"Bearer {TOKEN}"}).status_code
+        == 200
+    )
+    assert (
+        httpx.get(guarded.url, cookies={"editjudge": cookie_value(TOKEN)}).status_code
+        == 200
+    )
     assert httpx.get(f"{guarded.url}/healthz").status_code == 200
 
 
-def test_signing_in_sets_a_cookie_that_no_script_reads(page: Page, guarded: Served) -> None:
+def test_signing_in_sets_a_cookie_that_no_script_reads(
+    page: Page, guarded: Served
+) -> None:
     page.goto(f"{guarded.url}/?model=x")
     page.get_by_label("Token").fill(TOKEN)
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="Runs")).to_be_visible()
     cookie = page.context.cookies()[0]
-    assert cookie["httpOnly"] and cookie["sameSite"] == "Lax" and TOKEN not in cookie["value"]
+    assert (
+        cookie["httpOnly"]
+        and cookie["sameSite"] == "Lax"
+        and TOKEN not in cookie["value"]
+    )
     assert page.evaluate("document.cookie") == "" and TOKEN not in page.url
 
 
 def test_a_wrong_token_is_told_in_words(guarded: Served) -> None:
     answer = httpx.post(f"{guarded.url}/sign-in", data={"token": "wrong"})
-    assert answer.status_code == 401 and "not the token" in answer.text and "set-cookie" not in answer.headers
+    assert (
+        answer.status_code == 401
+        and "not the token" in answer.text
+        and "set-cookie" not in answer.headers
+    )
 
 
 @pytest.mark.parametrize(
-    "goal", ["https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)", "/a\n/b"]
+    "goal",
+    [
+        "https://evil.example",
+        "//evil.example",
+        "/\\evil.example",
+        "javascript:alert(1)",
+        "/a\n/b",
+    ],
 )
 def test_signing_in_leads_nowhere_else(guarded: Served, goal: str) -> None:
-    answer = httpx.post(f"{guarded.url}/sign-in", params={"next": goal}, data={"token": TOKEN})
+    answer = httpx.post(
+        f"{guarded.url}/sign-in", params={"next": goal}, data={"token": TOKEN}
+    )
     assert answer.headers["location"] == "/"
 
 
@@ -164,7 +227,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder.mkdir()
     file = folder / "a'\"><img src=x onerror=window.hurt=7>.png"
     file.write_bytes(picture("a"))
-    (folder / "drawn.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"><script>window.hurt=8</script></svg>')
+    (folder / "drawn.svg").write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg"><script>window.hurt=8</script></svg>'
+    )
     (folder / "page.png").write_text("<html><script>window.hurt=9</script>")
     (folder.parent / "outside.png").write_bytes(picture("secret"))
     (folder / "link.png").symlink_to(folder.parent / "outside.png")
@@ -176,7 +241,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     }  # fmt: skip
     (rubric,) = resolve(["fidelity"])
     with Store.open(folder.parent / "store.db") as store:
-        spec = {"manifest": str(folder / "m.jsonl"), "rubrics": {"fidelity": rubric.hash}, "judges": [EVIL, "b"]}
+        spec = {
+            "manifest": str(folder / "m.jsonl"),
+            "rubrics": {"fidelity": rubric.hash},
+            "judges": [EVIL, "b"],
+        }
         run = store.open_run(EVIL, spec)
         store.add_rubrics([rubric])
         items = [
@@ -187,15 +256,29 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 None,
                 EVIL,
                 EVIL,
-                {role: {"source": str(s), "digest": None} for role in ("input", "edited")},
+                {
+                    role: {"source": str(s), "digest": None}
+                    for role in ("input", "edited")
+                },
                 {EVIL: EVIL},
             )
             for name, s in sources.items()
         ]
         store.add_items(run, items)
-        store.add_tasks(run, [Task(item.item, "fidelity", EVIL, 0, "k") for item in items])
+        store.add_tasks(
+            run, [Task(item.item, "fidelity", EVIL, 0, "k") for item in items]
+        )
         scores = {factor.key: 7 for factor in rubric.factors}
-        said = (Exchange(EVIL, EVIL, EVIL, model=EVIL, request_id=EVIL, reasons=(Remark(EVIL, EVIL, EVIL),)),)
+        said = (
+            Exchange(
+                EVIL,
+                EVIL,
+                EVIL,
+                model=EVIL,
+                request_id=EVIL,
+                reasons=(Remark(EVIL, EVIL, EVIL),),
+            ),
+        )
         remarks = (Remark(EVIL, EVIL, EVIL),)
         store.write(
             [
@@ -210,7 +293,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
-def test_hostile_words_are_shown_as_text_and_nothing_runs(page: Page, hostile: Served) -> None:
+def test_hostile_words_are_shown_as_text_and_nothing_runs(
+    page: Page, hostile: Served
+) -> None:
     for path in (
         "/",
         "/runs/1",
@@ -229,7 +314,9 @@ def test_hostile_words_are_shown_as_text_and_nothing_runs(page: Page, hostile: S
     ) == [None, 0]
     assert page.locator("a[href^='javascript']").count() == 0
     shown = page.locator("#words").locator("..").text_content() or ""
-    assert shown.count("<script>window.hurt = 1</script>") >= 5 and "{{ 7 * 7 }}" in shown
+    assert (
+        shown.count("<script>window.hurt = 1</script>") >= 5 and "{{ 7 * 7 }}" in shown
+    )
     assert page.locator(".pane:visible img").count() >= 1
 
 
@@ -241,9 +328,23 @@ def test_an_id_of_any_characters_has_an_address(hostile: Served, item: str) -> N
 
 
 @pytest.mark.parametrize(
-    "item", ["svg", "html", "outside", "link", "dots", "relative", "url", "passwd", "folder", "nobody"]
+    "item",
+    [
+        "svg",
+        "html",
+        "outside",
+        "link",
+        "dots",
+        "relative",
+        "url",
+        "passwd",
+        "folder",
+        "nobody",
+    ],
 )
-def test_only_pictures_in_the_runs_own_folder_are_served(hostile: Served, item: str) -> None:
+def test_only_pictures_in_the_runs_own_folder_are_served(
+    hostile: Served, item: str
+) -> None:
     answer = httpx.get(f"{hostile.url}/runs/1/images/edited/{item}")
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/json"
@@ -254,17 +355,30 @@ def test_only_pictures_in_the_runs_own_folder_are_served(hostile: Served, item: 
 
 @pytest.mark.parametrize("role", ["mask", "metadata", "..%2f..", "__class__"])
 def test_only_roles_that_the_edit_names_are_served(hostile: Served, role: str) -> None:
-    assert httpx.get(hostile.url + edit_url(EVIL, 1, f"images/{role}")).status_code == 404
+    assert (
+        httpx.get(hostile.url + edit_url(EVIL, 1, f"images/{role}")).status_code == 404
+    )
 
 
 @pytest.mark.parametrize(
-    "path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static//etc/passwd"]
+    "path",
+    [
+        "/static/../app.py",
+        "/static/%2e%2e/app.py",
+        "/static/..%2fapp.py",
+        "/static//etc/passwd",
+    ],
 )
 def test_static_files_are_those_of_the_folder(hostile: Served, path: str) -> None:
-    assert httpx.get(httpx.URL(hostile.url).copy_with(raw_path=path.encode())).status_code == 404
+    assert (
+        httpx.get(httpx.URL(hostile.url).copy_with(raw_path=path.encode())).status_code
+        == 404
+    )
 
 
-def test_formats_that_browsers_do_not_show_are_encoded_again_and_turned_upright(tmp_path: Path) -> None:
+def test_formats_that_browsers_do_not_show_are_encoded_again_and_turned_upright(
+    tmp_path: Path,
+) -> None:
     from PIL import Image
 
     Image.new("RGB", (4, 2), "red").save(tmp_path / "a.tiff")
@@ -273,26 +387,53 @@ def test_formats_that_browsers_do_not_show_are_encoded_again_and_turned_upright(
     Image.new("RGB", (40, 20), "red").save(tmp_path / "b.jpg", exif=exif)
     with Store.open(tmp_path / "s.db") as store:
         run = store.open_run("r", {"manifest": str(tmp_path / "m.jsonl")})
-        images = {"input": {"source": str(tmp_path / "a.tiff")}, "edited": {"source": str(tmp_path / "b.jpg")}}
+        images = {
+            "input": {"source": str(tmp_path / "a.tiff")},
+            "edited": {"source": str(tmp_path / "b.jpg")},
+        }
         store.add_items(run, [Item("x", images=images)])
         client = TestClient(create(Site(store)), base_url="http://127.0.0.1")
-        assert client.get("/runs/1/images/input/x").headers["content-type"] == "image/png"
+        assert (
+            client.get("/runs/1/images/input/x").headers["content-type"] == "image/png"
+        )
         turned = client.get("/runs/1/images/edited/x")
         tag = turned.headers["etag"]
-        assert client.get("/runs/1/images/edited/x", headers={"if-none-match": tag}).status_code == 304
+        assert (
+            client.get(
+                "/runs/1/images/edited/x", headers={"if-none-match": tag}
+            ).status_code
+            == 304
+        )
         assert Image.open(io.BytesIO(turned.content)).size == (20, 40)
-        assert json.loads(client.get("/runs/2").text)["error"] == "This store has no run 2."
+        assert (
+            json.loads(client.get("/runs/2").text)["error"]
+            == "This store has no run 2."
+        )
 
 
 def test_values_that_no_calendar_and_no_scale_has_are_shown(tmp_path: Path) -> None:
     (rubric,) = resolve(["fidelity"])
     with Store.open(tmp_path / "s.db") as store:
         store.add_rubrics([rubric])
-        run = store.open_run("imported", {"judges": ["m"], "rubrics": {rubric.name: rubric.hash}})
+        run = store.open_run(
+            "imported", {"judges": ["m"], "rubrics": {rubric.name: rubric.hash}}
+        )
         store.append(run, [Item("a", "m", "t", "a")])
         store.append(run, [Task("a", rubric.name, "m", 0, "k")])
         scores = {factor.key: 10**12 for factor in rubric.factors}
-        store.write([Judgement("k", "ok", "m", rubric.name, rubric.hash, scores=scores, created=1e300)])
+        store.write(
+            [
+                Judgement(
+                    "k",
+                    "ok",
+                    "m",
+                    rubric.name,
+                    rubric.hash,
+                    scores=scores,
+                    created=1e300,
+                )
+            ]
+        )
         client = TestClient(create(Site(store)), base_url="http://127.0.0.1")
         for path in ("/", "/runs/1", "/runs/1/edits/a", "/runs/1?sort=-spread"):
             assert client.get(path).status_code == 200

@@ -10,16 +10,25 @@ from pathlib import Path
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
-from run.made import editjudge
+from running.made import editjudge
 
-from editjudge.store.invitations import invite, invited, list_invitations, remove_answers
-from editjudge.store.ratings import add_ratings, read_ratings
+from editjudge.store.people import (
+    add_ratings,
+    create_study,
+    find_study,
+    invite,
+    invited,
+    list_invitations,
+    places,
+    read_ratings,
+    remove_answers,
+)
 from editjudge.store.store import Store
-from editjudge.store.studies import create_study, find_study, places
 from web.sample import MODELS, made
 from web.served import Served, serving
 
-TOKEN, SERVICE = "reviewers-only-0123456789", "programs-only-0123456789"
+TOKEN = "reviewers-only-0123456789"
+SERVICE = "programs-only-0123456789"
 
 
 @pytest.fixture
@@ -29,7 +38,15 @@ def place(tmp_path: Path) -> Path:
     with Store.open(made_at) as store:
         for number, run in enumerate(store.runs()):
             rubrics = list(run.spec["rubrics"].values())[:1]
-            create_study(store, f"{run.name} by brush", run.id, rubrics, overlap=3, quota=4, controls=number)
+            create_study(
+                store,
+                f"{run.name} by brush",
+                run.id,
+                rubrics,
+                overlap=3,
+                quota=4,
+                controls=number,
+            )
     return made_at
 
 
@@ -45,28 +62,40 @@ def link(served: Served, rater: str = "ann", study: int = 1) -> str:
 
 def go(served: Served, path: str, **more: object) -> httpx.Response:
     with httpx.Client(
-        base_url=served.url, follow_redirects=True, timeout=60, headers={"accept": "text/html"}
+        base_url=served.url,
+        follow_redirects=True,
+        timeout=60,
+        headers={"accept": "text/html"},
     ) as client:
         data = {name: str(value) for name, value in more.items()}
         return client.post(path, data=data) if data else client.get(path)
 
 
-def test_a_link_opens_its_study_without_a_token_and_answers_count_as_its_owner_s(served: Served) -> None:
+def test_a_link_opens_its_study_without_a_token_and_answers_count_as_its_owner_s(
+    served: Served,
+) -> None:
     home = link(served)
     page = go(served, home)
     assert page.status_code == 200 and page.url.path == f"{home}/1"
     factor = re.findall(r'data-factor="(\w+)"', page.text)[0]
     assert go(served, f"{home}/1/images/edited").headers["content-type"] == "image/jpeg"
     assert go(served, f"{home}/1", **{factor: 5}).url.path == f"{home}/2"
-    assert [row[1:] for row in read_ratings(served.store) if row[1] == "ann"] == [("ann", factor, 5.0)]
+    assert [row[1:] for row in read_ratings(served.store) if row[1] == "ann"] == [
+        ("ann", factor, 5.0)
+    ]
 
 
-def test_a_rater_learns_neither_run_nor_model_nor_file_nor_others(served: Served) -> None:
+def test_a_rater_learns_neither_run_nor_model_nor_file_nor_others(
+    served: Served,
+) -> None:
     home = link(served)
     go(served, home)
     for path in (home, *(f"{home}/{n}" for n in range(1, 5))):
         text = go(served, path).text
-        assert not re.search(rf"spring|summer|{'|'.join(MODELS)}|vision-1|looker|Ada|Grace|\.jpg|/runs", text)
+        assert not re.search(
+            rf"spring|summer|{'|'.join(MODELS)}|vision-1|looker|Ada|Grace|\.jpg|/runs",
+            text,
+        )
         assert "Study 1" in text and not re.search(r'href="/(rate)?"', text)
     answer = go(served, f"{home}/1/images/edited")
     assert not {"etag", "last-modified", "content-disposition"} & set(answer.headers)
@@ -75,23 +104,51 @@ def test_a_rater_learns_neither_run_nor_model_nor_file_nor_others(served: Served
 def test_a_link_opens_nothing_else(served: Served) -> None:
     home = link(served)
     go(served, home)
-    paths = ["/", "/runs/1", "/compare", "/rate", "/rate/new", "/rate/1", "/rate/1/1", "/rate/1/progress"]
+    paths = [
+        "/",
+        "/runs/1",
+        "/compare",
+        "/rate",
+        "/rate/new",
+        "/rate/1",
+        "/rate/1/1",
+        "/rate/1/progress",
+    ]
     paths += ["/ratings.csv", "/openapi.json", "/v1/judge"]
     paths += ["/runs/1/images/edited/brush-2%2F0", "/rate/1/1/images/edited"]
     with httpx.Client(headers={"cookie": f"rater=ann; editjudge={home[6:]}"}) as client:
         for asked in (way + path for path in paths for way in ("", home, f"{home}/..")):
-            answer = client.send(httpx.Request("GET", httpx.URL(served.url).copy_with(raw_path=asked.encode())))
+            answer = client.send(
+                httpx.Request(
+                    "GET", httpx.URL(served.url).copy_with(raw_path=asked.encode())
+                )
+            )
             to_itself = answer.headers.get("location", "").endswith(home)
-            assert answer.status_code in (401, 404) or to_itself, (asked, answer.status_code)
+            assert answer.status_code in (401, 404) or to_itself, (
+                asked,
+                answer.status_code,
+            )
     assert go(served, f"{home}/99").status_code == 404
     assert go(served, f"{home}/1/images/mask").status_code == 404
-    assert httpx.post(f"{served.url}/v1/judge", headers={"authorization": f"Bearer {home[6:]}"}).status_code == 401
+    assert (
+        httpx.post(
+            f"{served.url}/v1/judge", headers={"authorization": f"Bearer {home[6:]}"}
+        ).status_code
+        == 401
+    )
 
 
-def test_a_link_is_valid_until_it_is_withdrawn_or_replaced(served: Served, place: Path) -> None:
-    first, other = link(served), link(served, "bob")
+def test_a_link_is_valid_until_it_is_withdrawn_or_replaced(
+    served: Served, place: Path
+) -> None:
+    first = link(served)
+    other = link(served, "bob")
     second = link(served)
-    assert [go(served, path).status_code for path in (first, second, other)] == [404, 200, 200]
+    assert [go(served, path).status_code for path in (first, second, other)] == [
+        404,
+        200,
+        200,
+    ]
     assert "no longer valid" in go(served, first).text
     assert editjudge("ratings", "revoke", "1", "ann", "--store", place).code == 0
     assert [go(served, path).status_code for path in (second, other)] == [404, 200]
@@ -104,8 +161,13 @@ def test_the_store_has_no_link_that_could_be_used(served: Served, place: Path) -
     with Store.open(place, readonly=True) as store:
         kept = list_invitations(store)
         assert invited(store, code) and invited(store, code[:-1] + "~") is None
-    assert [(one.study_id, one.rater, one.revoked) for one in kept] == [(1, "ann", None)]
-    assert not any(code.encode() in path.read_bytes() for path in place.parent.glob(f"{place.name}*"))
+    assert [(one.study_id, one.rater, one.revoked) for one in kept] == [
+        (1, "ann", None)
+    ]
+    assert not any(
+        code.encode() in path.read_bytes()
+        for path in place.parent.glob(f"{place.name}*")
+    )
 
 
 def test_nobody_rates_by_name_as_somebody_who_has_a_link(served: Served) -> None:
@@ -116,42 +178,93 @@ def test_nobody_rates_by_name_as_somebody_who_has_a_link(served: Served) -> None
 
 
 def test_a_study_without_a_name_is_not_called_after_its_run(served: Served) -> None:
-    setup = {"run": "1", "rubric": "fidelity", "quota": "3", "overlap": "1", "controls": "0"}
+    setup = {
+        "run": "1",
+        "rubric": "fidelity",
+        "quota": "3",
+        "overlap": "1",
+        "controls": "0",
+    }
     headers = {"authorization": f"Bearer {TOKEN}"}
-    assert httpx.post(f"{served.url}/rate/new", data=setup, headers=headers).status_code == 303
+    assert (
+        httpx.post(f"{served.url}/rate/new", data=setup, headers=headers).status_code
+        == 303
+    )
     assert find_study(served.store, 3).name == "Study 3"
 
 
 def test_invite_prints_a_link_and_links_lists_who_has_one(place: Path) -> None:
     made_link = editjudge("ratings", "invite", "spring by brush", "Ann B.", "--server", "https://r.example/", "--json",
                           "--store", place)  # fmt: skip
-    assert re.fullmatch(r"https://r\.example/rate/[\w-]{24}", json.loads(made_link.out)["link"])
+    assert re.fullmatch(
+        r"https://r\.example/rate/[\w-]{24}", json.loads(made_link.out)["link"]
+    )
     assert editjudge("ratings", "invite", "nowhere", "Ann", "--store", place).code == 2
-    listed = json.loads(editjudge("ratings", "links", "--json", "--store", place).out)["links"]
-    assert [(row["study_id"], row["rater"], row["revoked"]) for row in listed] == [(1, "Ann B.", None)]
+    listed = json.loads(editjudge("ratings", "links", "--json", "--store", place).out)[
+        "links"
+    ]
+    assert [(row["study_id"], row["rater"], row["revoked"]) for row in listed] == [
+        (1, "Ann B.", None)
+    ]
 
 
-def test_a_rater_s_answers_can_be_deleted_for_one_study_or_for_good(served: Served, place: Path) -> None:
+def test_a_rater_s_answers_can_be_deleted_for_one_study_or_for_good(
+    served: Served, place: Path
+) -> None:
     store = served.store
     for study in (1, 2):
         home = link(served, study=study)
         text = go(served, home).text
         factors = re.findall(r'data-factor="(\w+)"', text)
         go(served, f"{home}/1", **dict.fromkeys(factors, 4))
-    add_ratings(store, [("elsewhere", "ann", "alignment", 3.0), ("elsewhere", "bob", "alignment", 3.0)])
+    add_ratings(
+        store,
+        [
+            ("elsewhere", "ann", "alignment", 3.0),
+            ("elsewhere", "bob", "alignment", 3.0),
+        ],
+    )
     total = len([row for row in read_ratings(store) if row[1] == "ann"])
-    assert editjudge("ratings", "rm", "--rater", "ann", "--study", "2", "--store", place).code == 1  # nobody says yes
+    # nobody says yes
+    assert (
+        editjudge(
+            "ratings", "rm", "--rater", "ann", "--study", "2", "--store", place
+        ).code
+        == 1
+    )
     assert len([row for row in read_ratings(store) if row[1] == "ann"]) == total
     counted = remove_answers(store, "ann", find_study(store, 2), dry_run=True)
-    removed = editjudge("ratings", "rm", "--rater", "ann", "--study", "2", "--yes", "--json", "--store", place)
+    removed = editjudge(
+        "ratings",
+        "rm",
+        "--rater",
+        "ann",
+        "--study",
+        "2",
+        "--yes",
+        "--json",
+        "--store",
+        place,
+    )
     assert json.loads(removed.out)["answers"] == counted.answers == len(factors)
-    assert places(store, find_study(store, 2), "ann") == [] and places(store, find_study(store, 1), "ann") != []
-    assert editjudge("ratings", "rm", "--rater", "ann", "--yes", "--store", place).code == 0
+    assert (
+        places(store, find_study(store, 2), "ann") == []
+        and places(store, find_study(store, 1), "ann") != []
+    )
+    assert (
+        editjudge("ratings", "rm", "--rater", "ann", "--yes", "--store", place).code
+        == 0
+    )
     assert {row[1] for row in read_ratings(store)} == {"Ada", "Grace", "bob"}
-    assert editjudge("ratings", "rm", "--rater", "ann", "--yes", "--store", place).code == 2
+    assert (
+        editjudge("ratings", "rm", "--rater", "ann", "--yes", "--store", place).code
+        == 2
+    )
 
 
-def test_a_reviewer_makes_a_link_in_the_browser_and_a_rater_uses_it(page: Page, served: Served) -> None:
+def test_a_reviewer_makes_a_link_in_the_browser_and_a_rater_uses_it(
+    page: Page, served: Served
+) -> None:
     page.goto(f"{served.url}/rate/1/progress")
     page.get_by_label("Token").fill(TOKEN)
     page.get_by_role("button", name="Sign in").click()

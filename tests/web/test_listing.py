@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import pytest
+
 from editjudge.judgement import Judgement, Status, Task
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.verdict import Remark
-from editjudge.store import browse
-from editjudge.store.browse import FactorColumn
-from editjudge.store.ratings import add_ratings
+from editjudge.store.listing import FactorColumn
+from editjudge.store.people import add_ratings
 from editjudge.store.records import Item
 from editjudge.store.store import Store
 from editjudge.web.listing import Browser, Query
@@ -30,7 +31,25 @@ def test_a_search_finds_the_edits_that_came_since(tmp_path: Path) -> None:
     assert found == [["red car"], ["red car"], ["red car", "blue car"]]
 
 
-def test_an_edit_that_came_since_a_column_was_read_is_left_for_the_next_reading(tmp_path: Path) -> None:
+def test_an_edit_that_came_since_is_listed(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        run = store.open_run("rewards", {"judges": ["measured"], "rubrics": {}})
+        browser = Browser(store)
+        seen = []
+        for name in ("a", "b"):
+            store.append(run, [Item(name, "m", "t", name)])
+            store.append(run, [Task(name, "fidelity", "measured", 0, name)])
+            seen.append(names(browser, store, status="pending"))
+        store.write([Judgement("a", "invalid", "measured", "fidelity", "f" * 64)])
+        seen.append(names(browser, store, status="pending"))
+    assert seen == [["a"], ["a", "b"], ["b"]]
+
+
+def test_a_long_list_is_not_filled_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editjudge.store.listing._QUICK", 0.0)
+    monkeypatch.setattr("editjudge.store.listing._SHARE", 1e6)
     with Store.open(tmp_path / "s.db") as store:
         run = store.open_run("rewards", {"judges": ["measured"], "rubrics": {}})
         browser = Browser(store)
@@ -42,23 +61,42 @@ def test_an_edit_that_came_since_a_column_was_read_is_left_for_the_next_reading(
     assert seen == [["a"], ["a"]]
 
 
-def test_people_widen_a_factor_by_their_extremes_on_its_own_scale(tmp_path: Path) -> None:
+def test_people_widen_a_factor_by_their_extremes_on_its_own_scale(
+    tmp_path: Path,
+) -> None:
     """What is on another scale, as imported ratings may be, says nothing."""
     (rubric,) = resolve(["fidelity"])
     factor = rubric.factors[0]
-    low, high = min(factor.scale.values), max(factor.scale.values)
-    said = {"agreed": [high] * 3, "disputed": [low, high, high], "off the scale": [high, high + 50, low - 50]}
+    low = min(factor.scale.values)
+    high = max(factor.scale.values)
+    said = {
+        "agreed": [high] * 3,
+        "disputed": [low, high, high],
+        "off the scale": [high, high + 50, low - 50],
+    }
     with Store.open(tmp_path / "s.db") as store:
         store.add_rubrics([rubric])
-        run = store.open_run("r", {"judges": ["measured"], "rubrics": {rubric.name: rubric.hash}})
+        run = store.open_run(
+            "r", {"judges": ["measured"], "rubrics": {rubric.name: rubric.hash}}
+        )
         store.append(run, [Item(name, "m", "t", name) for name in said])
         rated = [
-            (item, f"rater {n}", factor.key, score) for item, scores in said.items() for n, score in enumerate(scores)
+            (item, f"rater {n}", factor.key, score)
+            for item, scores in said.items()
+            for n, score in enumerate(scores)
         ]
         add_ratings(store, [*rated, ("disputed", "rater 0", "a factor of nobody", 3)])
         browser = Browser(store)
-        assert browser.spread(run, "", 60).tolist() == [0.0, 1.0, 0.0]
-        assert [row.spread for row in browser.page(run, Query()).rows] == [0.0, 1.0, 0.0]
+        assert names(browser, store, sort="-spread") == [
+            "disputed",
+            "agreed",
+            "off the scale",
+        ]
+        assert [row.spread for row in browser.page(run, Query()).rows] == [
+            0.0,
+            1.0,
+            0.0,
+        ]
         assert names(browser, store, disputed="1") == ["disputed"]
 
 
@@ -67,19 +105,33 @@ def test_filters_by_status_violation_and_score_and_their_order(tmp_path: Path) -
     key = rubric.factors[0].key
     with Store.open(tmp_path / "s.db") as store:
         store.add_rubrics([rubric])
-        run = store.open_run("r", {"judges": ["m", "n"], "rubrics": {rubric.name: rubric.hash}})
+        run = store.open_run(
+            "r", {"judges": ["m", "n"], "rubrics": {rubric.name: rubric.hash}}
+        )
         store.append(run, [Item(name, f"model {name}", "t", name) for name in "abcd"])
-        for item, judge, score in (("a", "m", 2), ("a", "n", 4), ("b", "m", 5), ("c", "m", None)):
+        for item, judge, score in (
+            ("a", "m", 2),
+            ("a", "n", 4),
+            ("b", "m", 5),
+            ("c", "m", None),
+        ):
             store.append(run, [Task(item, rubric.name, judge, 0, item + judge)])
             scores = None if score is None else {f.key: score for f in rubric.factors}
-            remarks = (Remark("too_long", 'says "code":"other"'),) if item == "b" else ()
+            remarks = (
+                (Remark("too_long", 'says "code":"other"'),) if item == "b" else ()
+            )
             status: Status = "invalid" if score is None else "ok"
             store.write([Judgement(item + judge, status, judge, rubric.name, rubric.hash, scores=scores,
                                    violations=remarks)])  # fmt: skip
         store.append(run, [Task("d", rubric.name, "m", 0, "dm")])
         browser = Browser(store)
-        assert names(browser, store, status="failed") == ["c"] and names(browser, store, status="pending") == ["d"]
-        assert names(browser, store, violation="too_long") == ["b"] and names(browser, store, violation="other") == []
+        assert names(browser, store, status="failed") == ["c"] and names(
+            browser, store, status="pending"
+        ) == ["d"]
+        assert (
+            names(browser, store, violation="too_long") == ["b"]
+            and names(browser, store, violation="other") == []
+        )
         assert names(browser, store, factor=key, least="3") == ["a", "b"]
         assert names(browser, store, factor=key, least="3", judge="m") == ["b"]
         assert names(browser, store, sort=f"-{key}") == ["b", "a", "c", "d"]
@@ -87,12 +139,13 @@ def test_filters_by_status_violation_and_score_and_their_order(tmp_path: Path) -
         assert names(browser, store, sort="-position", status="ok") == ["b", "a"]
         assert browser.neighbours(run, Query(sort=f"-{key}"), "a").after == "c"
         choices = browser.page(run, Query()).listing
-        assert choices is not None and choices.violations == ["too_long"] and len(choices.models) == 4
-        assert browse.violation_codes(store, run, "n") == []
+        assert choices.violations == ["too_long"] and len(choices.models) == 4
+        assert browser.page(run, Query(judge="n")).listing.violations == []
 
 
 def test_a_colour_follows_the_direction_of_a_scale_and_an_open_end_has_none() -> None:
-    up, down = FactorColumn("a", "r", "a", 0, 1), FactorColumn("a", "r", "a", 0, 1, "down")
+    up = FactorColumn("a", "r", "a", 0, 1)
+    down = FactorColumn("a", "r", "a", 0, 1, "down")
     assert [up.level(score) for score in (0, 0.5, 1, 9)] == [0, 3, 6, 6]
     assert [down.level(score) for score in (0, 0.5, 1)] == [6, 3, 0]
     assert FactorColumn("a", "r", "psnr", 0, math.inf).level(30) is None

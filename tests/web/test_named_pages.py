@@ -7,19 +7,20 @@ import re
 from pathlib import Path
 
 import pytest
-from run.made import run, write_manifest
-from run.test_named_inputs import RUBRIC, row, server
+from running.made import run, write_manifest
+from running.test_named_inputs import RUBRIC, row, server
 
 from editjudge.errors import UsageError
-from editjudge.judges.registry import Options
+from editjudge.rewards.protocol import RewardSite, Terms
+from editjudge.rewards.service import judging_queue
 from editjudge.store.store import Store
-from editjudge.web.service import judging_queue
-from editjudge.web.site import Site, Terms
 
 from .served import serving
 
 
-def test_named_pictures_and_texts_are_on_the_review_page_and_in_the_form(tmp_path: Path) -> None:
+def test_named_pictures_and_texts_are_on_the_review_page_and_in_the_form(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "subjects.yaml").write_text(RUBRIC)
     manifest = write_manifest(tmp_path, [row(tmp_path, explanation="A <dog>.")])
     with server():
@@ -28,12 +29,25 @@ def test_named_pictures_and_texts_are_on_the_review_page_and_in_the_form(tmp_pat
         page = served.client.get(f"{served.url}/runs/1/edits/e").text
         assert "References[2]" in page
         (address, *_) = re.findall(r'/runs/1/images/references[^"]*', page)
-        assert served.client.get(served.url + address.replace("&amp;", "&")).headers["content-type"] == "image/png"
-        study = {"run": "1", "rubric": "subjects", "overlap": "1", "quota": "1", "controls": "0"}
+        assert (
+            served.client.get(served.url + address.replace("&amp;", "&")).headers[
+                "content-type"
+            ]
+            == "image/png"
+        )
+        study = {
+            "run": "1",
+            "rubric": "subjects",
+            "overlap": "1",
+            "quota": "1",
+            "controls": "0",
+        }
         home = {"origin": served.url}
         made = served.client.post(f"{served.url}/rate/new", data=study, headers=home)
         assert made.status_code == 303, made.text
-        served.client.post(f"{served.url}/rate/name", data={"name": "ann"}, headers=home)
+        served.client.post(
+            f"{served.url}/rate/name", data={"name": "ann"}, headers=home
+        )
         form = served.client.get(f"{served.url}/rate/1", follow_redirects=True).text
         assert form.count("<figure") == 3
         assert "A &lt;dog&gt;." in form
@@ -43,15 +57,23 @@ def test_named_pictures_and_texts_are_on_the_review_page_and_in_the_form(tmp_pat
 
 @pytest.mark.parametrize(
     ("more", "why"),
-    [("when: edit_type == add\n", "has `when`"), ("samples: 2\n", "has `samples`"), ("", "explanation")],
+    [
+        ("when: edit_type == add\n", "has `when`"),
+        ("samples: 2\n", "has `samples`"),
+        ("", "explanation"),
+    ],
 )
-def test_a_server_refuses_what_it_cannot_ask_of_every_edit(more: str, why: str, tmp_path: Path) -> None:
+def test_a_server_refuses_what_it_cannot_ask_of_every_edit(
+    more: str, why: str, tmp_path: Path
+) -> None:
     (tmp_path / "subjects.yaml").write_text(RUBRIC + more)
 
     async def opened() -> None:
         with Store.open(tmp_path / "s.db") as store:
             async with judging_queue(
-                Site(store, "measured", Options(), terms=Terms(rubrics=(str(tmp_path / "subjects.yaml"),)))
+                RewardSite(
+                    store, terms=Terms(rubrics=(str(tmp_path / "subjects.yaml"),))
+                )
             ):
                 raise AssertionError("it was opened")
 

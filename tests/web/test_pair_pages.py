@@ -11,10 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 from cli.test_pairs import made, manifest
-from run.made import editjudge
-from run.test_pair_runs import FACTORS, line
+from running.made import editjudge
+from running.test_pair_runs import FACTORS, line
 
-from editjudge.web.rating import _better, _made_controls
+from editjudge.vision.probes.making import _better
+from editjudge.web.questionnaire import all_controls
 from web.served import Served, serving
 
 
@@ -36,9 +37,26 @@ def serving_pairs(tmp_path: Path) -> Iterator[Served]:
             shown = best if order == "ab" else {"a": "b", "b": "a"}[best]
             if n != 1 or order == "ab":
                 lines.append(line(row["id"], order, "a" if n == 0 else shown))
-    (tmp_path / "replies.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    words = ("--rubric", "preference", "--judge", f"replay:{tmp_path}/replies.jsonl", "--name", "p")
-    run = editjudge("run", tmp_path / "pairs.jsonl", *words, "--store", tmp_path / "s.db", "--max-failures", "1")
+    (tmp_path / "replies.jsonl").write_text(
+        "".join(json.dumps(one) + "\n" for one in lines)
+    )
+    words = (
+        "--rubric",
+        "preference",
+        "--judge",
+        f"replay:{tmp_path}/replies.jsonl",
+        "--name",
+        "p",
+    )
+    run = editjudge(
+        "run",
+        tmp_path / "pairs.jsonl",
+        *words,
+        "--store",
+        tmp_path / "s.db",
+        "--max-failures",
+        "1",
+    )
     assert run.code == 0, run.err
     with serving(tmp_path / "s.db", judge="measured") as server:
         server.client.headers["accept"] = "text/html"
@@ -48,12 +66,24 @@ def serving_pairs(tmp_path: Path) -> Iterator[Served]:
 
 @contextmanager
 def study(served: Served, rater: str, *, controls: int = 0) -> Iterator[httpx.Client]:
-    setup = {"run": "1", "rubric": "preference", "name": "people", "quota": 12, "overlap": 2, "controls": controls}
+    setup = {
+        "run": "1",
+        "rubric": "preference",
+        "name": "people",
+        "quota": 12,
+        "overlap": 2,
+        "controls": controls,
+    }
     if not served.client.get(f"{served.url}/rate/1/progress").is_success:
-        answer = served.client.post(f"{served.url}/rate/new", data={k: str(v) for k, v in setup.items()})
+        answer = served.client.post(
+            f"{served.url}/rate/new", data={k: str(v) for k, v in setup.items()}
+        )
         assert answer.status_code == 200, answer.text
     with httpx.Client(
-        base_url=served.url, timeout=60, follow_redirects=True, headers={"accept": "text/html"}
+        base_url=served.url,
+        timeout=60,
+        follow_redirects=True,
+        headers={"accept": "text/html"},
     ) as person:
         person.post("/rate/name", data={"name": rater})
         person.get("/rate/1")
@@ -67,44 +97,71 @@ def picture(person: httpx.Client, number: int, role: str) -> bytes:
 def stored(served: Served) -> dict[tuple[str, str, str], tuple[str | None, float]]:
     from editjudge.store.schema import ratings
 
-    columns = (ratings.c.item, ratings.c.rater, ratings.c.factor, ratings.c.choice, ratings.c.score)
-    return {(i, r, f): (c, s) for i, r, f, c, s in served.store._stream(ratings.select().with_only_columns(*columns))}
+    columns = (
+        ratings.c.item,
+        ratings.c.rater,
+        ratings.c.factor,
+        ratings.c.choice,
+        ratings.c.score,
+    )
+    return {
+        (i, r, f): (c, s)
+        for i, r, f, c, s in served.store._stream(
+            ratings.select().with_only_columns(*columns)
+        )
+    }
 
 
-def test_left_and_right_are_by_chance_and_answers_in_the_items_own_naming(served: Served, tmp_path: Path) -> None:
-    from editjudge.store.studies import find_study, places
+def test_left_and_right_are_by_chance_and_answers_in_the_items_own_naming(
+    served: Served, tmp_path: Path
+) -> None:
+    from editjudge.store.people import find_study, places
 
     with study(served, "ann") as ann:
         lefts = []
         for place in places(served.store, find_study(served.store, 1), "ann"):
             ann.post(f"/rate/1/{place.number}", data=dict.fromkeys(FACTORS, "a"))
             a, b = place.item.split("|")
-            left, right = (picture(ann, place.number, role) for role in ("edited_a", "edited_b"))
+            left, right = (
+                picture(ann, place.number, role) for role in ("edited_a", "edited_b")
+            )
             assert left != right
             kept = stored(served)[place.item, "ann", "overall"]
             turned = kept == ("b", 0.0)
             assert turned or kept == ("a", 1.0)
             # The picture on the left is that of the output whose name was kept.
-            from editjudge.web.blind import blind
+            from editjudge.web.images import blind
 
-            assert left == blind((tmp_path / f"out-{b if turned else a}.png").read_bytes())[0]
+            assert (
+                left
+                == blind((tmp_path / f"out-{b if turned else a}.png").read_bytes())[0]
+            )
             lefts.append(turned)
             again = ann.get(f"/rate/1/{place.number}").text
             assert len(re.findall(r'value="a" data-key="1" checked', again)) == 4
         assert {*lefts} == {True, False}
 
 
-def test_both_bad_is_kept_as_such_and_counts_as_a_tie(served: Served, tmp_path: Path) -> None:
+def test_both_bad_is_kept_as_such_and_counts_as_a_tie(
+    served: Served, tmp_path: Path
+) -> None:
     for name in ("ann", "bob"):
         with study(served, name) as person:
             for number in range(1, 13):
-                choices = dict.fromkeys(FACTORS, "both_bad" if number % 2 else "tie") | {"quality": ""}
+                choices = dict.fromkeys(
+                    FACTORS, "both_bad" if number % 2 else "tie"
+                ) | {"quality": ""}
                 assert person.post(f"/rate/1/{number}", data=choices).is_success
     kept = stored(served)
-    assert {choice for choice, _ in kept.values()} == {"both_bad", "tie"} and len(kept) == 72
+    assert {choice for choice, _ in kept.values()} == {"both_bad", "tie"} and len(
+        kept
+    ) == 72
     assert all(score == 0.5 for _, score in kept.values())
     table = served.client.get(f"{served.url}/ratings.csv").text.splitlines()
-    assert table[0] == "item,rater,factor,score,choice" and sum(line.endswith(",0.5,both_bad") for line in table) == 36
+    assert (
+        table[0] == "item,rater,factor,score,choice"
+        and sum(line.endswith(",0.5,both_bad") for line in table) == 36
+    )
     file = tmp_path / "ratings.csv"
     assert editjudge("ratings", "export", file, "--store", tmp_path / "s.db").code == 0
     assert sorted(file.read_text().splitlines()) == sorted(table)
@@ -112,7 +169,9 @@ def test_both_bad_is_kept_as_such_and_counts_as_a_tie(served: Served, tmp_path: 
     overall = agreed["factors"]["overall"][f"replay:{tmp_path}/replies.jsonl"]
     # Eleven pairs have a verdict, one of them a flip: a tie, as all people say.
     assert (overall["n"], overall["answered"], overall["human_ties"]) == (24, 22, 24)
-    assert overall["accuracy"] == pytest.approx(2 / 22) and overall["flips"]["share"] == pytest.approx(1 / 11)
+    assert overall["accuracy"] == pytest.approx(2 / 22) and overall["flips"][
+        "share"
+    ] == pytest.approx(1 / 11)
     assert agreed["humans"]["raters"] == 2 and agreed["humans"]["agreement"] == 1
     assert "quality" not in agreed["factors"]
 
@@ -131,14 +190,22 @@ def test_a_rater_learns_no_name(served: Served) -> None:
 
 
 def test_controls_of_pairs_have_one_better_output(served: Served) -> None:
-    controls = _made_controls(pairs=True)
+    controls = all_controls(pairs=True)
     assert controls and all(made.expected for made in controls.values())
-    assert {winner for made in controls.values() for winner in made.expected.values()} == {"a"}
+    assert {
+        winner for made in controls.values() for winner in made.expected.values()
+    } == {"a"}
     with study(served, "ann", controls=2) as ann:
-        from editjudge.store.studies import find_study, places
+        from editjudge.store.people import find_study, places
 
-        given = [place for place in places(served.store, find_study(served.store, 1), "ann") if place.control]
-        assert len(given) == 2 and all(picture(ann, place.number, "edited_a") for place in given)
+        given = [
+            place
+            for place in places(served.store, find_study(served.store, 1), "ann")
+            if place.control
+        ]
+        assert len(given) == 2 and all(
+            picture(ann, place.number, "edited_a") for place in given
+        )
         for place in given:
             ann.post(f"/rate/1/{place.number}", data=dict.fromkeys(FACTORS, "tie"))
         assert re.search(r'class="bad">0 of \d', ann.get("/rate/1/progress").text)
@@ -147,25 +214,48 @@ def test_controls_of_pairs_have_one_better_output(served: Served) -> None:
 
 def test_the_leaderboard_ranks_models_and_says_what_flips(served: Served) -> None:
     text = served.client.get(f"{served.url}/runs/1/leaderboard").text
-    names = re.findall(r'<th scope="row" class="said">(\w+)</th>\s*<td class="strength">', text)
+    names = re.findall(
+        r'<th scope="row" class="said">(\w+)</th>\s*<td class="strength">', text
+    )
     assert names == ["ann", "bob", "cat"]
     assert "11 of 12" in text and "1 flipped with the order" in text
     assert served.client.get(f"{served.url}/runs/2/leaderboard").status_code == 404
 
 
-def test_a_run_of_scores_has_no_leaderboard_of_pairs(served: Served, tmp_path: Path) -> None:
+def test_a_run_of_scores_has_no_leaderboard_of_pairs(
+    served: Served, tmp_path: Path
+) -> None:
     (tmp_path / "none.jsonl").write_text("")
-    words = ("--rubric", "quality", "--judge", f"replay:{tmp_path}/none.jsonl", "--store", tmp_path / "s.db")
-    editjudge("run", tmp_path / "edits.jsonl", *words, "--name", "q", "--max-failures", "1")
+    words = (
+        "--rubric",
+        "quality",
+        "--judge",
+        f"replay:{tmp_path}/none.jsonl",
+        "--store",
+        tmp_path / "s.db",
+    )
+    editjudge(
+        "run", tmp_path / "edits.jsonl", *words, "--name", "q", "--max-failures", "1"
+    )
     answer = served.client.get(f"{served.url}/runs/2/leaderboard")
     assert answer.status_code == 404 and "asks for scores" in answer.text
 
 
-def test_a_pairs_page_shows_both_outputs_the_verdict_and_each_order(served: Served) -> None:
+def test_a_pairs_page_shows_both_outputs_the_verdict_and_each_order(
+    served: Served,
+) -> None:
     items = [item.item for item in served.store.items(1)]
     table = served.client.get(f"{served.url}/runs/1").text
     assert "Input, A, B" in table and "flipped" in table and "no verdict" in table
     text = served.client.get(f"{served.url}/runs/1/edits/{items[0]}").text
-    assert "flipped with the order" in text and "shown A, then B" in text and "shown B, then A" in text
-    assert "Output A, " in text and "Output B, " in text and "produced no picture" not in text
+    assert (
+        "flipped with the order" in text
+        and "shown A, then B" in text
+        and "shown B, then A" in text
+    )
+    assert (
+        "Output A, " in text
+        and "Output B, " in text
+        and "produced no picture" not in text
+    )
     assert "B as its A" in text

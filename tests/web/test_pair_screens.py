@@ -21,7 +21,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield server
 
 
-def test_keys_choose_wipe_and_zoom_and_a_phone_has_room(served: Served, page: Page) -> None:
+def test_keys_choose_wipe_and_zoom_and_a_phone_has_room(
+    served: Served, page: Page
+) -> None:
     page.goto(f"{served.url}/rate")
     page.get_by_label("Your name").fill("ann")
     page.get_by_role("button", name="Begin").click()
@@ -48,6 +50,11 @@ def test_keys_choose_wipe_and_zoom_and_a_phone_has_room(served: Served, page: Pa
     assert {kept["instruction"], kept["quality"]} == {"a", "b"}
     page.set_viewport_size({"width": 390, "height": 844})
     items = [item.item for item in served.store.items(1)]
-    for path in ("/rate/1/2", "/runs/1/leaderboard", "/runs/1", f"/runs/1/edits/{items[0]}"):
+    for path in (
+        "/rate/1/2",
+        "/runs/1/leaderboard",
+        "/runs/1",
+        f"/runs/1/edits/{items[0]}",
+    ):
         page.goto(served.url + path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path

@@ -11,17 +11,22 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from run.made import editjudge, edits, rows_of, write_manifest
+from running.made import editjudge, edits, rows_of, write_manifest
 from starlette.exceptions import HTTPException
 
 from editjudge.errors import UsageError
 from editjudge.ratings import Rating
 from editjudge.rubrics.files import load
-from editjudge.rubrics.model import AnswerFormat, Factor, Rubric, Scale
-from editjudge.store.ratings import read_ratings
-from editjudge.store.studies import find_study, list_studies, places
-from editjudge.web.filters import legend
-from editjudge.web.rating import _ESTIMATES, _agreement, _check_answerable, _score
+from editjudge.rubrics.model import AnswerFormat, Factor, Rubric
+from editjudge.rubrics.scale import Scale
+from editjudge.store.people import find_study, list_studies, places, read_ratings
+from editjudge.web.questionnaire import (
+    ESTIMATES,
+    Questionnaire,
+    _score,
+    check_answerable,
+)
+from editjudge.web.values import legend
 from web.served import Served, serving
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
@@ -34,9 +39,20 @@ def served(tmp_path: Path) -> Iterator[Served]:
     rows = rows_of(edits(tmp_path, 20))
     rows[0]["instruction"] = "<script>alert(1)</script>"
     manifest = write_manifest(tmp_path, rows)
-    (tmp_path / "replies.jsonl").write_text(json.dumps({"item": "e0", "rubric": "preservation", "reply": "{}"}))
+    (tmp_path / "replies.jsonl").write_text(
+        json.dumps({"item": "e0", "rubric": "preservation", "reply": "{}"})
+    )
     judge = f"replay:{tmp_path / 'replies.jsonl'}"
-    words = ("--rubric", "preservation", "--judge", judge, "--name", "r", "--store", tmp_path / "s.db")
+    words = (
+        "--rubric",
+        "preservation",
+        "--judge",
+        judge,
+        "--name",
+        "r",
+        "--store",
+        tmp_path / "s.db",
+    )
     assert editjudge("run", manifest, *words, "--max-failures", "1").code == 0
     with serving(tmp_path / "s.db", judge="measured") as server:
         yield server
@@ -51,7 +67,9 @@ class Person:
     """Somebody with a browser of their own."""
 
     def __init__(self, served: Served, name: str) -> None:
-        self.client = httpx.Client(base_url=served.url, timeout=60, follow_redirects=True)
+        self.client = httpx.Client(
+            base_url=served.url, timeout=60, follow_redirects=True
+        )
         self.client.headers["accept"] = "text/html"
         BROWSERS.append(self.client)
         self.post("/rate/name", name=name)
@@ -60,16 +78,29 @@ class Person:
         return self.client.get(path)
 
     def post(self, path: str, **fields: object) -> httpx.Response:
-        return self.client.post(path, data={name: str(value) for name, value in fields.items()})
+        return self.client.post(
+            path, data={name: str(value) for name, value in fields.items()}
+        )
 
     def answer(self, number: int, score: object, **reasons: str) -> httpx.Response:
-        return self.post(f"/rate/1/{number}", **dict.fromkeys(FACTORS, score), **reasons)
+        return self.post(
+            f"/rate/1/{number}", **dict.fromkeys(FACTORS, score), **reasons
+        )
 
 
 def plan(served: Served, **more: object) -> None:
-    setup = {"run": "1", "rubric": "preservation", "name": "pilot", "quota": 20, "overlap": 2, "controls": 0} | more
+    setup = {
+        "run": "1",
+        "rubric": "preservation",
+        "name": "pilot",
+        "quota": 20,
+        "overlap": 2,
+        "controls": 0,
+    } | more
     answer = Person(served, "chief").post("/rate/new", **setup)
-    assert answer.status_code == 200 and "No rater has started" in answer.text, answer.text
+    assert answer.status_code == 200 and "No rater has started" in answer.text, (
+        answer.text
+    )
 
 
 def test_a_rater_gets_every_edit_once_in_an_order_of_their_own(served: Served) -> None:
@@ -79,7 +110,9 @@ def test_a_rater_gets_every_edit_once_in_an_order_of_their_own(served: Served) -
         person = Person(served, name)
         person.get("/rate/1")
         pages = [person.get(f"/rate/1/{n}").text for n in range(1, 21)]
-        orders.append([re.findall(r"Paint car \d+ red|&lt;script&gt;", page)[0] for page in pages])
+        orders.append(
+            [re.findall(r"Paint car \d+ red|&lt;script&gt;", page)[0] for page in pages]
+        )
         assert person.get("/rate/1/21").status_code == 404
     assert len(set(orders[0])) == 20
     assert set(orders[0]) == set(orders[1])
@@ -93,7 +126,10 @@ def test_model_item_file_and_scores_are_hidden(served: Served) -> None:
     for number in range(1, 21):
         page = person.get(f"/rate/1/{number}").text
         assert not re.search(r"\bm[01]\b|\be\d+\b|edited-\d|replay", page)
-        assert person.get(f"/rate/1/{number}/images/edited").headers["content-type"] == "image/png"
+        assert (
+            person.get(f"/rate/1/{number}/images/edited").headers["content-type"]
+            == "image/png"
+        )
 
 
 def test_the_form_is_the_rubric_s_own(served: Served) -> None:
@@ -101,20 +137,30 @@ def test_the_form_is_the_rubric_s_own(served: Served) -> None:
     person = Person(served, "ann")
     page = person.get("/rate/1").text
     for factor in load("preservation").factors:
-        assert re.findall(rf'name="{factor.key}" value="(-?\d*)"', page) == [*map(str, factor.scale.values), ""]
+        assert re.findall(rf'name="{factor.key}" value="(-?\d*)"', page) == [
+            *map(str, factor.scale.values),
+            "",
+        ]
         assert factor.title in page
-        assert all(words.replace("'", "&#39;") in page for words in factor.scale.labels.values())
+        assert all(
+            words.replace("'", "&#39;") in page
+            for words in factor.scale.labels.values()
+        )
 
 
 def test_an_answer_is_kept_at_once_and_can_be_changed(served: Served) -> None:
     plan(served)
     person = Person(served, "ann")
     person.get("/rate/1")
-    kept = person.client.post("/rate/1/1", data={"unchanged_regions": "5"}, headers={"accept": "application/json"})
+    kept = person.client.post(
+        "/rate/1/1",
+        data={"unchanged_regions": "5"},
+        headers={"accept": "application/json"},
+    )
     assert kept.status_code == 204
-    assert [(rater, factor, score) for _, rater, factor, score in read_ratings(served.store)] == [
-        ("ann", "unchanged_regions", 5.0)
-    ]
+    assert [
+        (rater, factor, score) for _, rater, factor, score in read_ratings(served.store)
+    ] == [("ann", "unchanged_regions", 5.0)]
     person.answer(1, 3)
     assert {score for *_, score in read_ratings(served.store)} == {3.0}
 
@@ -131,7 +177,9 @@ def test_cannot_tell_is_an_answer_and_no_rating(served: Served) -> None:
     assert str(person.get("/rate/1").url).endswith("/rate/1/2")
 
 
-def test_a_rater_goes_on_where_they_stopped_from_another_browser(served: Served) -> None:
+def test_a_rater_goes_on_where_they_stopped_from_another_browser(
+    served: Served,
+) -> None:
     plan(served)
     first = Person(served, "ann")
     first.get("/rate/1")
@@ -141,14 +189,25 @@ def test_a_rater_goes_on_where_they_stopped_from_another_browser(served: Served)
 
 
 def test_a_rubric_that_shows_what_no_edit_has_is_refused(served: Served) -> None:
-    setup = {"run": "1", "rubric": "offline", "quota": "5", "overlap": "2", "controls": "0"}
+    setup = {
+        "run": "1",
+        "rubric": "offline",
+        "quota": "5",
+        "overlap": "2",
+        "controls": "0",
+    }
     answer = Person(served, "chief").post("/rate/new", **setup)
     assert answer.status_code == 400
-    assert "offline shows the ground truth picture, and no edit of the run r has one" in answer.text
+    assert (
+        "offline shows the ground truth picture, and no edit of the run r has one"
+        in answer.text
+    )
     assert list_studies(served.store) == []
 
 
-def test_only_edits_with_all_that_the_rubric_shows_are_given_out(served: Served) -> None:
+def test_only_edits_with_all_that_the_rubric_shows_are_given_out(
+    served: Served,
+) -> None:
     """One has no ground truth, however its name reads; one no edited picture; one no words; the rest are whole."""
     run = served.store.find_run("r")
     kept = list(served.store.items(run))
@@ -163,16 +222,24 @@ def test_only_edits_with_all_that_the_rubric_shows_are_given_out(served: Served)
     served.store.append(run, kept)
     plan(served, rubric="offline", quota=18, overlap=1)
     Person(served, "ann").get("/rate/1")
-    assert "18 for each rater, 1 rater for each edit" in Person(served, "chief").get("/rate/1/progress").text
+    assert (
+        "18 for each rater, 1 rater for each edit"
+        in Person(served, "chief").get("/rate/1/progress").text
+    )
     mine = places(served.store, find_study(served.store, 1), "ann")
-    assert sorted(place.item for place in mine) == sorted(item.item for item in kept[5:])
+    assert sorted(place.item for place in mine) == sorted(
+        item.item for item in kept[5:]
+    )
 
 
 def test_a_label_that_points_to_an_anchor_says_what_the_anchor_says() -> None:
     """And loses nothing: what no label says is told below."""
     factor = load("reference").factor("unchanged_regions")
     labels, rest = legend(factor)
-    assert labels[1] == "Strongly disagree: Large areas that have nothing to do with the instruction were altered."
+    assert (
+        labels[1]
+        == "Strongly disagree: Large areas that have nothing to do with the instruction were altered."
+    )
     assert labels[2] == "Disagree: near 1, though not quite as bad"
     assert rest == []
     for other in (load("preservation").factors[0], load("compliance").factors[0]):
@@ -180,7 +247,9 @@ def test_a_label_that_points_to_an_anchor_says_what_the_anchor_says() -> None:
 
 
 @pytest.mark.parametrize("score", ["8", "0", "5.5", "five", "-1", "٥"])
-def test_a_score_off_the_scale_is_refused_and_nothing_of_the_form_is_kept(served: Served, score: str) -> None:
+def test_a_score_off_the_scale_is_refused_and_nothing_of_the_form_is_kept(
+    served: Served, score: str
+) -> None:
     plan(served)
     person = Person(served, "ann")
     person.get("/rate/1")
@@ -189,15 +258,28 @@ def test_a_score_off_the_scale_is_refused_and_nothing_of_the_form_is_kept(served
     assert read_ratings(served.store) == []
 
 
-def test_people_rate_decimals_by_their_steps_and_are_not_asked_for_what_has_too_many() -> None:
+def test_people_rate_decimals_by_their_steps_and_are_not_asked_for_what_has_too_many() -> (
+    None
+):
     halves = Factor("harm", Scale(range=(0, 1), step=0.5))
-    assert [_score(halves, text) for text in ("0", "0.5", "1", "")] == [0.0, 0.5, 1.0, None]
+    assert [_score(halves, text) for text in ("0", "0.5", "1", "")] == [
+        0.0,
+        0.5,
+        1.0,
+        None,
+    ]
     with pytest.raises(HTTPException, match=r"0\.25"):
         _score(halves, "0.25")
-    _check_answerable(Rubric("r", ("edited",), (halves,), AnswerFormat()))
-    for scale in (Scale(range=(0, 1)), Scale(range=(0, 100), step=1), Scale(choices=("a", "b"))):
+    check_answerable(Rubric("r", ("edited",), (halves,), AnswerFormat()))
+    for scale in (
+        Scale(range=(0, 1)),
+        Scale(range=(0, 100), step=1),
+        Scale(choices=("a", "b")),
+    ):
         with pytest.raises(UsageError, match="at most 21"):
-            _check_answerable(Rubric("r", ("edited",), (Factor("harm", scale),), AnswerFormat()))
+            check_answerable(
+                Rubric("r", ("edited",), (Factor("harm", scale),), AnswerFormat())
+            )
 
 
 def test_raters_overlap_as_planned_and_nobody_gets_more(served: Served) -> None:
@@ -206,14 +288,18 @@ def test_raters_overlap_as_planned_and_nobody_gets_more(served: Served) -> None:
     for name in people:
         Person(served, name).get("/rate/1")
     study = find_study(served.store, 1)
-    given = [place.item for name in people for place in places(served.store, study, name)]
+    given = [
+        place.item for name in people for place in places(served.store, study, name)
+    ]
     assert len(given) == 40
     assert {given.count(item) for item in given} == {2}
     late = Person(served, "gus").get("/rate/1")
     assert "Nothing is left to rate" in late.text
 
 
-def test_two_people_see_their_agreement_and_agree_uses_their_ratings(served: Served, tmp_path: Path) -> None:
+def test_two_people_see_their_agreement_and_agree_uses_their_ratings(
+    served: Served, tmp_path: Path
+) -> None:
     plan(served)
     for name, shift in (("ann", 0), ("bob", 1)):
         person = Person(served, name)
@@ -226,7 +312,9 @@ def test_two_people_see_their_agreement_and_agree_uses_their_ratings(served: Ser
     assert len(re.findall(r'<td class="num">20</td><td class="num">20</td>', page)) == 2
     assert FIGURE.search(page) is None, "20 edits, but of 5 source images"
     assert "edits of at least 5 more images are needed" in page
-    agreed = editjudge("ratings", "export", tmp_path / "ratings.csv", "--store", tmp_path / "s.db")
+    agreed = editjudge(
+        "ratings", "export", tmp_path / "ratings.csv", "--store", tmp_path / "s.db"
+    )
     assert agreed.code == 0, agreed.err
     exported = (tmp_path / "ratings.csv").read_text().splitlines()
     assert (exported[0], len(exported)) == ("item,rater,factor,score", 121)
@@ -242,7 +330,9 @@ def test_one_shared_edit_is_counted_and_gives_no_figure(served: Served) -> None:
         mine = places(served.store, find_study(served.store, 1), name)
         person.answer(next(place.number for place in mine if place.item == "e0"), 6)
     page = Person(served, "chief").get("/rate/1/progress").text
-    assert '<td class="num">2</td><td class="num">1</td>' in page, "two ratings, one edit"
+    assert '<td class="num">2</td><td class="num">1</td>' in page, (
+        "two ratings, one edit"
+    )
     assert "at least 9 more edits rated by two people" in page
     assert FIGURE.search(page) is None
 
@@ -251,16 +341,28 @@ def test_from_enough_shared_edits_on_every_figure_has_its_interval() -> None:
     rng = np.random.default_rng(0)
     truth = rng.normal(4, 1.5, 40)
     rated = [
-        Rating(f"e{n}", rater, "unchanged_regions", float(np.clip(round(truth[n] + rng.normal(0, 0.7)), 1, 7)))
+        Rating(
+            f"e{n}",
+            rater,
+            "unchanged_regions",
+            float(np.clip(round(truth[n] + rng.normal(0, 0.7)), 1, 7)),
+        )
         for n in range(40)
         for rater in ("ann", "bob")
     ]
-    (factor,) = _agreement([load("preservation")], rated, {})
-    assert (factor.ceiling.shared, factor.missing_edits, factor.missing_images, factor.silence) == (40, 0, 0, "")
-    for name in _ESTIMATES:
+    (factor,) = Questionnaire((load("preservation"),)).agreement(rated, {})
+    assert (
+        factor.ceiling.shared,
+        factor.missing_edits,
+        factor.missing_images,
+        factor.silence,
+    ) == (40, 0, 0, "")
+    for name in ESTIMATES:
         value, ci = factor.estimate(name)
         assert value is not None and ci is not None and ci.lo < value < ci.hi
-    (clustered,) = _agreement([load("preservation")], rated, {f"e{n}": f"image {n % 4}" for n in range(40)})
+    (clustered,) = Questionnaire((load("preservation"),)).agreement(
+        rated, {f"e{n}": f"image {n % 4}" for n in range(40)}
+    )
     assert (clustered.missing_edits, clustered.missing_images) == (0, 6)
 
 
@@ -274,11 +376,15 @@ def test_controls_have_known_answers_and_never_become_ratings(served: Served) ->
         assert len(controls) == 3
         assert mine[0] not in controls
         for place in controls:
-            assert person.get(f"/rate/1/{place.number}/images/edited").status_code == 200
+            assert (
+                person.get(f"/rate/1/{place.number}/images/edited").status_code == 200
+            )
             assert place.item not in person.get(f"/rate/1/{place.number}").text
             person.answer(place.number, score or 7)
     page = Person(served, "chief").get("/rate/1/progress").text
-    right = dict(re.findall(r'class="said">(\w+)</th>.*?>(\d+) of \d+<', page, re.DOTALL))
+    right = dict(
+        re.findall(r'class="said">(\w+)</th>.*?>(\d+) of \d+<', page, re.DOTALL)
+    )
     assert int(right["careful"]) > int(right["careless"]) == 0
     assert read_ratings(served.store) == []
 
@@ -293,8 +399,16 @@ def test_controls_have_known_answers_and_never_become_ratings(served: Served) ->
         ({"controls": "99"}, "controls"),
     ],
 )
-def test_a_study_that_cannot_be_set_up_says_why(served: Served, fields: dict[str, str], complaint: str) -> None:
-    setup = {"run": "1", "rubric": "preservation", "quota": "5", "overlap": "2", "controls": "0"} | fields
+def test_a_study_that_cannot_be_set_up_says_why(
+    served: Served, fields: dict[str, str], complaint: str
+) -> None:
+    setup = {
+        "run": "1",
+        "rubric": "preservation",
+        "quota": "5",
+        "overlap": "2",
+        "controls": "0",
+    } | fields
     answer = Person(served, "chief").post("/rate/new", **setup)
     assert answer.status_code == 400
     assert complaint in answer.text
@@ -308,7 +422,14 @@ def test_without_the_extra_controls_are_refused_at_set_up_and_none_are_proposed(
     form = chief.get("/rate/new").text
     assert 'name="controls" type="number" min="0" max="14" value="0"' in form
     assert "editjudge[probes]" in form
-    refused = chief.post("/rate/new", run="1", rubric="preservation", quota="5", overlap="2", controls="2")
+    refused = chief.post(
+        "/rate/new",
+        run="1",
+        rubric="preservation",
+        quota="5",
+        overlap="2",
+        controls="2",
+    )
     assert refused.status_code == 400
     assert "editjudge[probes]" in refused.text
     assert list_studies(served.store) == []

@@ -10,9 +10,9 @@ from typing import Literal
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
-from run.made import editjudge
+from running.made import editjudge
 
-from editjudge.store.ratings import read_ratings
+from editjudge.store.people import read_ratings
 from web.served import Served, serving
 
 
@@ -21,7 +21,16 @@ def rated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Edits of two of the pretend editors, and a study of them."""
     folder = tmp_path_factory.mktemp("rated")
     manifest = written(folder)
-    words = ("--rubric", "preservation", "--judge", "measured", "--name", "r", "--store", folder / "s.db")
+    words = (
+        "--rubric",
+        "preservation",
+        "--judge",
+        "measured",
+        "--name",
+        "r",
+        "--store",
+        folder / "s.db",
+    )
     assert editjudge("run", manifest, *words).code == 0
     with serving(folder / "s.db", judge="measured") as served:
         yield served
@@ -41,8 +50,18 @@ def written(folder: Path) -> Path:
         picture.save(folder / f"{number}-in.png")
         draw.rectangle((10 + 3 * number, 20, 40 + 3 * number, 60), fill=(170, 60, 50))
         picture.save(folder / f"{number}-out.png")
-        row = {"id": f"e{number}", "input": f"{number}-in.png", "edited": f"{number}-out.png", "model": "secret-model"}
-        rows.append(json.dumps(row | {"instruction": f"Make box {number} red <img src=x onerror=alert(1)>"}))
+        row = {
+            "id": f"e{number}",
+            "input": f"{number}-in.png",
+            "edited": f"{number}-out.png",
+            "model": "secret-model",
+        }
+        rows.append(
+            json.dumps(
+                row
+                | {"instruction": f"Make box {number} red <img src=x onerror=alert(1)>"}
+            )
+        )
     (folder / "edits.jsonl").write_text("\n".join(rows))
     return folder / "edits.jsonl"
 
@@ -70,7 +89,9 @@ def rate(chromium: Browser, study: str, url: str, name: str, score: int) -> None
         page = context.new_page()
         begin(page, url, study, name)
         for number in range(1, 21):
-            expect(page).to_have_title(re.compile(f"^Edit {number} of 20 · Study [0-9]+ · editjudge$"))
+            expect(page).to_have_title(
+                re.compile(f"^Edit {number} of 20 · Study [0-9]+ · editjudge$")
+            )
             assert "secret-model" not in page.content()
             for _ in range(3):
                 page.keyboard.press(str(1 + (score + len(page.url)) % 7))
@@ -98,11 +119,14 @@ def begin(page: Page, url: str, study: str, rater: str) -> None:
     page.goto(f"{url}/rate")
     page.get_by_label("Your name").fill(rater)
     page.get_by_role("button", name="Begin").click()
-    expect(page.get_by_role("button", name="Change")).to_be_visible()  # else the next page cancels the sign-in
+    # else the next page cancels the sign-in
+    expect(page.get_by_role("button", name="Change")).to_be_visible()
     page.goto(study)
 
 
-def test_an_answer_by_hand_is_saved_before_the_page_is_left_and_can_be_changed(rated: Served, page: Page) -> None:
+def test_an_answer_by_hand_is_saved_before_the_page_is_left_and_can_be_changed(
+    rated: Served, page: Page
+) -> None:
     study = set_up(page, rated.url, "by hand")
     begin(page, rated.url, study, "Cid")
     question = page.get_by_role("radiogroup", name="Unchanged regions")
@@ -128,7 +152,9 @@ def test_enter_stays_at_what_is_still_open(rated: Served, page: Page) -> None:
 def test_a_hostile_instruction_is_text(rated: Served, page: Page) -> None:
     study = set_up(page, rated.url, "hostile")
     begin(page, rated.url, study, "Eve")
-    expect(page.get_by_role("heading", level=1)).to_contain_text("<img src=x onerror=alert(1)>")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(
+        "<img src=x onerror=alert(1)>"
+    )
     assert page.locator("img[src=x]").count() == 0
 
 
@@ -142,7 +168,9 @@ def test_blinking_shows_one_picture_at_a_time(rated: Served, page: Page) -> None
     assert all(page.locator(".pair figure").nth(n).is_visible() for n in (0, 1))
 
 
-def test_wiping_and_zooming_compare_the_two_pictures_of_an_edit(rated: Served, page: Page) -> None:
+def test_wiping_and_zooming_compare_the_two_pictures_of_an_edit(
+    rated: Served, page: Page
+) -> None:
     study = set_up(page, rated.url, "wipe")
     begin(page, rated.url, study, "Ida")
     edited = page.locator("[data-role=edited]")
@@ -157,7 +185,9 @@ def test_wiping_and_zooming_compare_the_two_pictures_of_an_edit(rated: Served, p
     expect(page.locator("#zoom")).to_have_text("2×")
 
 
-@pytest.mark.usefixtures("rated")  # made before the browser starts, whose event loop would keep a run from starting
+@pytest.mark.usefixtures(
+    "rated"
+)  # made before the browser starts, whose event loop would keep a run from starting
 def test_a_study_is_limited_to_a_model_and_its_raters_are_told_when_it_is_closed(
     sample: Served, chromium: Browser, page: Page
 ) -> None:
@@ -176,7 +206,9 @@ def test_a_study_is_limited_to_a_model_and_its_raters_are_told_when_it_is_closed
         rater.keyboard.press("5")
         expect(rater.locator("#saved")).to_have_text("not saved: this study is closed")
         rater.goto(study)
-        expect(rater.get_by_role("heading", name="This study is closed.")).to_be_visible()
+        expect(
+            rater.get_by_role("heading", name="This study is closed.")
+        ).to_be_visible()
         assert [row for row in read_ratings(sample.store) if row[1] == "Joe"] == []
         page.get_by_role("button", name="Open it again").click()
         expect(page.get_by_role("button", name="Close the study")).to_be_visible()
@@ -191,17 +223,34 @@ def test_a_study_is_limited_to_a_model_and_its_raters_are_told_when_it_is_closed
 def test_axe_finds_nothing_serious(rated: Served, page: Page, where: str) -> None:
     study = set_up(page, rated.url, f"axe {where}")
     begin(page, rated.url, study, "Gus")
-    page.goto(where.replace("study", study) if where.startswith("study") else rated.url + where)
-    found = [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
+    page.goto(
+        where.replace("study", study)
+        if where.startswith("study")
+        else rated.url + where
+    )
+    found = [
+        v
+        for v in Axe().run(page).response["violations"]
+        if v["impact"] in ("serious", "critical")
+    ]
     assert found == []
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 820), ("dark", 390)])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [("light", 1280), ("dark", 1280), ("light", 820), ("dark", 390)],
+)
 def test_the_page_fits(
-    sample: Served, chromium: Browser, page: Page, scheme: Literal["light", "dark"], width: int
+    sample: Served,
+    chromium: Browser,
+    page: Page,
+    scheme: Literal["light", "dark"],
+    width: int,
 ) -> None:
     study = set_up(page, sample.url, f"Pilot {scheme} {width}")
-    context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    context = chromium.new_context(
+        viewport={"width": width, "height": 800}, color_scheme=scheme
+    )
     try:
         opened = context.new_page()
         begin(opened, sample.url, study, "Hal")

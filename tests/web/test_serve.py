@@ -75,11 +75,15 @@ def refused(*arguments: object, token: str | None = None) -> tuple[int, str]:
 
 def test_off_loopback_it_refuses_to_start_without_a_token(store: Path) -> None:
     code, said = refused("--store", store, "--host", "0.0.0.0", "--port", 0)  # noqa: S104  (refused)
-    assert code == 2 and "a token is required" in said and re.search(r"EDITJUDGE_TOKEN=[\w-]{43} editjudge serve", said)
+    assert (
+        code == 2
+        and "a token is required" in said
+        and re.search(r"EDITJUDGE_TOKEN=[\w-]{43} editjudge serve", said)
+    )
 
 
 def test_a_token_that_is_short_is_refused(store: Path) -> None:
-    code, said = refused("--store", store, token="secret")  # noqa: S106  (no secret)
+    code, said = refused("--store", store, token="secret")
     assert code == 2 and "at least 16" in said and "secret" not in said
 
 
@@ -89,14 +93,27 @@ def test_a_port_in_use_is_told_with_a_remedy(store: Path) -> None:
     assert code == 1 and "in use" in said and "--port" in said
 
 
-def test_a_store_that_is_not_there_is_told_with_a_remedy_and_not_made(tmp_path: Path) -> None:
+def test_a_store_that_is_not_there_is_told_with_a_remedy_and_not_made(
+    tmp_path: Path,
+) -> None:
     code, said = refused("--store", tmp_path / "none.db")
     assert code == 1 and "no such store" in said and not (tmp_path / "none.db").exists()
 
 
-def test_off_loopback_a_services_token_alone_leaves_the_pages_closed(store: Path) -> None:
-    secret = "a-service-s-own-token"  # noqa: S105  (of this test)
-    options = ("--store", store, "--host", "0.0.0.0", "--port", 0, "--service-token", secret)  # noqa: S104
+def test_off_loopback_a_services_token_alone_leaves_the_pages_closed(
+    store: Path,
+) -> None:
+    secret = "a-service-s-own-token"
+    options = (
+        "--store",
+        store,
+        "--host",
+        "0.0.0.0",  # noqa: S104
+        "--port",
+        0,
+        "--service-token",
+        secret,
+    )
     with served(*options) as server:
         assert server.stderr
         match = re.search(r"0\.0\.0\.0:(\d+)", server.stderr.readline())
@@ -111,5 +128,11 @@ def test_off_loopback_a_services_token_alone_leaves_the_pages_closed(store: Path
 
 
 def test_reviewers_and_programs_do_not_share_a_token(store: Path) -> None:
-    code, said = refused("--store", store, "--service-token", "0123456789abcdef", token="0123456789abcdef")  # noqa: S106
+    code, said = refused(
+        "--store",
+        store,
+        "--service-token",
+        "0123456789abcdef",
+        token="0123456789abcdef",
+    )
     assert code == 2 and "the same" in said and "0123456789abcdef" not in said

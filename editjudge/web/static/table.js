@@ -48,7 +48,6 @@ async function apply() {
     if (mine !== latest) return; // another key was pressed meanwhile
     document.getElementById("results").replaceWith(fresh);
     history.replaceState(null, "", address);
-    if (fresh.dataset.ready === "false") timer = setTimeout(apply, 1000);
   } catch {
     location.assign(address); // the server says itself what is wrong
   }

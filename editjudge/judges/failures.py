@@ -1,0 +1,315 @@
+"""Failed requests: the kinds of failure, and how a server's error response is read.
+
+The errors that servers send are rows of server_errors.yaml. A row that compares named fields (codes, types,
+parameters) is certain. A row that searches the message is not, since servers quote their input: so a failure keeps the
+words that matched, to be compared with the question.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import functools
+import math
+import re
+import time
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from editjudge.judges import read_table
+from editjudge.judges.wire import header
+
+ProblemKind = Literal[
+    "rate limit",
+    "server",
+    "timeout",
+    "connection",
+    "request",
+    "context",
+    "image",
+    "grammar",
+    "key",
+    "model",
+    "refusal",
+    "schema",
+]
+
+
+class CallFailed(Exception):
+    """A request that brought no reply."""
+
+    def __init__(
+        self,
+        kind: ProblemKind,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        cut_off: bool = False,
+        words: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        """`rate limit`, `server`, `timeout`, `connection`: worth another try. `request`: this question was refused as
+        malformed. `key`, `model`: every question will fail. `refusal`: declined before a model saw it.
+        `schema`: the server does not take the JSON schema. `context`: the question does not fit. `image`: an image
+        was rejected. `grammar`: a reply was made, and the server refuses it for breaking the schema."""
+        self.status = status
+        self.retry_after = retry_after
+        self.cut_off = cut_off
+        """Whether the request was sent, and its answer broke off or never came."""
+        self.words = words
+        """Words of the message that decided the kind; empty if a status or a named field did."""
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.kind in ("rate limit", "server", "timeout", "connection")
+
+    @property
+    def may_be_billed(self) -> bool:
+        """Whether a model may have worked on it: a vendor bills what it made, received or not."""
+        answered = self.status is not None and 200 <= self.status < 300
+        return self.kind == "timeout" or self.cut_off or answered
+
+    def with_message(self, message: str) -> CallFailed:
+        """Return the same failure with another message."""
+        return self._with(self.kind, message)
+
+    def ignoring_quotes_of(self, text: str) -> CallFailed:
+        """Reclassify by HTTP status if the telling words were quoted from this text, which was sent."""
+        words = " ".join(self.words.split()).casefold()
+        quoted = words and words in " ".join(text.split()).casefold()
+        if not quoted or self.status is None:
+            return self
+        return self._with(kind_of(self.status), str(self))
+
+    def _with(self, kind: ProblemKind, message: str) -> CallFailed:
+        return CallFailed(
+            kind,
+            message,
+            status=self.status,
+            retry_after=self.retry_after,
+            cut_off=self.cut_off,
+            words=self.words if kind == self.kind else "",
+        )
+
+
+_KINDS: dict[int, ProblemKind] = {
+    401: "key",
+    402: "key",  # no credit left
+    403: "key",
+    404: "model",
+    405: "model",  # nothing at this address takes questions
+    408: "timeout",
+    409: "server",
+    425: "server",
+    429: "rate limit",
+    499: "server",  # a proxy reports that we hung up, which we did not
+    504: "timeout",
+    524: "timeout",
+}
+
+
+def kind_of(status: int) -> ProblemKind:
+    """Return the kind of failure that an HTTP status means."""
+    if status in _KINDS:
+        return _KINDS[status]
+    if 300 <= status < 400:
+        return "model"  # redirects are not followed with a key; the base URL is wrong
+    return "request" if 400 <= status < 500 else "server"
+
+
+# --- the table of errors --------------------------------------------------------------------------------------
+
+_REJECTED = frozenset({400, 413, 415, 422})
+_BROKEN = frozenset(range(500, 600))
+_STATUSES = {"rejected": _REJECTED, "broken": _BROKEN, "any": _REJECTED | _BROKEN}
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """A row of server_errors.yaml."""
+
+    source: str
+    kind: ProblemKind
+    statuses: frozenset[int]
+    names: frozenset[str]
+    pattern: re.Pattern[str] | None
+
+
+class ErrorMeaning(NamedTuple):
+    """The kind of failure that a row of the table found."""
+
+    kind: ProblemKind
+    words: str = ""
+    """Words of the message that matched; empty if a named field did."""
+
+
+@functools.cache
+def error_rows() -> list[ErrorRow]:
+    """Read the table."""
+    return [_row(**row) for row in read_table("server_errors.yaml")]
+
+
+def _row(
+    source: str,
+    kind: Any,
+    statuses: str | list[int],
+    names: Iterable[str] = (),
+    words: str = "",
+) -> ErrorRow:
+    numbers = _STATUSES[statuses] if isinstance(statuses, str) else frozenset(statuses)
+    pattern = re.compile(words, re.IGNORECASE | re.DOTALL) if words else None
+    return ErrorRow(source, kind, numbers, frozenset(names), pattern)
+
+
+def read_error(
+    status: int, names: Iterable[object], message: str
+) -> ErrorMeaning | None:
+    """Return the meaning of the first row that fits; fields are compared before words."""
+    fields = {re.split(r"[.\[]", name)[0] for name in names if isinstance(name, str)}
+    rows = [row for row in error_rows() if status in row.statuses]
+    for row in rows:
+        if row.names & fields:
+            return ErrorMeaning(row.kind)
+    for row in rows:
+        if row.pattern and (match := row.pattern.search(message)):
+            return ErrorMeaning(row.kind, match[0])
+    return None
+
+
+_LIMIT = re.compile(
+    r"(?:maximum (?:context|model) length (?:is|of)?|context size|context length(?: of(?: only)?)?|tokens allowed"
+    r"|tokens >|n_ctx)\D{0,12}(\d[\d,]*)",
+    re.IGNORECASE,
+)
+
+
+def context_limit(message: str) -> int | None:
+    """Return the context length in tokens, if the server's message states it."""
+    match = _LIMIT.search(message)
+    return int(match[1].replace(",", "")[:12]) if match else None
+
+
+def context_advice(setting: str, message: str) -> str:
+    """Return what to do about a context that is too small, with its size if the server states it."""
+    limit = context_limit(message)
+    size = f" of {limit:,} tokens" if limit else ""
+    return (
+        f"the question does not fit into the context{size}: raise {setting} ({message})"
+    )
+
+
+# --- responses ------------------------------------------------------------------------------------------------
+
+MAX_WAIT = 600.0
+"""Seconds. A server that asks for more has a quota by the hour or the day: asking every ten minutes does no harm,
+and an absurd number cannot stop a run."""
+MAX_MESSAGE = 300
+_MAX_READ = 4_000
+"""Characters of an error that are read; a page of HTML says nothing more after them."""
+
+
+def failure(
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    message: str,
+    *,
+    kind: ProblemKind | None = None,
+    names: Iterable[object] = (),
+    retry_after: float | None = None,
+) -> CallFailed:
+    """Return an HTTP error as a failure: of this kind, else by the table of errors, else by its status."""
+    reason = message or _page(body)
+    meaning = None
+    if kind is None:
+        meaning = read_error(status, names, reason)
+        kind = meaning.kind if meaning else kind_of(status)
+    wait = retry_after_of(headers) if retry_after is None else bounded(retry_after)
+    return CallFailed(
+        kind,
+        f"HTTP {status}: {cleaned(reason) or 'no reason given'}",
+        status=status,
+        retry_after=wait if kind in ("rate limit", "server", "timeout") else None,
+        words=meaning.words if meaning else "",
+    )
+
+
+def no_answer(body: bytes) -> CallFailed:
+    """Return the failure of a success without an answer: a proxy's page, a cut body, other JSON."""
+    text = cleaned(_page(body))
+    message = "the server sent no answer"
+    return CallFailed("server", f"{message}: {text}" if text else message, status=200)
+
+
+def retry_after_of(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that the server asks to wait."""
+    milliseconds = _number(header(headers, "retry-after-ms"))
+    if milliseconds is not None:
+        return bounded(milliseconds / 1000)
+    wait = header(headers, "retry-after")
+    seconds = _number(wait)
+    if seconds is not None:
+        return bounded(seconds)
+    until = _timestamp(wait)
+    if until is None:
+        return None
+    # By the server's own clock if it sends the time: ours may be wrong.
+    now = _timestamp(header(headers, "date"))
+    return bounded(until - (time.time() if now is None else now))
+
+
+def bounded(seconds: float) -> float | None:
+    """Return a wait of at most `MAX_WAIT`; None if it is not a number."""
+    return None if math.isnan(seconds) else min(max(seconds, 0.0), MAX_WAIT)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def _timestamp(text: str | None) -> float | None:
+    try:
+        return email.utils.parsedate_to_datetime(text).timestamp() if text else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _page(body: bytes) -> str:
+    """Return the text of a body that is not what was expected, such as a proxy's page."""
+    text = body[:_MAX_READ].decode("utf-8", "replace")
+    text = re.sub(r"(?is)<(script|style)\b.*?(</\1>|\Z)", " ", text)
+    return re.sub(r"<[^>]*>?", " ", text)
+
+
+# Providers repeat the key they refuse, entire or with its middle starred out.
+_KEYS = re.compile(
+    r"""(?ix)
+    (?<![a-z0-9]) (?: sk|rk|pk|gsk|hf|xai ) [-_] [\w.*…-]+          # OpenAI, Anthropic, OpenRouter and their like
+    | AIza [\w*.…-]+ | \bAQ\.[\w*.…-]+ | \bya29\.[\w.-]+             # Google
+    | \bbearer \s+ (?!token|auth) [\w.~+/=*…-]+ | \bbasic \s+ [\w+/=]{16,}
+    | \b(?:x-)?(?:goog-)?api[-_ ]?key["']? \s* (?: provided \s*)? [:=] \s* ["']? [^\s"',;]+
+    | [?&] (?:key|api[-_]key|access_token|token) = [^\s&"']+
+    | (?<![a-z0-9]) (?=[a-z]*\d) [a-z0-9]{32,} (?![a-z0-9])           # Azure, and whatever else looks like it
+    """
+)
+
+
+def cleaned(message: str) -> str:
+    """Return a server's message as a terminal may show it: one short line, no control characters, no key."""
+    line = "".join(
+        " " if unicodedata.category(c)[0] in "CZ" else c for c in message[:_MAX_READ]
+    )
+    line = without_keys(" ".join(line.split()))
+    return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"
+
+
+def without_keys(text: str) -> str:
+    """Return the text with what looks like a provider's key replaced."""
+    return _KEYS.sub("[key]", text)

@@ -1,0 +1,276 @@
+"""Requests and replies in one form for all wire formats, and the JSON bodies that the formats are written with."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_json
+
+from editjudge.errors import UsageError
+from editjudge.judgement import Usage
+from editjudge.media.cache import EncodedImage
+from editjudge.rubrics.prompt import ImagePart, Part
+from editjudge.rubrics.verdict import Finish
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedTurn:
+    """A reply that broke the contract, and the feedback that the judge was sent."""
+
+    reply: str
+    feedback: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A question and the turns since, if replies to it were rejected."""
+
+    parts: tuple[Part, ...]
+    images: Mapping[str, EncodedImage]
+    """Images by role; every image part has one."""
+    turns: tuple[RejectedTurn, ...] = ()
+    schema: Mapping[str, Any] | None = None
+    """JSON schema to request; None if the answer is not JSON alone, or the server does not take one."""
+    schema_name: str = "answer"
+    top_logprobs: int | None = None
+    """Number of alternatives to request for each token, with their probabilities."""
+    choices: int = 1
+    """Number of independent replies to request."""
+    system: str = ""
+    """System message, sent before the question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Sampling parameters of a model. None leaves a parameter to the server."""
+
+    temperature: float | None = None
+    seed: int | None = None
+    max_tokens: int | None = None
+    reasoning_effort: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further parameters, passed through as they are (`-J key=value`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """An HTTP POST, less the host and the key."""
+
+    path: str
+    body: tuple[bytes, ...]
+    """In pieces, so that an image of megabytes is never copied into a body."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenChoice:
+    """A token of a reply, and the alternatives that the model had."""
+
+    data: bytes
+    """Bytes in the reply; a token may be half of a character."""
+    logprob: float
+    alternatives: tuple[tuple[bytes, float], ...] = ()
+    """Bytes and natural logarithm of probability, mostly with the token itself among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A server's answer."""
+
+    text: str
+    finish: Finish = "stop"
+    usage: Usage = field(default_factory=Usage)
+    model: str | None = None
+    request_id: str | None = None
+    tokens: tuple[TokenChoice, ...] = ()
+    """Tokens of the text, if their probabilities were requested and the server sent them."""
+    others: tuple[Reply, ...] = ()
+    """Further replies, if several were requested: `usage` is the sum over all of them."""
+
+
+# --- bodies ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Spliced:
+    """Placeholder for a JSON string: `prefix`, then base64 that is passed on without being copied."""
+
+    base64: bytes
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedJson:
+    """Placeholder for a value that is JSON already."""
+
+    json: bytes
+
+
+def encoded(value: str | Mapping[str, Any]) -> EncodedJson:
+    """Encode a long text or a schema for `encode`.
+
+    pydantic's encoder takes a seventh of the standard library's time for the text of a rubric, and writes the same
+    bytes.
+    """
+    try:
+        return EncodedJson(to_json(value, fallback=dict))
+    except PydanticSerializationError:
+        return EncodedJson(_utf8(json.dumps(value, ensure_ascii=False)))
+
+
+_PLACEHOLDER = secrets.token_hex(16)
+"""Text of a placeholder while the document is written; unknown outside this process."""
+
+
+def encode(document: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """Return the document as JSON, in pieces: every second piece is the base64 object of an image, not copied.
+
+    Equal documents give equal bytes. Keys keep their order, which in a schema decides what is answered first.
+    """
+    placeholders: list[Spliced | EncodedJson] = []
+
+    def plain(node: object) -> object:
+        if isinstance(node, Spliced | EncodedJson):
+            placeholders.append(node)
+            return _PLACEHOLDER
+        if isinstance(node, Mapping):  # the encoder takes a dict alone
+            return dict(node)
+        raise TypeError(f"{type(node).__name__} has no form in JSON")
+
+    try:
+        text = json.dumps(
+            document,
+            ensure_ascii=False,
+            allow_nan=False,
+            separators=(",", ":"),
+            default=plain,
+        )
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"a request cannot be written as JSON: {error}") from None
+    first, *others = _utf8(text).split(f'"{_PLACEHOLDER}"'.encode())
+    pieces: list[bytes] = []
+    around = [first]
+    for placeholder, other in zip(placeholders, others, strict=True):
+        if isinstance(placeholder, EncodedJson):
+            around += (placeholder.json, other)
+        else:
+            around.append(encoded(placeholder.prefix).json[:-1])
+            pieces += (b"".join(around), placeholder.base64)
+            around = [b'"', other]
+    return (*pieces, b"".join(around))
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        near = ascii(text[max(0, error.start - 20) : error.end + 20])
+        raise UsageError(
+            f"a request holds half of a surrogate pair, which is not text: {near}"
+        ) from None
+
+
+def image_of(conversation: Conversation, part: ImagePart) -> EncodedImage:
+    """Return the image that a part of the question shows."""
+    try:
+        return conversation.images[part.role]
+    except KeyError:
+        raise UsageError(
+            f'the question shows the image "{part.role}", and no such image was given'
+        ) from None
+
+
+def echoed(reply: str) -> str:
+    """Return a reply as it can be sent back: without half surrogate pairs, which a model can produce."""
+    return reply.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def merged(
+    body: Mapping[str, Any], extra: Mapping[str, Any], reserved: frozenset[str]
+) -> dict[str, Any]:
+    """Return the body with the user's parameters added, sorted by name; raise `UsageError` if one would replace ours.
+
+    Objects are merged, so that a setting can be added to those that are there already.
+    """
+    result = dict(body)
+    for key in sorted(extra):
+        value = extra[key]
+        present = result.get(key)
+        if key in reserved:
+            raise UsageError(
+                f'the parameter "{key}" is written by editjudge itself and cannot be set'
+            )
+        if isinstance(present, Mapping) and isinstance(value, Mapping):
+            result[key] = merged(present, value, frozenset())
+        elif key in result:
+            raise UsageError(
+                f'the parameter "{key}" is set already; set it in one place only'
+            )
+        else:
+            result[key] = value
+    return result
+
+
+# --- responses ------------------------------------------------------------------------------------------------
+
+
+def document(body: bytes) -> dict[str, Any]:
+    """Return the JSON object in a body; empty if there is none."""
+    try:
+        return mapping(json.loads(body, parse_int=_integer))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _integer(digits: str) -> int | None:
+    """Return None for a number that no server means: `int` raises on 5,000 digits, and the rest of the body is sound."""
+    return int(digits) if len(digits) < 20 else None
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """Return the value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """Return the elements of a list as objects; empty if it is not a list."""
+    return [mapping(element) for element in value] if isinstance(value, list) else []
+
+
+def first(value: object) -> dict[str, Any] | None:
+    """Return the first element of a list; None if it is not an object."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return value[0]
+    return None
+
+
+def string(value: object) -> str:
+    """Return the value if it is text, else an empty text."""
+    return value if isinstance(value, str) else ""
+
+
+_MAX_COUNT = 1 << 53
+"""Above any count of tokens; an integer up to here is exact as a float, in JSON and in every database."""
+
+
+def count(value: object) -> int | None:
+    """Return a count that a server sent; None if it is negative, a fraction, a text or absurdly large."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= _MAX_COUNT else None
+
+
+def total(*counts: int | None) -> int | None:
+    """Return the sum of the counts that are not None; None if all are."""
+    numbers = [number for number in counts if number is not None]
+    return sum(numbers) if numbers else None
+
+
+def header(headers: Mapping[str, str], *names: str) -> str | None:
+    """Return the first of these headers that is present, whatever its case."""
+    lower = {key.lower(): value for key, value in headers.items()}
+    return next((lower[name] for name in names if lower.get(name)), None)

@@ -1,0 +1,209 @@
+"""Which edits of two runs are the same, by content.
+
+Ids are not unique across manifests: an edit without one is named after its line number. So ratings and `drift` go by
+input, output and instruction, and `gate --baseline` and `compare RUN_A RUN_B` by the task: input, instruction, ground
+truth and mask, never the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, Protocol
+
+from editjudge.canonical import json_hash
+from editjudge.edit import PAIR_ROLES
+
+MatchBy = Literal["edit", "task"]
+"""`edit`: the same input, output and instruction. `task`: the same thing to do, whichever model did it."""
+
+_ROLES: dict[MatchBy, tuple[str, ...]] = {
+    "edit": ("input", "edited", *PAIR_ROLES),
+    "task": ("input", "ground_truth", "mask"),
+}
+
+UNREAD = "unread:"
+"""Prefix of the key of an edit with an image that is identified by its path alone."""
+
+
+class StoredEdit(Protocol):
+    """An edit as a store keeps it."""
+
+    @property
+    def item(self) -> str: ...
+    @property
+    def model(self) -> str | None: ...
+    @property
+    def group(self) -> str | None: ...
+    @property
+    def instruction(self) -> str: ...
+    @property
+    def images(self) -> Mapping[str, Mapping[str, str | None]]: ...
+
+
+class ImageIdentity(NamedTuple):
+    """Identity of an image: its digest, or its path if it was never read; `group` or `id` if the edit has none."""
+
+    how: str
+    value: str
+    source: str = ""
+    """Path or address of the image."""
+
+    @classmethod
+    def of(cls, entry: Mapping[str, str | None]) -> ImageIdentity:
+        source = entry.get("source") or ""
+        if digest := entry.get("digest"):
+            return cls("digest", digest, source)
+        return cls("source", source, source)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Identity of an edit across runs: image digests, instruction and model."""
+
+    images: Mapping[str, ImageIdentity]
+    """Images by role. An edit without an input has the name of its source image there, one without an output its id."""
+    instruction: str
+    model: str
+
+    @classmethod
+    def of(cls, item: StoredEdit) -> Content:
+        images = {role: ImageIdentity.of(entry) for role, entry in item.images.items()}
+        defaults = {"input": ImageIdentity("group", item.group or item.item)}
+        if not images.keys() & {*PAIR_ROLES}:
+            defaults["edited"] = ImageIdentity("id", item.item)
+        return cls({**defaults, **images}, item.instruction, item.model or "")
+
+    def key(self, by: MatchBy = "edit") -> str:
+        """Return the hash that equal edits share; it says whether an image was never read."""
+        images = {
+            role: self.images[role][:2] for role in _ROLES[by] if role in self.images
+        }
+        digest = json_hash([images, self.instruction])
+        never_read = any(how == "source" for how, _ in images.values())
+        return UNREAD + digest if never_read else digest
+
+
+def is_unread(key: str) -> bool:
+    """Whether a key identifies some image by its path, since it was never read."""
+    return key.startswith(UNREAD)
+
+
+@dataclass(frozen=True)
+class RunEdits:
+    """The edits of a run, by id, and the folder that its manifest names images from."""
+
+    edits: Mapping[str, Content]
+    folder: str = ""
+
+    @classmethod
+    def of(cls, items: Iterable[StoredEdit], manifest: object = None) -> RunEdits:
+        folder = str(manifest).rpartition("/")[0] if manifest else ""
+        return cls({item.item: Content.of(item) for item in items}, folder)
+
+    def of_model(self, model: str) -> RunEdits:
+        """Return the edits that one model made."""
+        edits = {item: edit for item, edit in self.edits.items() if edit.model == model}
+        return replace(self, edits=edits)
+
+    def models(self) -> set[str]:
+        return {content.model for content in self.edits.values()}
+
+    def keys(
+        self, by: MatchBy, digests: Mapping[str, str], per_model: bool
+    ) -> dict[str, str]:
+        """Return the key of each edit, by id; `digests` are those of files that either run has read, by path."""
+        keys = {}
+        for item, content in self.edits.items():
+            images = {
+                role: self._resolve(image, digests)
+                for role, image in content.images.items()
+            }
+            key = replace(content, images=images).key(by)
+            keys[item] = f"{key} {content.model}" if per_model else key
+        return keys
+
+    def _resolve(
+        self, image: ImageIdentity, digests: Mapping[str, str]
+    ) -> ImageIdentity:
+        """Return an unread image by the digest that the other run read at its path, else by its name in the manifest:
+        the same manifest may be in another folder today."""
+        if image.how != "source":
+            return image
+        if image.source in digests:
+            return ImageIdentity("digest", digests[image.source])
+        return ImageIdentity("source", image.source.removeprefix(f"{self.folder}/"))
+
+
+@dataclass(frozen=True)
+class Match:
+    """The edits that two runs share. Counts are of contents: edits that are alike in all count once."""
+
+    a: Mapping[str, str]
+    """Keys by id, of the edits that the other run has too."""
+    b: Mapping[str, str]
+    matched: int
+    unmatched_a: int
+    unmatched_b: int
+    unread: int
+    """Matched edits with an image that is identified by its name in the manifest, since neither run read it."""
+
+    def counts(self) -> dict[str, int]:
+        return {
+            "matched": self.matched,
+            "unmatched_a": self.unmatched_a,
+            "unmatched_b": self.unmatched_b,
+            "unread": self.unread,
+        }
+
+    def describe(self, a: str, b: str) -> list[str]:
+        """Return the notices to show; none if every edit has its counterpart."""
+        messages = []
+        if self.unmatched_a or self.unmatched_b:
+            alone = f"{self.unmatched_a:,} of {a} and {self.unmatched_b:,} of {b} have no counterpart and are left out"
+            messages.append(
+                f"{self.matched:,} edits are in both runs by content; {alone}"
+            )
+        if self.unread:
+            messages.append(
+                f"{self.unread:,} of the edits are paired by the names of pictures that were never read: whether the "
+                "pictures are the same is for you to know"
+            )
+        return messages
+
+
+def match(a: RunEdits, b: RunEdits, by: MatchBy) -> Match:
+    """Pair the edits of two runs by content.
+
+    The same task is paired within a model if both runs have edits of one, else across models; several edits of one run
+    that are the same count together, as their mean.
+    """
+    per_model = by == "task" and not a.models().isdisjoint(b.models())
+    digests = _digests(a, b)
+    keys_a = a.keys(by, digests, per_model)
+    keys_b = b.keys(by, digests, per_model)
+    shared = {*keys_a.values()} & {*keys_b.values()}
+    return Match(
+        {item: key for item, key in keys_a.items() if key in shared},
+        {item: key for item, key in keys_b.items() if key in shared},
+        matched=len(shared),
+        unmatched_a=len({*keys_a.values()} - shared),
+        unmatched_b=len({*keys_b.values()} - shared),
+        unread=sum(map(is_unread, shared)),
+    )
+
+
+def _digests(*runs: RunEdits) -> dict[str, str]:
+    """Return the digest of each file that either run has read, by path, without paths whose content differs."""
+    digests: dict[str, str] = {}
+    differing = set()
+    for run in runs:
+        for content in run.edits.values():
+            for image in content.images.values():
+                if image.how != "digest":
+                    continue
+                if digests.setdefault(image.source, image.value) != image.value:
+                    differing.add(image.source)
+    return {
+        source: digest for source, digest in digests.items() if source not in differing
+    }

@@ -1,0 +1,1 @@
+"""Rewards for trainers: the reward protocol, its queue and service, dialects, and functions for each trainer."""

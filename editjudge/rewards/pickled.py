@@ -1,0 +1,115 @@
+"""Pickled bodies of trainers whose clients send nothing else, read as plain values.
+
+Nothing else in the package reads a pickle. A body is first checked opcode by opcode: those that name, call or build
+an object are refused, so that the unpickler only ever meets bytes, text, numbers, bool, None, lists, tuples and dicts.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import pickletools
+from typing import Any, NoReturn
+
+MAX_DEPTH = 32
+"""Lists in lists; requests have four."""
+_PLAIN = frozenset(
+    "PROTO FRAME STOP MARK MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET "
+    "NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 LONG4 BINFLOAT "
+    "SHORT_BINUNICODE BINUNICODE BINUNICODE8 SHORT_BINBYTES BINBYTES BINBYTES8 "
+    "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 "
+    "EMPTY_LIST LIST APPEND APPENDS EMPTY_DICT DICT SETITEM SETITEMS".split()
+)
+"""Opcodes that make plain values."""
+_TUPLES = 1000
+"""Tuples of a body. Their hashes can be chosen: 8,000 equal ones as keys of a dict held the interpreter for a second."""
+
+
+class NotPlain(ValueError):
+    """A pickle that cannot be read as plain values: why."""
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise NotPlain(f"a pickle that names {module}.{name}")
+
+
+def loads(data: bytes, max_values: int) -> Any:
+    """Return the value of a pickle with at most so many opcodes and values. Raise `NotPlain` for any other."""
+    try:
+        _check_opcodes(data, max_values)
+        value = _Unpickler(io.BytesIO(data)).load()
+    except NotPlain:
+        raise
+    except (
+        pickle.UnpicklingError,
+        EOFError,
+        ValueError,
+        IndexError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        Warning,
+    ) as error:
+        # Not a pickle, cut off, or one that takes from an empty stack. A warning is of an escape in a text opcode,
+        # which is decoded before it is refused.
+        raise NotPlain(
+            f"not a pickle that can be read: {str(error)[:200] or type(error).__name__}"
+        ) from None
+    _check_value(value, max_values)
+    return value
+
+
+def dumps(value: Any) -> bytes:
+    """Return a pickle of plain values, which any client can read."""
+    return pickle.dumps(value, protocol=4)
+
+
+def _check_opcodes(data: bytes, most: int) -> None:
+    tuples = 0
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(data), 1):
+        if count > most:
+            raise NotPlain(f"more than {most:,} values: send smaller batches")
+        if opcode.name not in _PLAIN:
+            raise NotPlain(
+                f"a pickle of more than plain values ({opcode.name}): bytes, text, numbers, lists and dicts are read"
+            )
+        tuples += opcode.name.startswith("TUPLE")
+        if tuples > _TUPLES:
+            raise NotPlain(f"more than {_TUPLES:,} tuples: send lists")
+        if isinstance(argument, int):
+            if argument.bit_length() > 64:
+                raise NotPlain("a number of more than 64 bits")
+            # The unpickler makes room for every place up to this one: 16 GB for a place of 2**31.
+            if opcode.name == "LONG_BINPUT" and argument > most:
+                raise NotPlain(f"a memo of more than {most:,} values")
+
+
+def _check_value(value: Any, most: int) -> None:
+    """Raise `NotPlain` for a value that is too large to go through: the memo lets a few bytes stand for any number of
+    values, and for one that contains itself."""
+    left = [(value, 0)]
+    count = 0
+    while left:
+        part, depth = left.pop()
+        count += 1
+        if count > most or depth > MAX_DEPTH:
+            raise NotPlain(
+                f"more than {most:,} values, or more than {MAX_DEPTH} lists in each other"
+            )
+        if isinstance(part, str):
+            _check_text(part)
+        elif isinstance(part, dict):
+            if any(type(key) is not str for key in part):
+                raise NotPlain("a dict whose keys are not all text")
+            left += [(inner, depth + 1) for pair in part.items() for inner in pair]
+        elif isinstance(part, list | tuple):
+            left += [(inner, depth + 1) for inner in part]
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise NotPlain("a text that is not UTF-8") from None

@@ -1,0 +1,579 @@
+"""The reward protocol: requests and answers of `/v1/judge` and `/v1/reward`, and the documents that describe them.
+
+A request cannot name a path or a URL: it contains its images, and it names judges and rubrics of a fixed list.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    create_model,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import models_json_schema
+from pydantic_core import PydanticCustomError
+
+import editjudge
+from editjudge.edit import IMAGE_ROLES, MAX_PICTURES, Edit
+from editjudge.judgement import FIELDS, STATUSES
+from editjudge.judges.judge import Options
+from editjudge.rewards.reduction import LEAST_WEIGHT, MOST_WEIGHT, Formula
+from editjudge.store.import_run import JudgementRow
+from editjudge.store.store import Store
+
+PROTOCOL = 1
+"""The version of the reward protocol (docs/reward-protocol.md): it grows when a client of the one before would fail."""
+BASE64 = r"^(data:image/[a-z0-9.+-]{1,40};base64,)?([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+"""An image in JSON. Only for the OpenAPI document: the decoder below is as strict, and much faster."""
+_PREFIX = re.compile(r"data:image/[a-z0-9.+-]{1,40};base64,")
+_MAX_TURN = 10**6
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Limits of what clients of `/v1/judge` and `/v1/reward` may ask for."""
+
+    judges: tuple[str, ...] = ()
+    """Judges that a request may name besides the site's own."""
+    rubrics: tuple[str, ...] = ("online",)
+    """Asked if a request names none: rubrics, sets, files."""
+    more_rubrics: tuple[str, ...] = ("offline", "lighting", "compliance")
+    """Rubrics that a request may name besides."""
+    formula: Formula = "mean"
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """How scores become a reward where a request does not say."""
+    mixture: Mapping[str, float] = field(default_factory=dict)
+    """Judges whose rewards are averaged where a request names none, with their weights; the site's own without it."""
+    degenerate: Literal["null", "worst"] = "null"
+    """The reward of an output that is no edit, about which no judge is asked: none, or 0."""
+    fresh: bool = False
+    """Ask again what the store has an answer to; the earlier answer is kept too."""
+    budget: float | None = None
+    """US dollars that this server may spend on judges."""
+    max_samples: int = 16
+    """Answers to one question that a request may ask for."""
+    dialects: tuple[str, ...] = ()
+    """Protocols of trainers that are spoken besides: `NAME`, or `/d/NAME` for that path alone."""
+    max_edits: int = 64
+    max_picture: int = 16 * 2**20
+    max_body: int = 128 * 2**20
+    max_waiting: int = 512
+    """Edits taken in and not judged yet; a batch beyond them is told to come back."""
+    max_held: int = 512 * 2**20
+    """Bytes of request bodies held meanwhile: what bounds memory."""
+    deadline: float = 300.0
+    """Seconds that a request may wait, and does where it does not say."""
+    drain: float = 30.0
+    """Seconds that a server which is stopped goes on judging what it took in."""
+    concurrency: int | None = None
+    """Most requests in flight to a judge; found out as it goes without it."""
+    pictures: Path | None = None
+    """A folder where the pictures that were sent are kept by their digests, so that review can show them."""
+    max_pictures: int = 10 * 2**30
+    """Bytes of that folder; beyond them pictures are judged and not kept."""
+
+    @property
+    def edits(self) -> int:
+        """The most edits of one request: no more can ever wait together."""
+        return min(self.max_edits, self.max_waiting)
+
+
+@dataclass(frozen=True)
+class RewardSite:
+    """Settings of the reward API of a server: `rewards` among those of a site."""
+
+    store: Store
+    judge: str = "measured"
+    """The judge of a request that names none."""
+    options: Options = field(default_factory=Options)
+    terms: Terms = field(default_factory=Terms)
+
+
+# --- requests -------------------------------------------------------------------------------------------------
+
+
+def decoded(value: Any) -> Any:
+    """Return the bytes of strict base64, with or without the prefix of a `data:` URL; other types as they are."""
+    if not isinstance(value, str):
+        return value
+    head = _PREFIX.match(value)
+    text = value[head.end() :] if head else value
+    try:
+        data = binascii.a2b_base64(text, strict_mode=True)
+        if len(text) != -(-len(data) // 3) * 4:
+            # Python accepts excess padding, even in strict mode.
+            raise ValueError("Excess padding")
+        return data
+    except (ValueError, UnicodeError) as error:
+        what = "expected a picture in base64 or a data:image/...;base64, URL, never a path or an address ({why})"
+        raise PydanticCustomError("picture", what, {"why": str(error)}) from None
+
+
+def _integer(value: Any) -> Any:
+    """Return 2 for 2.0, which is an integer to JSON Schema."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_IMAGE = {
+    "type": "string",
+    "contentEncoding": "base64",
+    "contentMediaType": "image/*",
+}
+Image = Annotated[bytes, BeforeValidator(decoded), WithJsonSchema(_IMAGE)]
+Name = Annotated[
+    str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
+]
+Turn = Annotated[int, Field(ge=0), BeforeValidator(_integer)]
+Weight = Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
+Ranking = Literal["none", "scores", "pairs"]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False
+    )
+
+
+class EditTexts(_Request):
+    """The text fields of an edit, named as in a manifest."""
+
+    id: Name | None = Field(
+        None,
+        description="Comes back with the answer; its place in the batch without it.",
+    )
+    instruction: str = Field("", max_length=20_000)
+    referring_expression: str = Field("", max_length=2_000)
+    model: Name | None = None
+    edit_type: Name | None = None
+    group: Name | None = Field(
+        None,
+        description="Edits that are compared: the outputs of one input and instruction.",
+    )
+    session: Name | None = Field(
+        None, description="The conversation that the edit is a turn of."
+    )
+    turn: Turn | None = None
+    metadata: dict[str, str] = Field(
+        {}, max_length=32, description="Kept with the edit, such as a training step."
+    )
+
+
+class SentEdit(EditTexts):
+    """One edit, with its images: base64, with or without `data:image/...;base64,` before it; raw bytes in msgpack; a
+    part of its own in multipart. Never a path or an address."""
+
+    input: Image | None = Field(None, description="The picture before the edit.")
+    edited: Image | None = Field(
+        description="The picture to judge; null: the editing model produced nothing."
+    )
+    ground_truth: Image | None = None
+    mask: Image | None = Field(None, description="White where the edit belongs.")
+    references: Annotated[list[Image], Field(max_length=MAX_PICTURES)] = Field(
+        [], description="Further pictures, for rubrics that show them."
+    )
+
+    def edit(self, number: int) -> Edit:
+        """Return the edit to judge; without an id it is named by its number in the batch."""
+        turn = {"session": self.session, "turn": self.turn}
+        return Edit(
+            self.id or str(number),
+            self.input,
+            self.edited,
+            self.instruction,
+            self.ground_truth,
+            self.mask,
+            self.referring_expression,
+            self.model,
+            self.edit_type,
+            self.group,
+            self.metadata | {k: v for k, v in turn.items() if v is not None},
+            # Named as the manifest's reader names a list of images.
+            {f"references[{n}]": data for n, data in enumerate(self.references, 1)},
+        )
+
+
+class RequestOptions(_Request):
+    # Not a literal, which `true` would equal.
+    protocol: Annotated[
+        int, Field(ge=PROTOCOL, le=PROTOCOL), BeforeValidator(_integer)
+    ] = Field(PROTOCOL, description="Version of the protocol that the client speaks.")
+    judge: str | None = Field(
+        None, description="One that the server offers; its own without it."
+    )
+    rubrics: Annotated[list[str], Field(min_length=1)] | None = None
+    strict: bool = Field(
+        False, description="Answer 503, with the same body, where anything failed."
+    )
+    deadline: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="Seconds; what is not judged by then is `pending`."
+    )
+    fresh: bool = Field(False, description="Ask again what the store has an answer to.")
+
+
+class RewardOptions(RequestOptions):
+    judges: Annotated[dict[str, Weight], Field(min_length=1)] | None = Field(
+        None,
+        description="A mixture in the place of `judge`: the weighted mean of their rewards.",
+    )
+    samples: Annotated[int, Field(ge=1), BeforeValidator(_integer)] = Field(
+        1, description="Answers to each question; the reward is their mean."
+    )
+    ranking: Ranking = Field(
+        "none",
+        description="`scores`: the reward is the rank in the group, 1 for the best and 0 for the worst. `pairs`: the "
+        "share of the comparisons with the other edits of the group that it won, a tie counting half.",
+    )
+    formula: str | None = Field(None, description="How scores become one number.")
+    weights: Annotated[dict[str, Weight], Field(min_length=1)] | None = Field(
+        None,
+        description="The factors that count, and how much; by default only their rubrics are asked.",
+    )
+
+
+class OneEditTexts(EditTexts, RequestOptions):
+    """Options of a request to judge one edit, without its images."""
+
+
+class OneEditRequest(SentEdit, RequestOptions):
+    """A request to judge one edit."""
+
+    @property
+    def edits(self) -> Sequence[SentEdit]:
+        return [self]
+
+
+class JudgeRequest(RequestOptions):
+    """A request to judge edits."""
+
+    edits: Annotated[list[SentEdit], Field(min_length=1)]
+
+
+class RewardRequest(RewardOptions):
+    """A request to reward edits."""
+
+    edits: Annotated[list[SentEdit], Field(min_length=1)]
+
+
+class RequestModels:
+    """The models of the requests that one server accepts, with its limits and lists of judges, rubrics and factors."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        judges: Iterable[str],
+        rubrics: Iterable[str],
+        factors: Iterable[str],
+    ) -> None:
+        judge: Any = Literal[tuple(judges)]
+        rubric: Any = Literal[tuple(rubrics)]
+        factor: Any = Literal[tuple(factors)]
+        image = Annotated[
+            Image,
+            AfterValidator(_at_most(terms.max_picture)),
+            WithJsonSchema(_IMAGE | {"pattern": BASE64}),
+        ]
+        turn = Annotated[Turn, Field(le=_MAX_TURN)]
+        samples = Annotated[int, Field(ge=1, le=terms.max_samples)]
+        kinds: dict[str, Any] = {
+            **dict.fromkeys(IMAGE_ROLES, image | None),
+            "references": Annotated[list[image], Field(max_length=MAX_PICTURES)],
+            "turn": turn | None,
+            "judge": judge | None,
+            "rubrics": Annotated[list[rubric], Field(min_length=1, max_length=16)]
+            | None,
+            "deadline": Annotated[float, Field(gt=0, le=terms.deadline)] | None,
+            "judges": Annotated[dict[judge, Weight], Field(min_length=1, max_length=8)]
+            | None,
+            "samples": Annotated[samples, BeforeValidator(_integer)],
+            "formula": Formula | None,
+            "weights": Annotated[dict[factor, Weight], Field(min_length=1)] | None,
+        }
+
+        def narrowed(
+            name: str, base: type[BaseModel], edit: type[EditTexts] | None = None
+        ) -> Any:
+            """Return a model that takes of `base` only what this server takes."""
+            fields: dict[str, Any] = {}
+            for column, kind in kinds.items():
+                if known := base.model_fields.get(column):
+                    text = known.description
+                    fields[column] = kind, Field(known.default, description=text)
+            if edit:
+                text = f"At most {terms.edits}."
+                edits: Any = Annotated[list[edit], Field(min_length=1)]  # type: ignore[valid-type]
+                fields["edits"] = edits, Field(description=text)
+            return create_model(name, __base__=base, **fields)
+
+        texts = narrowed("EditTexts", EditTexts)
+        edit = narrowed("Edit", SentEdit)
+        self.one: type[OneEditRequest] = narrowed("OneEdit", OneEditRequest)
+        self.batch: type[JudgeRequest] = narrowed("Batch", JudgeRequest, edit)
+        self.reward: type[RewardRequest] = narrowed("RewardBatch", RewardRequest, edit)
+        self.multipart: list[type[BaseModel]] = [
+            narrowed("OneEditWords", OneEditTexts),
+            narrowed("BatchWords", RequestOptions, texts),
+            narrowed("RewardBatchWords", RewardOptions, texts),
+        ]
+        """Requests without images, which are parts of their own."""
+
+
+def _at_most(largest: int) -> Any:
+    def check(data: bytes) -> bytes:
+        if len(data) > largest:
+            sizes = {"size": f"{len(data):,}", "largest": f"{largest:,}"}
+            raise PydanticCustomError(
+                "too_large",
+                "a picture of {size} bytes: at most {largest} are taken",
+                sizes,
+            )
+        return data
+
+    return check
+
+
+# --- answers --------------------------------------------------------------------------------------------------
+
+Number = Annotated[int | float, WithJsonSchema({"type": "number"})]
+"""A score or a weight; integers stay integers."""
+Count = Annotated[int, Field(ge=0)]
+
+
+class _AnswerPart(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class _SparsePart(_AnswerPart):
+    """An answer in which a field with a default is there only if it was set."""
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values = dump(self)
+        return {name: values[name] for name in values if name in self.model_fields_set}
+
+
+class Problem(_AnswerPart):
+    where: str
+    what: str
+
+
+class Refusal(_AnswerPart):
+    """Why a request was not answered as asked."""
+
+    error: str
+    problems: list[Problem]
+
+
+class StoredRun(_AnswerPart):
+    """The run in the store that has the answers."""
+
+    id: int
+    name: str
+
+
+class RewardReason(_AnswerPart):
+    rubric: str
+    code: str
+    factor: str | None
+    message: str
+
+
+class Uncertainty(_SparsePart):
+    """The uncertainty of a reward, as far as the judge's own answers show it."""
+
+    source: Literal["samples", "logprobs"]
+    samples: Annotated[int, Field(ge=1)]
+    standard_error: float = Field(
+        ge=0,
+        description="Of the mean of the samples; from `logprobs`, the standard deviation of the reward under the "
+        "judge's own probabilities.",
+    )
+    expected: Annotated[
+        float | None,
+        Field(
+            description="The reward of the expected scores, where the judge gave probabilities."
+        ),
+    ] = None
+
+
+class Comparisons(_AnswerPart):
+    """With `ranking: pairs`: how the edit was compared with the others of its group."""
+
+    asked: Count
+    failed: Count = Field(
+        description="Without a verdict: an answer in one of the orders is missing. The reward is then null."
+    )
+    ties: Count
+    flipped: Count = Field(
+        description="The judge named the first place in both orders, or the second: a tie."
+    )
+
+
+class RewardGroup(_SparsePart):
+    """The place of a reward among the edits of its group in this request."""
+
+    name: str
+    size: Annotated[int, Field(ge=1)]
+    scored: Count
+    reward: float | None = Field(
+        description="Before ranking; null where pairs were compared."
+    )
+    rank: float | None = Field(
+        description="1 is the best; equal ones share the mean of their ranks."
+    )
+    mean: float | None
+    standard_deviation: float | None
+    low_variance: bool
+    comparisons: Comparisons | None = None
+
+
+def _describe_reward(schema: dict[str, Any]) -> None:
+    """State in JSON Schema that every field is there, and what `_check_failure` checks."""
+    schema["required"] = list(schema["properties"])
+    schema["if"] = {"properties": {"reward": {"type": "null"}}}
+    failure = {"scores": {"type": "null"}, "status": {"not": {"const": "ok"}}}
+    schema["then"] = {"properties": failure}
+    success = {"scores": {"type": "object"}, "status": {"const": "ok"}}
+    schema["else"] = {"properties": success}
+
+
+class RewardedEdit(_AnswerPart):
+    """The reward of one edit, or null with the reason why."""
+
+    model_config = ConfigDict(json_schema_extra=_describe_reward)
+
+    id: str
+    reward: float | None = None
+    status: str = "abstained"
+    scores: dict[str, Number] | None = None
+    uncertainty: Uncertainty | None = None
+    abstained: dict[str, str] = {}
+    reasons: list[RewardReason] = []
+    keys: dict[str, str] = {}
+    cached: bool = False
+    stored_as: str | None = None
+    group: RewardGroup | None = None
+
+    def changed(self, **fields: Any) -> Self:
+        return self.model_copy(update=fields)
+
+    def with_number(
+        self,
+        reward: float,
+        scores: Mapping[str, float],
+        uncertainty: Uncertainty | None = None,
+    ) -> Self:
+        return self.changed(
+            reward=reward, status="ok", scores=dict(scores), uncertainty=uncertainty
+        )
+
+    @model_validator(mode="after")
+    def _check_failure(self) -> Self:
+        """A failure is never a number, and a number has scores."""
+        has_number = self.reward is not None
+        if (self.scores is not None, self.status == "ok") != (has_number, has_number):
+            raise ValueError(f"{self.id}: {self.status} with reward {self.reward}")
+        return self
+
+
+class Rewards(_AnswerPart):
+    """One reward for each edit, in the order in which they were sent. A failure is null, never 0."""
+
+    protocol: Literal[1] = 1
+    rewards: list[RewardedEdit]
+    formula: str
+    judge: str
+    rubrics: dict[str, str]
+    run: StoredRun | None
+    judges: dict[str, Number]
+
+    model_config = ConfigDict(
+        json_schema_extra=lambda schema: schema.update(
+            required=list(schema["properties"])
+        )
+    )
+
+
+# --- documents ------------------------------------------------------------------------------------------------
+
+_PUBLIC = {
+    "RewardedEdit": "Reward",
+    "RewardGroup": "Group",
+    "RewardReason": "Reason",
+    "RewardRequest": "Request",
+    "SentEdit": "Edit",
+    "StoredRun": "Run",
+}
+"""Names in the published documents of models whose names mean something else in Python."""
+
+
+def _schemas(
+    models: Sequence[type[BaseModel]], at: str, public: dict[str, str]
+) -> dict[str, Any]:
+    """Return the JSON schemas of models and of all that they contain, by name; `at` is where they will be."""
+    _, made = models_json_schema(
+        [(model, "validation") for model in models], ref_template=f"{at}{{model}}"
+    )
+    text = json.dumps(made["$defs"])
+    for name, called in public.items():
+        text = re.sub(rf'(["/]){name}"', rf'\1{called}"', text)
+    schemas: dict[str, Any] = json.loads(text)
+    return schemas
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of the protocol, for any server: no judge, rubric or limit of this one is in it."""
+    kinds = _schemas((RewardRequest, Rewards, Refusal), "#/$defs/", _PUBLIC)
+    roots = ("Request", "Rewards", "Refusal")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:editjudge:reward-protocol:{PROTOCOL}",
+        "title": f"Rewards for image edits, version {PROTOCOL}",
+        "description": "A request to POST /v1/reward is a `Request`; its answer is `Rewards`, or `Refusal` with a "
+        "status of 4xx or 5xx. docs/reward-protocol.md says what the fields mean.",
+        "anyOf": [{"$ref": f"#/$defs/{name}"} for name in roots],
+        "$defs": kinds,
+    }
+
+
+def openapi(models: RequestModels, *, secured: bool) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of a server: `openapi.yaml`, and the models of requests and answers."""
+    document: dict[str, Any] = yaml.safe_load(
+        Path(__file__).with_name("openapi.yaml").read_bytes()
+    )
+    document["info"]["version"] = editjudge.__version__
+    requests = (models.one, models.batch, models.reward, *models.multipart)
+    answers = (Rewards, Refusal, JudgementRow)
+    schemas = document["components"]["schemas"]
+    schemas |= _schemas((*requests, *answers), "#/components/schemas/", _PUBLIC)
+    schemas["Reward"]["properties"]["status"]["enum"] = [*STATUSES, "pending"]
+    columns = schemas.pop(JudgementRow.__name__)["properties"]
+    fields = {column.name: columns[column.name] for column in FIELDS}
+    # A question that was never asked has no key.
+    fields["key"] = {"anyOf": [fields["key"], {"type": "null"}]}
+    schemas["Judgement"]["properties"] |= fields
+    schemas["Judgement"]["required"] += fields
+    if secured:
+        scheme = {"token": {"type": "http", "scheme": "bearer"}}
+        document["components"]["securitySchemes"] = scheme
+        document["security"] = [{"token": []}]
+        unauthorized = {"description": "The token is missing or wrong."}
+        for path in document["paths"].values():
+            for operation in path.values():
+                operation["responses"]["401"] = unauthorized
+    return document

@@ -1,0 +1,425 @@
+"""Bodies of requests to `/v1/judge` and `/v1/reward`: how JSON, multipart or msgpack is read, and what is refused."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, from_json
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from editjudge.edit import IMAGE_ROLES, MAX_PICTURES
+from editjudge.files import replacing
+from editjudge.media.cache import KnownImage
+from editjudge.rewards.protocol import (
+    JudgeRequest,
+    OneEditRequest,
+    Problem,
+    Refusal,
+    RequestModels,
+    RewardRequest,
+    Terms,
+)
+
+_log = logging.getLogger(__name__)
+
+_MULTIPART = "multipart/form-data"
+_MSGPACK = ("application/msgpack", "application/x-msgpack")
+TYPES = ("application/json", _MULTIPART, *_MSGPACK)
+"""Content types of a body."""
+_PART = re.compile(
+    rf"(?:edits\.(\d{{1,4}})\.)?(?:({'|'.join(IMAGE_ROLES)})|references\.(\d{{1,2}}))"
+)
+"""The name of a part: the number of the edit, and the field or the number of a reference."""
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
+"""A string, or a character that begins or separates values."""
+_TOKENS = 1000
+"""Tokens of a request beside those of its edits: names of rubrics, weights,"""
+_TOKENS_PER_EDIT = 500
+"""and of each edit: 13 fields and 32 entries of metadata have 140 of them."""
+_LENGTHS = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+"""Bytes and strings of msgpack: the size of their length. Extension types are refused where they are met."""
+_FIXED = {
+    0xCA: 4,
+    0xCB: 8,
+    0xCC: 1,
+    0xCD: 2,
+    0xCE: 4,
+    0xCF: 8,
+    0xD0: 1,
+    0xD1: 2,
+    0xD2: 4,
+    0xD3: 8,
+    # Lists and maps: their length, and then their values.
+    0xDC: 2,
+    0xDD: 4,
+    0xDE: 2,
+    0xDF: 4,
+}
+"""The number of bytes that follow a kind of msgpack that has a size of its own."""
+_INVALID = "the request cannot be taken as it is"
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Packed(NamedTuple):
+    """A msgpack body."""
+
+    data: bytes
+
+
+class BadEdit(NamedTuple):
+    """An edit of a trainer's request that cannot be judged as it was sent: it fails alone."""
+
+    status: str
+    message: str
+
+
+Body = bytes | list[tuple[str, bytes]] | Packed
+"""JSON, the parts of a multipart body, or msgpack."""
+
+
+class Refused(Exception):
+    """A request that is refused: the HTTP status, a message, and what is wrong where in the request."""
+
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        problems: Iterable[tuple[str, str]] = (),
+        wait: int | None = None,
+    ):
+        super().__init__(error)
+        self.status = status
+        self.error = error
+        self.wait = wait
+        self.problems = [Problem(where=where, what=what) for where, what in problems]
+
+    @property
+    def refusal(self) -> Refusal:
+        return Refusal(error=self.error, problems=self.problems)
+
+
+class RequestReader:
+    """Reads the requests that one server accepts."""
+
+    def __init__(self, models: RequestModels, max_edits: int) -> None:
+        self._models = models
+        self._max_edits = max_edits
+        self.max_values = _TOKENS + _TOKENS_PER_EDIT * max_edits
+        """Values of one request, with their separators."""
+
+    def judging(self, body: Body) -> JudgeRequest | OneEditRequest:
+        """Return the request of a body to `/v1/judge`. Slow: for a thread."""
+        values = self._values(body)
+        if isinstance(values, dict) and values.get("edits") is not None:
+            return self._validated(self._models.batch, values)
+        return self._validated(self._models.one, values)
+
+    def rewarding(self, body: Body) -> RewardRequest:
+        """Return the request of a body to `/v1/reward`. Slow: for a thread."""
+        return self._validated(self._models.reward, self._values(body))
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise `Refused` if no request with these options would be taken."""
+        values = {"edits": [{"edited": None}], **options}
+        self._validated(self._models.reward, values)
+
+    def valid_edits(
+        self,
+        edits: Sequence[dict[str, Any]],
+        options: Mapping[str, Any],
+        bad: dict[int, BadEdit],
+    ) -> RewardRequest | None:
+        """Return a reward request of the edits that can be taken, or None if none can; the others are added to `bad`.
+
+        Raise `Refused` if the request as a whole cannot be taken."""
+        self._check_count(edits)
+        numbers = [n for n in range(len(edits)) if n not in bad]
+        while numbers:
+            # An edit is named by its number among all, as if each could be taken.
+            taken = [{"id": str(n)} | edits[n] for n in numbers]
+            try:
+                return self._models.reward.model_validate({"edits": taken, **options})
+            except ValidationError as error:
+                for problem in _problems(error):
+                    match problem["loc"]:
+                        case ("edits", int(at), name, *_):
+                            status = "bad_image" if name in IMAGE_ROLES else "error"
+                            why = BadEdit(status, f"{name}: {problem['msg']}")
+                            bad.setdefault(numbers[at], why)
+                        case _:
+                            raise _invalid([problem]) from None
+                numbers = [n for n in numbers if n not in bad]
+        return None
+
+    def parse(self, data: bytes) -> Any:
+        """Return the values of a JSON body, bounded in number."""
+        # As Python objects, empty JSON objects take 120 times their size: their number is bounded before any is made.
+        most = self.max_values
+        # Base64 has none of these.
+        at_most = sum(map(data.count, (b'"', b",", b"[", b"{")))
+        if at_most > most and any(
+            count > most for count, _ in enumerate(_TOKEN.finditer(data), 1)
+        ):
+            raise Refused(
+                422, f"more than {most:,} values and separators: send smaller batches"
+            )
+        try:
+            return from_json(data, allow_inf_nan=False)
+        except ValueError as error:
+            raise Refused(422, "not JSON", [("", str(error)[:200])]) from None
+
+    def _values(self, body: Body) -> Any:
+        if isinstance(body, list):
+            return self._gathered(body)
+        return self.parse(body) if isinstance(body, bytes) else self._unpacked(body)
+
+    def _validated(self, model: type[M], values: Any) -> M:
+        edits = values.get("edits") if isinstance(values, dict) else None
+        if isinstance(edits, list):
+            self._check_count(edits)
+        try:
+            return model.model_validate(values)
+        except ValidationError as error:
+            raise _invalid(_problems(error)) from None
+
+    def _check_count(self, edits: Sequence[Any]) -> None:
+        if len(edits) > self._max_edits:
+            raise Refused(
+                413,
+                f"{len(edits):,} edits: at most {self._max_edits} are taken in one request",
+            )
+
+    def _unpacked(self, body: Packed) -> Any:
+        try:
+            import msgpack  # type: ignore[import-untyped]
+        except ModuleNotFoundError:
+            raise Refused(
+                415,
+                "this server reads no msgpack (the package msgpack is missing): send JSON",
+            ) from None
+        if msgpack_values(body.data, self.max_values) > self.max_values:
+            raise Refused(
+                422, f"more than {self.max_values:,} values: send smaller batches"
+            )
+        try:
+            return msgpack.unpackb(body.data, ext_hook=_no_extension)
+        except (ValueError, TypeError, RecursionError) as error:
+            # All that it raises are ValueErrors, but for keys.
+            why = str(error)[:200] or type(error).__name__
+            raise Refused(422, "not msgpack", [("", why)]) from None
+
+    def _gathered(self, parts: list[tuple[str, bytes]]) -> dict[str, Any]:
+        """Return the values of a multipart body: the part `request` is the JSON; every other part is an image, named
+        as the field that it fills."""
+        images = dict(parts)
+        request = self.parse(images.pop("request", b""))
+        if not isinstance(request, dict) or len(images) + 1 != len(parts):
+            raise Refused(
+                422, "the part `request` is one JSON object, and no part comes twice"
+            )
+        if any(
+            not edit.keys().isdisjoint((*IMAGE_ROLES, "references"))
+            for edit in _edits(request)
+        ):
+            raise Refused(
+                422, "beside the part `request`, pictures are parts of their own"
+            )
+        named = [(self._part(name), data) for name, data in images.items()]
+        for part, data in sorted(named, key=lambda pair: int(pair[0][3] or 0)):
+            number, role, _ = part.groups()
+            edit = request if number is None else _edit_at(request, int(number))
+            if role:
+                edit[role] = data
+            else:
+                edit.setdefault("references", []).append(data)
+        for edit in _edits(request):
+            # A part that is not there: nothing was produced.
+            edit.setdefault("edited", None)
+        return request
+
+    def _part(self, name: str) -> re.Match[str]:
+        match = _PART.fullmatch(name)
+        if not match:
+            what = "expected request, or a picture named as its field: edited, edits.0.edited"
+            raise Refused(422, "a part that is not known", [(name[:80], what)])
+        if int(match[1] or 0) >= self._max_edits:
+            raise Refused(413, f"at most {self._max_edits} edits in one request")
+        return match
+
+
+def _problems(error: ValidationError) -> list[ErrorDetails]:
+    return error.errors(include_url=False, include_input=False)
+
+
+def _invalid(problems: Sequence[ErrorDetails]) -> Refused:
+    where = [(".".join(map(str, one["loc"])), one["msg"]) for one in problems[:20]]
+    too_large = any(one["type"] == "too_large" for one in problems)
+    return Refused(413 if too_large else 422, _INVALID, where)
+
+
+def _no_extension(code: int, _: bytes) -> Any:
+    raise ValueError(f"an extension type ({code}): plain values alone are taken")
+
+
+def msgpack_values(data: bytes, most: int) -> int:
+    """Return how many values a msgpack body has, counted to `most` and one more before any is made."""
+    at = 0
+    count = 0
+    while at < len(data) and count <= most:
+        kind = data[at]
+        count += 1
+        at += 1
+        if kind in _LENGTHS:
+            width = _LENGTHS[kind]
+            at += width + int.from_bytes(data[at : at + width])
+        elif 0xA0 <= kind <= 0xBF:  # a short string
+            at += kind & 0x1F
+        else:
+            at += _FIXED.get(kind, 0)
+    return count
+
+
+def _edits(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the edits of a request that are objects; the request itself if it has no list of them."""
+    edits = request.get("edits", [request])
+    return [e for e in edits if isinstance(e, dict)] if isinstance(edits, list) else []
+
+
+def _edit_at(request: dict[str, Any], number: int) -> dict[str, Any]:
+    """Return the edit of that number; the list is filled up to it with empty ones."""
+    edits = request.get("edits")
+    if not isinstance(edits, list) or not edits:
+        what = (
+            "there are pictures of a batch, and the part `request` has no list of edits"
+        )
+        raise Refused(422, _INVALID, [("edits", what)])
+    edits += [{} for _ in range(number + 1 - len(edits))]
+    return edits[number] if isinstance(edits[number], dict) else {}
+
+
+async def body(
+    request: Request,
+    terms: Terms,
+    hold: Callable[[int], None],
+    accepted: Sequence[str] = TYPES,
+) -> Body:
+    """Return the body of a request of one of the accepted types. The terms bound its size; `hold` counts the bytes as
+    they come, and refuses them if there is no room."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    size = 0
+
+    async def bounded() -> AsyncGenerator[bytes, None]:
+        nonlocal size
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > terms.max_body:
+                raise Refused(
+                    413, f"more than {terms.max_body:,} bytes: send smaller batches"
+                )
+            hold(len(chunk))
+            yield chunk
+
+    if kind not in accepted:
+        expected = " or ".join(name or "no type" for name in accepted[:3])
+        raise Refused(415, f'"{kind[:80]}" is not taken: send {expected}')
+    if kind == _MULTIPART:
+        return await _parts(request, bounded(), terms)
+    data = b"".join([chunk async for chunk in bounded()])
+    return Packed(data) if kind in _MSGPACK else data
+
+
+class _PartsParser(MultiPartParser):
+    def close(self) -> None:
+        """Close all files, also of a part that is cut off, which is in no form, and of a body that was refused."""
+        for file in self._files_to_close_on_error:
+            file.close()
+
+
+async def _parts(
+    request: Request, stream: AsyncGenerator[bytes, None], terms: Terms
+) -> list[tuple[str, bytes]]:
+    most = 1 + (len(IMAGE_ROLES) + MAX_PICTURES) * terms.edits
+    parser = _PartsParser(
+        request.headers,
+        stream,
+        max_files=most,
+        max_fields=most,
+        max_part_size=terms.max_body,
+    )
+    try:
+        form = await parser.parse()
+        return [
+            (name, await p.read() if isinstance(p, UploadFile) else _raw(p))
+            for name, p in form.multi_items()
+        ]
+    except (MultiPartException, KeyError, ValueError, UnicodeError) as error:
+        why = str(error)[:200]
+        raise Refused(
+            422, "not a multipart body that can be read", [("", why)]
+        ) from None
+    finally:
+        parser.close()
+
+
+def _raw(text: str) -> bytes:
+    """Return the bytes of a part without a file name, which the parser decodes as UTF-8, or else as Latin-1."""
+    try:
+        data = text.encode("latin-1")
+        data.decode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode()
+    except UnicodeDecodeError:
+        return data
+    return text.encode()
+
+
+class UploadFolder:
+    """A folder of the images that clients sent, by their digests, so that review can show them.
+
+    It grows to so many bytes and then takes no more: what was rewarded last month is not thrown away for what is
+    rewarded today."""
+
+    def __init__(self, folder: Path, most: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder.resolve()
+        self._most = most
+        self._size = sum(
+            entry.stat().st_size for entry in os.scandir(folder) if entry.is_file()
+        )
+        self._lock = threading.Lock()
+        self._is_failing = False
+
+    def keep(self, data: bytes, known: KnownImage) -> str | None:
+        """Return the path of the image; None if it is not one, there is no more room, or it cannot be written: an edit is
+        judged whether or not its images are kept."""
+        if known.info is None:
+            return None
+        path = self.folder / f"{known.digest}.{known.info.format}"
+        with self._lock:
+            if path.exists():
+                return str(path)
+            if self._size + len(data) > self._most:
+                return None
+            try:
+                with replacing(path) as partial:
+                    partial.write_bytes(data)
+            except OSError as error:
+                if not self._is_failing:
+                    _log.error(
+                        "%s: pictures are judged and not kept: %s", self.folder, error
+                    )
+                self._is_failing = True
+                return None
+            self._is_failing = False
+            self._size += len(data)
+        return str(path)

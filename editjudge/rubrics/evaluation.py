@@ -1,0 +1,539 @@
+"""The value of an expression: a number, or the reason for none; for one edit, or for all edits of a run at once."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from editjudge.edit import Edit
+from editjudge.rubrics.expression import Ref, Term, parse_when
+from editjudge.values import compare, is_given, place_among, word_of
+
+OK, NOT_ASKED, LEFT_OUT, ABSTAINED, UNDEFINED, FAILED = range(6)
+"""Reasons for no number; if several reasons meet, the highest counts. `LEFT_OUT` is an abstention inside `applies`;
+codes from `FAILED` on are the caller's own kinds of failure."""
+
+REASONS = ("ok", "not_asked", "abstained", "abstained", "undefined")
+"""Names of the codes below `FAILED`."""
+
+NO_ELEMENT = object()
+"""The field of an element that does not exist, which differs from an element without a label."""
+
+Number = Any
+"""A float, or a NumPy array with one for each edit. So for codes (integers) and truth values."""
+Column = Any
+"""A column's value of one edit, or a sequence with that of each edit."""
+
+
+class Quantity(NamedTuple):
+    """One value of each edit."""
+
+    value: Number
+    """NaN if `code` is not OK; for a word, its index among the choices."""
+    code: Number
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Operations that differ between single numbers and arrays of them."""
+
+    where: Callable[[Number, Number, Number], Number]
+    larger: Callable[[Number, Number], Number]
+    smaller: Callable[[Number, Number], Number]
+    is_finite: Callable[[Number], Number]
+    nearest: Callable[[Number], Number]
+    """Return the nearest whole number."""
+    sqrt: Callable[[Number], Number]
+    log: Callable[[Number], Number]
+    exp: Callable[[Number], Number]
+    power: Callable[[Number, Number], Number]
+    divide: Callable[[Number, Number], Number]
+    total: Callable[[Sequence[Number]], Number]
+    """Add up several numbers. Published scores are equal to the last digit only if they are added in the same order."""
+    each: Callable[[Callable[[Any], Any], Column], Number]
+    """Apply a function to the value of a column of each edit."""
+    without_warnings: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+    def cell(self, value: Number, code: Number = OK) -> Quantity:
+        """Return a value with its code; a number that is not finite is undefined."""
+        undefined = (code == OK) & (self.is_finite(value) ^ True)
+        code = self.where(undefined, UNDEFINED, code)
+        return Quantity(self.where(code == OK, value * 1.0, math.nan), code)
+
+
+def _or_nan(function: Callable[..., float]) -> Callable[..., float]:
+    """Return NaN where arithmetic has no result, as arrays do."""
+
+    def safe(*numbers: float) -> float:
+        try:
+            return function(*numbers)
+        except (ArithmeticError, ValueError):
+            return math.nan
+
+    return safe
+
+
+SINGLE = Arithmetic(
+    where=lambda test, yes, no: yes if test else no,
+    larger=max,
+    smaller=min,
+    is_finite=math.isfinite,
+    nearest=round,
+    sqrt=_or_nan(math.sqrt),
+    log=_or_nan(math.log),
+    exp=_or_nan(math.exp),
+    power=_or_nan(math.pow),
+    divide=_or_nan(operator.truediv),
+    total=_or_nan(math.fsum),
+    each=lambda function, value: function(value),
+)
+"""Arithmetic for one edit. Sums are rounded once."""
+
+
+@functools.cache
+def columns() -> Arithmetic:
+    """Return the arithmetic of NumPy arrays. Sums go from left to right, as a loop adds them."""
+    import numpy as np
+
+    return Arithmetic(
+        where=np.where,
+        larger=np.maximum,
+        smaller=np.minimum,
+        is_finite=np.isfinite,
+        nearest=np.rint,
+        sqrt=np.sqrt,
+        log=np.log,
+        exp=np.exp,
+        power=np.power,
+        divide=np.divide,
+        total=lambda parts: functools.reduce(np.add, parts),
+        each=lambda function, values: np.array([function(value) for value in values]),
+        without_warnings=lambda: np.errstate(all="ignore"),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The edits that an expression is evaluated for."""
+
+    factors: Mapping[Ref, Sequence[Quantity]]
+    """The value of each factor, or its values for the elements of a list. A factor that is not there was not asked."""
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    """Values of the manifest's columns."""
+    elements: Mapping[Ref, Sequence[Column]] = field(default_factory=dict)
+    """Labels of the elements of a list, by the rubric and a field of the elements: a column for each position;
+    `NO_ELEMENT` if an edit's list is shorter."""
+    absent: Column = None
+    """The value of a column that there is not."""
+    arithmetic: Arithmetic = SINGLE
+
+    def cell(self, value: Number, code: Number = OK) -> Quantity:
+        return self.arithmetic.cell(value, code)
+
+    def constant(self, value: Any) -> Number:
+        """Return the same value for each edit."""
+        return self.arithmetic.each(lambda _: value, self.absent)
+
+    def column(self, term: Term) -> Column:
+        return self.columns.get(str(term.value), self.absent)
+
+    def matches(self, name: str | float, words: Iterable[str]) -> Number:
+        """Return whether a column has one of these values."""
+        keys = {word_of(word) for word in words}
+        values = self.columns.get(str(name), self.absent)
+        return self.arithmetic.each(lambda value: word_of(value) in keys, values)
+
+
+def column_rows(
+    n: int,
+    factors: Mapping[Ref, Sequence[Quantity]],
+    values: Mapping[str, Sequence[Any]] | None = None,
+    elements: Mapping[Ref, Sequence[Any]] | None = None,
+) -> Rows:
+    """Return `n` edits whose cells are arrays."""
+    return Rows(factors, values or {}, elements or {}, [None] * n, columns())
+
+
+def applies(when: str, edit: Edit) -> bool:
+    """Whether the condition of a rubric holds for an edit; an empty one holds for all."""
+    if not when:
+        return True
+    term = parse_when(when)
+    values = {}
+    for name in (str(part.value) for part in term.walk()):
+        value = edit.value(name)
+        values[name] = _IMAGE if value is None and edit.has(name) else value
+    return bool(evaluate(term, Rows({}, values)).value)
+
+
+_IMAGE = object()
+"""The value of a column that holds an image, which is given and equals no word."""
+
+
+def evaluate(term: Term, rows: Rows) -> Quantity:
+    """Return the value of an expression that has one value for each edit."""
+    with rows.arithmetic.without_warnings():
+        return values_of(term, rows)[0]
+
+
+def value_for_edit(term: Term, scores: Mapping[Ref, float]) -> float | None:
+    """Return the value for one edit with these scores; None if a score that counts is missing."""
+    factors = {
+        ref: [Quantity(scores.get(ref, math.nan), OK if ref in scores else ABSTAINED)]
+        for part in term.walk()
+        for ref in part.refs
+    }
+    result = evaluate(term, Rows(factors))
+    return float(result.value) if result.code == OK else None
+
+
+def values_of(term: Term, rows: Rows) -> Sequence[Quantity]:
+    """Return the values of a term: one, or those of a list."""
+    if term.op in _SPECIAL:
+        return _SPECIAL[term.op](term, rows)
+    parts = [values_of(part, rows) for part in term.parts]
+    if term.op not in _ELEMENTWISE:
+        return [_reduced(term, parts, rows)]
+    function = functools.partial(_ELEMENTWISE[term.op], rows.arithmetic)
+    result = parts[0]
+    if len(parts) == 1:
+        return [rows.cell(function(cell.value), cell.code) for cell in result]
+    for part in parts[1:]:
+        result = _combined(function, result, part, rows)
+    return result
+
+
+_ELEMENTWISE: Mapping[str, Callable[..., Number]] = {
+    "neg": lambda _, a: -a,
+    "not": lambda _, a: a == 0,
+    "sqrt": lambda arithmetic, a: arithmetic.sqrt(a),
+    "abs": lambda _, a: abs(a),
+    "+": lambda _, a, b: a + b,
+    "-": lambda _, a, b: a - b,
+    "*": lambda _, a, b: a * b,
+    "/": lambda arithmetic, a, b: arithmetic.divide(a, b),
+    "power": lambda arithmetic, a, b: arithmetic.power(a, b),
+    "and": lambda _, a, b: (a != 0) & (b != 0),
+    "or": lambda _, a, b: (a != 0) | (b != 0),
+    **{
+        sign: lambda _, a, b, sign=sign: compare(a, sign, b)
+        for sign in ("==", "!=", "<", "<=", ">", ">=")
+    },
+}
+"""Operations on each value of a list, or on the values of two lists pair by pair."""
+
+
+def _combined(
+    function: Callable[[Number, Number], Number],
+    left: Sequence[Quantity],
+    right: Sequence[Quantity],
+    rows: Rows,
+) -> list[Quantity]:
+    """Apply a function to pairs of values; a single value is paired with each of a list."""
+    width = max(len(left), len(right))
+    pairs = zip(_widened(left, width), _widened(right, width), strict=True)
+    return [
+        rows.cell(function(a.value, b.value), rows.arithmetic.larger(a.code, b.code))
+        for a, b in pairs
+    ]
+
+
+def _widened(values: Sequence[Quantity], width: int) -> Sequence[Quantity]:
+    return list(values) * width if len(values) == 1 else values
+
+
+def _factors(term: Term, rows: Rows) -> Sequence[Quantity]:
+    cells: list[Quantity] = []
+    for ref in term.refs:
+        cells += _factor(ref, rows)
+    return cells
+
+
+def _factor(ref: Ref, rows: Rows) -> Sequence[Quantity]:
+    return rows.factors.get(ref) or [_not_asked(rows)]
+
+
+def _not_asked(rows: Rows) -> Quantity:
+    return Quantity(rows.constant(math.nan), rows.constant(NOT_ASKED))
+
+
+def _number(term: Term, rows: Rows) -> Sequence[Quantity]:
+    return [rows.cell(rows.constant(float(term.value)))]
+
+
+def _chosen(test: Number, yes: Quantity, no: Quantity, rows: Rows) -> Quantity:
+    where = rows.arithmetic.where
+    return rows.cell(where(test, yes.value, no.value), where(test, yes.code, no.code))
+
+
+def _if(term: Term, rows: Rows) -> Sequence[Quantity]:
+    test, yes, no = (evaluate(part, rows) for part in term.parts)
+    chosen = _chosen(test.value != 0, yes, no, rows)
+    code = rows.arithmetic.where(test.code != OK, test.code, chosen.code)
+    return [rows.cell(chosen.value, code)]
+
+
+def _by(term: Term, rows: Rows) -> Sequence[Quantity]:
+    rest = term.parts[len(term.cases) :]
+    # An edit of a kind that the formula does not name was not asked for this score.
+    result = evaluate(rest[0], rows) if rest else _not_asked(rows)
+    for case, part in zip(term.cases, term.parts, strict=False):
+        holds = rows.matches(term.value, [case])
+        result = _chosen(holds, evaluate(part, rows), result, rows)
+    return [result]
+
+
+def _compared(term: Term, rows: Rows) -> Sequence[Quantity]:
+    left, right = term.parts
+    if left.op == "column":
+        same = rows.matches(left.value, [str(right.value)])
+        return [rows.cell(same == (term.op == "=="))]
+    if right.op in ("column", "each"):
+        return _compared_with_labels(term, rows)
+    if right.op == "text":  # indices of words among the choices are compared
+        right = Term("number", value=float(left.choices.index(str(right.value))))
+    function = functools.partial(_ELEMENTWISE[term.op], rows.arithmetic)
+    return _combined(function, values_of(left, rows), values_of(right, rows), rows)
+
+
+def _compared_with_labels(term: Term, rows: Rows) -> Sequence[Quantity]:
+    """Return whether each answer is the edit's label. An answer without a label was not asked; with a label that is not
+    one of the choices there is no right answer. A question that failed for want of a list has no element, and stays a
+    failure."""
+    left, right = term.parts
+    where = rows.arithmetic.where
+
+    def index(label: Any) -> float:
+        place = None if label is NO_ELEMENT else place_among(label, left.choices)
+        return math.nan if place is None else place
+
+    def is_missing(label: Any) -> bool:
+        return label is not NO_ELEMENT and word_of(label) == ""
+
+    cells = values_of(left, rows)
+    if right.op == "each":
+        missing = rows.constant(NO_ELEMENT)
+        ref = left.refs[0][0], str(right.value)
+        labels = [*rows.elements.get(ref, ()), *[missing] * len(cells)][: len(cells)]
+    else:
+        labels = [rows.column(right)] * len(cells)
+    results = []
+    for cell, label in zip(cells, labels, strict=True):
+        place = rows.arithmetic.each(index, label)
+        unlabelled = rows.arithmetic.each(is_missing, label)
+        undefined = rows.arithmetic.larger(cell.code, UNDEFINED)
+        code = where(place == place, cell.code, undefined)  # noqa: PLR0124  # NaN
+        code = where(unlabelled | (cell.code == NOT_ASKED), NOT_ASKED, code)
+        results.append(rows.cell((cell.value == place) == (term.op == "=="), code))
+    return results
+
+
+def _given(term: Term, rows: Rows) -> Sequence[Quantity]:
+    return [rows.cell(rows.arithmetic.each(is_given, rows.column(term)))]
+
+
+def _in(term: Term, rows: Rows) -> Sequence[Quantity]:
+    return [rows.cell(rows.matches(term.value, term.cases))]
+
+
+def _any(tests: Iterable[Number]) -> Number:
+    return functools.reduce(operator.or_, tests)
+
+
+def _all(tests: Iterable[Number]) -> Number:
+    return functools.reduce(operator.and_, tests)
+
+
+def _asked(term: Term, rows: Rows) -> Sequence[Quantity]:
+    cells = values_of(term.parts[0], rows)
+    return [rows.cell(_any(cell.code != NOT_ASKED for cell in cells))]
+
+
+def _scored(term: Term, rows: Rows) -> Sequence[Quantity]:
+    """Return whether there is a number: an abstention has none, of a failure it is not known."""
+    cells = values_of(term.parts[0], rows)
+    worst = functools.reduce(rows.arithmetic.larger, (cell.code for cell in cells))
+    code = rows.arithmetic.where(worst >= UNDEFINED, worst, OK)
+    return [rows.cell(_any(cell.code == OK for cell in cells), code)]
+
+
+def _applies(term: Term, rows: Rows) -> Sequence[Quantity]:
+    cells: list[Quantity] = []
+    for part in term.parts:
+        cells += values_of(part, rows)
+    return [_left_out(cell, rows) for cell in cells]
+
+
+def _left_out(cell: Quantity, rows: Rows) -> Quantity:
+    code = rows.arithmetic.where(cell.code == ABSTAINED, LEFT_OUT, cell.code)
+    return rows.cell(cell.value, code)
+
+
+def _share(term: Term, rows: Rows) -> Sequence[Quantity]:
+    factors = term.parts[0]
+    shares: list[Quantity] = []
+    for ref, scale in zip(factors.refs, factors.scales, strict=True):
+        worst = float(scale.worst or 0)
+        width = float(scale.best or 0) - worst
+        shares += [
+            rows.cell((cell.value - worst) / width, cell.code)
+            for cell in _factor(ref, rows)
+        ]
+    return shares
+
+
+def _full(term: Term, rows: Rows) -> Sequence[Quantity]:
+    full: list[Quantity] = []
+    for part in term.parts:
+        for factors in part.parts if part.op == "applies" else (part,):
+            for ref, scale in zip(factors.refs, factors.scales, strict=True):
+                best = float(scale.best or 0)
+                cells = [
+                    rows.cell(compare(cell.value, "==", best), cell.code)
+                    for cell in _factor(ref, rows)
+                ]
+                if part.op == "applies":
+                    cells = [_left_out(cell, rows) for cell in cells]
+                full += cells
+    return [_reduced(Term("all"), [full], rows)]
+
+
+def _weighted_mean(term: Term, rows: Rows) -> Sequence[Quantity]:
+    """Return the weighted mean; the weights of what was asked count as a whole."""
+    arithmetic = rows.arithmetic
+    cells = [evaluate(pair.parts[0], rows) for pair in term.parts]
+    weights = [
+        arithmetic.where(_skipped(cell.code), 0.0, float(pair.parts[1].value))
+        for cell, pair in zip(cells, term.parts, strict=True)
+    ]
+    total = arithmetic.total(
+        [
+            weight * arithmetic.where(cell.code == OK, cell.value, 0.0)
+            for cell, weight in zip(cells, weights, strict=True)
+        ]
+    )
+    divisor = arithmetic.total(weights)
+    # .3 + .5 + .2 is 1, whatever binary fractions add up to: the published sums are not divided.
+    rounded = arithmetic.nearest(divisor)
+    is_whole = (rounded > 0) & compare(divisor, "==", rounded)
+    divisor = arithmetic.where(is_whole, rounded, divisor)
+    code = _joint_code(cells, [True] * len(cells), arithmetic)
+    return [rows.cell(arithmetic.divide(total, divisor), code)]
+
+
+def _skipped(code: Number) -> Number:
+    return (code == NOT_ASKED) | (code == LEFT_OUT)
+
+
+def _joint_code(
+    cells: Sequence[Quantity], answered: Sequence[bool], arithmetic: Arithmetic
+) -> Number:
+    """Return the worst code of what was asked; if no answer was asked for, why. `answered` marks the values that come
+    of answers: a constant alone is nobody's score."""
+    worst: Number = OK
+    reason: Number = OK
+    nothing: Number = True
+    for cell, is_answer in zip(cells, answered, strict=True):
+        skipped = _skipped(cell.code)
+        worst = arithmetic.larger(worst, arithmetic.where(skipped, OK, cell.code))
+        if is_answer:
+            reason = arithmetic.larger(reason, cell.code)
+            nothing = nothing & skipped
+    return arithmetic.where(nothing, reason, worst)
+
+
+def _reduced(term: Term, parts: Sequence[Sequence[Quantity]], rows: Rows) -> Quantity:
+    """Return one value of many. If none of its answers was asked for there is none, whatever constants there are."""
+    arithmetic = rows.arithmetic
+    cells = [cell for part in parts for cell in part]
+    answered = [True] * len(cells)
+    if any(part.has_answers for part in term.parts):
+        widths = zip(term.parts, parts, strict=True)
+        answered = [part.has_answers for part, values in widths for _ in values]
+    code = _joint_code(cells, answered, arithmetic)
+    present = [_skipped(cell.code) ^ True for cell in cells]
+    count = functools.reduce(operator.add, (there * 1 for there in present))
+    if term.op == "count":
+        return rows.cell(count, arithmetic.where(count == 0, OK, code))
+    empty, function = _REDUCTIONS[term.op]
+    values = [
+        arithmetic.where(there & (cell.code == OK), cell.value, empty)
+        for there, cell in zip(present, cells, strict=True)
+    ]
+    return rows.cell(function(arithmetic, values, arithmetic.larger(count, 1)), code)
+
+
+def _geomean(arithmetic: Arithmetic, values: Sequence[Number], count: Number) -> Number:
+    product = functools.reduce(operator.mul, values)
+    root = arithmetic.power(product, 1 / count)
+    # The product of a long list leaves the range of numbers, its root does not.
+    logarithms = [arithmetic.log(value) for value in values]
+    by_logarithms = arithmetic.exp(arithmetic.total(logarithms) / count)
+    has_zero = _any(value == 0 for value in values)
+    out_of_range = (arithmetic.is_finite(product) ^ True) | (product < _TINY)
+    root = arithmetic.where(out_of_range & (has_zero ^ True), by_logarithms, root)
+    return arithmetic.where(_any(value < 0 for value in values), math.nan, root)
+
+
+_TINY = 2.0**-1022
+"""The smallest number that has all its digits."""
+
+_REDUCTIONS: Mapping[
+    str, tuple[float, Callable[[Arithmetic, Sequence[Number], Number], Number]]
+] = {
+    "min": (math.inf, lambda a, values, _: functools.reduce(a.smaller, values)),
+    "max": (-math.inf, lambda a, values, _: functools.reduce(a.larger, values)),
+    "all": (1.0, lambda _, values, __: _all(value != 0 for value in values)),
+    "any": (0.0, lambda _, values, __: _any(value != 0 for value in values)),
+    "sum": (0.0, lambda a, values, _: a.total(values)),
+    "product": (1.0, lambda _, values, __: functools.reduce(operator.mul, values)),
+    "mean": (0.0, lambda a, values, count: a.total(values) / count),
+    "geomean": (1.0, _geomean),
+}
+"""The value that replaces what was not asked, and the function of all values and of how many were asked."""
+
+_SPECIAL: Mapping[str, Callable[[Term, Rows], Sequence[Quantity]]] = {
+    "number": _number,
+    "factors": _factors,
+    "if": _if,
+    "by": _by,
+    "in": _in,
+    "given": _given,
+    "asked": _asked,
+    "scored": _scored,
+    "applies": _applies,
+    "share": _share,
+    "full": _full,
+    "weights": _weighted_mean,
+    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), _compared),
+}
+"""Terms that look at more than the values of their parts."""
+
+
+def was_asked(term: Term, rows: Rows) -> Number:
+    """Whether each edit was asked for any factor that its value needs; cases and branches that do not apply to it need
+    none."""
+    match term.op:
+        case "factors":
+            return _any(cell.code != NOT_ASKED for cell in _factors(term, rows))
+        case "by":
+            rest = term.parts[len(term.cases) :]
+            asked = was_asked(rest[0], rows) if rest else rows.constant(False)
+            for case, part in zip(term.cases, term.parts, strict=False):
+                holds = rows.matches(term.value, [case])
+                asked = rows.arithmetic.where(holds, was_asked(part, rows), asked)
+            return asked
+        case "if":
+            test, yes, no = term.parts
+            decided = evaluate(test, rows)
+            undecided = decided.code != OK
+            for_yes = was_asked(yes, rows) & (undecided | (decided.value != 0))
+            for_no = was_asked(no, rows) & (undecided | (decided.value == 0))
+            return was_asked(test, rows) | for_yes | for_no
+    asked_parts = (was_asked(part, rows) for part in term.parts)
+    return functools.reduce(operator.or_, asked_parts, rows.constant(False))

@@ -1,0 +1,779 @@
+"""The one small language of scores, conditions and filters: read strictly, and written out for people.
+
+It has arithmetic, comparisons, `and`, `or`, `not` and the functions below, over these names::
+
+    sc.quality        the factor `quality` of the rubric `sc`; sc["Over-editing"] if a key is not an identifier
+    sc.*              all factors of `sc`;  *  all factors of the set
+    quality           the factor of that name, or the only factor of the rubric of that name
+    item.edit_type    a column of the manifest: == and != a text or a factor of words, `in ["add", "remove"]`,
+                      `is given`, `is not given`; also given(item.hint)
+    each.answer       a field of the element that a rubric with `for_each` is asked about, compared with its factor
+    overall           a score that is defined before this one
+
+A factor of several rubrics, all factors of a rubric, and a rubric with `for_each` are lists, which are arguments of the
+functions that make one value of many.
+
+The condition `when` of a rubric is written in a short form, in which every word is a column or a text::
+
+    edit_type in [add, remove]         edit_type == add         tags.scene != "indoor light"
+    not (edit_type == add and mask is given) or edit_type not in [style]
+
+Values are compared as `editjudge.values` says. A column that an edit does not have equals no word, so that only `!=`,
+`not in` and `is not given` hold for it. `editjudge.rubrics.evaluation` computes the value of an expression.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import io
+import math
+import operator
+import re
+import tokenize
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
+from editjudge.errors import RubricError, near_miss
+from editjudge.rubrics.scale import Scale
+from editjudge.values import word_of
+
+Ends = tuple[float, float]
+
+REDUCTIONS = (
+    "min", "max", "mean", "geomean", "sum", "product", "all", "any", "count", "full",
+)  # fmt: skip
+"""Functions that make one value of many. What was not asked is left out; all that was asked must have a value."""
+
+FUNCTIONS = {
+    **dict.fromkeys(REDUCTIONS, (1, None)),
+    "sqrt": (1, 1),
+    "abs": (1, 1),
+    "power": (2, 2),
+    "if": (3, 3),
+    "applies": (1, None),
+    "asked": (1, 1),
+    "scored": (1, 1),
+    "share": (1, 1),
+    "weights": (1, 1),
+    "by": (2, 3),
+    "factor": (2, 2),
+    "given": (1, 1),
+}
+"""Every function, with the least and the largest number of arguments."""
+
+_MAX_LENGTH = 2_000
+_MAX_DEPTH = 30
+_MAX_TERMS = 1_000
+"""Bounds of one expression, the scores that it names included: the longest published one has some 200 characters."""
+
+_OPERATORS = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+_ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_COMPARISONS = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+_WORDS = ("text", "column", "each")
+_NOT_STORED = (*IMAGE_ROLES, *TEXT_ROLES, "group")
+"""Fields of a manifest that a score cannot look at: a run stores them in another form, or not at all."""
+_LEAST_WEIGHT = 1e-6
+EVERY = "_every_"
+_IF = "_if_"
+"""Names that replace `*` and `if(` before Python's parser reads an expression."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """Factors of one rubric, as an expression sees them."""
+
+    name: str
+    factors: Mapping[str, Scale]
+    for_each: bool = False
+    """Asked once for each element of a list, so that each of its factors has many values."""
+
+
+Ref = tuple[str, str]
+"""A rubric's name and a factor's key."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """A part of an expression."""
+
+    op: str
+    parts: tuple[Term, ...] = ()
+    value: float | str = 0.0
+    """A number or a text; the column of `column`, `by`, `in` and `given`; the name by which factors are called."""
+    refs: tuple[Ref, ...] = ()
+    """The factors of `factors`."""
+    scales: tuple[Scale, ...] = ()
+    """The scales of `refs`."""
+    cases: tuple[str, ...] = ()
+    """Values of the column: of `by` in the order of the parts."""
+    shape: tuple[str, ...] = ()
+    """The rubric of each value of a list; empty for a single value. Lists of one shape can be combined."""
+    choices: tuple[str, ...] = ()
+    """The words that it may be, if it is not a number."""
+    for_each: bool = False
+    """Whether one of the factors has as many values as a list has elements."""
+
+    @property
+    def many(self) -> bool:
+        return bool(self.shape)
+
+    @property
+    def is_word(self) -> bool:
+        return bool(self.choices) or self.op in _WORDS
+
+    def walk(self) -> Iterator[Term]:
+        """Yield this term and all terms inside it."""
+        yield self
+        for part in self.parts:
+            yield from part.walk()
+
+    @functools.cached_property
+    def has_answers(self) -> bool:
+        """Whether a judge's answer is part of it."""
+        return any(term.refs for term in self.walk())
+
+    @functools.cached_property
+    def ends(self) -> Ends | None:
+        """The lowest and the highest value, if they are known."""
+        match self.op:
+            case "number":
+                return float(self.value), float(self.value)
+            case "factors":
+                return _around([(scale.low, scale.high) for scale in self.scales])
+            case "if":
+                return _around([part.ends for part in self.parts[1:]])
+            case "weights":
+                return _around([pair.parts[0].ends for pair in self.parts])
+            case "text" | "column" | "each" | "weighted":
+                return None
+            case op if op not in _ENDS:
+                return 0.0, 1.0
+        parts = [part.ends for part in self.parts]
+        return None if None in parts else _ENDS[self.op](self, *parts)
+
+    def ends_of_sum(self, low: float, high: float) -> Ends | None:
+        """Return the ends of a sum of values between `low` and `high`, any of which may be left out as not asked."""
+        if any(term.for_each for term in self.walk()):
+            return None
+        most = 0
+        for part in self.parts:
+            if part.many and part.op != "factors":
+                return None
+            most += len(part.refs) if part.op == "factors" else 1
+        return min(low, low * most), max(high, high * most)
+
+    def __str__(self) -> str:
+        return _written(self)
+
+
+def reduction(op: str, refs: Sequence[Ref]) -> Term:
+    """Return one value of several factors, such as their `mean`, `min` or `geomean`."""
+    shape = tuple(rubric for rubric, _ in refs)
+    return Term(op, (Term("factors", refs=tuple(refs), shape=shape),))
+
+
+def share(ref: Ref, scale: Scale) -> Term:
+    """Return a factor's score between the worst, 0, and the best, 1."""
+    return Term("share", (Term("factors", refs=(ref,), scales=(scale,)),))
+
+
+def _around(ends: Sequence[tuple[float | None, float | None] | None]) -> Ends | None:
+    lows, highs = zip(*(pair or (None, None) for pair in ends), strict=True)
+    return None if None in (*lows, *highs) else (float(min(lows)), float(max(highs)))
+
+
+def _corners(term: Term, a: Ends, b: Ends) -> Ends | None:
+    if term.op == "/" and b[0] <= 0 <= b[1]:
+        return None
+    corners = [_OPERATORS[term.op](x, y) for x in a for y in b]
+    return min(corners), max(corners)
+
+
+def _of_shares(*parts: Ends) -> Ends | None:
+    """Products and powers of shares are shares."""
+    return (0.0, 1.0) if all(low >= 0 and high <= 1 for low, high in parts) else None
+
+
+_ENDS: Mapping[str, Callable[..., Ends | None]] = {
+    **dict.fromkeys(_OPERATORS, _corners),
+    **dict.fromkeys(
+        ("by", "applies", "mean", "geomean", "min", "max"),
+        lambda _, *parts: _around(parts),
+    ),
+    "sum": lambda term, *parts: term.ends_of_sum(*(_around(parts) or ())),
+    "count": lambda term, *_: term.ends_of_sum(0.0, 1.0),
+    "product": lambda _, *parts: _of_shares(*parts),
+    "power": lambda _, base, exponent: _of_shares(base) if exponent[0] >= 0 else None,
+    "neg": lambda _, part: (-part[1], -part[0]),
+    "sqrt": lambda _, part: (
+        math.sqrt(max(part[0], 0.0)),
+        math.sqrt(max(part[1], 0.0)),
+    ),
+    "abs": lambda _, part: (
+        0.0 if part[0] <= 0 <= part[1] else min(map(abs, part)),
+        max(map(abs, part)),
+    ),
+}
+"""The ends of a term by those of its parts; a term that is not listed is true or false, or a share."""
+
+
+def parse(
+    text: str,
+    members: Sequence[Member],
+    scores: Mapping[str, Term] | None = None,
+    where: str = "formula",
+) -> Term:
+    """Return the expression as a tree, checked against the factors of a set: one number for each edit.
+
+    `scores` are the terms that it may name; `where` begins the message of a `RubricError`.
+    """
+    return _parse(text, _as_python, _ExpressionReader(members, scores or {}, where))
+
+
+@functools.lru_cache(maxsize=256)
+def parse_when(text: str) -> Term:
+    """Return the condition `when` of a rubric. Raises `ValueError` that says where the text is wrong."""
+    reader = _ExpressionReader((), {}, f"when {text!r:.120}", stored=False)
+    try:
+        return _parse(text, _condition_as_python, reader)
+    except RubricError as error:
+        such_as = "such as: edit_type in [add, remove] and mask is given"
+        raise ValueError(f"{error}; {such_as}") from None
+
+
+def names_in(text: str, where: str) -> tuple[str, ...]:
+    """Return the factors that a comparison names, before it is known which there are. Other texts: `RubricError`."""
+    tree = _tree(text, _as_python, where)
+    if not isinstance(tree, ast.Compare | ast.BoolOp | ast.UnaryOp):
+        raise RubricError(f"{where}: it compares nothing")
+    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    return tuple(dict.fromkeys(n for n in names if n not in (*FUNCTIONS, _IF)))
+
+
+def _tree(text: str, as_python: Callable[[str], str], where: str) -> ast.expr:
+    if len(text) > _MAX_LENGTH:
+        raise RubricError(f"{where}: longer than {_MAX_LENGTH:,} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's, about code that this is not
+            return ast.parse(as_python(text), mode="eval").body
+    except ValueError as error:
+        raise RubricError(f"{where}: {error}") from None
+    except (SyntaxError, RecursionError, MemoryError, tokenize.TokenError) as error:
+        why = str(error.args[0] if error.args else error)
+        raise RubricError(f"{where}: {text!r:.120} cannot be read: {why}") from None
+
+
+def _parse(
+    text: str, as_python: Callable[[str], str], reader: _ExpressionReader
+) -> Term:
+    term = reader.read(_tree(text, as_python, reader.where))
+    if term.many:
+        raise reader.error(
+            f"has many values for one edit: put them into one of {', '.join(REDUCTIONS)}"
+        )
+    if term.is_word:
+        raise reader.error(
+            'is a word and no number: compare it with one, as in answer == "yes"'
+        )
+    if sum(1 for _ in term.walk()) > _MAX_TERMS:
+        raise reader.error(
+            f"more than {_MAX_TERMS:,} terms, those of the scores that it names included"
+        )
+    return term
+
+
+def _as_python(text: str) -> str:
+    """Replace `*` and `if(...)`, which are not Python, by names."""
+    # In parentheses an expression may go over several lines.
+    tokens = list(tokenize.generate_tokens(io.StringIO(f"({text}\n)").readline))
+    replaced: list[tuple[int, str]] = []
+    for number, token in enumerate(tokens):
+        before = tokens[number - 1]
+        after = tokens[number + 1].string if token.string else ""
+        if token.type == tokenize.COMMENT:
+            raise ValueError("it has a comment")
+        if token.string == "*" and before.string in ("(", ",", "."):
+            replaced.append((tokenize.NAME, EVERY))
+        elif token.string == "if" and after == "(" and not _ends_a_value(before):
+            replaced.append((tokenize.NAME, _IF))
+        else:
+            replaced.append((token.type, token.string))
+    return tokenize.untokenize(replaced).strip()
+
+
+def _ends_a_value(token: tokenize.TokenInfo) -> bool:
+    if token.type == tokenize.NAME:
+        return token.string not in ("and", "or", "not", "else", "if")
+    return token.type in (tokenize.NUMBER, tokenize.STRING) or token.string in list(
+        ")]}"
+    )
+
+
+_TOKEN = re.compile(
+    r"""\s*(?:(==|!=|[\[\](),])|"([^"]*)"|'([^']*)'|([\w./+-]+)|(\S))"""
+)
+_KEYWORDS = ("and", "or", "not", "in", "is", "given")
+_AFTER_COLUMN = ("==", "!=", "in", "not", "is")
+
+
+def _condition_as_python(text: str) -> str:
+    """Write the words of a condition as texts, and those before an operator as columns."""
+    tokens = _TOKEN.findall(text.strip())
+    written: list[str] = []
+    after_word = False
+    for number, (sign, double, single, bare, stray) in enumerate(tokens):
+        token = sign or double or single or bare
+        is_word = not sign and (bare not in _KEYWORDS or not bare)
+        # Python would read two texts side by side as one.
+        if stray or (is_word and after_word):
+            raise ValueError(
+                f"found {stray or token!r}, expected a sign such as == or `in`"
+            )
+        following = "".join(tokens[number + 1]) if number + 1 < len(tokens) else ""
+        if is_word and following in _AFTER_COLUMN:
+            if not re.fullmatch(r"[^\W\d][\w.-]*", token):
+                raise ValueError(f"found {token!r}, expected the name of a column")
+            written.append(f"item[{token!r}]")
+        else:
+            written.append(repr(token) if is_word else token)
+        after_word = is_word
+    return " ".join(written)
+
+
+class _ExpressionReader:
+    """Reads Python's syntax tree as terms; takes only what is listed here."""
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        scores: Mapping[str, Term],
+        where: str,
+        *,
+        stored: bool = True,
+    ) -> None:
+        self._members = {member.name: member for member in members}
+        self._scores = scores
+        self.where = where
+        self._stored = stored
+        """Whether it looks at the columns that a run stores, and not at an edit itself."""
+        self._depth = 0
+
+    def error(self, why: str) -> RubricError:
+        return RubricError(f"{self.where}: {why}")
+
+    def read(self, node: ast.expr) -> Term:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise self.error(f"nested more than {_MAX_DEPTH} deep")
+        term = self._read(node)
+        self._depth -= 1
+        return term
+
+    def _read(self, node: ast.expr) -> Term:
+        match node:
+            case ast.Constant(value=bool() as truth):
+                raise self.error(f"{truth} is no number; write 1 or 0")
+            case ast.Constant(value=int() | float() as number) if abs(number) <= 1e9:
+                return Term("number", value=float(number))
+            case ast.Constant(value=str() as text):
+                return Term("text", value=text)
+            case ast.Name(id=name):
+                return self._name(name)
+            case (
+                ast.Attribute(value=ast.Name(id=owner), attr=key)
+                | ast.Subscript(
+                    value=ast.Name(id=owner), slice=ast.Constant(value=str() as key)
+                )
+            ):
+                return self._attribute(owner, key)
+            case ast.Compare():
+                return self._comparison(node)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self._if(test, body, orelse)
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+                return self._call("if" if name == _IF else name, args)
+        return self._operation(node)
+
+    def _operation(self, node: ast.expr) -> Term:
+        match node:
+            case ast.BinOp(left=left, op=sign, right=right) if (
+                type(sign) in _ARITHMETIC
+            ):
+                parts = [self._number(left), self._number(right)]
+                if isinstance(sign, ast.Div) and parts[1] == Term("number"):
+                    raise self.error("division by 0")
+                return self._combined(_ARITHMETIC[type(sign)], *parts)
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self._number(operand)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self._combined("not", self._number(operand))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                part = self._number(operand)
+                if part.op == "number":
+                    return replace(part, value=-float(part.value))
+                return self._combined("neg", part)
+            case ast.BoolOp(op=sign, values=values):
+                op = "and" if isinstance(sign, ast.And) else "or"
+                return self._combined(op, *map(self._number, values))
+        raise self.error(
+            f"{ast.unparse(node)[:80]!r} is not part of the language: use arithmetic, {_KNOWN_FUNCTIONS}"
+        )
+
+    def _number(self, node: ast.expr) -> Term:
+        term = self.read(node)
+        if term.is_word:
+            raise self.error(
+                f'{term} is a word and no number: compare it, as in answer == "yes"'
+            )
+        return term
+
+    def _numbers(self, nodes: Iterable[ast.expr]) -> tuple[Term, ...]:
+        return tuple(map(self._number, nodes))
+
+    # names
+
+    def _column(self, name: str) -> str:
+        if self._stored and name in _NOT_STORED:
+            raise self.error(
+                f'a formula cannot look at "{name}": name another column of the manifest'
+            )
+        return name
+
+    def _name(self, name: str) -> Term:
+        if name in self._scores:
+            return self._scores[name]
+        members = self._members.values()
+        if name == EVERY:
+            every = [(m.name, key) for m in members for key in m.factors]
+            return self._factors(every, "all factors")
+        if refs := [(m.name, name) for m in members if name in m.factors]:
+            return self._factors(refs, name)
+        member = self._members.get(name)
+        if member and len(member.factors) == 1:
+            return self._factors([(name, key) for key in member.factors], name)
+        if member:
+            raise self.error(
+                f"{name} has {len(member.factors)} factors: name one, as in {name}.x, or write {name}.*"
+            )
+        keys = [key for m in members for key in m.factors]
+        hint = near_miss(name, [*keys, *self._members, *self._scores])
+        raise self.error(f'no factor is called "{name}"{hint}')
+
+    def _attribute(self, owner: str, key: str) -> Term:
+        if owner == "each" and owner not in self._members:
+            return Term("each", value=key)
+        if owner == "item" and owner not in self._members:
+            return Term("column", value=self._column(key))
+        if owner not in self._members:
+            hint = near_miss(owner, self._members)
+            raise self.error(f'no rubric of the set is called "{owner}"{hint}')
+        factors = self._members[owner].factors
+        if key in (EVERY, "*"):
+            return self._factors([(owner, name) for name in factors], owner)
+        if key not in factors:
+            hint = near_miss(key, factors)
+            raise self.error(
+                f'{owner} has no factor "{key}"{hint} It has {", ".join(factors)}'
+            )
+        return self._factors([(owner, key)], f"{owner}.{key}")
+
+    def _factors(self, refs: Sequence[Ref], name: str) -> Term:
+        scales = tuple(self._members[owner].factors[key] for owner, key in refs)
+        choices = {scale.choices for scale in scales}
+        if len(choices) > 1:
+            raise self.error(
+                f"{name}: its factors are numbers and words, or different words"
+            )
+        for_each = any(self._members[owner].for_each for owner, _ in refs)
+        return Term(
+            "factors",
+            value=name,
+            refs=tuple(refs),
+            scales=scales,
+            shape=tuple(owner for owner, _ in refs if len(refs) > 1 or for_each),
+            choices=choices.pop(),
+            for_each=for_each,
+        )
+
+    # operators
+
+    def _combined(self, op: str, *parts: Term) -> Term:
+        shapes = {part.shape for part in parts if part.many}
+        if len(shapes) > 1:
+            raise self.error(
+                f"{_listed(parts)} are lists of different things: reduce each of them first"
+            )
+        return Term(op, parts, shape=shapes.pop() if shapes else ())
+
+    def _comparison(self, node: ast.Compare) -> Term:
+        match node.ops, node.comparators:
+            case [ast.In() | ast.NotIn() as sign], [right]:
+                return self._among(node.left, right, isinstance(sign, ast.NotIn))
+            case [ast.Is() | ast.IsNot() as sign], [ast.Name(id="given")]:
+                given = self._given(node.left)
+                return Term("not", (given,)) if isinstance(sign, ast.IsNot) else given
+        terms = [self.read(part) for part in (node.left, *node.comparators)]
+        pairs = []
+        for a, operation, b in zip(terms, node.ops, terms[1:], strict=False):
+            if type(operation) not in _COMPARISONS:
+                known = ", ".join(_COMPARISONS.values())
+                raise self.error(f"compare with one of {known}")
+            pairs.append(self._pair(a, _COMPARISONS[type(operation)], b))
+        return pairs[0] if len(pairs) == 1 else self._combined("and", *pairs)
+
+    def _pair(self, a: Term, sign: str, b: Term) -> Term:
+        if a.op in _WORDS and b.op != "text":
+            a, b = b, a
+        if a.is_word or b.is_word:
+            self._check_words(a, sign, b)
+        return self._combined(sign, a, b)
+
+    def _check_words(self, a: Term, sign: str, b: Term) -> None:
+        """Check a factor of words or a column against a text; a factor against a column or a field of its element."""
+        if sign not in ("==", "!="):
+            raise self.error("words are equal or not: compare them with == or !=")
+        if b.op == "text":
+            if a.op != "column" and not a.choices:
+                raise self.error(f"{a} is a number and never {b.value!r}")
+            if a.choices and b.value not in a.choices:
+                hint = near_miss(str(b.value), a.choices)
+                raise self.error(
+                    f"{a} is never {b.value!r}{hint} It is {', '.join(a.choices)}"
+                )
+        elif not a.choices or b.op not in ("column", "each"):
+            raise self.error(
+                f"{a} {sign} {b}: a word is compared with a text in quotation marks"
+            )
+        elif b.op == "each" and not (
+            len(a.refs) == 1 and self._members[a.refs[0][0]].for_each
+        ):
+            raise self.error(f"{b}: {a} is not asked for each element of a list")
+
+    def _among(self, left: ast.expr, right: ast.expr, negated: bool) -> Term:
+        column = self.read(left)
+        match right:
+            case ast.List(elts=[_, *_] as nodes) if column.op == "column":
+                cases = tuple(self._text(node, "in") for node in nodes)
+            case _:
+                raise self.error(
+                    f"found {ast.unparse(right)!r:.80} after {column}, expected a list of words in brackets"
+                )
+        term = Term("in", value=column.value, cases=cases)
+        return Term("not", (term,)) if negated else term
+
+    # functions
+
+    def _if(self, test: ast.expr, yes: ast.expr, no: ast.expr) -> Term:
+        parts = self._numbers([test, yes, no])
+        if any(term.many for term in parts):
+            raise self.error(
+                "the parts of an if are single values: reduce a list first"
+            )
+        return Term("if", parts)
+
+    def _call(self, name: str, args: Sequence[ast.expr]) -> Term:
+        if name not in FUNCTIONS:
+            raise self.error(
+                f'no function is called "{name}"{near_miss(name, FUNCTIONS)} There are {_KNOWN_FUNCTIONS}'
+            )
+        least, most = FUNCTIONS[name]
+        if not least <= len(args) <= (most or len(args)):
+            raise self.error(f"{name} cannot take {len(args)} arguments")
+        match name:
+            case "factor":
+                return self._attribute(*(self._text(arg, "factor") for arg in args))
+            case "weights":
+                return self._weights(args[0])
+            case "by":
+                return self._by(args)
+            case "given":
+                return self._given(args[0])
+            case "if":
+                return self._if(*args)
+            case "asked" | "scored" | "full" | "share":
+                return self._on_factors(name, [self._all_factors(arg) for arg in args])
+            case "sqrt" | "abs" | "power":
+                return self._combined(name, *self._numbers(args))
+        parts = self._numbers(args)
+        shape: list[str] = []
+        for part in parts if name == "applies" else ():
+            shape += part.shape or [""]
+        return Term(name, parts, shape=tuple(shape))
+
+    def _all_factors(self, node: ast.expr) -> Term:
+        """Read an argument for which a rubric stands for all that it has."""
+        if (
+            isinstance(node, ast.Name)
+            and node.id in self._members
+            and node.id not in self._scores
+        ):
+            return self._attribute(node.id, EVERY)
+        return self.read(node)
+
+    def _on_factors(self, name: str, parts: Sequence[Term]) -> Term:
+        for part in parts:
+            if part.op == "applies" and name == "full":
+                self._on_factors(name, part.parts)
+            elif part.op != "factors":
+                raise self.error(
+                    f"{name}(...) takes factors, as in {name}(sc.quality), not {part}"
+                )
+            elif name in ("full", "share") and any(
+                s.worst is None or s.best is None for s in part.scales
+            ):
+                raise self.error(
+                    f"{name}({part}): a scale that is open, or of words, has no best score"
+                )
+        return Term(name, tuple(parts), shape=parts[0].shape if name == "share" else ())
+
+    def _text(self, node: ast.expr, function: str) -> str:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value
+        raise self.error(
+            f'{function} takes names in quotation marks, as in {function}("sc", "Over-editing")'
+        )
+
+    def _weights(self, node: ast.expr) -> Term:
+        if not isinstance(node, ast.Dict) or not node.keys or None in node.keys:
+            raise self.error("weights takes {factor: weight, ...}")
+        parts = self._numbers(key for key in node.keys if key is not None)
+        shares = self._numbers(node.values)
+        if any(
+            share.op != "number" or float(share.value) < _LEAST_WEIGHT
+            for share in shares
+        ):
+            raise self.error(
+                f"a weight is a number above 0, at least {_LEAST_WEIGHT:g}"
+            )
+        named = [part.refs for part in parts if part.op == "factors"]
+        if len({*named}) < len(named):
+            raise self.error(
+                "weights: the same factor stands there twice: give it one weight"
+            )
+        if many := next((part for part in parts if part.many), None):
+            raise self.error(f"weights: {many} has many values: reduce it first")
+        pairs = zip(parts, shares, strict=True)
+        return Term("weights", tuple(Term("weighted", pair) for pair in pairs))
+
+    def _by(self, args: Sequence[ast.expr]) -> Term:
+        match args[:2]:
+            case [
+                ast.Name(id=name) | ast.Attribute(value=ast.Name(id="item"), attr=name),
+                ast.Dict(keys=[_, *_] as keys, values=values),
+            ]:
+                column = self._column(name)
+            case _:
+                raise self.error(
+                    'by takes a column and formulas: by(edit_type, {"add": ..., "remove": ...})'
+                )
+        cases = tuple(self._text(key, "by") for key in keys if key is not None)
+        parts = self._numbers([*values, *args[2:]])
+        if len({*map(word_of, cases)}) < len(values) or any(p.many for p in parts):
+            raise self.error(
+                "by: each value of the column once, each with a formula of one value"
+            )
+        return Term("by", parts, value=column, cases=cases)
+
+    def _given(self, node: ast.expr) -> Term:
+        column = self.read(node)
+        if column.op != "column":
+            raise self.error(
+                "given takes a column of the manifest, as in given(item.hint)"
+            )
+        return Term("given", value=column.value)
+
+
+_KNOWN_FUNCTIONS = ", ".join(f"{name}()" for name in FUNCTIONS)
+
+
+# an expression as people read it
+
+_LEVEL = {
+    "if": 0,
+    "or": 1,
+    "and": 2,
+    "not": 3,
+    "+": 5,
+    "-": 5,
+    "*": 6,
+    "/": 6,
+    "neg": 7,
+} | dict.fromkeys(_COMPARISONS.values(), 4)
+_SIGNS = {"*": "x", "==": "=", "!=": "is not"}
+
+
+def _written(term: Term, least: int = 0) -> str:
+    """Write a term, in parentheses if what is around it binds as strongly."""
+    text = _phrase(term)
+    return f"({text})" if _LEVEL.get(term.op, 9) < least else text
+
+
+def _listed(terms: Iterable[Term]) -> str:
+    return ", ".join(map(_written, terms))
+
+
+def _phrase(term: Term) -> str:
+    if term.op in _PHRASES:
+        return _PHRASES[term.op](*term.parts)
+    match term.op:
+        case "column" | "factors" | "each":
+            return str(term.value)
+        case "given":
+            return f"{term.value} is given"
+        case "in":
+            return f"{term.value} in [{', '.join(term.cases)}]"
+        case "text":
+            return f'"{term.value}"'
+        case "number":
+            return f"{term.value:.10g}"
+        case "by":
+            phrases = [
+                f'{part} for "{case}"'
+                for case, part in zip(term.cases, term.parts, strict=False)
+            ]
+            rest = term.parts[len(term.cases) :]
+            phrases += [f"{part} for others" for part in rest]
+            return f"by {term.value}: {', '.join(phrases)}"
+        case op if op in _LEVEL:
+            level = _LEVEL[op]
+            # A term on the right that binds as strongly keeps its parentheses: a - (b - c).
+            return f" {_SIGNS.get(op, op)} ".join(
+                _written(part, level + (number > 0))
+                for number, part in enumerate(term.parts)
+            )
+        case "sqrt" | "abs" | "power":
+            return f"{term.op}({_listed(term.parts)})"
+    if len(term.parts) == 1 and term.parts[0].op == "factors":
+        return f"{term.op} {term.parts[0]}"
+    return f"{term.op}({_listed(term.parts)})"
+
+
+_PHRASES: Mapping[str, Callable[..., str]] = {
+    "neg": lambda part: f"-{_written(part, 7)}",
+    "not": lambda part: f"not {_written(part, 3)}",
+    "if": lambda test, yes, no: f"{_written(yes, 1)} if {_written(test, 1)}, else {no}",
+    "asked": lambda part: f"{part} was asked",
+    "scored": lambda part: f"{part} has a score",
+    "full": lambda *parts: f"full marks in {_listed(parts)}",
+    "share": lambda part: f"{part} from 0 (worst) to 1 (best)",
+    "applies": lambda *parts: f"{_listed(parts)} where it applies",
+    "weights": lambda *pairs: " + ".join(
+        f"{pair.parts[1]} x {_written(pair.parts[0], 6)}" for pair in pairs
+    ),
+}

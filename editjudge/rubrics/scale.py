@@ -1,0 +1,299 @@
+"""Scales: the legal answers of a factor, and everything that derives from them: words, JSON schema, validation."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+Number = int | float
+
+
+class WrittenNumber(str):
+    """A number that is not a plain integer, as it was written: 6.0 and -0 are not what was asked for."""
+
+    __slots__ = ()
+
+
+class FileContent:
+    """Content of a file that pydantic reads: a key that is not a field is an error, not a comment."""
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+
+
+def refuse(*rules: tuple[object, str]) -> None:
+    """Raise `ValueError` with the message of the first rule whose condition, a fault, is true."""
+    for is_broken, message in rules:
+        if is_broken:
+            raise ValueError(message)
+
+
+ADDED: Any = {"absent_at_default": True}
+"""Metadata of a field that is younger than the hashes in stores: while it has its default, it is not part of the content."""
+
+
+@dataclass(frozen=True)
+class Scale(FileContent):
+    """The legal answers of a factor, of one kind: integers (`values`), decimals (`range`) or words (`choices`)."""
+
+    values: tuple[int, ...] = ()
+    """Integers, in the order in which the question names them."""
+    labels: Mapping[int, str] = field(default_factory=dict)
+    """Meanings of single values, such as the seven Likert labels."""
+    range: tuple[Number | None, Number | None] | None = field(
+        default=None, metadata=ADDED
+    )
+    """The lowest and the highest decimal; None where that end is open, as for PSNR."""
+    step: Number | None = field(default=None, metadata=ADDED)
+    """Distance between neighbouring decimals, counted from the lowest; None where any decimal is legal."""
+    direction: Literal["up", "down"] = field(default="up", metadata=ADDED)
+    """`down`: lower is better, as for a distance."""
+    choices: tuple[str, ...] = field(default=(), metadata=ADDED)
+    """Words to choose from, none of which is a number."""
+    abstain: tuple[str, ...] = field(default=(), metadata=ADDED)
+    """Words such as N/A that may stand in the place of a score, and leave the factor without one."""
+    boolean: bool = field(default=False, metadata=ADDED)
+    """The values are 0 and 1, and JSON says them as false and true."""
+
+    def __post_init__(self) -> None:
+        kinds = [bool(self.values), self.range is not None, bool(self.choices)]
+        kind = "choice" if self.choices else "value"
+        options = self.choices or self.values
+        words = [*self.abstain, *self.choices]
+        refuse(
+            (
+                kinds.count(True) != 1,
+                "a scale has either values (integers), a range (decimals) or choices (words)",
+            ),
+            (len(options) == 1, f"a scale needs at least two {kind}s"),
+            (len(set(options)) < len(options), f"a scale names each {kind} once"),
+            (
+                self.range is None and self.step is not None,
+                "step: only a range has one",
+            ),
+            (
+                self.choices and self.direction == "down",
+                "direction: choices have none",
+            ),
+            (
+                len({"", *words}) <= len(words),
+                "abstain: each word once, and none that is a choice",
+            ),
+            (
+                self.boolean and sorted(self.values) != [0, 1],
+                "boolean: its values are 0 and 1",
+            ),
+        )
+        if self.range is not None:
+            self._check_range(self.range)
+        stray = sorted(label for label in self.labels if not self.has(label))
+        refuse((stray, f"labels for {stray}, which are not on the scale: {self.words}"))
+
+    def _check_range(self, ends: tuple[Number | None, Number | None]) -> None:
+        # Whole numbers as integers, so that 1 and 1.0 are the same content.
+        low, high = map(_plain_number, ends)
+        step = _plain_number(self.step)
+        object.__setattr__(self, "range", (low, high))
+        object.__setattr__(self, "step", step)
+        bounded = low is not None and high is not None
+        refuse(
+            (
+                bounded and low >= high,  # type: ignore[operator]
+                f"range {list(ends)}: the lowest comes before the highest",
+            ),
+            (step is not None and step <= 0, "step: more than 0"),
+        )
+        refuse(
+            (
+                step is not None and high is not None and self.read(high) is None,
+                f"range {list(ends)}: steps of {step} from {low or 0} do not end at {high}",
+            )
+        )
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Scale:
+        """Return the scale of plain data, as a store has it: keys of labels are text there, and tuples are lists."""
+        fields = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in content.items()
+        }
+        labels = content.get("labels", {})
+        return cls(**fields | {"labels": {int(key): labels[key] for key in labels}})
+
+    @property
+    def low(self) -> Number | None:
+        """The lowest score; None where that end is open, and for choices. So for the other ends."""
+        return self.range[0] if self.range else min(self.values, default=None)
+
+    @property
+    def high(self) -> Number | None:
+        return self.range[1] if self.range else max(self.values, default=None)
+
+    @property
+    def worst(self) -> Number | None:
+        return self.low if self.direction == "up" else self.high
+
+    @property
+    def best(self) -> Number | None:
+        return self.high if self.direction == "up" else self.low
+
+    def share(self, score: float) -> float | None:
+        """Return the place of a score between the worst, 0, and the best, 1; None if an end is open."""
+        worst = self.worst
+        best = self.best
+        return (
+            None if worst is None or best is None else (score - worst) / (best - worst)
+        )
+
+    @property
+    def steps(self) -> tuple[Number, ...]:
+        """Every legal score from the lowest on, where they can be counted: up to 101, as for a percentage."""
+        if self.values:
+            return tuple(sorted(self.values))
+        low = self.low
+        high = self.high
+        if self.step is None or low is None or high is None:
+            return ()
+        count = (_exact(high) - _exact(low)) / _exact(self.step)
+        if count > 100:
+            return ()
+        values = (
+            _exact(low) + n * _exact(self.step) for n in builtins.range(int(count) + 1)
+        )
+        return tuple(
+            int(value) if value == int(value) else float(value) for value in values
+        )
+
+    def accepts(self, value: object) -> bool:
+        """Whether this is a legal score; a bool or a string never is, nor 6.0 where integers are asked for."""
+        return self.read(value) is not None
+
+    def has(self, score: Number) -> bool:
+        """Whether a number is one of the scores, however an answer says it: 1 is, where answers say true."""
+        return score in self.values if self.boolean else self.accepts(score)
+
+    def in_answer(self, score: Number) -> str:
+        """A score as an answer says it."""
+        return str(bool(score)).lower() if self.boolean else str(score)
+
+    def read(self, value: object) -> Number | None:
+        """The score that a value of strict JSON stands for, or None: nothing is rounded to fit.
+
+        A number that is no plain integer comes as it was written, so that 0.30000000000000001 is not 0.3.
+        """
+        if self.boolean and type(value) is bool:
+            return int(value)
+        if self.values:
+            is_legal = type(value) is int and value in self.values and not self.boolean
+            return value if is_legal else None  # type: ignore[return-value]
+        if (
+            self.range is None
+            or type(value) not in (int, float, WrittenNumber)
+            or len(str(value)) > _MAX_DIGITS
+        ):
+            return None
+        number = float(value)  # type: ignore[arg-type]  # one of the three types above
+        if not math.isfinite(number) or (
+            not number and re.search("[1-9]", str(value).lower().partition("e")[0])
+        ):
+            return None  # no float has it: 1e999, 1e-999
+        low, high = self.range
+        written = Fraction(str(value))
+        if low is not None and written < _exact(low):
+            return None
+        if high is not None and written > _exact(high):
+            return None
+        if self.step is not None and (written - _exact(low or 0)) % _exact(self.step):
+            return None
+        # adding zero makes -0 a plain one
+        return value if type(value) is int else number + 0.0
+
+    @property
+    def words(self) -> str:
+        """The scale as the question says it: 'an integer from 1 to 7', '5, 3 or 1', 'a number from 0 to 1'."""
+        otherwise = " or ".join(f'"{word}"' for word in self.abstain)
+        return (
+            f"{self._words}, or {otherwise} where it does not apply"
+            if otherwise
+            else self._words
+        )
+
+    @property
+    def _words(self) -> str:
+        if self.boolean:
+            return "true or false"
+        if self.choices:
+            return " or ".join(
+                ", ".join(f'"{choice}"' for choice in self.choices).rsplit(", ", 1)
+            )
+        better = "; lower is better" if self.direction == "down" else ""
+        if self.range is not None:
+            low, high = self.range
+            steps = f" in steps of {self.step}" if self.step else ""
+            ends = {
+                (True, True): f" from {low} to {high}",
+                (True, False): f" of {low} or more",
+                (False, True): f" of {high} or less",
+                (False, False): "",
+            }
+            bounds = ends[low is not None, high is not None]
+            return f"a number{bounds}{steps}{better}"
+        values = self.values
+        if len(values) > 2 and list(values) == list(
+            builtins.range(values[0], values[0] + len(values))
+        ):
+            return f"an integer from {values[0]} to {values[-1]}{better}"
+        return ", ".join(map(str, values[:-1])) + f" or {values[-1]}{better}"
+
+    def json_schema(self) -> dict[str, Any]:
+        """Without `minimum`, `maximum` and `multipleOf`, which some strict modes refuse: the words say the range."""
+        if self.abstain:
+            words = {"type": "string", "enum": list(self.abstain)}
+            return {
+                "anyOf": [dataclasses.replace(self, abstain=()).json_schema(), words]
+            }
+        if self.boolean:
+            return {"type": "boolean"}
+        if self.choices:
+            return {"type": "string", "enum": list(self.choices)}
+        if self.values:
+            return {"type": "integer", "enum": list(self.values)}
+        if self.steps:
+            return {"type": "number", "enum": list(self.steps)}
+        return {"type": "number", "description": self.words}
+
+    def contract(self) -> dict[str, Any]:
+        """Return the form that two factors are compared by."""
+        contract: dict[str, Any] = {"values": list(self.values)}
+        if self.choices:
+            contract = {"choices": list(self.choices)}
+        elif self.range is not None:
+            contract = {"range": list(self.range), "step": self.step}
+        if self.range is not None or self.direction == "down":
+            contract["direction"] = self.direction
+        if self.abstain:
+            contract["abstain"] = list(self.abstain)
+        if self.boolean:
+            contract["boolean"] = True
+        return contract
+
+
+_MAX_DIGITS = 40
+"""Characters of a number: longer ones are no score, and exact arithmetic on a megabyte of digits never ends."""
+
+
+def _plain_number(value: Number | None) -> Number | None:
+    if value is None:
+        return None
+    if not math.isfinite(value):
+        raise ValueError("range and step are finite; an end that is open is null")
+    return int(value) if value == int(value) else float(value)
+
+
+def _exact(value: Number) -> Fraction:
+    return Fraction(str(value))

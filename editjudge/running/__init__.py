@@ -1,0 +1,1 @@
+"""From edits to judgements: plan, pace, engine."""

@@ -1,0 +1,626 @@
+"""The batch engine: questions are submitted to the provider by the thousand, and their answers fetched when they are
+there, by this process or by the next.
+
+Nothing waits in memory for a day. The replies are stored, and a judge is asked by replaying to it what it was told so
+far: at the end of that is a judgement, or the next question. So a conversation, its re-asks included, is the same as a
+live one, whichever process continues it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import random
+import re
+import secrets
+import tempfile
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import IO, Any, NamedTuple, NoReturn, TypeVar
+
+from editjudge.errors import BudgetReached, JudgeError, UsageError
+from editjudge.judgement import Judgement
+from editjudge.judges import batch as wire
+from editjudge.judges.chat import ChatJudge
+from editjudge.judges.cost import Budget, BudgetReservation, MaximumCost, Reservation
+from editjudge.judges.failures import CallFailed
+from editjudge.judges.http import HttpTransport, Response
+from editjudge.judges.judge import Judge, Load, Work
+from editjudge.judges.wire import ChatRequest, document
+from editjudge.media.cache import EncodedImage
+from editjudge.running.asker import judge_task
+from editjudge.running.engine import Engine
+from editjudge.running.pace import Retry
+from editjudge.running.plan import PlannedBatch, Planner
+from editjudge.store import batches as stored_batches
+from editjudge.store.batches import BatchRecord, Said
+from editjudge.store.store import Store
+
+T = TypeVar("T")
+
+LOOK = (10.0, 300.0)
+"""Seconds between two looks at a batch: at first, and after a while. Most batches take from minutes to a day."""
+OPEN = 8
+"""Batches of a judge that wait at a time: what is known of their works is in memory, and providers have limits too."""
+TRIES = 3
+"""Batches that a question goes into before it counts as unreachable: what expired once is likely to again."""
+RETRY = Retry()
+_TOGETHER = 64
+"""Works whose pictures are read at a time."""
+_MARK = 16
+_ENOUGH_OF_A_KEY = 40
+"""Hex digits; custom ids may have 64 characters, mark included."""
+_NO_ANSWER = (504, b'{"error":{"message":"the batch ended without an answer to this"}}')
+
+
+class BatchEngine(Engine):
+    """One run over one store, by the batches of its judges' providers."""
+
+    def __init__(
+        self, store: Store, run_id: int, planner: Planner, budget: Budget, **named: Any
+    ) -> None:
+        super().__init__(store, planner, budget, **named)
+        self.store = store
+        self.run_id = run_id
+
+    async def _drive_stage(self, judge: Judge, batches: Iterator[PlannedBatch]) -> None:
+        if not isinstance(judge, ChatJudge):
+            raise UsageError(f"{judge.spec} has no batches")
+        # 200 MB in a quarter of an hour
+        async with HttpTransport(timeout=900.0) as transport:
+            counter = _BatchSubmitter(self, judge, transport)
+            while (
+                self.control.stopping is None
+                and (works := await self.next_works(batches)) is not None
+            ):
+                await counter.take(works)
+            await counter.finish()
+            while self.asker.elsewhere(judge) and not self.control.stopped:
+                await counter.take(await self.left_behind(judge))
+                await counter.finish()
+
+    async def keep(self, judgements: Sequence[Judgement]) -> None:
+        """Commit; then the provider's answers are no longer needed."""
+        judgements = await asyncio.gather(*map(self.asker.commit, judgements))
+        await asyncio.to_thread(
+            stored_batches.forget,
+            self.store,
+            [judgement.key for judgement in judgements],
+        )
+        for judgement in judgements:
+            self.count(judgement)
+
+
+class _BatchSubmitter:
+    """Submits the questions of one judge and fetches their answers."""
+
+    def __init__(
+        self, engine: BatchEngine, judge: ChatJudge, transport: HttpTransport
+    ) -> None:
+        self._engine = engine
+        self._judge = judge
+        self._store = engine.store
+        self._budget = engine.budget
+        self._control = engine.control
+        self._say = engine.say
+        self._client = wire.batch_client(judge.spec)
+        self._calls = _Calls(judge, transport)
+        self._works: dict[str, Work] = {}
+        """Works that wait for an answer, by key."""
+        self._holds: dict[str, dict[int, BudgetReservation]] = {}
+        """Money for questions that wait for an answer, by key and number of the question."""
+        self._unpaid: list[Work] = []
+        """Works whose next question there was no money for."""
+        self._open: dict[int, BatchRecord] = {}
+        self._most_open = OPEN
+        self._pause = LOOK[0]
+        self._part = self._new_part()
+        self._handing = list[Work]()
+        self._size = 0
+
+    def _new_part(self) -> wire.BatchPart:
+        return wire.BatchPart(self._judge.endpoint.model, secrets.token_hex(_MARK // 2))
+
+    # --- works ------------------------------------------------------------------------------------------------
+
+    async def take(self, works: Sequence[Work]) -> None:
+        """Works that are not judged yet: some wait for an answer since an earlier run, the others are carried on."""
+        keys = [work.task.key for work in works]
+        waiting = await asyncio.to_thread(stored_batches.awaited, self._store, keys)
+        for work in works:
+            if batch := waiting.get(work.task.key):
+                self._works[work.task.key] = work
+                self._open.setdefault(batch.id, batch)
+        await self._carry_on([work for work in works if work.task.key not in waiting])
+        await self._pay_backlog()
+
+    async def _carry_on(self, works: Sequence[Work]) -> None:
+        replies = await asyncio.to_thread(
+            stored_batches.said_of, self._store, [work.task.key for work in works]
+        )
+        for some in _chunks(works, _TOGETHER):
+            if self._control.stopping is None:
+                await self._advance(some, replies)
+
+    async def _advance(
+        self, works: Sequence[Work], replies: Mapping[str, list[Said]]
+    ) -> None:
+        try:
+            steps = await asyncio.gather(
+                *(self._step(work, replies.get(work.task.key, [])) for work in works)
+            )
+        except JudgeError:
+            # No question will fare better until the user fixes it; then all are asked again.
+            await asyncio.to_thread(
+                stored_batches.forget_errors, self._store, self._judge.spec
+            )
+            raise
+        await self._keep([step for step in steps if isinstance(step, Judgement)])
+        for work, step in zip(works, steps, strict=True):
+            if step is None:
+                self._unpaid.append(work)
+            elif isinstance(step, _UnansweredQuestion):
+                await self._add(work, step)
+
+    async def _pay_backlog(self) -> None:
+        """Ask what there was no money for, as what is under way comes back cheaper than was feared."""
+        while self._unpaid and self._control.stopping is None:
+            works = self._unpaid
+            self._unpaid = []
+            await self._carry_on(works)
+            if len(self._unpaid) >= len(works):
+                await self._wait_for_money()
+
+    async def _keep(self, judgements: Sequence[Judgement]) -> None:
+        for judgement in judgements:  # nothing more is asked
+            for hold in self._holds.pop(judgement.key, {}).values():
+                hold.settle(0.0)
+        await self._engine.keep(judgements)
+
+    async def _wait_for_money(self) -> None:
+        """Before the budget counts as reached, what is under way is waited for."""
+        if self._handing:
+            await self._submit()
+        elif self._open:
+            await self._look()
+        elif self._budget.open:  # for another judge
+            await self._control.rest(self._pause)
+        else:
+            self._control.stop("budget", short=self._budget.short)
+
+    async def _step(
+        self, work: Work, replies: list[Said]
+    ) -> Judgement | _UnansweredQuestion | None:
+        """Return the judgement that the replies lead to, or else the next question; None if there is no money for it."""
+        if replies:
+            # Images are needed for the next question alone.
+            step = await self._converse(work, replies, _no_image)
+            if not isinstance(step, _UnansweredQuestion):
+                return step
+        return await self._converse(work, replies)
+
+    async def _converse(
+        self, work: Work, replies: list[Said], load: Load | None = None
+    ) -> Judgement | _UnansweredQuestion | None:
+        """Let the judge talk until it has a judgement, or needs an answer that is not there."""
+        holds = self._holds.setdefault(work.task.key, {})
+        talk = _ReplayedTalk(replies, self._budget, holds)
+        judge = self._judge.with_transport(talk, talk, talk)
+        judging = asyncio.create_task(
+            judge_task(judge, work, self._engine.images, load)
+        )
+        ends: list[asyncio.Future[Any]] = [judging, talk.end]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if not judging.done():
+            judging.cancel()
+            await asyncio.wait({judging})
+            return talk.end.result()
+        try:
+            return judging.result()
+        except BudgetReached:
+            return None
+
+    async def finish(self) -> None:
+        while self._control.stopping is None and (self._handing or self._open):
+            await (self._submit() if self._handing else self._look())
+            await self._pay_backlog()
+        if self._open:
+            self._say(
+                f"{self._judge.spec}: {_count(len(self._open), 'batch', 'batches')} with "
+                f"{sum(b.questions for b in self._open.values()):,} questions go on without us; "
+                "run the same command again to collect the answers"
+            )
+
+    # --- handing in -------------------------------------------------------------------------------------------
+
+    async def _add(self, work: Work, question: _UnansweredQuestion) -> None:
+        line = self._line(work, question)
+        size = sum(map(len, line))
+        if (
+            len(self._handing) >= self._client.max_questions
+            or self._size + size > self._client.max_bytes
+        ):
+            await self._submit()
+            line = self._line(work, question)  # under the mark of the next
+        self._handing.append(work)
+        self._part.lines.append(line)
+        self._size += size
+        self._part.headers = question.headers
+
+    def _line(self, work: Work, question: _UnansweredQuestion) -> wire.Body:
+        return self._client.line(
+            f"{self._part.mark}-{work.task.key[:_ENOUGH_OF_A_KEY]}", question.body
+        )
+
+    async def _submit(self) -> None:
+        while len(self._open) >= self._most_open and self._control.stopping is None:
+            await self._look()
+        if self._control.stopping is not None:
+            return
+        part = self._part
+        works = self._handing
+        self._part = self._new_part()
+        self._handing = []
+        self._size = 0
+        keys = [work.task.key for work in works]
+        batch = await asyncio.to_thread(
+            stored_batches.begin,
+            self._store,
+            self._engine.run_id,
+            self._judge.spec,
+            part.mark,
+            keys,
+        )
+        batch = await self._hand_in(batch, part)
+        self._open[batch.id] = batch
+        self._works.update(zip(keys, works, strict=True))
+        self._pause = LOOK[0]
+        if batch.provider_id:
+            self._say(
+                f"{self._judge.spec}: batch {batch.provider_id} with {len(keys):,} questions is handed in"
+            )
+
+    async def _hand_in(self, batch: BatchRecord, part: wire.BatchPart) -> BatchRecord:
+        """A batch whose arrival nobody confirmed may have arrived: it is looked for before it is sent again."""
+        chance = random.Random()  # noqa: S311  (spreads retries, guards nothing)
+        for failures in itertools.count(1):
+            try:
+                id_ = await self._client.submit(self._calls, part)
+                if not id_:
+                    raise CallFailed("server", "the provider gave the batch no id")
+            except CallFailed as problem:
+                if not problem.is_transient:
+                    await asyncio.to_thread(stored_batches.withdraw, self._store, batch)
+                if not problem.is_transient or failures >= RETRY.tries:
+                    raise JudgeError(
+                        f"{self._judge.spec}: no batch can be handed in: {problem}"
+                    ) from None
+                await self._control.rest(RETRY.pause(problem, failures, chance))
+                sought = wire.BatchSearch(sure=False)
+                while sought.id is None and not sought.sure:
+                    if self._control.stopping is not None:
+                        return batch  # the next run looks for it
+                    sought = await self._seek(batch)
+                    await self._control.rest(0.0 if sought.sure else LOOK[0])
+                if sought.id is None:
+                    continue
+                id_ = sought.id
+            return await asyncio.to_thread(
+                stored_batches.submitted, self._store, batch, id_
+            )
+        raise AssertionError
+
+    async def _seek(self, batch: BatchRecord) -> wire.BatchSearch:
+        lost = wire.LostAnswer(batch.mark, batch.created, batch.questions)
+        return await self._persist(lambda: self._client.find(self._calls, lost))
+
+    # --- fetching ---------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Look at every open batch; if none has ended, pause."""
+        answered = 0
+        ended = False
+        for batch in list(self._open.values()):
+            if self._control.stopping is not None:
+                return
+            if batch.id not in self._open:  # fetched meanwhile, to make room
+                continue
+            job = await self._job(batch)
+            answered += job.answered
+            if job.ended:
+                ended = True
+                await self._fetch(self._open[batch.id], job)
+        if ended:
+            self._pause = LOOK[0]
+        elif self._control.stopping is None:
+            waiting = sum(batch.questions for batch in self._open.values())
+            self._say(
+                f"{self._judge.spec}: {_count(len(self._open), 'batch', 'batches')} at work, {answered:,} of "
+                f"{waiting:,} questions answered; looking again in {self._pause:.0f} s"
+            )
+            await self._control.rest(self._pause)
+            self._pause = min(1.5 * self._pause, LOOK[1])
+
+    async def _job(self, batch: BatchRecord) -> wire.BatchJob:
+        if batch.provider_id is None:  # an earlier process died while it handed this in
+            sought = await self._seek(batch)
+            if sought.id is None:
+                return wire.BatchJob(
+                    sought.sure, problem="it never arrived" if sought.sure else ""
+                )
+            batch = self._open[batch.id] = await asyncio.to_thread(
+                stored_batches.submitted, self._store, batch, sought.id
+            )
+        # What is gone is gone with all its answers, as they are some weeks later.
+        return await self._persist(
+            lambda: self._client.look(self._calls, str(batch.provider_id)),
+            gone=wire.BatchJob(True),
+        )
+
+    async def _fetch(self, batch: BatchRecord, job: wire.BatchJob) -> None:
+        keys = {
+            key[:_ENOUGH_OF_A_KEY]: key
+            for key in await asyncio.to_thread(
+                stored_batches.keys_of, self._store, batch
+            )
+        }
+        if job.problem:
+            await self._turned_down(batch, job.problem)
+        else:
+            strangers = 0
+            for path in job.results:
+                strangers += await self._keep_answers(batch, path, keys)
+            await asyncio.to_thread(
+                stored_batches.collected, self._store, batch, _NO_ANSWER
+            )
+            if strangers:
+                self._say(
+                    f"{self._judge.spec}: {strangers:,} answers of {batch.provider_id} are to nothing we asked"
+                )
+        del self._open[batch.id]
+        await self._carry_on(
+            [work for key in keys.values() if (work := self._works.pop(key, None))]
+        )
+
+    async def _turned_down(self, batch: BatchRecord, why: str) -> None:
+        """Withdraw a batch that was refused as a whole, and so not billed. If others are open it waits for their end."""
+        others = sum(other.provider_id is not None for other in self._open.values()) - 1
+        await asyncio.to_thread(stored_batches.withdraw, self._store, batch)
+        if batch.provider_id is None:
+            return
+        if others <= 0:
+            raise JudgeError(
+                f"{self._judge.spec}: batch {batch.provider_id} was turned down: {why}"
+            )
+        self._most_open = others
+        self._say(
+            f"{self._judge.spec}: a batch was turned down ({why}); it goes again when others have ended"
+        )
+
+    async def _keep_answers(
+        self, batch: BatchRecord, path: str, keys: Mapping[str, str]
+    ) -> int:
+        """Store the answers of a file; return how many were to questions that nobody asked."""
+        strangers = 0
+        with tempfile.TemporaryFile() as file:
+            await self._persist(
+                lambda: self._calls.download(path, file, self._client.headers), gone=0
+            )
+            file.seek(0)
+            for some in _chunks(file, 500):
+                answers = [
+                    self._client.answer(document(line)) for line in some if line.strip()
+                ]
+                known = [
+                    (
+                        keys[end],
+                        (
+                            answer.status,
+                            self._judge.endpoint.redacted_body(answer.body),
+                        ),
+                    )
+                    for answer in answers
+                    if (end := answer.custom_id.removeprefix(f"{batch.mark}-")) in keys
+                ]
+                strangers += len(answers) - len(known)
+                await asyncio.to_thread(
+                    stored_batches.answered, self._store, batch, known
+                )
+        return strangers
+
+    async def _persist(
+        self, send: Callable[[], Awaitable[T]], gone: T | None = None
+    ) -> T:
+        """Send a request that only reads until it succeeds; `gone` is returned if the resource is not there any more."""
+        chance = random.Random()  # noqa: S311  (spreads retries, keeps no secret)
+        for failures in itertools.count(1):
+            try:
+                return await send()
+            except CallFailed as problem:
+                if problem.status == 404 and gone is not None:
+                    return gone
+                if not problem.is_transient or failures >= RETRY.tries:
+                    raise JudgeError(
+                        f"{self._judge.spec}: {problem}. Nothing is lost: run the same command again to go on."
+                    ) from None
+                await self._control.rest(RETRY.pause(problem, failures, chance))
+        raise AssertionError
+
+
+class _UnansweredQuestion(NamedTuple):
+    """A question that has no answer yet."""
+
+    headers: Mapping[str, str]
+    body: tuple[bytes, ...]
+
+
+class _ReplayedTalk:
+    """Transport, pace and budget of one task, which is gone through anew with each answer.
+
+    Questions get the replies that were stored, in their order; those that were answered are settled the first time.
+    The next question ends the conversation, and has its money held until it is answered.
+    """
+
+    window = 1
+
+    def __init__(
+        self,
+        replies: Sequence[Said],
+        budget: Budget,
+        holds: dict[int, BudgetReservation],
+    ) -> None:
+        self.bounded = budget.bounded
+        self.end: asyncio.Future[_UnansweredQuestion | None] = (
+            asyncio.get_running_loop().create_future()
+        )
+        """The next question; None if there is no money for it now."""
+        self._replies = iter(replies)
+        self._answered = len(replies)
+        self._budget = budget
+        self._holds = holds
+        self._number = itertools.count()
+
+    async def hold(self, most: MaximumCost) -> Reservation:
+        number = next(self._number)
+        if number < self._answered:  # if not held here, an earlier process held it
+            return _BatchHold(self._holds.pop(number, None), most.max_tokens)
+        if number not in self._holds:
+            hold = self._budget.try_hold(most)
+            if hold is None:
+                return await self._suspend(None)
+            self._holds[number] = hold
+        return _BatchHold(None, self._holds[number].tokens)
+
+    async def post(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: tuple[bytes, ...],
+        patience: float = 1.0,
+    ) -> Response:
+        for status, answer in self._replies:
+            return Response(status, {}, answer, None)
+        return await self._suspend(_UnansweredQuestion(headers, body))
+
+    async def _suspend(self, end: _UnansweredQuestion | None) -> NoReturn:
+        """End the conversation here: whoever began it cancels it."""
+        self.end.set_result(end)
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    @asynccontextmanager
+    async def slot(self, *, has_reply: bool = False) -> AsyncIterator[None]:
+        yield
+
+    async def send_with_retries(
+        self, send: Callable[[], Awaitable[T]], tokens: int = 0
+    ) -> tuple[T, int]:
+        for retries in range(TRIES):
+            try:
+                return await send(), retries
+            except CallFailed as problem:
+                if not problem.is_transient or retries == TRIES - 1:
+                    raise
+        raise AssertionError
+
+    def stop(self) -> None:
+        """Do nothing: no request is in flight."""
+
+
+@dataclass
+class _BatchHold:
+    """Money for a question. A provider does not bill what a batch brings no answer to."""
+
+    held: BudgetReservation | None
+    """None while the question waits for its answer: it is settled when that is there."""
+    tokens: int
+
+    def settle(self, cost: float | None) -> None:
+        if self.held:
+            self.held.settle(cost)
+
+    def lost(self) -> float:
+        self.settle(0.0)
+        return 0.0
+
+
+async def _no_image(_: str) -> EncodedImage:
+    return EncodedImage("", b"")
+
+
+class _Calls:
+    """Requests to a provider, with the judge's address, key and way of reading errors."""
+
+    def __init__(self, judge: ChatJudge, transport: HttpTransport) -> None:
+        self._judge = judge
+        self._transport = transport
+
+    async def post(
+        self, path: str, body: wire.Body, headers: Mapping[str, str] = {}
+    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+        response = self._checked(
+            await self._transport.post(*self._address(path, headers), body)
+        )
+        return document(response.body), response.headers
+
+    async def get(self, path: str, headers: Mapping[str, str] = {}) -> dict[str, Any]:
+        answer = document(
+            self._checked(await self._transport.get(*self._address(path, headers))).body
+        )
+        if not answer:
+            raise CallFailed("server", "the server sent no JSON", status=200)
+        return answer
+
+    async def head_of(
+        self, path: str, headers: Mapping[str, str] = {}
+    ) -> dict[str, Any]:
+        with tempfile.TemporaryFile() as file:
+            await self.download(path, file, headers)
+            file.seek(0)
+            return document(file.readline())
+
+    async def download(
+        self, path: str, into: IO[bytes], headers: Mapping[str, str]
+    ) -> int:
+        self._checked(await self._transport.get(*self._address(path, headers), into))
+        return into.tell()
+
+    def _address(
+        self, path: str, headers: Mapping[str, str]
+    ) -> tuple[str, dict[str, str]]:
+        # ids in it are a server's words
+        if ".." in path or not re.fullmatch(r"[\x21-\x7e]+", path):
+            raise CallFailed(
+                "server", "the provider named something that cannot be an id"
+            )
+        return self._judge.endpoint.address(ChatRequest(path, (), headers))
+
+    def _checked(self, response: Response) -> Response:
+        if not 200 <= response.status < 300:
+            self._judge.parse_response(response)  # raises what it says, without the key
+            raise CallFailed(
+                "server", f"HTTP {response.status}", status=response.status
+            )
+        return dataclasses.replace(
+            response, body=self._judge.endpoint.redacted_body(response.body)
+        )
+
+
+def _chunks(values: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(values)
+    while some := list(itertools.islice(iterator, size)):
+        yield some
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"

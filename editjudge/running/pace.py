@@ -1,0 +1,358 @@
+"""The pace of a judge: adaptive concurrency, one finite retry policy, and a circuit that opens when it is down.
+
+`running.throttle` learns from 429s how much a judge admits. A 5xx or a timeout says that the server is in trouble, which
+fewer requests may or may not cure, so concurrency only stops growing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from editjudge.errors import JudgeError
+from editjudge.judges.failures import CallFailed
+from editjudge.running.throttle import START, Permit, Throttle
+
+T = TypeVar("T")
+
+_SHORT_BLOCK = 10.0
+"""Seconds for which a judge may refuse everything with 429 before it counts as down: a short window is used up."""
+_ELSEWHERE = "Is its server running? --base-url URL says where it is."
+_NOTHING_LOST = "Nothing is lost: run the same command again to go on."
+
+
+@dataclass(frozen=True)
+class Retry:
+    """The only retry policy: nothing else in the program sends a request again for want of an answer."""
+
+    tries: int = 10
+    """Sends of one question: at 32 % failing requests, as in the fault tests, one in 90,000 stays unanswered."""
+    billable: int = 2
+    """Retries after a failure that may be billed: a timeout, or an answer that broke off."""
+    first: float = 0.5
+    longest: float = 30.0
+    patience: float = 300.0
+    """Longest pause that a server may ask for before it counts as down."""
+
+    def pause(self, problem: CallFailed, failures: int, chance: random.Random) -> float:
+        """Return the seconds to wait: at least what the server asks for, with jitter so that retries do not coincide."""
+        jitter = chance.uniform(0.5, 1.0)
+        # each such retry may cost as much as an answer
+        first = self.first * (4 if problem.may_be_billed else 1)
+        # The throttle slows all questions for a 429: only one that keeps coming is this question's own.
+        doublings = max(0, failures - (3 if problem.kind == "rate limit" else 1))
+        backoff = min(self.longest, first * 2.0 ** min(doublings, 20)) * jitter
+        return max(backoff, (problem.retry_after or 0.0) * (1 + 0.1 * jitter))
+
+
+class JudgeDown(JudgeError):
+    """A judge that answers nobody: the run stops, and what is not judged yet stays to be judged."""
+
+
+@dataclass
+class Circuit:
+    """Opens after many failures in a row without a success, and lets one request through at a time to see."""
+
+    judge: str
+    threshold: int = 9
+    """Failures in a row: one less than the tries of a question, so that not even a single one at a time is burnt
+    before. At 32 % failing requests that happens once in 28,000 by chance, and then costs a message."""
+    patience: float = 120.0
+    """Seconds that a judge may stay down before the run gives up."""
+    absence: float = 15.0
+    """The same for a judge to which there was never a connection: it is not started, or at another address."""
+    say: Callable[[str], None] = field(default=lambda _: None)
+    _failures: int = 0
+    _absent: float | None = None
+    """Time since which there is no connection."""
+    _heard: bool = False
+    _opened: float | None = None
+    _probing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    over: bool = False
+    stopped: bool = False
+    """Whether waiting tasks end; what is in flight may be answered, and asked again if that is not an answer."""
+    _why: str = ""
+    _error: type[JudgeError] = JudgeDown
+    """Raised for every question that is not sent any more."""
+
+    @property
+    def open(self) -> bool:
+        return self._opened is not None
+
+    def succeeded(self) -> None:
+        self._failures = 0
+        self._heard = True
+        if self._opened is not None:
+            self._opened = None
+            self.say(f"{self.judge} answers again")
+
+    def failed(self, problem: CallFailed, in_flight: int = 1) -> None:
+        """`in_flight` requests fail together when one limit is met, which alone does not make a judge down."""
+        self._failures += 1
+        self._heard = self._heard or problem.kind != "connection"
+        threshold = max(self.threshold, 2 * in_flight)
+        if not self._heard:
+            self._absent = time.monotonic() if self._absent is None else self._absent
+            if time.monotonic() - self._absent >= self.absence:
+                raise self.end(
+                    f"{self.judge} cannot be reached: {problem}. {_ELSEWHERE} {_NOTHING_LOST}"
+                )
+        if problem.kind in ("request", "context") and self._failures >= threshold:
+            raise self.end(
+                f"{self.judge} refused {self._failures} questions in a row: {problem}"
+            )
+        if self._opened is None and self._failures >= threshold:
+            self._opened = time.monotonic()
+            patience = (
+                self.patience if self._heard else min(self.absence, self.patience)
+            )
+            self.say(
+                f"{self.judge} is down ({problem}); waiting up to {patience:g} s for it"
+            )
+        elif (
+            self._opened is not None and time.monotonic() - self._opened > self.patience
+        ):
+            raise self.end(
+                f"{self.judge} did not answer for {self.patience:g} s: {problem}. {_NOTHING_LOST}"
+            )
+
+    def end(self, why: str, error: type[JudgeError] = JudgeDown) -> JudgeError:
+        """Send nothing more; what is in flight may still be answered, and was paid for."""
+        if not self._why:
+            self._why = why
+            self._error = error
+        self.over = True
+        self._woken.set()
+        return self._error(self._why)
+
+    def stop(self) -> None:
+        """End all waits, since the run is being stopped; their questions stay to be asked."""
+        self._why = self._why or "the run was stopped"
+        self.stopped = True
+        self._woken.set()
+
+    async def rest(self, seconds: float) -> None:
+        """Sleep, but not beyond the end, nor beyond the moment when a judge without any connection is given up."""
+        if self._absent is not None and not self._heard:
+            seconds = min(seconds, self._absent + self.absence - time.monotonic())
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), seconds)
+            if self.stopped:
+                raise self._error(self._why)
+
+    @asynccontextmanager
+    async def wait_until_allowed(self) -> AsyncIterator[None]:
+        """Let requests pass while the judge answers, and one at a time while it does not."""
+        if self.open:
+            async with self._probing:
+                if self.open:  # else it answers since a moment ago, and those who waited go together
+                    self.check()
+                    yield
+                    return
+        self.check()
+        yield
+
+    def check(self) -> None:
+        """Raise a `JudgeError` if nothing more is sent."""
+        if self.over or (self.stopped and self.open):
+            raise self._error(self._why)
+
+
+class Pace:
+    """Slots for requests to one judge: their number and rate follow what it admits."""
+
+    def __init__(
+        self,
+        judge: str,
+        *,
+        concurrency: int | None = None,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        retry: Retry | None = None,
+        circuit: Circuit | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.judge = judge
+        self.retry = retry or Retry()
+        self._chance = random.Random(seed)  # noqa: S311  (spreads retries, guards nothing)
+        self.throttle = Throttle(concurrency)
+        self.circuit = circuit or Circuit(judge)
+        self.in_flight = 0
+        """Slots in use."""
+        self.pausing = 0
+        """Questions that wait to be sent again, and have no slot meanwhile."""
+        self._has_answered = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._meters = [_Meter(requests_per_minute), _Meter(tokens_per_minute)]
+        self._send_order = asyncio.Lock()
+
+    @property
+    def window(self) -> int:
+        """Number of questions that may be in flight, those that pause included."""
+        return int(self.throttle.limit) + min(self.pausing, int(self.throttle.limit))
+
+    async def send_with_retries(
+        self, send: Callable[[], Awaitable[T]], tokens: int = 0
+    ) -> tuple[T, int]:
+        """Return the reply, and how many sends failed before."""
+        failures = spent = billable = 0
+        streaks: Counter[str] = Counter()
+        while True:
+            async with self._turn(tokens) as turn:
+                try:
+                    reply = await send()
+                except CallFailed as failure:
+                    turn.problem = failure
+            if (problem := turn.problem) is None:
+                return reply, failures
+            failures += 1
+            # While the circuit is open a judge is waited for: its tasks must not burn into failures.
+            spent += not turn.down
+            billable += problem.may_be_billed
+            if (
+                not problem.is_transient
+                or spent >= self.retry.tries
+                or billable > self.retry.billable
+            ):
+                raise problem
+            streaks[problem.kind] += 1
+            pause = self.retry.pause(problem, streaks[problem.kind], self._chance)
+            if pause > self.retry.patience:
+                why = f"{self.judge} wants to be left alone for {pause:.0f} s: {problem}. {_NOTHING_LOST}"
+                raise self.circuit.end(why)
+            await self._rest(pause)
+
+    @asynccontextmanager
+    async def _turn(self, tokens: int) -> AsyncIterator[Permit]:
+        for meter, amount in zip(self._meters, (1, tokens), strict=True):
+            await self.circuit.rest(meter.wait(amount))
+        async with self.circuit.wait_until_allowed():
+            # one after the other, so that a new rate holds from the next one on
+            async with self._send_order:
+                while (
+                    seconds := self.throttle.wait(time.monotonic())
+                ) > 1e-5 and not self.circuit.over:
+                    await self.circuit.rest(seconds)
+                self.circuit.check()
+                permit = self.throttle.send(time.monotonic())
+            try:
+                yield permit
+            except BaseException:
+                self.throttle.drop(permit)
+                raise
+            self.throttle.done(permit, time.monotonic())
+            self._wake()
+            self._update_circuit(permit.problem)
+            permit.down = self.circuit.open or self.throttle.blocked
+
+    async def _rest(self, seconds: float) -> None:
+        """Sleep without a slot, and get one again before new questions do."""
+        self._leave()
+        self.pausing += 1
+        try:
+            await self.circuit.rest(seconds)
+            await self._enter(first=True)
+        except BaseException:
+            self.in_flight += 1  # which `slot` gives back
+            raise
+        finally:
+            self.pausing -= 1
+
+    def stop(self) -> None:
+        self.circuit.stop()
+
+    @asynccontextmanager
+    async def slot(self, *, has_reply: bool = False) -> AsyncIterator[None]:
+        """Wait for a slot, in the order of asking. Once the run is stopping, only a question that has a reply gets one,
+        since that was paid for."""
+        await self._enter(first=has_reply)
+        try:
+            if self.circuit.stopped and not has_reply:
+                raise JudgeDown("the run was stopped")
+            yield
+        finally:
+            self._leave()
+
+    async def _enter(self, *, first: bool = False) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.insert(0 if first else len(self._waiting), turn)
+        self._wake()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # given to one who had just left
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        self.in_flight -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        """Give free slots to waiting questions, so that no other comes in between."""
+        while self._waiting and (
+            self._waiting[0].done() or self.in_flight < int(self.throttle.limit)
+        ):
+            turn = self._waiting.popleft()
+            if not turn.done():  # else cancelled
+                turn.set_result(None)
+                self.in_flight += 1
+
+    def _update_circuit(self, problem: CallFailed | None) -> None:
+        self._has_answered = self._has_answered or problem is None
+        declined = problem is None or problem.kind in (
+            "refusal",
+            "schema",
+            "image",
+            "grammar",
+        )
+        # Where no question was ever taken, all are malformed; where some were, it is for what this one shows.
+        if (
+            problem is None
+            or declined
+            or (problem.kind in ("request", "context") and self._has_answered)
+        ):
+            self.circuit.succeeded()  # an answer, if not the one that was hoped for
+        elif problem.kind in ("key", "model"):
+            # the same error for all questions, whichever of them is the first to end the run
+            self.circuit.end(f"{self.judge}: {problem}", JudgeError)
+        elif problem.kind == "rate limit" and self.throttle.blocked:
+            if self.throttle.blocked_for(time.monotonic()) > _SHORT_BLOCK:
+                self.circuit.failed(problem)
+        elif problem.kind == "rate limit" or not self._only_stragglers_left():
+            self.circuit.failed(problem, self.in_flight)
+
+    def _only_stragglers_left(self) -> bool:
+        """Whether a judge that has answered has only a few questions left: they may fail by themselves, say for their
+        image, until their tries are used up, which does not mean that the judge is down."""
+        return (
+            self._has_answered
+            and self.in_flight + self.pausing < START
+            and not self._waiting
+        )
+
+
+class _Meter:
+    """Spacing for at most so many per minute: providers punish a burst at the start of each minute."""
+
+    def __init__(self, per_minute: float | None) -> None:
+        self._spacing = 60.0 / per_minute if per_minute else 0.0
+        self._next = 0.0
+
+    def wait(self, amount: float) -> float:
+        """Return the seconds to wait, and reserve the time after them."""
+        if not self._spacing:
+            return 0.0
+        now = time.monotonic()
+        turn = max(now, self._next)
+        self._next = turn + self._spacing * amount
+        return turn - now

@@ -1,0 +1,138 @@
+"""The summary of a run: means with their coverage, and failures with their reasons."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from editjudge.judgement import DONE
+
+_LONGEST = 200
+"""Characters of a reason: some are a server's words."""
+_REASONS = 1_000
+"""Different reasons of a status among which the commonest is looked for: each may name another file."""
+
+
+def is_failure(status: str) -> bool:
+    return status not in DONE and status != "pending"
+
+
+@dataclass
+class SummaryCell:
+    """One factor of one model by one judge."""
+
+    sum: float = 0
+    ok: int = 0
+    n: int = 0
+
+    @property
+    def mean(self) -> float | None:
+        return self.sum / self.ok if self.ok else None
+
+
+@dataclass
+class FailureReason:
+    """The commonest reason of a status."""
+
+    status: str
+    message: str
+    count: int
+    """Tasks with this reason, of all with the status."""
+    item: str
+    """The first of them."""
+
+
+@dataclass
+class Summary:
+    statuses: Counter[str] = field(default_factory=Counter)
+    cells: dict[tuple[str, str, str, str], SummaryCell] = field(default_factory=dict)
+    """Figures by judge, model, rubric and factor."""
+    reasons: list[FailureReason] = field(default_factory=list)
+    """The commonest for each status that is a failure."""
+
+    @property
+    def total(self) -> int:
+        return self.statuses.total()
+
+    @property
+    def failed(self) -> int:
+        return sum(n for status, n in self.statuses.items() if is_failure(status))
+
+    def as_json(self) -> dict[str, Any]:
+        factors = [
+            {
+                "judge": j,
+                "model": m,
+                "rubric": r,
+                "factor": f,
+                "mean": cell.mean,
+                "ok": cell.ok,
+                "n": cell.n,
+            }
+            for (j, m, r, f), cell in self.cells.items()
+        ]
+        counts = {
+            "statuses": dict(self.statuses),
+            "total": self.total,
+            "failed": self.failed,
+        }
+        return {
+            **counts,
+            "factors": factors,
+            "reasons": [asdict(reason) for reason in self.reasons],
+        }
+
+    @classmethod
+    def of_json(cls, stored: Mapping[str, Any]) -> Summary:
+        """Return the summary that `as_json` returned for a run without failures."""
+        cells = {}
+        for entry in stored["factors"]:
+            mean = entry["mean"] or 0.0
+            ok = entry["ok"]
+            whole = round(mean * ok)  # sums of whole scores are restored exactly
+            total = whole if ok and whole / ok == mean else mean * ok
+            cells[entry["judge"], entry["model"], entry["rubric"], entry["factor"]] = (
+                SummaryCell(total, ok, entry["n"])
+            )
+        return cls(Counter(stored["statuses"]), cells)
+
+
+def summary_of(
+    counts: Iterable[Sequence[Any]],
+    sums: Iterable[Sequence[Any]],
+    factors: Mapping[str, Sequence[str]],
+) -> Summary:
+    """Return the summary of what `Store.score_sums` counted and added up. Coverage is over all tasks: a failure counts
+    in `n`, and not in the mean."""
+    summary = Summary()
+    for judge, model, rubric, status, count in counts:
+        summary.statuses[status or "pending"] += count
+        for factor in factors[rubric]:
+            key = (judge, model or "", rubric, factor)
+            summary.cells.setdefault(key, SummaryCell()).n += count
+    for judge, model, rubric, factor, count, total in sums:
+        if cell := summary.cells.get((judge, model or "", rubric, factor)):
+            cell.ok += count
+            cell.sum += total
+    return summary
+
+
+def commonest(rows: Iterable[Mapping[str, Any]]) -> list[FailureReason]:
+    """Return the commonest reason of each status of failed tasks; of two as common ones, the earlier."""
+    reasons: dict[str, dict[str, FailureReason]] = {}
+    for row in rows:
+        text = row["reasons"][0]["message"] if row["reasons"] else ""
+        message = " ".join(text.split())
+        if len(message) > _LONGEST:
+            message = f"{message[:_LONGEST]}..."
+        of_status = reasons.setdefault(row["status"], {})
+        if message in of_status:
+            of_status[message].count += 1
+        elif len(of_status) < _REASONS:
+            of_status[message] = FailureReason(row["status"], message, 1, row["item"])
+    return [
+        max(of_status.values(), key=lambda reason: reason.count)
+        for _, of_status in sorted(reasons.items())
+    ]

@@ -1,0 +1,161 @@
+"""The means of a run: over a rubric's factors, and over all factors of one scale."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from editjudge.rubrics.files import SETS
+from editjudge.rubrics.files import load as load_rubric
+from editjudge.rubrics.scale import Scale
+from editjudge.store.records import RunRecord
+
+if TYPE_CHECKING:
+    from editjudge.store.store import Store
+
+OVERALL = "overall"
+
+
+@dataclass(frozen=True)
+class RubricFactor:
+    """The rubric that asks for a factor, and the scale that it asks for."""
+
+    rubric: str
+    hash: str
+    scale: Scale | None = None
+    """None if the store does not have the rubric."""
+
+    @property
+    def title(self) -> str:
+        return f'"{self.rubric}" ({self.hash[:12]})'
+
+    @property
+    def scale_words(self) -> str:
+        return self.scale.words if self.scale else "on an unknown scale"
+
+    def is_on_scale_of(self, other: RubricFactor) -> bool:
+        """Whether the same numbers mean the same, as far as the scale goes."""
+        if self.scale is None or other.scale is None:
+            return self.hash == other.hash
+        return _comparable(self.scale) == _comparable(other.scale)
+
+
+@dataclass(frozen=True)
+class RunFactors:
+    """The factors of a run, from the rubrics that were stored with it."""
+
+    rubrics: Mapping[str, tuple[str, ...]]
+    """The factors of each rubric that have numbers."""
+    scales: Mapping[str, Scale]
+    """Scales by factor; a factor that two rubrics give different scales has none."""
+    computed: frozenset[str]
+    """Factors that a program computes: figures of different kinds, which add up to nothing."""
+    questions: Mapping[str, Mapping[str, RubricFactor]] = field(default_factory=dict)
+    """The questions about each factor, by factor and rubric."""
+
+    @classmethod
+    def of(cls, store: Store, run: RunRecord) -> RunFactors:
+        asked = store.questions_of(run)
+        rubrics: dict[str, tuple[str, ...]] = {}
+        scales: dict[str, list[Scale]] = {}
+        questions: dict[str, dict[str, RubricFactor]] = {}
+        # Words have no mean: they are counted where pairs are, or become numbers in a set's formula.
+        for name, factors in asked.scored.items():
+            rubrics[name] = tuple(factor.key for factor in factors)
+            for factor in factors:
+                scales.setdefault(factor.key, []).append(factor.scale)
+                questions.setdefault(factor.key, {})[name] = RubricFactor(
+                    name, asked.rubrics[name].hash, factor.scale
+                )
+        same = {
+            factor: of_rubrics[0]
+            for factor, of_rubrics in scales.items()
+            if len({*map(_comparable, of_rubrics)}) == 1
+        }
+        return cls(rubrics, same, asked.computed, questions)
+
+    @property
+    def legal(self) -> dict[str, tuple[float, ...]]:
+        """Every score of each factor if they can be counted, or both ends of its scale if it has two."""
+        legal: dict[str, tuple[float, ...]] = {}
+        for factor, scale in self.scales.items():
+            if scale.steps:
+                legal[factor] = scale.steps
+            elif scale.low is not None and scale.high is not None:
+                legal[factor] = (scale.low, scale.high)
+        return legal
+
+    @property
+    def falling(self) -> frozenset[str]:
+        return frozenset(
+            factor for factor, scale in self.scales.items() if scale.direction == "down"
+        )
+
+
+def _comparable(scale: Scale) -> tuple[object, ...]:
+    """Return what makes two scales one to statistics, whatever their labels and the order of their values."""
+    return scale.steps, scale.range, scale.direction, scale.choices
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Groups of factors that have a mean."""
+
+    groups: Mapping[str, tuple[str, ...]]
+    """The published groups and the run's own rubrics, by name."""
+    alike: tuple[str, ...]
+    """All factors of the commonest scale of which higher is better: `overall` is their mean."""
+    scale: tuple[float, ...] | None
+
+
+def sums_of(
+    factors: Iterable[str],
+    rubrics: Mapping[str, tuple[str, ...]],
+    scales: Mapping[str, tuple[float, ...]],
+    falling: Container[str],
+) -> Sums:
+    """Return the groups of these factors that have a mean."""
+    present = list(factors)
+    candidates = {
+        name: tuple(factor.key for factor in load_rubric(name).factors)
+        for name in SETS["online"]
+    }
+    candidates |= {
+        name: keys
+        for name, keys in rubrics.items()
+        if name not in SETS and name != "reference"
+    }
+    groups = {
+        name: keys
+        for name, keys in candidates.items()
+        if len(keys) > 1 and {*keys} <= {*present} and name not in present
+    }
+    counts = Counter(scales[factor] for factor in present if factor in scales)
+    scale = counts.most_common(1)[0][0] if counts else None
+    rising = (factor for factor in present if factor not in falling)
+    alike = tuple(factor for factor in rising if scales.get(factor) == scale)
+    return Sums(groups, alike, scale)
+
+
+def run_sums(store: Store, run: RunRecord) -> dict[str, tuple[str, ...]]:
+    """Return the means that a filter may name, and the factors of each."""
+    asked = RunFactors.of(store, run)
+    left_out = set(asked.computed)
+    if run.spec.get("sets"):
+        # NumPy, which only scores of sets need here.
+        from editjudge.store.set_scores import scorer_of
+
+        scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
+        # A set says itself what its factors add up to: a mean beside it would be a figure that nobody published.
+        for formula in scorer.formulas if scorer else ():
+            left_out |= {key for _, key in formula.refs}
+    factors = dict.fromkeys(
+        key for keys in asked.rubrics.values() for key in keys if key not in left_out
+    )
+    sums = sums_of(factors, asked.rubrics, asked.legal, asked.falling)
+    if sums.scale is None or len(sums.alike) < 2:
+        return {}
+    groups = {n: keys for n, keys in sums.groups.items() if {*keys} <= {*sums.alike}}
+    return groups | {OVERALL: sums.alike}

@@ -1,0 +1,313 @@
+"""A connection to a store: opens or migrates it, reads and writes in transactions, and tries again what may pass."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self, TypeAlias, TypeVar
+
+import sqlalchemy as sa
+
+from editjudge.errors import StoreError, StoreMoved
+from editjudge.store import location, migrations, schema
+
+T = TypeVar("T")
+Row: TypeAlias = Any
+"""A row of a query; SQLAlchemy's own type has another number of parameters in each of its versions."""
+
+MAX_IN = 900
+"""Values of one IN: below 999, the usual limit of older SQLites. 300 and 5,000 were no faster beyond noise."""
+MAX_ROWS = 10_000
+"""Rows of one transaction when a run is planned or removed: judgements of other runs wait their turn meanwhile."""
+_FETCH = 1_000
+"""Rows fetched at a time: what a reader of a million rows holds in memory."""
+
+
+class Database:
+    """Open one with `open`; it is a context manager.
+
+    One thread writes, any number read, in this process and in others; on a server any number write.
+    """
+
+    def __init__(
+        self, engine: sa.Engine, place: str, readonly: bool, timeout: float
+    ) -> None:
+        self._engine = engine
+        self._place = place
+        self._readonly = readonly
+        self._timeout = timeout
+        self._dialect = engine.dialect.name
+        self._patience = 0.0
+        """Seconds to retry for: none for a server that was never there."""
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._held: location.HeldFile | None = None
+        self._moving = threading.Lock()
+        self._moved = ""
+        """Message for every writer once the file has lost its name; empty before."""
+
+    @classmethod
+    def open(
+        cls,
+        url_or_path: str | os.PathLike[str],
+        readonly: bool = False,
+        timeout: float = 30.0,
+    ) -> Self:
+        """Open the store at a path or a URL, and make it unless `readonly`.
+
+        `timeout` is how long to wait, in seconds, for another process that writes: a group of judgements takes
+        milliseconds, 10,000 rows of a plan or of a run that is removed some seconds on a busy disk. It is also how
+        long a server that was there once may be gone.
+        """
+        engine, place = location.engine_of(url_or_path, readonly, timeout)
+        store = cls(engine, place, readonly, timeout)
+        try:
+            store._prepare()
+            if engine.dialect.name == "sqlite" and not readonly:
+                store._held = location.HeldFile(Path(place), timeout)
+        except BaseException:  # nobody else knows of it
+            store.close()
+            raise
+        return store
+
+    def _prepare(self) -> None:
+        if (
+            self._dialect == "sqlite"
+            and os.path.exists(self._place)
+            and os.path.getsize(self._place)
+        ):
+            # Opening it for writing would already change it: another program's file stays as it is, to the byte.
+            with (
+                self._translate_errors(),
+                location.looking(self._place, self._timeout) as connection,
+            ):
+                schema.version_of(connection, self._place)
+        with self._reading() as connection:
+            stored = schema.version_of(connection, self._place)
+        if stored != migrations.VERSION:
+            if not self._readonly:
+                self._bring_up_to_date()
+            elif stored is not None and self._dialect == "sqlite":
+                self._read_migrated_copy()
+            else:
+                problem = "is empty"
+                if stored is not None:
+                    release = migrations.release_of(stored)
+                    problem = f"was written by editjudge {release}"
+                raise StoreError(
+                    f"{self._place}: {problem} and is opened for reading only: open it once for writing"
+                )
+        self._patience = self._timeout
+
+    def _bring_up_to_date(self) -> None:
+        """Make the tables, or migrate them; a file is copied first, and the copy is left beside it."""
+        copy = None
+        try:
+            with self._writing() as connection:
+                # Looked at again now that nobody else writes: another process may have migrated it meanwhile.
+                stored = schema.version_of(connection, self._place)
+                is_old = stored is not None and stored != migrations.VERSION
+                if stored is not None and is_old and self._dialect == "sqlite":
+                    with self._reading() as reading:
+                        copy = location.keep_copy(
+                            reading, self._place, migrations.release_of(stored)
+                        )
+                schema.bring_up_to_date(connection, self._place)
+        except Exception:
+            if copy:  # nothing was migrated
+                copy.unlink(missing_ok=True)
+            raise
+        if copy:
+            logging.getLogger(__name__).warning(
+                "%s: migrated; as it was before it is kept as %s", self._place, copy
+            )
+
+    def _read_migrated_copy(self) -> None:
+        """Migrate an older file in a temporary copy and read that, since reading does not write."""
+        self._temporary = tempfile.TemporaryDirectory(prefix="editjudge-")
+        path = os.path.join(self._temporary.name, "store.db")
+        with self._reading() as connection:
+            location.copy_file(connection, path)
+        copied, _ = location.engine_of(path, readonly=False, timeout=self._timeout)
+        with self._translate_errors(), location.writing(copied) as connection:
+            schema.bring_up_to_date(connection, self._place)
+        copied.dispose()
+        self._engine.dispose()
+        self._engine, _ = location.engine_of(path, readonly=True, timeout=self._timeout)
+
+    @property
+    def place(self) -> str:
+        """Name of the store: its path, or its address without the password."""
+        return self._place
+
+    def close(self) -> None:
+        self._engine.dispose()
+        if self._held:
+            self._held.close()
+        if self._temporary:
+            self._temporary.cleanup()
+
+    def keep_caches_small(self) -> None:
+        """Bound what SQLite caches: a server has many connections, and the kernel's cache serves them all."""
+        if self._dialect == "sqlite":
+            sa.event.listen(
+                self._engine,
+                "connect",
+                lambda connection, _: connection.execute("PRAGMA cache_size = -8192"),
+            )
+            self._engine.dispose()  # connections from before are opened again
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # --- transactions -----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        with self._with_retry(self._connect) as connection, self._translate_errors():
+            yield connection
+
+    def _connect(self) -> sa.Connection:
+        self._follow_file()
+        with self._translate_errors():
+            return self._engine.connect()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        if self._readonly:
+            raise StoreError(
+                f"{self._place}: opened for reading only, so nothing can be written"
+            )
+        self._follow_file()
+        with self._translate_errors(), location.writing(self._engine) as connection:
+            yield connection
+        self._follow_file()
+        if self._moved:
+            raise StoreMoved(self._moved)
+
+    def _transact(self, work: Callable[[sa.Connection], T]) -> T:
+        """Work in one transaction, and once more if the server broke off before it acknowledged it: each row has its
+        key, so that writing it twice is writing it once."""
+
+        def once() -> T:
+            with self._writing() as connection:
+                return work(connection)
+
+        return self._with_retry(once)
+
+    def _execute(self, statement: sa.Executable, rows: Any = None) -> int:
+        """Execute a statement in a transaction of its own, and return how many rows it changed."""
+        return self._transact(
+            lambda connection: connection.execute(statement, rows).rowcount
+        )
+
+    def _with_retry(self, work: Callable[[], T]) -> T:
+        """Try again what a server may do in a moment: one that restarts is back in seconds."""
+        pause = 0.05
+        end = time.monotonic() + self._patience
+        while True:
+            try:
+                return work()
+            except StoreError as error:
+                late = time.monotonic() + pause > end
+                if late or not location.may_pass(error.__cause__):
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, 2.0)
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sa.exc.DBAPIError as error:
+            if not isinstance(error, sa.exc.DataError):
+                raise StoreError(
+                    f"{self._place}: {location.remedy(error.orig, self._timeout)}"
+                ) from error
+            # A value that the database does not take, such as a number out of range.
+            raise ValueError(
+                f"{self._place}: not a value that can be stored: {error.orig}"
+            ) from error
+        except sa.exc.StatementError as error:  # a value that could not be made a column, before the database saw it
+            raise ValueError(
+                f"{self._place}: not a value that can be stored: {error.orig}"
+            ) from error
+
+    def _read(self, query: sa.Select[Any], values: Any = None) -> Sequence[Row]:
+        """Return all rows of a query, which fit into memory."""
+
+        def once() -> Sequence[Row]:
+            with self._reading() as connection:
+                return connection.execute(query, values).all()
+
+        return self._with_retry(once)
+
+    def _read_among(
+        self, query: sa.Select[Any], column: sa.Column[Any], values: Iterable[Any]
+    ) -> Iterator[Row]:
+        """Read the rows of which the column has one of these values, however many."""
+        among = query.where(column.in_(sa.bindparam("among", expanding=True)))
+        for chunk in chunks(values, MAX_IN):
+            yield from self._read(among, {"among": chunk})
+
+    def stream(self, query: sa.Select[Any]) -> Iterator[Row]:
+        """Read the rows of a query over the tables of `editjudge.store.schema`, for plug-ins with questions of their
+        own."""
+        return self._stream(query)
+
+    def _stream(self, query: sa.Select[Any]) -> Iterator[Row]:
+        with (
+            self._reading() as connection,
+            connection.execution_options(yield_per=_FETCH).execute(query) as rows,
+        ):
+            yield from rows
+
+    # --- a file that lost its name ----------------------------------------------------------------------------
+
+    def _follow_file(self) -> None:
+        """Go on in a copy if the file was deleted, renamed or replaced: what is on its way is kept there, and every
+        writer is told."""
+        held = self._held
+        if held is None or held.has_its_names():
+            return
+        with self._moving:
+            if self._held is held:  # no other thread was faster
+                self._go_on_in_copy_of(held)
+
+    def _go_on_in_copy_of(self, held: location.HeldFile) -> None:
+        problem = f"{self._place}: the file, its -wal or its -shm was deleted, renamed or replaced during this run"
+        try:
+            copy = held.save_copy()
+            engine, _ = location.engine_of(copy, readonly=False, timeout=self._timeout)
+            held_copy = location.HeldFile(copy, self._timeout)
+        except (OSError, sqlite3.Error, StoreError) as error:
+            self._moved = (
+                f"{problem}, and what was kept in it could not be copied: {error}"
+            )
+            self._held = None
+            return
+        self._moved = (
+            f"{problem}. All answers, those that came after it included, are in {copy}: rename it to {self._place}, or "
+            f"give it with --store, and run again, which resumes"
+        )
+        self._engine.dispose()
+        self._engine = engine
+        self._place = str(copy)
+        self._held = held_copy
+        held.close()
+
+
+def chunks(values: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(values)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

@@ -1,0 +1,3 @@
+ALTER TABLE scores ADD COLUMN mass DOUBLE PRECISION, ALTER COLUMN score DROP NOT NULL, DROP COLUMN spread;
+ALTER TABLE tasks ADD COLUMN variant VARCHAR COLLATE "C" DEFAULT '' NOT NULL;
+ALTER TABLE tasks DROP CONSTRAINT tasks_pkey, ADD PRIMARY KEY (run_id, item, rubric, judge, repeat, variant);

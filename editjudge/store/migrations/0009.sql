@@ -1,0 +1,3 @@
+-- People choose between two outputs.
+ALTER TABLE ratings ADD COLUMN choice TEXT;
+ALTER TABLE answers ADD COLUMN choice TEXT;

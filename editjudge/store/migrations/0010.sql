@@ -1,0 +1,3 @@
+-- Contradictions are computed when somebody looks.
+DROP TABLE IF EXISTS checks;
+DROP TABLE IF EXISTS contradictions;

@@ -1,0 +1,186 @@
+"""How a store of an older version becomes one of this version, one step a version.
+
+Each step is text that no later change touches: NNNN.sql makes version NNNN of the one before it, in the words of both
+databases; NNNN.sqlite.sql and NNNN.postgresql.sql come after it, each for its own. What SQL cannot say is a function
+below, with literal SQL, and comes last.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from editjudge.matching import Content
+from editjudge.store.records import Item
+from editjudge.store.rows import escaped, from_json, unescaped
+
+FIRST = 5
+"""The version that editjudge 0.1 wrote; older ones were never released."""
+RELEASES = {5: "0.1"}
+"""The release that wrote a version last."""
+LEGACY = "0.1:"
+"""Opens the content of a rating of 0.1 that may be of several edits, or of one that is gone: it belongs to no run."""
+
+
+def migrate(connection: sa.Connection, stored: int) -> None:
+    """Bring a store from the stored version to this one."""
+    for version in range(stored + 1, VERSION + 1):
+        for statement in _statements(version, connection.dialect.name):
+            connection.execute(sa.text(statement))
+        if version in STEPS:
+            STEPS[version](connection)
+
+
+def release_of(version: int) -> str:
+    """Return the release that wrote a version of the schema."""
+    return RELEASES.get(version, f"schema-{version}")
+
+
+def _statements(version: int, dialect: str) -> Iterator[str]:
+    for end in ("sql", f"{dialect}.sql"):
+        path = Path(__file__).with_name(f"{version:04}.{end}")
+        if path.exists():
+            lines = path.read_text("utf-8").splitlines()
+            text = "\n".join(line for line in lines if not line.startswith("--"))
+            yield from filter(None, map(str.strip, text.split(";")))
+
+
+def _edits(connection: sa.Connection) -> Iterator[tuple[int, str, Content]]:
+    """Read every edit: its run, its id as it is stored, and its content."""
+    for (run,) in connection.execute(sa.text("SELECT id FROM runs")).all():
+        rows = connection.execute(
+            sa.text(
+                "SELECT item, model, group_, instruction, images FROM items WHERE run_id = :run"
+            ),
+            {"run": run},
+        ).all()
+        for item, model, group, instruction, images in rows:
+            edit = Item(
+                unescaped(item),
+                model=None if model is None else unescaped(model),
+                group=None if group is None else unescaped(group),
+                instruction=unescaped(instruction),
+                images=from_json(images),
+            )
+            yield run, item, Content.of(edit)
+
+
+def _give_items_contents_and_ratings_a_scope(connection: sa.Connection) -> None:
+    """Ratings of 0.1 had an item's id alone. The answers of a form say what was rated, also where another study
+    overwrote the rating; a rating from a file belongs to the one edit of its id, if there is one."""
+    contents: dict[str, set[str]] = {}
+    by_run: dict[tuple[int, str], str] = {}
+    for run, item, content in _edits(connection):
+        by_run[run, item] = content.key()
+        contents.setdefault(item, set()).add(content.key())
+    fill = sa.text(
+        "UPDATE items SET content = :content WHERE run_id = :run AND item = :item"
+    )
+    for (run, item), key in by_run.items():
+        connection.execute(fill, {"run": run, "item": item, "content": key})
+    scoped = list(_rated_in_forms(connection, by_run))
+    names = ("item", "rater", "factor", "created")
+    of_forms = {tuple(row[name] for name in names) for row in scoped}
+    ratings = connection.execute(
+        sa.text("SELECT item, rater, factor, score, created FROM old_ratings")
+    )
+    for row in ratings.mappings():
+        if tuple(row[name] for name in names) not in of_forms:
+            of_id = contents.get(row["item"], set())
+            content_key = (
+                next(iter(of_id)) if len(of_id) == 1 else _unbound(row["item"])
+            )
+            scope = {"content": content_key, "rubric": "", "study_id": None}
+            scoped.append({**row, **scope})
+    insert = sa.text(
+        "INSERT INTO ratings (content, rubric, rater, factor, item, score, created, study_id) "
+        "VALUES (:content, :rubric, :rater, :factor, :item, :score, :created, :study_id) "
+        "ON CONFLICT (content, rubric, rater, factor) DO UPDATE SET item = excluded.item, score = excluded.score, "
+        "created = excluded.created, study_id = excluded.study_id"
+    )
+    for values in sorted(scoped, key=lambda row: float(row["created"])):
+        connection.execute(insert, values)
+    connection.execute(sa.text("DROP TABLE old_ratings"))
+    unbound = connection.scalar(
+        sa.text("SELECT count(*) FROM ratings WHERE substr(content, 1, 4) = :mark"),
+        {"mark": LEGACY},
+    )
+    if unbound:
+        logging.getLogger(__name__).warning(
+            "%s ratings name an item that is no edit of the store, or several: they are kept and belong to no run. To "
+            "say what they are of: `ratings export`, then `ratings import --run RUN`",
+            f"{unbound:,}",
+        )
+
+
+def _unbound(item: str) -> str:
+    """Return the content of a rating that belongs to no run; both texts are as they are stored."""
+    return escaped(LEGACY + unescaped(item))
+
+
+def _rated_in_forms(
+    connection: sa.Connection, contents: dict[tuple[int, str], str]
+) -> Iterator[dict[str, Any]]:
+    factors = {
+        key: {escaped(factor["key"]) for factor in from_json(content)["factors"]}
+        for key, content in connection.execute(
+            sa.text("SELECT hash, content FROM rubrics")
+        )
+    }
+    rows = connection.execute(
+        sa.text(
+            "SELECT answers.study_id, studies.run_id, studies.rubrics, assignments.item, answers.rater, answers.factor, "
+            "answers.score, answers.created FROM answers JOIN assignments ON assignments.study_id = answers.study_id "
+            "AND assignments.rater = answers.rater AND assignments.number = answers.number JOIN studies "
+            "ON studies.id = answers.study_id WHERE NOT assignments.control AND answers.score IS NOT NULL"
+        )
+    )
+    for row in rows.mappings():
+        values = dict(row)
+        run = values.pop("run_id")
+        hashes = from_json(values.pop("rubrics"))
+        asked = (key for key in hashes if row["factor"] in factors.get(key, ()))
+        values["rubric"] = next(asked, "")
+        values["content"] = contents.get((run, row["item"]), _unbound(row["item"]))
+        yield values
+
+
+def _join_doubled_ratings(connection: sa.Connection) -> None:
+    """Delete ratings by id that were given again once a run had the edit: until now both counted.
+
+    Only if the id is of one edit in the store, and that edit has the later rating of the same person."""
+    deleted = connection.execute(
+        sa.text(
+            "DELETE FROM ratings WHERE substr(content, 1, 3) = :by_id AND EXISTS (SELECT 1 FROM ratings later "
+            "WHERE later.item = ratings.item AND later.rubric = ratings.rubric AND later.rater = ratings.rater "
+            "AND later.factor = ratings.factor AND later.content <> ratings.content "
+            "AND later.created >= ratings.created AND later.content = (SELECT min(content) FROM items "
+            "WHERE items.item = ratings.item HAVING count(DISTINCT content) = 1))"
+        ),
+        {"by_id": "id:"},
+    ).rowcount
+    if deleted:
+        logging.getLogger(__name__).warning(
+            "%s ratings by id were given again for the edit of that id: the later ones stay",
+            f"{deleted:,}",
+        )
+
+
+def _give_items_tasks(connection: sa.Connection) -> None:
+    fill = sa.text("UPDATE items SET task = :task WHERE run_id = :run AND item = :item")
+    for run, item, content in _edits(connection):
+        values = {"run": run, "item": item, "task": content.key("task")}
+        connection.execute(fill, values)
+
+
+STEPS: dict[int, Callable[[sa.Connection], None]] = {
+    6: _give_items_contents_and_ratings_a_scope,
+    12: _join_doubled_ratings,
+    13: _give_items_tasks,
+}
+VERSION = 13
+"""The version that this program writes."""

@@ -1,0 +1,237 @@
+"""The embedded judge: measures what can be measured, with one worker a core, and abstains from the rest.
+
+Needs the extra `measured`; whatever is heavy is imported when it measures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from editjudge.edit import PAIR_ROLES, Edit, ImageSource
+from editjudge.judgement import Judgement, Status
+from editjudge.judges.judge import Judge, Load, Options, Work
+from editjudge.media.cache import EncodedImage
+from editjudge.media.image import decode
+from editjudge.media.source import name_of, read
+from editjudge.rubrics.model import Rubric
+from editjudge.vision.workers import READABLE, WorkerPool, cores, is_large, opened
+
+if TYPE_CHECKING:
+    from editjudge.vision.measured.assess import Subject
+
+
+VERSION = 3
+"""Raised whenever the same pictures would get another score under the same calibration."""
+
+
+def open_measured(_: str, __: Options, resources: AsyncExitStack) -> Measured:
+    """Open the judge `measured` until `resources` are closed."""
+    judge = Measured()
+    resources.callback(judge.close)
+    return judge
+
+
+class Measured(Judge):
+    """Scores from pictures alone: no model is called, nothing is downloaded."""
+
+    spec = "measured"
+    limits = READABLE
+    further_images = ("input", "mask", "ground_truth")
+
+    def __init__(self, workers: int | None = None) -> None:
+        from editjudge.vision.measured.calibration import load
+
+        self._calibration = load()
+        self._workers = WorkerPool(
+            "editjudge.vision.measured:EditMeasurer", workers or cores()
+        )
+
+    def capacity(self, questions: int) -> int:
+        """Return the tasks of two edits for each worker: the questions about an edit share a worker."""
+        return 2 * self._workers.size * questions
+
+    def close(self) -> None:
+        self._workers.close()
+
+    def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
+        return {
+            "judge": "measured",
+            "version": VERSION,
+            "calibration": self._calibration.digest,
+            "instruction": edit.instruction,
+        }
+
+    async def judge(self, work: Work, load: Load) -> Judgement:
+        """The rubrics that ask about the same edit at about the same time share one measurement."""
+        roles = PAIR_ROLES if work.rubric.pairwise else ("edited",)
+        keys = tuple(_key(work, output) for output in roles)
+
+        async def pictures() -> _Pictures:
+            return {
+                key: (
+                    {
+                        name: await load(role)
+                        for role, name in _roles(work, output).items()
+                    },
+                    work.edit.instruction,
+                )
+                for key, output in zip(keys, roles, strict=True)
+            }
+
+        question = (work.rubric, work.images, work.order, keys)
+        status, fields = await self._workers.ask(
+            tuple(sorted(keys)), question, pictures, large=is_large(work.sizes)
+        )
+        return work.judgement(status, **fields)
+
+
+_Key: TypeAlias = tuple[Any, ...]
+_Pictures: TypeAlias = dict[_Key, tuple[dict[str, EncodedImage], str]]
+"""Images of each output by what they are to it, and the instruction."""
+_Answer: TypeAlias = tuple[Status, dict[str, Any]]
+"""Status and further fields of a judgement."""
+
+
+def _roles(work: Work, output: str) -> dict[str, str]:
+    """The pictures of one output, and what they are to it: the other output of a pair is not among them."""
+    others = {*PAIR_ROLES} - {output} if output in PAIR_ROLES else set()
+    return {
+        role: "edited" if role == output else role
+        for role in work.digests
+        if role not in others
+    }
+
+
+def _key(work: Work, output: str) -> _Key:
+    pictures = {name: work.digests[role] for role, name in _roles(work, output).items()}
+    return tuple(sorted(pictures.items())), work.edit.instruction
+
+
+class EditMeasurer:
+    """Work of a worker: it measures the outputs of one edit once, and answers rubrics about them."""
+
+    def __init__(self) -> None:
+        import cv2
+
+        from editjudge.vision.measured import assess, calibration
+
+        cv2.setNumThreads(1)  # workers are the parallelism: two of them use two cores
+        self._assess = assess.assess
+        self._compare = assess.compare
+        self._calibration = calibration.load()
+        self._subject = assess.Subject
+        self._subjects: dict[_Key, Subject] = {}
+
+    def take(self, edit: _Pictures | None) -> None:
+        self._subjects = {}
+        for key, (encoded, instruction) in (edit or {}).items():
+            # a broken one counts against the rubrics that show it, and no other
+            pictures, broken = opened(encoded)
+            self._subjects[key] = self._subject(pictures, instruction, broken)
+
+    def answer(
+        self, question: tuple[Rubric, tuple[str, ...], str | None, tuple[_Key, ...]]
+    ) -> _Answer:
+        rubric, images, order, keys = question
+        subjects = [self._subjects[key] for key in keys]
+        if rubric.pairwise:
+            return self._compared(rubric, order, *subjects)
+        (subject,) = subjects
+        for role in images:
+            if role in subject.broken:
+                raise subject.broken[role]
+        verdict = self._assess(rubric, subject, self._calibration)
+        fields = {"abstained": verdict.abstained, "evidence": verdict.evidence}
+        if not verdict.scores:
+            return "abstained", fields
+        return "ok", {
+            "scores": verdict.scores,
+            "justifications": verdict.justifications,
+            **fields,
+        }
+
+    def _compared(
+        self, rubric: Rubric, order: str | None, a: Subject, b: Subject
+    ) -> _Answer:
+        """Which of two outputs has the better scores; the same in both orders, since each is measured alone."""
+        for subject, output in zip((a, b), PAIR_ROLES, strict=True):
+            for role in ("input", "edited"):
+                if role in subject.broken:
+                    raise subject.broken[role]
+                if role not in subject.pictures:
+                    reason = f"the {output if role == 'edited' else role} is needed to measure, and is absent"
+                    return "abstained", {
+                        "abstained": {factor.key: reason for factor in rubric.factors}
+                    }
+        comparison = self._compare(rubric, a, b, self._calibration)
+        fields = {
+            "abstained": comparison.abstained,
+            "evidence": {"scores": comparison.scores_by(order)},
+        }
+        if not comparison.choices:
+            return "abstained", fields
+        return "ok", {
+            "choices": comparison.choices,
+            "justifications": comparison.justifications,
+            **fields,
+        }
+
+
+def changed_region(
+    before: ImageSource, edited: ImageSource
+) -> tuple[int, int, int, int] | None:
+    """Return left, top, right and bottom of what visibly changed, in pixels of the edited image.
+
+    None if nothing did, or if an image is too small to be measured."""
+    from editjudge.vision.measured.change import changed_box, find_change
+    from editjudge.vision.measured.scene import compose, too_small
+
+    first = _pixels(before)
+    second = _pixels(edited)
+    if too_small(first, second):
+        return None
+    box = changed_box(find_change(compose(second, first)))  # in the edited's frame
+    if box is None:
+        return None
+    height, width = second.shape[:2]
+    left, top, right, bottom = box
+    return (
+        int(left * width),
+        int(top * height),
+        math.ceil(right * width),
+        math.ceil(bottom * height),
+    )
+
+
+def evidence_pictures(
+    before: ImageSource,
+    edited: ImageSource,
+    mask: ImageSource | None = None,
+    evidence: Mapping[str, Any] | None = None,
+) -> dict[str, bytes]:
+    """Draw PNGs by name: `change` over the edited image, `boundary` of the edit, `lettering` if it was read.
+
+    They are made again from the images when they are looked at, so that a store need not keep them. For the reference
+    rubric the first image is the ground truth. None are drawn of images that are too small to be measured. Raise
+    `ImageError` if an image cannot be read.
+    """
+    from editjudge.vision.measured.evidence import pictures
+    from editjudge.vision.measured.measures import measure
+    from editjudge.vision.measured.scene import compose, too_small
+
+    images = [
+        _pixels(source) for source in (before, edited, mask) if source is not None
+    ]
+    if too_small(*images):
+        return {}
+    lines = (evidence or {}).get("lettering", {}).get("edited", ())
+    return pictures(images[1], measure(compose(*images)), lines)
+
+
+def _pixels(source: ImageSource) -> Any:
+    import numpy as np
+
+    return np.asarray(decode(read(source), name=name_of(source)))

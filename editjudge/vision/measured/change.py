@@ -1,0 +1,245 @@
+"""The difference of two images: a map in perceptual colour units, and the region that was edited."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from editjudge.vision.measured.scene import Array, Scene, area
+
+_VISIBLE = (12.0, 5.0, 3.5)
+"""Colour differences that show, at full, half and quarter of the base size. Re-encoding noise cancels when it is
+averaged, so coarser scales see fainter changes: JPEG at quality 75 stays below all three in photographs."""
+_FLOOR = 2.2
+"""Times the median difference, below which a difference is part of what happened to every pixel."""
+_MOST = (40.0, 14.0, 10.0)
+"""No floor is higher: what differs by this much is seen however much the rest differs. Noise is mostly in the finest
+scale, where it hides much more."""
+_STRONG = 0.35
+"""Share of the strongest change: what is fainter is not the edit itself, but something that came with it."""
+_BESIDE = 0.3
+"""Share of a shift of all colours below which a further difference goes unnoticed beside it."""
+_COLLAPSED = 0.2
+"""Share of the spread of colours that a transform must leave: what turns a photograph into an even surface is no new
+light or tint, and setting it aside would leave nothing that differs. Half the light leaves about .6 of it."""
+_EXPLAINED = 0.75
+"""Share of the median difference from the input: a transform of all colours that leaves more explains nothing."""
+_SAME = 2.0
+"""A colour difference that is not seen even side by side."""
+
+_SPECK = 40.0
+"""Levels of 255 over 5 x 5 pixels. Pages of text saved as JPEG at quality 70 stay below 8, scaled down by a quarter and
+up again below 27; a 4 that became a 5 in small print has 74."""
+
+
+@dataclass(frozen=True)
+class Change:
+    expected: Array
+    """The picture before, in Lab, after what happened to all colours alike."""
+    difference: Array
+    """Colour difference from that, at a quarter of the detail: re-encoding noise has cancelled."""
+    visible: Array
+    """Difference over what is visible here; above 1 is seen."""
+    region: Array
+    """The edit: the mask where there is one, else the main connected change; 0 or 1."""
+    outside: Array
+    """Valid, and at a distance from the region."""
+    tint: float
+    """Mean colour difference that one colour transform of the whole picture explains."""
+    floor: float
+    """Median difference: what re-encoding did everywhere."""
+    nothing: bool
+    """Nothing visible changed."""
+    located: bool
+    """The region is known: from a mask, or because the change has a place."""
+
+    @property
+    def share(self) -> float:
+        return float(self.region.mean())
+
+    @property
+    def inside(self) -> Array:
+        """The visible edit: the part of the region that visibly changed, all of it if nothing did."""
+        visible_part = (self.region > 0) & (self.visible > 1)
+        return visible_part if visible_part.mean() > 0.0005 else self.region > 0
+
+
+def find_change(scene: Scene) -> Change:
+    expected, tint = _recoloured(scene)
+    scales = _differences(expected, scene.after.lab)
+    seen = scene.valid > 0
+    floors = [float(np.median(scale[seen])) if seen.any() else 0.0 for scale in scales]
+    # Beside a shift of all colours, what no single transform explains is mostly the transform's own bend.
+    levels = [
+        min(most, max(low, _FLOOR * floor)) + _BESIDE * tint
+        for low, floor, most in zip(_VISIBLE, floors, _MOST, strict=True)
+    ]
+    visible = np.max(
+        [scale / level for scale, level in zip(scales, levels, strict=True)], axis=0
+    )
+    visible[~seen] = 0
+    nothing = not _blobs(visible > 1).any() and tint < _SAME and not _speck(scene)
+    region, located = _region(scene, visible)
+    outside = _outside(region, scene.valid)
+    faint = np.maximum(scales[2] - _BESIDE * tint, 0)
+    return Change(
+        expected, faint, visible, region, outside, tint, floors[1], nothing, located
+    )
+
+
+def changed_box(change: Change) -> tuple[float, float, float, float] | None:
+    """Left, top, right and bottom of all that visibly changed, as shares of the sides; None where nothing did."""
+    rows, columns = np.nonzero(_blobs(change.visible > 1))
+    if change.nothing or not len(rows):
+        return None
+    height, width = change.visible.shape[:2]
+    return (
+        columns.min() / width,
+        rows.min() / height,
+        (columns.max() + 1) / width,
+        (rows.max() + 1) / height,
+    )
+
+
+def _recoloured(scene: Scene) -> tuple[Array, float]:
+    """The picture before, with the one colour transform that most pixels underwent, and how much that changed."""
+    before = scene.before.lab
+    spread, left = (
+        float(cv2.meanStdDev(view.lab)[1].max()) for view in (scene.before, scene.after)
+    )
+    matrix = (
+        _colour_transform(before, scene.after.lab)
+        if left >= _COLLAPSED * spread
+        else None
+    )
+    if matrix is None:
+        return before, 0.0
+    moved = cv2.transform(_powers(before), matrix)
+    if not _plausible(before, moved, scene.after.lab):
+        return before, 0.0
+    return moved, float(np.linalg.norm(moved - before, axis=2).mean())
+
+
+def _plausible(before: Array, moved: Array, after: Array) -> bool:
+    """Whether new light or a tint can do this: it keeps light from dark, and makes the pictures agree.
+
+    A negative does not, nor does paint over most of the picture, which would make a transform to one colour fit best.
+    """
+    a, m, b = (area(p, (64, 64)).reshape(-1, 3) for p in (before, moved, after))
+    spread = float(a.std(axis=0).max())
+    if float(m.std(axis=0).max()) < _COLLAPSED * spread:
+        return False
+    if (
+        a[:, 0].std() > _SAME
+        and np.mean((a[:, 0] - a[:, 0].mean()) * (m[:, 0] - m[:, 0].mean())) < 0
+    ):
+        return False
+    own, left = (float(np.median(np.linalg.norm(b - p, axis=1))) for p in (a, m))
+    return left < _EXPLAINED * own
+
+
+def _powers(lab: Array) -> Array:
+    """Colours with their squares and products, in hundreds so that all are of like size."""
+    x = lab / 100.0
+    light, a, b = (x[..., k] for k in range(3))
+    return np.stack(
+        [light, a, b, light * light, a * a, b * b, light * a, light * b, a * b], axis=-1
+    )
+
+
+def _colour_transform(before: Array, after: Array) -> Array | None:
+    """Quadratic in Lab, which a tint or a turn of hue nearly is; None where many pixels stayed as they were.
+
+    Tukey's weights keep what was edited from counting.
+    """
+    size = (64, 64)
+    small, b = (
+        area(p, size).reshape(-1, 3).astype(np.float64) for p in (before, after)
+    )
+    if np.mean(np.linalg.norm(small - b, axis=1) < _SAME) > 0.5:
+        return None
+    x = np.c_[_powers(small[:, None, :])[:, 0], np.ones(len(small))]
+    identity = np.zeros((10, 3))
+    identity[:3] = 100.0 * np.eye(3)
+    # A pull towards no transform at all; the squares, which could bend anything, feel it most.
+    pull = len(x) * np.diag([2e-3] * 3 + [1e-2] * 6 + [2e-3])
+    weights = np.ones(len(x))
+    fitted = identity
+    for _ in range(8):
+        wx = x * weights[:, None]
+        fitted = np.linalg.solve(wx.T @ x + pull, wx.T @ b + pull @ identity)
+        misfit = np.linalg.norm(b - x @ fitted, axis=1)
+        reach = max(6.0, 3.0 * float(np.median(misfit)))
+        weights = np.where(misfit < reach, (1 - (misfit / reach) ** 2) ** 2, 0.0)
+    return fitted.T.astype(np.float32)
+
+
+def _differences(a: Array, b: Array) -> list[Array]:
+    """Colour difference (CIE94's discount of chroma) at three scales, all at base size."""
+    height, width = a.shape[:2]
+    out = []
+    for level in range(3):
+        if level:
+            a = cv2.pyrDown(a)
+            b = cv2.pyrDown(b)
+        delta = a - b
+        chroma = cv2.magnitude(a[..., 1], a[..., 2])
+        colour = cv2.magnitude(delta[..., 1], delta[..., 2]) / (1 + 0.03 * chroma)
+        out.append(
+            cv2.resize(
+                cv2.magnitude(delta[..., 0], colour),
+                (width, height),
+                interpolation=cv2.INTER_LINEAR,
+            )
+        )
+    return out
+
+
+def _speck(scene: Scene) -> bool:
+    """Whether a few pixels differ as no encoding makes them differ: one digit of a date may be all that was edited."""
+    difference = cv2.blur(scene.before.fine - scene.after.fine, (5, 5))
+    return bool(np.abs(difference).max() > _SPECK)
+
+
+def _blobs(changed: Array) -> Array:
+    """Change with specks removed and gaps closed."""
+    side = max(changed.shape)
+    opened = cv2.morphologyEx(
+        changed.astype(np.uint8), cv2.MORPH_OPEN, _disc(side * 0.005)
+    )
+    return cv2.morphologyEx(opened, cv2.MORPH_CLOSE, _disc(side * 0.012))
+
+
+def _disc(radius: float) -> Array:
+    size = 2 * max(1, round(radius)) + 1
+    return cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (size, size))
+
+
+def _region(scene: Scene, visible: Array) -> tuple[Array, bool]:
+    if scene.mask is not None and scene.mask.any():
+        return cv2.dilate(scene.mask, _disc(max(scene.shape) * 0.008)), True
+    changed = visible > 1
+    if not changed.any():
+        return np.zeros(scene.shape, np.uint8), False
+    strong = max(1.0, _STRONG * float(np.quantile(visible[changed], 0.97)))
+    blobs = _blobs(visible > strong)
+    count, labels = cv2.connectedComponents(blobs, connectivity=8)
+    if count < 2:
+        return np.zeros(scene.shape, np.uint8), False
+    energy = np.bincount(labels.ravel(), visible.ravel(), count)
+    energy[0] = 0
+    main = (labels == int(np.argmax(energy))).astype(np.uint8)
+    # Parts beside the main change belong to it, such as the legs of an animal; so does its soft rim.
+    near = cv2.dilate(main, _disc(max(scene.shape) * 0.012)) > 0
+    joined = np.isin(labels, np.unique(labels[near & (blobs > 0)])).astype(np.uint8)
+    region = cv2.dilate(joined, _disc(max(scene.shape) * 0.006))
+    return region, bool(region.mean() < 0.9)
+
+
+def _outside(region: Array, valid: Array) -> Array:
+    """Return the pixels clear of the region: its soft rim belongs to the edit."""
+    rim = cv2.dilate(region, _disc(max(region.shape) * 0.015))
+    clear: Array = ((rim == 0) & (valid > 0)).astype(np.uint8)
+    return clear

@@ -1,0 +1,102 @@
+"""Instructions brought to the form that narrow patterns are held against: only a whole sentence proves what is asked.
+
+A quoted word is lettering in `add the text "X"` and a landmark in `the car in front of the "X" sign`; a colour is a
+target in `make the car red` and a referent in `like the red one`. A pattern that finds its words anywhere in an
+instruction cannot tell these apart, so every pattern here must match the instruction from its first word to its last.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_QUOTES = re.compile(
+    r"(?<!\w)'([^'\n]+(?:'\w[^'\n]*)*)'(?!\w)|\"([^\"\n]+)\"|“([^”\n]+)”|‘([^’\n]+)’|「([^」\n]+)」|『([^』\n]+)』"
+    r"|«\s*([^»\n]+?)\s*»|„([^“”\n]+)[“”]|‹([^›\n]+)›|＂([^＂\n]+)＂|`([^`\n]+)`"
+)
+_POLITE = re.compile(
+    r"^(?:(?:please|kindly|now|just|can you|could you|would you|i want you to|i would like you to)[ ,]+)+",
+    re.IGNORECASE,
+)
+_KEEPING = re.compile(
+    r"[,;.]? (?:and |while |but )?(?:keep|keeping|preserv(?:e|ing)|maintain(?:ing)?|retain(?:ing)?|without changing"
+    r"|do not change|don't change)\b[^⟦⟧]*$",
+    re.IGNORECASE,
+)
+"""The end of an instruction that says what is to stay: it asks for nothing new."""
+_HEDGED = re.compile(
+    r"\b(?:not|never|no|nor|without|except|excluding|excepting|besides|but|unless|until|if|whether|or|either|other|else"
+    r"|apart|instead|rather|only|avoid|keep|leave|than|like|less|more|fewer|anything|something|nothing|any|most|some)\b"
+    r"|n['’]t\b",
+    re.IGNORECASE,
+)
+"""Words that turn, limit or compare what is asked: nothing is concluded from a sentence with one of them."""
+
+
+def bare(instruction: str) -> tuple[str, tuple[str, ...]] | None:
+    """The instruction without manners, with each quotation as ⟦N⟧, and the quotations; None where it hedges."""
+    quoted: list[str] = []
+
+    def mark(match: re.Match[str]) -> str:
+        quoted.append(next(filter(None, match.groups())).strip())
+        return f"⟦{len(quoted) - 1}⟧"
+
+    if "⟦" in instruction:
+        return None
+    text = " ".join(_QUOTES.sub(mark, instruction).split())
+    text = _KEEPING.sub("", _POLITE.sub("", text)).strip(" .!")
+    return None if _HEDGED.search(text) else (text, tuple(quoted))
+
+
+def matches(name: str, instruction: str) -> bool:
+    """Whether the instruction as a whole is one of the phrasings of this name in `phrasings.yaml`."""
+    text, quoted = bare(instruction) or ("", ())
+    return not quoted and first_match(name, text) is not None
+
+
+@cache
+def patterns(name: str) -> tuple[re.Pattern[str], ...]:
+    """The phrasings of a dotted name; none for a name that the file does not have."""
+    content: Any = _phrasings()
+    fragments = content["fragments"]
+    for part in name.split("."):
+        content = content.get(part, {})
+    return tuple(
+        re.compile(_expanded(pattern, fragments), re.IGNORECASE) for pattern in content
+    )
+
+
+def _expanded(pattern: str, fragments: dict[str, str]) -> str:
+    while (
+        text := re.sub(r"\{([A-Z_]+)\}", lambda name: fragments[name[1]], pattern)
+    ) != pattern:
+        pattern = text
+    return pattern
+
+
+@cache
+def _phrasings() -> Any:
+    import yaml
+
+    return yaml.safe_load(Path(__file__).with_name("phrasings.yaml").read_text("utf-8"))
+
+
+def mentions(name: str, text: str) -> bool:
+    """Whether one of the phrasings of this name occurs anywhere in the text."""
+    return any(pattern.search(text) for pattern in patterns(name))
+
+
+def first_match(name: str, text: str) -> re.Match[str] | None:
+    """The first phrasing of this name that the whole text is."""
+    return next(
+        (match for pattern in patterns(name) if (match := pattern.fullmatch(text))),
+        None,
+    )
+
+
+def may_stay(instruction: str) -> bool:
+    """Whether an unchanged picture may be what was asked for."""
+    wish = _KEEPING.sub("", instruction)
+    return not wish.strip() or mentions("may_stay", wish)

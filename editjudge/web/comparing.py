@@ -1,0 +1,380 @@
+"""Models and runs beside each other: leaderboards of a run, and two runs, or two models of one run, by one judge."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+from markupsafe import Markup
+
+from editjudge.errors import EditjudgeError, UsageError
+from editjudge.report.answers import Answer, compare, compare_runs
+from editjudge.report.charts import draw
+from editjudge.report.pairwise import PairRun, load_pairs
+from editjudge.report.run_data import RunData, load
+from editjudge.report.selection import Choice
+from editjudge.report.tables import Table
+from editjudge.report.words import words
+from editjudge.running.sums import OVERALL
+from editjudge.stats.pairwise import ModelRecord, PairwiseSummary
+from editjudge.stats.summary import Cell, summarise
+from editjudge.store.listing import (
+    FactorColumn,
+    count_edits,
+    items_at,
+    means_by_position,
+    models_of,
+    tasks_by_position,
+)
+from editjudge.store.records import Item, RunRecord
+from editjudge.store.store import Store
+from editjudge.web.background import BackgroundCache, NotReady
+from editjudge.web.listing import PAGE, Browser
+from editjudge.web.values import whole_number
+
+Array = np.ndarray[Any, Any]
+
+# --- two sides ------------------------------------------------------------------------------------------------
+
+LARGEST = 50_000
+"""Edits of a run that is tested here: reading more takes a minute and gigabytes, which the terminal may have."""
+
+
+@dataclass(frozen=True)
+class PairSide:
+    """A run, or one model of it."""
+
+    run: RunRecord
+    model: str
+    models: list[str]
+
+    @property
+    def name(self) -> str:
+        return f"{self.model} ({self.run.name})" if self.model else self.run.name
+
+
+@dataclass(frozen=True)
+class EditPair:
+    items: tuple[Item, Item]
+    scores: tuple[list[float], list[float]]
+
+
+@dataclass(frozen=True)
+class PairTest:
+    """The answer of `editjudge compare`, by this judge."""
+
+    command: str
+    conclusions: Sequence[str] = ()
+    charts: Sequence[Markup] = ()
+    tables: Sequence[Table] = ()
+    problem: str = ""
+    ready: bool = True
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """A page of two sides, edit by edit."""
+
+    sides: tuple[PairSide, PairSide]
+    judges: list[str]
+    judge: str
+    columns: list[FactorColumn]
+    pairs: list[EditPair]
+    total: int
+    alone: tuple[int, int]
+    """Edits of each side that the other has no counterpart of."""
+    test: PairTest
+    sort: str
+    page: int
+    last: int
+
+    def address(self, **changes: object) -> str:
+        a, b = self.sides
+        values: dict[str, object] = {
+            "a": a.run.id,
+            "b": b.run.id,
+            "a_model": a.model,
+            "b_model": b.model,
+            "judge": self.judge,
+            "sort": self.sort,
+            "page": self.page,
+        }
+        values |= changes
+        given = {name: v for name, v in values.items() if v not in ("", None)}
+        return "/compare?" + urlencode(given)
+
+
+class Pairing:
+    """Pairs the edits of two sides, and tests their difference in the background."""
+
+    def __init__(self, store: Store, browser: Browser) -> None:
+        self._store = store
+        self._browser = browser
+        self._tests = BackgroundCache(16, fresh=3600)
+
+    def page(
+        self, a: RunRecord, b: RunRecord, parameters: Mapping[str, str]
+    ) -> RunComparison:
+        left = PairSide(a, parameters.get("a_model", ""), models_of(self._store, a))
+        right = PairSide(b, parameters.get("b_model", ""), models_of(self._store, b))
+        if a.id == b.id and left.model == right.model:
+            raise UsageError(
+                "Choose two runs, or two models of one run: here both sides are the same."
+            )
+        judges_b = b.spec.get("judges", ())
+        judges = [judge for judge in a.spec.get("judges", ()) if judge in judges_b]
+        wanted = (parameters.get("judge"), *judges)
+        judge = next((name for name in wanted if name in judges), "")
+        sort = parameters.get("sort", "")
+        columns = self._columns(a, b)
+
+        edits_a = tasks_by_position(self._store, a, left.model)
+        edits_b = tasks_by_position(self._store, b, right.model)
+        any_model = not left.model and not right.model
+        by_model = any_model and bool({*left.models} & {*right.models})
+        rows_a, rows_b = _matched(edits_a, edits_b, by_model)
+        scores_a = self._scores(a, judge, columns, rows_a)
+        scores_b = self._scores(b, judge, columns, rows_b)
+        order = _sorted(scores_a - scores_b, columns, sort)
+
+        last = max(1, -(-len(order) // PAGE))
+        page = min(last, max(1, whole_number(parameters.get("page", "")) or 1))
+        here = order[PAGE * (page - 1) : PAGE * page]
+        items_a = items_at(self._store, a, [rows_a[n] for n in here])
+        items_b = items_at(self._store, b, [rows_b[n] for n in here])
+        pairs = [
+            EditPair((x, y), (scores_a[:, n].tolist(), scores_b[:, n].tolist()))
+            for n, x, y in zip(here, items_a, items_b, strict=True)
+        ]
+        return RunComparison(
+            (left, right),
+            judges,
+            judge,
+            columns,
+            pairs,
+            total=len(order),
+            alone=(len(edits_a) - len(rows_a), len(edits_b) - len(rows_b)),
+            test=self._test(left, right, judge),
+            sort=sort,
+            page=page,
+            last=last,
+        )
+
+    def _columns(self, a: RunRecord, b: RunRecord) -> list[FactorColumn]:
+        """Return the factors of the rubrics that both runs asked, and `overall` if it is made of the same."""
+        columns_a = self._browser.columns(a)
+        columns_b = self._browser.columns(b)
+        rubrics_b = b.spec.get("rubrics", {})
+        rubrics_a = a.spec.get("rubrics", {})
+        same = {name for name, key in rubrics_a.items() if rubrics_b.get(name) == key}
+        columns = [
+            column
+            for column in columns_a.factors
+            if column in columns_b.factors and column.rubric in same
+        ]
+        parts = {part.rubric for part in columns_a.parts}
+        if columns_a.overall and columns_a.parts == columns_b.parts and parts <= same:
+            columns.append(columns_a.overall)
+        return columns
+
+    def _scores(
+        self,
+        run: RunRecord,
+        judge: str,
+        columns: Sequence[FactorColumn],
+        rows: Sequence[int],
+    ) -> Array:
+        """Return the mean score of each edit by column; NaN if there is none."""
+        self._browser.fill(run, judge, self._browser.columns(run))
+        table = np.full((len(columns), len(rows)), np.nan)
+        for number, column in enumerate(columns):
+            means = means_by_position(self._store, run, judge, column)
+            table[number] = [means.get(row, np.nan) for row in rows]
+        return table
+
+    def _test(self, a: PairSide, b: PairSide, judge: str) -> PairTest:
+        options = [b.run.name]
+        if a.run.id == b.run.id:
+            options = ["--a", a.model, "--b", b.model]
+        if len(a.run.spec.get("judges", ())) > 1:
+            options += ["--judge", judge]
+        command = shlex.join(["editjudge", "compare", a.run.name, *options])
+        if max(count_edits(self._store, side.run) for side in (a, b)) > LARGEST:
+            return PairTest(
+                command,
+                problem=f"Runs of more than {LARGEST:,} edits are tested in the terminal.",
+            )
+        key = (a.run.id, a.model, b.run.id, b.model, judge)
+        try:
+            answer = self._tests.get(
+                key, (a.run, b.run), partial(self._compare, a, b, judge or None), 3.0
+            )
+        except NotReady:
+            return PairTest(command, ready=False)
+        except EditjudgeError as error:
+            return PairTest(command, problem=f"No test: {error}")
+        charts = [Markup(draw(chart)) for chart in answer.charts]  # noqa: S704  (a template escapes its values)
+        problem = "" if answer.tables else "No test: nothing was paired."
+        return PairTest(command, answer.conclusions, charts, answer.tables, problem)
+
+    def _compare(self, a: PairSide, b: PairSide, judge: str | None) -> Answer:
+        choice = Choice(judge=judge)
+        if a.run.id == b.run.id:
+            run = load(self._store, str(a.run.id))
+            return compare(run, "model", a.model, b.model, choice)
+        return compare_runs(self._loaded(a), self._loaded(b), choice)
+
+    def _loaded(self, side: PairSide) -> RunData:
+        run = load(self._store, str(side.run.id), pairing=True)
+        if not side.model:
+            return run
+        scores = run.scores.where(model=side.model)
+        return replace(run, scores=scores, side=run.side.of_model(side.model))
+
+
+def _matched(
+    a: Sequence[tuple[int, str, str]], b: Sequence[tuple[int, str, str]], by_model: bool
+) -> tuple[list[int], list[int]]:
+    """Return the positions of the edits that had to do the same, within a model that both have, as `compare` pairs
+    them: in the order of the first side; edits of a side that had to do the same are paired once."""
+    firsts: list[dict[tuple[str, str], int]] = []
+    for edits in (a, b):
+        first: dict[tuple[str, str], int] = {}
+        for position, task, model in edits:
+            first.setdefault((task, model if by_model else ""), position)
+        firsts.append(first)
+    both = [key for key in firsts[0] if key in firsts[1]]
+    return [firsts[0][key] for key in both], [firsts[1][key] for key in both]
+
+
+def _sorted(gap: Array, columns: list[FactorColumn], sort: str) -> Array:
+    """Sort by the difference of one factor, the largest of A first, or with a minus of B; else by the largest of any."""
+    if sort == "position":
+        return np.arange(gap.shape[1])
+    ids = [column.id for column in columns]
+    if sort.removeprefix("-") in ids:
+        row = gap[ids.index(sort.removeprefix("-"))]
+        value = row if sort.startswith("-") else -row
+    else:
+        spans = [[column.highest - column.lowest] for column in columns] or [[1]]
+        shares = np.abs(gap) / np.array(spans, np.float32)
+        value = -np.nan_to_num(shares, nan=0).max(axis=0, initial=0)
+    return np.argsort(value, kind="stable")
+
+
+# --- leaderboards ---------------------------------------------------------------------------------------------
+
+_MAX_BOARDS = 16
+"""Leaderboards that are cached: each takes a second, and is looked at more often than its run changes."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """Models by strength, from one judge's verdicts on one factor."""
+
+    judges: Sequence[str]
+    factors: Sequence[str]
+    judge: str
+    factor: str
+    summary: PairwiseSummary
+    lead: Sequence[str]
+    reach: float
+    """Log odds at the ends of the axis."""
+
+    def at(self, value: float) -> float:
+        """Return the position of a strength on the axis, in percent."""
+        return 50 + 50 * max(-1.0, min(1.0, value / self.reach))
+
+    def letters(self, model: ModelRecord) -> str:
+        return ", ".join(map(str, model.groups))
+
+
+@dataclass(frozen=True)
+class ScoreBoard:
+    """Models by one judge's scores: overall, and by rubric. A rubric of which no edit has all factors is shown by those
+    factors that have scores."""
+
+    judge: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Cell | None]]]
+    """Models, the best overall first if all have one, else in alphabetical order."""
+
+
+class Leaderboards:
+    """Computes leaderboards once for each state of a run."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._pairs = BackgroundCache(_MAX_BOARDS, fresh=3600)
+        self._scores = BackgroundCache(4 * _MAX_BOARDS, fresh=3600)
+
+    def of_pairs(self, run: RunRecord, judge: str, factor: str) -> Board:
+        """Return the board of a run of pairs. Raises `NotReady` while it is computed."""
+
+        def make() -> Board:
+            pairs = load_pairs(self._store, str(run.id))
+            assert pairs is not None  # noqa: S101  (the page has looked)
+            return _board(pairs, judge, factor)
+
+        return self._pairs.get((run.id, judge, factor), (run,), make, 5.0)
+
+    def of_scores(self, run: RunRecord, patience: float) -> list[ScoreBoard]:
+        """Return a board for each judge. Raises `NotReady` while they are computed."""
+        return self._scores.get(
+            run.id,
+            (run,),
+            lambda: score_boards(load(self._store, str(run.id))),
+            patience,
+        )
+
+
+def score_boards(run: RunData) -> list[ScoreBoard]:
+    """Return a board for each judge that has scores."""
+    scores, sums = run.with_aggregates()
+    present = scores.factor.present()
+    boards = []
+    for judge in scores.judge.present():
+        aggregates = sums.get(judge, ())
+        means = [one.name for one in aggregates if one.how == "mean"]
+        names = [*sorted(run.set_scores), OVERALL, *means, *run.scores.factor.present()]
+        names = list(dict.fromkeys(names))
+        part = scores.where(judge=judge, factor=[n for n in names if n in present])
+        cells = summarise(part, scales=run.all_scales())
+        scored = {(c.model, c.factor): c for c in cells if c.mean is not None}
+        factors = {factor for _, factor in scored}
+        columns = factors.copy()
+        for aggregate in aggregates:
+            if aggregate.name in factors:
+                columns.difference_update(aggregate.factors)
+        ordered = [name for name in names if name in columns]
+        if not ordered:
+            continue
+        models = sorted({cell.model for cell in cells})
+        first = [scored.get((model, ordered[0])) for model in models]
+        if all(first):
+            means_of = {cell.model: cell.mean or 0.0 for cell in first if cell}
+            models.sort(key=lambda model: -means_of[model])
+        rows = [(m, [scored.get((m, name)) for name in ordered]) for m in models]
+        boards.append(ScoreBoard(judge, ordered, rows))
+    return boards
+
+
+def _board(pairs: PairRun, judge: str, factor: str) -> Board:
+    judge = judge if judge in pairs.judges else pairs.judges[0]
+    factors = pairs.factors(judge)
+    factor = factor if factor in factors else factors[0]
+    summary = pairs.summary(judge, factor)
+    reach = 1.0
+    for model in summary.models:
+        if model.strength is not None:
+            ends = (model.strength, *(model.strength_ci or ()))
+            reach = max(reach, *map(abs, ends))
+    lead = list(pairs.lead())
+    if summary.useless:
+        lead.insert(0, f"This judge is useless here: {words(summary.useless)}.")
+    return Board(pairs.judges, factors, judge, factor, summary, lead, reach * 1.05)

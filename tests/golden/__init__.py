@@ -1,0 +1,1 @@
+"""Golden files: today's results, held to the last digit and byte."""
