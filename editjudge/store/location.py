@@ -31,7 +31,8 @@ def engine_of(
 
 
 def may_pass(error: BaseException | None) -> bool:
-    """Whether a server that restarts, or two writers who waited for each other, explain the failure."""
+    """Whether the same transaction may succeed if it is tried again: the server restarted, or another writer was in
+    the way."""
     if not isinstance(error, sa.exc.DBAPIError) or isinstance(
         error.orig, sqlite3.Error
     ):
@@ -43,7 +44,7 @@ def may_pass(error: BaseException | None) -> bool:
             error, sa.exc.OperationalError
         )
         return unanswered and not any(words in str(error.orig) for words in _REFUSALS)
-    return str(state).startswith(("08", "40", "57P", _TOO_MANY))
+    return str(state).startswith(("08", "40", "57P", _TOO_MANY, _SAME_KEY_AT_ONCE))
 
 
 def remedy(error: BaseException | None, timeout: float) -> str:
@@ -121,6 +122,9 @@ _REFUSALS = {
 """Texts with which a server refuses a connection; a driver passes on nothing else."""
 
 _TOO_MANY = "53300"
+_SAME_KEY_AT_ONCE = "23505"
+"""Two writers that insert one new key at the same time: ON CONFLICT names the primary key alone, and PostgreSQL checks
+the other unique index of `judgements` first. Tried again, the row is there and ON CONFLICT applies."""
 _OF_POSTGRESQL: dict[str | None, str] = {
     None: "the server does not answer: see that it runs and can be reached from here, then run again, which resumes",
     "08006": "the connection was lost: run again, which resumes",
