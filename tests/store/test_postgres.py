@@ -115,6 +115,33 @@ def test_two_who_write_the_same_keys_in_another_order_both_succeed(place: str) -
         assert [len(store.replies(key(n))) for n in numbers] == [1] * 60
 
 
+def test_writers_that_insert_one_new_key_at_the_same_time_all_succeed(
+    place: str,
+) -> None:
+    Store.open(place).close()
+    writers = 4
+    together = threading.Barrier(writers, timeout=60)
+    failures: list[StoreError] = []
+
+    def write() -> None:
+        with Store.open(place) as store:
+            for number in range(200):
+                together.wait()
+                try:
+                    store.write([sample(number, "unreachable")])
+                except StoreError as error:
+                    failures.append(error)
+
+    threads = [threading.Thread(target=write) for _ in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with Store.open(place, readonly=True) as store:
+        assert len(store.done([key(number) for number in range(200)])) == 200
+
+
 def test_a_run_is_not_removed_under_one_that_shares_its_answers(place: str) -> None:
     with Store.open(place) as store, Store.open(place) as other:
         mine = store.open_run("mine", {})
