@@ -29,7 +29,7 @@ from editjudge.judges.judge import Options
 from editjudge.rubrics import prompt
 from editjudge.running.job import RunOptions, execute
 from editjudge.store.store import Store
-from editjudge.vision.probes.making import Probe, jobs, lay_out, probes
+from editjudge.vision.probes.making import Probe, jobs, probes, write_manifests
 from editjudge.vision.probes.making import answers as said_of
 
 RUBRICS = ("preservation", "quality", "fidelity")
@@ -81,7 +81,7 @@ async def moved(attempts: list[Probe], judge: str, options: Options) -> dict[str
         tempfile.TemporaryDirectory() as name,
         Store.open(Path(name) / "s.db") as store,
     ):
-        kept = lay_out(attempts, Path(name))
+        kept = write_manifests(attempts, Path(name))
         runs = [
             (await execute(job, store, RunOptions(name=f"r{number}"))).run_id
             for number, job in enumerate(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from editjudge.errors import UsageError
 from editjudge.vision.probes.demo import EDITORS, pretend
-from editjudge.vision.probes.making import Album
+from editjudge.vision.probes.making import EditFolder
 
 FOLDER = Path("demo")
 STORE = str(FOLDER / "editjudge.db")
@@ -38,9 +38,9 @@ try:
 except UsageError as error:  # `make demo` installs what it needs
     sys.exit(str(error))
 shutil.rmtree(FOLDER, ignore_errors=True)
-album = Album(FOLDER)
-edits = [album.add(edit, "edits") for edit in made]
-(manifest,) = album.close()
+folder = EditFolder(FOLDER)
+edits = [folder.add(edit, "edits") for edit in made]
+(manifest,) = folder.close()
 first = edits[0]
 print(
     f"{len(edits)} edits of {len(edits) // len(EDITORS)} source images, each by neat, tidy and leaky. By construction"

@@ -145,14 +145,14 @@ def _folder(write: Path | None) -> Iterator[Path]:
 
 def _made(photos: int, seed: int, rubrics: Sequence[str], folder: Path) -> list[Probe]:
     try:
-        from editjudge.vision.probes.making import lay_out, probes
+        from editjudge.vision.probes.making import probes, write_manifests
     except ImportError as error:
         raise UsageError(
             f"probes need {error.name}: pip install 'editjudge[probes]'"
         ) from None
     from editjudge.rubrics.files import resolve
 
-    return lay_out(
+    return write_manifests(
         probes(photos, seed, {rubric.name for rubric in resolve(rubrics)}), folder
     )
 

@@ -95,7 +95,7 @@ def test_a_misspelling_has_as_many_wrong_letters_as_its_dose(
 
     monkeypatch.setattr(drawing, "lettering", lettering)
     for dose in BY_NAME["misspelt"].doses:
-        BY_NAME["misspelt"].make(SCENE, SCENE.picture, dose)
+        BY_NAME["misspelt"].make(SCENE, SCENE.image, dose)
         assert sum(a != b for a, b in zip(words[-1], SCENE.word, strict=True)) == dose
 
 

@@ -18,10 +18,10 @@ from editjudge.media.image import decode
 from editjudge.rubrics.files import load, names
 from editjudge.vision.measured import calibration
 from editjudge.vision.measured.assess import Subject, assess
-from editjudge.vision.probes import drawing as painting
+from editjudge.vision.probes import drawing
 from editjudge.vision.probes.defects import FAMILIES, Defect, ProbeScene
-from editjudge.vision.probes.drawing import NAMES, Picture, photograph
-from editjudge.vision.probes.making import PLATES, Probe, lay_out, probes
+from editjudge.vision.probes.drawing import NAMES, Pixels, photograph
+from editjudge.vision.probes.making import MANIFESTS, Probe, probes, write_manifests
 
 from .made import one_photograph
 
@@ -33,9 +33,9 @@ def scene(index: int, seed: int = 0) -> ProbeScene:
     return ProbeScene(photograph(index, seed), index, seed)
 
 
-def apart(a: Picture, b: Picture) -> float:
+def apart(a: Pixels, b: Pixels) -> float:
     """Mean colour difference in Lab."""
-    return float(np.linalg.norm(painting.to_lab(a) - painting.to_lab(b), axis=2).mean())
+    return float(np.linalg.norm(drawing.to_lab(a) - drawing.to_lab(b), axis=2).mean())
 
 
 def test_the_same_seed_makes_the_same_bytes() -> None:
@@ -50,7 +50,7 @@ def test_another_seed_and_a_second_round_make_other_pictures_of_the_same_photogr
     seeded = scene(0, seed=3)
     later = scene(len(NAMES))
     assert first.photograph.name == seeded.photograph.name == later.photograph.name
-    shapes = {painting.png(one.picture) for one in (first, seeded, later)}
+    shapes = {drawing.png(one.image) for one in (first, seeded, later)}
     assert len(shapes) == 3
 
 
@@ -92,8 +92,8 @@ def test_every_factor_of_a_family_is_one_that_its_probes_are_asked(
 ) -> None:
     asked = {f.key for probe in one_photograph() if probe.family == family.name for r in probe.rubrics
              for f in load(r).factors}  # fmt: skip
-    assert set(family.factors) | family.also <= asked
-    assert not set(family.factors) & family.also
+    assert {*family.factors, *family.also} <= asked
+    assert not set(family.factors) & set(family.also)
 
 
 def test_every_factor_of_the_online_rubrics_has_a_defect() -> None:
@@ -110,11 +110,11 @@ def test_a_clean_edit_changes_a_part_and_nothing_else(index: int) -> None:
     one = scene(index)
     for base in ("recolour", "add", "text"):
         clean = one.clean(base)
-        changed = np.abs(clean - one.picture).max(axis=2) > 1 / 255
+        changed = np.abs(clean - one.image).max(axis=2) > 1 / 255
         assert 0.002 < changed.mean() < 0.25, base
         outside = cv2.dilate(changed.astype(np.uint8), np.ones((31, 31), np.uint8)) == 0
         assert outside.mean() > 0.4 and np.array_equal(
-            clean[outside], one.picture[outside]
+            clean[outside], one.image[outside]
         )
 
 
@@ -243,12 +243,12 @@ def test_a_set_on_disk_is_a_manifest_like_any_other(tmp_path: Path) -> None:
     chosen = [
         probe for probe in one_photograph() if probe.family in ("leak", "control")
     ]
-    kept = lay_out(chosen, tmp_path)
+    kept = write_manifests(chosen, tmp_path)
     assert all(
         getattr(probe.edit, role) is None for probe in kept for role in IMAGE_ROLES
     )
     read: dict[str, Probe] = {probe.edit.id: probe for probe in chosen}
-    for plate, name in PLATES.items():
+    for plate, name in MANIFESTS.items():
         edits = list(manifest.read(tmp_path / f"{name}.jsonl"))
         assert {edit.id for edit in edits} == {
             p.edit.id for p in chosen if p.rubrics == plate
@@ -271,4 +271,4 @@ def test_a_set_on_disk_is_a_manifest_like_any_other(tmp_path: Path) -> None:
 
 
 def test_the_rubrics_that_are_asked_exist() -> None:
-    assert {rubric for plate in PLATES for rubric in plate} <= set(names())
+    assert {rubric for plate in MANIFESTS for rubric in plate} <= set(names())

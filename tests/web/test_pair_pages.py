@@ -14,7 +14,7 @@ from cli.test_pairs import made, manifest
 from running.made import editjudge
 from running.test_pair_runs import FACTORS, line
 
-from editjudge.vision.probes.making import _better
+from editjudge.vision.probes.making import better_output
 from editjudge.web.questionnaire import all_controls
 from web.served import Served, serving
 
@@ -209,7 +209,7 @@ def test_controls_of_pairs_have_one_better_output(served: Served) -> None:
         for place in given:
             ann.post(f"/rate/1/{place.number}", data=dict.fromkeys(FACTORS, "tie"))
         assert re.search(r'class="bad">0 of \d', ann.get("/rate/1/progress").text)
-    assert stored(served) == {} and _better({}, {}, "x") == ""
+    assert stored(served) == {} and better_output({}, {}, "x") == ""
 
 
 def test_the_leaderboard_ranks_models_and_says_what_flips(served: Served) -> None:

@@ -1,4 +1,4 @@
-"""The demo's edits: pretend editors that recolour one thing in each of two dozen photographs and drawn still lifes."""
+"""The demo's edits: pretend editors that recolour a thing in each of two dozen photographs and drawn still lifes."""
 
 from __future__ import annotations
 
@@ -8,248 +8,185 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from editjudge.edit import Edit
-from editjudge.vision.probes import drawing as painting
+from editjudge.vision.probes import drawing
 from editjudge.vision.probes.drawing import (
+    COLOURS,
     Mask,
-    PhotoThing,
-    Picture,
+    Pixels,
     Region,
     feathered,
+    grid,
     outline,
     read,
 )
 
 # --- drawn scenes -------------------------------------------------------------------------------------------
 
-Floats = NDArray[np.float32]
-WIDTH = 512
-HEIGHT = 384
-_GROUNDS = ("grass", "gravel", "brick")
-"""Photographs that their authors gave to the public domain (CC0)."""
+SHAPE = (384, 512)
+"""Height and width of a drawn scene."""
+_GROUNDS = {"grass": (58, 110, 34), "gravel": (62, 70, 8), "brick": (60, 50, 22)}
+"""Photographs that their authors gave to the public domain (CC0), and the lightness, hue and chroma that they get."""
 _HUES = (30.0, 60.0, 95.0, 145.0, 268.0, 315.0)
-_CHROMA = 38.0
 _SLOTS = (0.2, 0.5, 0.8)
 """Positions of the things, as shares of the width."""
 
 
-def _round(down: Floats) -> Floats:
+def _ball(down: Pixels) -> Pixels:
     return np.sqrt(np.clip(1 - (2 * down - 1) ** 2, 0, 1))
 
 
-def _ovoid(down: Floats) -> Floats:
-    return _round(down) * (0.8 + 0.25 * down)
+def _egg(down: Pixels) -> Pixels:
+    return _ball(down) * (0.8 + 0.25 * down)
 
 
-def _vase(down: Floats) -> Floats:
+def _vase(down: Pixels) -> Pixels:
     belly = np.sin(np.pi * np.clip(1.05 * down - 0.12, 0, 1)) ** 2
-    rim = np.exp(-((down / 0.05) ** 2))
-    radius: Floats = 0.42 + 0.5 * belly + 0.12 * rim
+    radius: Pixels = 0.42 + 0.5 * belly + 0.12 * np.exp(-((down / 0.05) ** 2))
     return radius
 
 
-def _bottle(down: Floats) -> Floats:
+def _bottle(down: Pixels) -> Pixels:
     shoulder = np.clip((down - 0.3) / 0.16, 0, 1)
-    radius: Floats = 0.34 + 0.6 * shoulder**2 * (3 - 2 * shoulder)
+    radius: Pixels = 0.34 + 0.6 * shoulder**2 * (3 - 2 * shoulder)
     return radius
 
 
-@dataclass(frozen=True)
-class TurnedShape:
-    """A surface of revolution."""
-
-    tall: float
-    """Height in radii."""
-    radius: Callable[[Floats], Floats]
-    """Radius at a share of the height from the top, as a share of the widest."""
-
-
-SHAPES: Mapping[str, TurnedShape] = {
-    "ball": TurnedShape(2.0, _round),
-    "egg": TurnedShape(2.6, _ovoid),
-    "vase": TurnedShape(3.1, _vase),
-    "bottle": TurnedShape(4.4, _bottle),
+SHAPES: Mapping[str, tuple[float, Callable[[Pixels], Pixels]]] = {
+    "ball": (2.0, _ball),
+    "egg": (2.6, _egg),
+    "vase": (3.1, _vase),
+    "bottle": (4.4, _bottle),
 }
+"""Surfaces of revolution: height in radii, and radius at a share of the height from the top, as a share of the widest."""
 
 
-@dataclass(frozen=True)
-class PlacedThing:
-    """A shape at its place, in pixels."""
-
-    shape: TurnedShape
-    x: float
-    foot: float
-    radius: float
-    hue: float
-
-
-@dataclass(frozen=True)
-class StillLife:
-    picture: Picture
-    masks: Mapping[str, Mask]
-    """Mask of the visible part of each thing."""
-
-
-def still_life(number: int, seed: int = 0) -> StillLife:
-    """Draw three things on one of the grounds: the same for the same number and seed."""
+def still_life(number: int, seed: int = 0) -> tuple[Pixels, dict[str, Mask]]:
+    """Draw three things, and return masks of their visible parts: the same for the same number and seed."""
+    height, width = SHAPE
     rng = np.random.default_rng([seed, number])
     light = float(rng.choice([-1, 1]) * rng.uniform(0.5, 1.0))
-    horizon = HEIGHT * float(rng.uniform(0.3, 0.42))
-    picture = _room(_GROUNDS[number % len(_GROUNDS)], horizon, light, rng)
+    horizon = height * float(rng.uniform(0.3, 0.42))
+    image = _room(list(_GROUNDS)[number % len(_GROUNDS)], horizon, light, rng)
     names = rng.permutation(list(SHAPES))[: len(_SLOTS)]
     hues = rng.permutation(_HUES)
     slots = rng.permutation(_SLOTS)
     masks: dict[str, Mask] = {}
     for nearer, name in enumerate(names):
-        x = WIDTH * (slots[nearer] + rng.uniform(-0.04, 0.04))
-        foot = horizon + (HEIGHT - horizon) * (0.5 + 0.18 * nearer)
+        x = width * (slots[nearer] + rng.uniform(-0.04, 0.04))
+        foot = horizon + (height - horizon) * (0.5 + 0.18 * nearer)
         radius = rng.uniform(36, 44) * (0.85 + 0.12 * nearer)
-        thing = PlacedThing(SHAPES[name], x, foot, radius, hues[nearer])
-        picture, mask = _placed(picture, thing, light)
+        image = _shadows(image, x, foot, radius, light)
+        normal, mask = _surface(name, x, foot, radius)
+        towards = np.array([light, -0.75, 0.8])
+        towards /= np.linalg.norm(towards)
+        image = drawing.mix(image, drawing.shaded(normal, towards, hues[nearer]), mask)
         masks = {other: behind * (1 - mask) for other, behind in masks.items()}
         masks[str(name)] = mask
-    soft = painting.blurred(picture, 0.7)  # as a lens would
-    grain = 0.012 * painting.grain(soft.shape, number)
+    soft = drawing.blurred(image, 0.7)  # as a lens would
+    grain = 0.012 * drawing.grain(soft.shape, number)
     photographed = np.clip(soft + grain, 0, 1).astype(np.float32)
-    return StillLife(
-        photographed, {name: feathered(mask, 1.5) for name, mask in masks.items()}
-    )
+    return photographed, {name: feathered(mask, 1.5) for name, mask in masks.items()}
 
 
-def _room(name: str, horizon: float, light: float, rng: np.random.Generator) -> Picture:
-    """Ground up to the horizon, above it a wall that is brighter towards the light."""
-    down = np.arange(HEIGHT, dtype=np.float32)[:, None, None]
-    right = np.linspace(-0.5, 0.5, WIDTH, dtype=np.float32)[None, :, None]
-    hue = rng.uniform(0, 360)
-    chroma = rng.uniform(3, 14)
-    plaster = _colour(rng.uniform(55, 78), hue, chroma)
-    spots = painting.clouds((HEIGHT, WIDTH), 18, int(rng.integers(1000))) - 0.5
-    wall = plaster * (1.1 - 0.25 * down / HEIGHT + 0.05 * spots)
-    nearness = (down - horizon) / (HEIGHT - horizon)
-    ground = _ground(name, horizon, rng) * (0.75 + 0.35 * nearness)
-    edge = np.clip((down - horizon) / 2 + 0.5, 0, 1)
-    corner = 1 - 0.45 * np.exp(-np.abs(down - horizon) / 8)
-    lit = (wall * (1 - edge) + ground * edge) * corner * (1 + 0.25 * light * right)
-    room: Picture = np.clip(lit, 0, 1).astype(np.float32)
+def _room(
+    ground: str, horizon: float, light: float, rng: np.random.Generator
+) -> Pixels:
+    """Draw ground up to the horizon, above it a wall that is brighter towards the light."""
+    height, width = SHAPE
+    xs, ys = (plane[..., None] for plane in grid(SHAPE))
+    plaster = _colour(rng.uniform(55, 78), rng.uniform(0, 360), rng.uniform(3, 14))
+    spots = drawing.clouds(SHAPE, 18, int(rng.integers(1000))) - 0.5
+    wall = plaster * (1.1 - 0.25 * ys / height + 0.05 * spots)
+    nearness = (ys - horizon) / (height - horizon)
+    floor = _floor(ground, horizon) * (0.75 + 0.35 * nearness)
+    corner = 1 - 0.45 * np.exp(-np.abs(ys - horizon) / 8)
+    brighter = 1 + 0.25 * light * (xs / width - 0.5)
+    both = np.where(ys < horizon, wall, floor) * corner * brighter
+    room: Pixels = np.clip(both, 0, 1).astype(np.float32)
     return room
 
 
-def _ground(name: str, horizon: float, rng: np.random.Generator) -> Picture:
-    """A photograph of ground from above, coloured and laid down to the horizon."""
-    grey = read(f"{name}.png").mean(axis=2)
-    if name == "brick":
-        grey = grey.T
-    tiles = np.tile(grey, (2, 3))
+def _floor(ground: str, horizon: float) -> Pixels:
+    """Colour a photograph of ground from above, and lay it down to the horizon."""
+    height, width = SHAPE
+    gray = read(f"{ground}.png").mean(axis=2)
+    tiles = np.tile(gray.T if ground == "brick" else gray, (2, 3))
     high, wide = tiles.shape
     near = 0.9 * high
-    corners = np.array(
-        [[0, 0], [wide, 0], [0.72 * wide, near], [0.28 * wide, near]], np.float32
+    corners = [[0, 0], [wide, 0], [0.72 * wide, near], [0.28 * wide, near]]
+    trapezium = [[0, horizon], [width, horizon], [width, height], [0, height]]
+    warp = cv2.getPerspectiveTransform(
+        np.array(corners, np.float32), np.array(trapezium, np.float32)
     )
-    trapezium = np.array(
-        [[0, horizon], [WIDTH, horizon], [WIDTH, HEIGHT], [0, HEIGHT]], np.float32
-    )
-    twice = cv2.getPerspectiveTransform(corners, 2 * trapezium)
-    large = cv2.warpPerspective(
-        tiles, twice, (2 * WIDTH, 2 * HEIGHT), borderMode=cv2.BORDER_REFLECT
-    )
-    laid = cv2.resize(large, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)[..., None]
-    colours = {
-        "grass": _colour(58, 110 + rng.uniform(-12, 15), 34),
-        "gravel": _colour(62, 70 + rng.uniform(-40, 40), rng.uniform(4, 12)),
-        "brick": _colour(60, 45 + rng.uniform(-10, 20), rng.uniform(14, 30)),
-    }
-    ground: Picture = np.clip(2 * laid * colours[name], 0, 1).astype(np.float32)
-    return ground
+    # softened first, so that what is far away does not flicker
+    laid = cv2.warpPerspective(drawing.blurred(tiles, 1.5), warp, (width, height))
+    coloured = 2 * laid[..., None] * _colour(*_GROUNDS[ground])
+    floor: Pixels = np.clip(coloured, 0, 1).astype(np.float32)
+    return floor
 
 
-def _colour(lightness: float, hue: float, chroma: float) -> Floats:
-    angle = np.radians(hue)
-    lab = np.array(
-        [[[lightness, chroma * np.cos(angle), chroma * np.sin(angle)]]], np.float32
-    )
-    colour: Floats = painting.to_rgb(lab)[0, 0]
+def _colour(lightness: float, hue: float, chroma: float) -> Pixels:
+    lab = np.array([[[lightness, *chroma * drawing.hue_direction(hue)]]])
+    colour: Pixels = drawing.to_rgb(lab)[0, 0]
     return colour
 
 
-def _placed(picture: Picture, thing: PlacedThing, light: float) -> tuple[Picture, Mask]:
-    """The picture with the thing and its shadow in it, and where the thing is."""
-    tall = thing.shape.tall * thing.radius
-    ys, xs = np.mgrid[0:HEIGHT, 0:WIDTH].astype(np.float32)
-    down = (ys - thing.foot) / tall + 1
+def _surface(
+    name: str, x: float, foot: float, radius: float
+) -> tuple[tuple[Pixels, Pixels, Pixels], Mask]:
+    """Return the direction that a thing faces at each pixel, and its mask."""
+    tall, profile = SHAPES[name]
+    tall *= radius
+    xs, ys = grid(SHAPE)
+    down = (ys - foot) / tall + 1
     within = np.clip(down, 0, 1)
-    radius = np.maximum(thing.shape.radius(within) * thing.radius, 1e-3)
-    x = (xs - thing.x) / radius
-    covered = np.clip((1 - np.abs(x)) * radius + 0.5, 0, 1)
+    half = np.maximum(profile(within) * radius, 1e-3)
+    right = (xs - x) / half
+    covered = np.clip((1 - np.abs(right)) * half + 0.5, 0, 1)
     covered *= np.clip(down * tall + 0.5, 0, 1)
     covered *= np.clip((1 - down) * tall + 0.5, 0, 1)
-    mask = covered[..., None].astype(np.float32)
-    below = thing.shape.radius(np.clip(within + 0.01, 0, 1))
-    above = thing.shape.radius(np.clip(within - 0.01, 0, 1))
-    widening = (below - above) * thing.radius / (0.02 * tall)
-    normals = np.stack([x, -widening, np.sqrt(np.clip(1 - x * x, 0, 1))], axis=-1)
-    normals /= np.linalg.norm(normals, axis=-1, keepdims=True)
-    painted = _shaded(normals.astype(np.float32), thing.hue, light)
-    return painting.mix(_shadowed(picture, thing, light), painted, mask), mask
+    step = np.float32(0.01)
+    below = profile(np.clip(within + step, 0, 1))
+    above = profile(np.clip(within - step, 0, 1))
+    up = -(below - above) * radius / (2 * step * tall)
+    front = np.sqrt(np.clip(1 - right * right, 0, 1))
+    length = np.sqrt(right**2 + up**2 + front**2)
+    return (right / length, up / length, front / length), covered[..., None]
 
 
-def _shaded(normals: Floats, hue: float, light: float) -> Picture:
-    towards = np.array([light, -0.75, 0.8])
-    towards /= np.linalg.norm(towards)
-    halfway = towards + np.array([0.0, 0.0, 1.0])
-    halfway /= np.linalg.norm(halfway)
-    facing = np.clip(normals @ towards, 0, 1)
-    gloss = np.clip(normals @ halfway, 0, 1) ** 40
-    chroma = _CHROMA * (0.45 + 0.55 * facing) * (1 - 0.6 * gloss)
-    lightness = 14 + 52 * facing + 22 * gloss + 1.5 * painting.grain(facing.shape, 3)
-    angle = np.radians(hue)
-    lab = np.stack([lightness, chroma * np.cos(angle), chroma * np.sin(angle)], axis=-1)
-    return painting.to_rgb(lab)
-
-
-def _shadowed(picture: Picture, thing: PlacedThing, light: float) -> Picture:
-    """With the shadow that the thing casts, and the dark line under its foot."""
-    radius = thing.radius
-    foot = float(thing.shape.radius(np.array(0.97, np.float32))) * radius
-    cast = _spot(
-        thing.x - 0.9 * light * radius,
-        thing.foot - 0.08 * radius,
-        1.35 * radius,
-        0.3 * radius,
+def _shadows(
+    image: Pixels, x: float, foot: float, radius: float, light: float
+) -> Pixels:
+    """Draw the shadow that a thing casts, and the dark line under its foot."""
+    height, width = SHAPE
+    across = radius / width
+    down = radius / height
+    cast = Region(
+        x / width - 0.9 * light * across, foot / height, 1.35 * across, 0.3 * down
     )
-    contact = _spot(thing.x, thing.foot, 0.95 * foot, max(2.0, 0.08 * radius))
-    dark = np.maximum(
-        0.75 * feathered(cast, 0.13 * radius), 0.8 * feathered(contact, 2.5)
-    )
-    return painting.mix(picture, 0.3 * picture, dark)
-
-
-def _spot(x: float, y: float, across: float, down: float) -> Mask:
-    mask = np.zeros((HEIGHT, WIDTH, 1), np.float32)
-    cv2.ellipse(
-        mask, (round(x), round(y)), (round(across), round(down)), 0, 0, 360, 1.0, -1
-    )
-    return mask
+    contact = Region(x / width, foot / height, 0.5 * across, 0.08 * down)
+    return drawing.shadowed(drawing.shadowed(image, cast, 0.13 * radius), contact, 2.5)
 
 
 # --- pretend editors ----------------------------------------------------------------------------------------
 
 _PHOTOGRAPHED = {
-    "astronaut.png": PhotoThing("suit", Region(0.37, 0.78, 0.46, 0.38)),
-    "coffee.png": PhotoThing("coffee in the cup", Region(0.48, 0.37, 0.15, 0.14)),
-    "chelsea.png": PhotoThing(
-        "larger of the cat's eyes", Region(0.385, 0.395, 0.085, 0.115)
+    "astronaut.png": ("suit", Region(0.37, 0.78, 0.46, 0.38)),
+    "coffee.png": ("coffee in the cup", Region(0.48, 0.37, 0.15, 0.14)),
+    "chelsea.png": ("larger of the cat's eyes", Region(0.385, 0.395, 0.085, 0.115)),
+    "rocket.jpg": ("rocket", Region(0.503, 0.64, 0.03, 0.33)),
+    "motorcycle_left.png": (
+        "box behind the front wheel",
+        Region(0.85, 0.47, 0.065, 0.11),
     ),
-    "rocket.jpg": PhotoThing("rocket", Region(0.503, 0.64, 0.03, 0.33)),
-    "motorcycle_left.png": PhotoThing(
-        "box behind the front wheel", Region(0.85, 0.47, 0.065, 0.11)
+    "camera.png": ("sky", Region(0.5, 0.1, 0.8, 0.3)),
+    "coins.png": (
+        "coin in the upper right corner",
+        Region(0.872, 0.145, 0.085, 0.105),
     ),
-    "camera.png": PhotoThing("sky", Region(0.5, 0.1, 0.8, 0.3)),
-    "coins.png": PhotoThing(
-        "coin in the upper right corner", Region(0.872, 0.145, 0.085, 0.105)
-    ),
-    "retina.jpg": PhotoThing("bright disc on the left", Region(0.17, 0.46, 0.06, 0.07)),
+    "retina.jpg": ("bright disc on the left", Region(0.17, 0.46, 0.06, 0.07)),
 }
 """Photographs in scikit-image's wheel, and what is recoloured in each. Beside those of the probes: two that their
 authors gave to the public domain (CC0), and the Brooklyn Museum's coins, without known restrictions."""
@@ -257,66 +194,32 @@ _DRAWN = 16
 _SHADES = 9.0
 """Degrees by which an editor's idea of a colour differs from the name's."""
 _SOFT = 1.2
-"""Pixels by which the new colour fades out beyond a mask's own feather, so that it ends in no seam."""
+"""Pixels by which the new colour fades out beyond a mask's own feather, so that it does not end in a seam."""
 _QUALITIES = (86, 97)
 """JPEG quality of what editors save."""
 
 
 @dataclass(frozen=True)
 class DemoSource:
-    """An image, and what is asked of it."""
+    """An image, and the thing in it that is to be recoloured."""
 
     name: str
-    picture: Picture
+    image: Pixels
     thing: str
     mask: Mask
     """Mask of the thing."""
-    colour: str
-
-    @property
-    def instruction(self) -> str:
-        return f"Make the {self.thing} {self.colour}."
 
 
 def sources() -> Iterator[DemoSource]:
-    """The photographs, then the drawn ones."""
-    for number, (file, thing) in enumerate(_PHOTOGRAPHED.items()):
-        yield _source(
-            number,
-            file.partition(".")[0],
-            read(file),
-            thing.name,
-            outline(file, thing.place),
-        )
+    """Make the photographs, then the drawn ones."""
+    for file, (thing, region) in _PHOTOGRAPHED.items():
+        name = file.partition(".")[0]
+        yield DemoSource(name, read(file), thing, outline(file, region))
     for number in range(_DRAWN):
-        drawn = still_life(number)
-        name, mask = list(drawn.masks.items())[-1]
-        yield _source(number, f"still-life-{number + 1}", drawn.picture, name, mask)
-
-
-def _source(
-    number: int, name: str, picture: Picture, thing: str, mask: Mask
-) -> DemoSource:
-    """With one of the two colours that are farthest from the thing's own."""
-    a, b = painting.to_lab(picture)[mask[..., 0] > 0.5].mean(axis=0)[1:]
-    own = np.degrees(np.arctan2(b, a))
-    far = sorted(
-        painting.COLOURS,
-        key=lambda colour: abs((painting.COLOURS[colour] - own + 180) % 360 - 180),
-    )
-    return DemoSource(
-        name, picture, thing, feathered(mask, _SOFT), far[-1 - number % 2]
-    )
-
-
-def _edited(source: DemoSource, rng: np.random.Generator, most: float) -> Picture:
-    """Recolour as asked, in the editor's shade of the colour, with stains of it on at most this share of the rest."""
-    hue = painting.COLOURS[source.colour] + rng.uniform(-_SHADES, _SHADES)
-    done = painting.recoloured(source.picture, source.mask, hue)
-    share = rng.uniform(most / 4, most)
-    return painting.stained(
-        done, 1 - painting.grown(source.mask, 6), hue, share, int(rng.integers(1000))
-    )
+        image, masks = still_life(number)
+        nearest = list(masks)[-1]
+        name = f"still-life-{number + 1}"
+        yield DemoSource(name, image, nearest, masks[nearest])
 
 
 EDITORS: Mapping[str, float] = {"neat": 0.03, "tidy": 0.03, "leaky": 0.35}
@@ -324,28 +227,38 @@ EDITORS: Mapping[str, float] = {"neat": 0.03, "tidy": 0.03, "leaky": 0.35}
 
 
 def pretend(seed: int = 0) -> Iterator[Edit]:
-    """All editors at the same instructions, image by image: the same for the same seed."""
-    with ThreadPoolExecutor(2) as pool:  # OpenCV lets go of the interpreter
-        for made in pool.map(lambda pair: _edits(seed, *pair), enumerate(sources())):
-            yield from made
+    """Let all editors follow the same instructions, image by image: the same for the same seed."""
+    with ThreadPoolExecutor(2) as pool:  # OpenCV releases the interpreter's lock
+        for edits in pool.map(lambda pair: _edits(seed, *pair), enumerate(sources())):
+            yield from edits
 
 
 def _edits(seed: int, number: int, source: DemoSource) -> list[Edit]:
-    before = painting.png(source.picture)
-    made = []
+    before = drawing.png(source.image)
+    mask = feathered(source.mask, _SOFT)
+    # one of the two that are farthest from the thing's own
+    colour = drawing.colours_by_distance(source.image, source.mask)[-1 - number % 2]
+    edits = []
     for editor, (model, most) in enumerate(EDITORS.items()):
         rng = np.random.default_rng([seed, number, editor])
-        saved = painting.compressed(
-            _edited(source, rng, most), int(rng.integers(*_QUALITIES))
+        hue = COLOURS[colour] + rng.uniform(-_SHADES, _SHADES)
+        edited = drawing.stained(
+            drawing.recoloured(source.image, mask, hue),
+            1 - drawing.grown(mask, 6),
+            hue,
+            rng.uniform(most / 4, most),
+            int(rng.integers(1000)),
         )
         edit = Edit(
             f"{source.name}-{model}",
             input=before,
-            edited=painting.png(saved),
-            instruction=source.instruction,
+            edited=drawing.png(
+                drawing.compressed(edited, int(rng.integers(*_QUALITIES)))
+            ),
+            instruction=f"Make the {source.thing} {colour}.",
             edit_type="recolour",
             group=source.name,
             model=model,
         )
-        made.append(edit)
-    return made
+        edits.append(edit)
+    return edits
