@@ -25,7 +25,7 @@ from bench.startup import median, milliseconds
 CALLS = 7
 OURS = {
     "core": "editjudge.api",
-    "parquet": "editjudge.store.parquet, pyarrow.parquet",
+    "parquet": "editjudge.store.tables, pyarrow.parquet",
     "heic": "pillow_heif",
     "stats": "editjudge.stats.compare",
     "measured": "editjudge.vision.measured",

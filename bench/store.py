@@ -22,10 +22,10 @@ from typing import Any
 
 from editjudge.judgement import Exchange, Judgement, Task, Usage
 from editjudge.rubrics.verdict import Remark
-from editjudge.store.export import export_parquet
-from editjudge.store.parquet import read_table
+from editjudge.store.export import export_run
 from editjudge.store.records import Item
 from editjudge.store.store import Store
+from editjudge.store.tables import read_file
 from editjudge.store.writer import Writer
 
 FACTORS = ("alignment", "faithfulness", "completeness")
@@ -208,9 +208,10 @@ def tables(store: Store, count: int, folder: Path) -> dict[str, float]:
     """Out as Parquet, and read in the place of a store."""
     run = store.find_run("bench")
     started = time.perf_counter()
-    export_parquet(store, run, folder)
+    export_run(store, run, folder, "parquet")
     between = time.perf_counter()
-    assert sum(1 for _ in read_table(folder, "judgements")) == count
+    files = (folder / "judgements").iterdir()
+    assert count == sum(1 for file in files for _ in read_file(file, "judgements"))
     size = sum(path.stat().st_size for path in folder.rglob("*.parquet"))
     return {
         "parquet_rows_written_per_s": count / (between - started),

@@ -2,6 +2,7 @@
 
 python -m bench.web                     10,000 and 100,000 judgements
 python -m bench.web --million           and 1,000,000
+python -m bench.web --lists             only the lists of 100,000 edits, without a server: page, sort, filter, search
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from editjudge.rubrics.files import resolve
 from editjudge.store import schema
 from editjudge.store.rows import packed, unpacked
 from editjudge.store.store import Store
+from editjudge.web.listing import Browser, Query
 
 RUBRICS = resolve(["online"])
 MODELS = [f"model-{n}" for n in range(8)]
@@ -236,11 +238,40 @@ def measure(place: Path, count: int) -> dict[str, Any]:
         server.wait(20)
 
 
+def lists(place: Path) -> dict[str, float]:
+    """Measure how long a page of a list takes, in milliseconds, and how long it takes to fill it, in seconds."""
+    with Store.open(place) as store:
+        run = store.find_run("bench")
+        browser = Browser(store)
+        started = time.perf_counter()
+        browser.fill(run, "", browser.columns(run))
+        seconds = time.perf_counter() - started
+        queries = {
+            "page": Query(),
+            "deep page": Query(page="1500"),
+            "sort": Query(sort="-seamlessness"),
+            "sort by disagreement": Query(sort="-spread"),
+            "filter": Query(factor="alignment", most="2"),
+            "filter by status": Query(status="failed"),
+            "search": Query(q="the 500th thing"),
+        }
+        figures = {"fill_s": round(seconds, 2)}
+        for name, query in queries.items():
+            spent = []
+            for _ in range(5):
+                started = time.perf_counter()
+                browser.page(run, query)
+                spent.append(1000 * (time.perf_counter() - started))
+            figures[f"{name}_ms"] = round(statistics.median(spent), 1)
+        return figures
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--million", action="store_true")
+    parser.add_argument("--lists", action="store_true")
     parser.add_argument(
         "--keep",
         type=Path,
@@ -250,6 +281,12 @@ def main() -> None:
     counts = [10_000, 100_000, *([1_000_000] if chosen.million else [])]
     with tempfile.TemporaryDirectory() as temporary:
         folder = chosen.keep or Path(temporary)
+        if chosen.lists:
+            place = folder / "lists.db"
+            if not place.exists():
+                fill(place, len(RUBRICS) * 100_000)
+            print(json.dumps(lists(place), indent=2))
+            return
         results = []
         for count in counts:
             place = folder / f"{count}.db"

@@ -45,6 +45,7 @@ Kind = Literal[
     "code",
     "hash",
     "count",
+    "integer",
     "number",
     "time",
     "flag",
@@ -55,8 +56,9 @@ Kind = Literal[
     "remarks",
     "codes",
 ]
-"""Kind of a value. `text`: from outside, any character. `code`: one of our own words. `texts` and `numbers`: by name.
-`counts`: whole numbers by name, or None. `codes`: remarks, of which a row shows the codes alone."""
+"""Kind of a value. `text`: from outside, any character. `code`: one of our own words. `integer`: of 64 bits, with a
+sign. `texts` and `numbers`: by name. `counts`: whole numbers by name, or None. `codes`: remarks, of which a row shows
+the codes alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,10 @@ exec(compile(source.replace(last, more), spec.origin, "exec"), module.__dict__)
 
 from editjudge.judgement import Judgement, Task, row
 from editjudge.store import Store, schema
-from editjudge.store.export import export_jsonl, export_parquet
+from editjudge.store.export import export_run
 from editjudge.rubrics.files import load
 from editjudge.store.import_run import check_run, import_run
-from editjudge.store.parquet import TABLES
+from editjudge.store.tables import TABLES
 from editjudge.store.records import Item
 from editjudge.rewards.protocol import RequestModels, Terms, openapi
 
@@ -37,7 +37,7 @@ folder = Path(sys.argv[1])
 rubric = load("fidelity")
 said = Judgement("a" * 64, "ok", "j", "fidelity", rubric.hash, 0, {"alignment": 1}, created=1.0, mood="sunny \\ud83d")
 assert "mood" in schema.judgements.columns
-assert "mood" in TABLES["judgements"].names
+assert "mood" in [column.name for column in TABLES["judgements"]]
 assert row(said, "edit", None, None)["mood"] == said.mood
 with Store.open(folder / "a.db") as store:
     run = store.open_run("one", {})
@@ -46,10 +46,10 @@ with Store.open(folder / "a.db") as store:
     store.add_tasks(run, [Task("edit", "fidelity", "j", 0, said.key)])
     store.write([said])
     assert store.judgement(said.key) == said
-    for export in (export_jsonl, export_parquet):
-        export(store, run, folder / export.__name__)
-        with Store.open(folder / f"{export.__name__}.db") as other:
-            import_run(other, check_run(folder / export.__name__, other), folder / export.__name__)
+    for form in ("jsonl", "parquet"):
+        export_run(store, run, folder / form, form)
+        with Store.open(folder / f"{form}.db") as other:
+            import_run(other, check_run(folder / form, other), folder / form)
             assert other.judgement(said.key).mood == said.mood
             assert [r["mood"] for r in other.judgements(other.find_run("one"))] == [said.mood]
     models = RequestModels(Terms(), ["j"], ["r"], ["x"])

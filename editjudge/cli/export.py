@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from editjudge.running.where import Condition
     from editjudge.store.records import Item, RunRecord
     from editjudge.store.store import Store
+    from editjudge.store.tables import Form
 
 
 @click.command(epilog="\b\nExample: editjudge export mine -o out --format parquet")
@@ -93,7 +94,7 @@ def command(
             write = plugins.load("sinks", form, f"--format {form}")
             written = [str(path) for path in write(store, record, Path(output))]
         else:
-            written = _export(store, record, output, form, replies, force)
+            written = _export(store, record, output, cast("Form", form), replies, force)
     tell(
         as_json,
         {"run": record.name, "written": written},
@@ -102,16 +103,10 @@ def command(
 
 
 def _export(
-    store: Store, run: RunRecord, output: str, form: str, replies: bool, force: bool
+    store: Store, run: RunRecord, output: str, form: Form, replies: bool, force: bool
 ) -> list[str]:
     from editjudge.report.contradictions import contradictions_of
-    from editjudge.store.export import (
-        export_csv,
-        export_folder,
-        export_jsonl,
-        export_parquet,
-        taken,
-    )
+    from editjudge.store.export import export_folder, export_run, taken
 
     with export_folder(output) as folder:
         if not force and (there := taken(folder, run)):
@@ -119,11 +114,9 @@ def _export(
                 f"{output} has {', '.join(there)} of another run: name another folder, or add --force"
             )
         counts = contradictions_of(store, run).counts
-        if form == "csv":
-            written = export_csv(store, run, folder, counts)
-        else:
-            write = export_parquet if form == "parquet" else export_jsonl
-            written = write(store, run, folder, replies, counts)
+        written = export_run(
+            store, run, folder, form, replies=replies, contradictions=counts
+        )
         return [os.path.join(output, path.relative_to(folder)) for path in written]
 
 
@@ -137,7 +130,7 @@ def _filter(
 ) -> None:
     from editjudge.manifest.folders import relative
     from editjudge.running.where import Condition
-    from editjudge.store.export import write_lines
+    from editjudge.store.tables import write_lines
 
     wheres = [Condition.parse(text, run.name) for text in conditions]
     for where in wheres:

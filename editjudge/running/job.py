@@ -72,7 +72,7 @@ from editjudge.running.summary import (
     is_failure,
     summary_of,
 )
-from editjudge.running.sums import OVERALL
+from editjudge.running.sums import OVERALL, run_sums
 from editjudge.running.where import EditFilter, Selected
 from editjudge.store.records import PENDING, RunRecord
 
@@ -647,6 +647,11 @@ def conclude(
     unfinished = ending == "finished" and summary.statuses.get(PENDING)
     state = "interrupted" if ending == "failed" or unfinished else ending
     store.mark(run, state, summary.as_json())
+    if state == "finished":
+        from editjudge.store import listing
+
+        overall = run_sums(store, run).get(OVERALL, ())
+        listing.fill(store, run, "", listing.columns_of(store, run, overall))
     return Outcome(
         run.id,
         run.name,

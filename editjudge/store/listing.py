@@ -1,7 +1,8 @@
 """Lists of a run's edits, filtered, sorted and cut into pages by the database.
 
 A filter or an order needs a fact about every edit: the mean of a factor, a status, a disagreement. They are in the
-table `edit_scores`, which is filled when a list is first asked for, and again when something was judged since.
+table `edit_scores`, which is filled when a run finishes, and again when a list is opened after something was judged or
+rated.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from editjudge import plugins
 from editjudge.judgement import DONE, STATUSES
 from editjudge.store.database import MAX_ROWS, chunks
 from editjudge.store.people import rubrics_alike
@@ -287,7 +289,7 @@ def summaries(
     asked = [tasks.c.run_id == run.id, tasks.c.item.in_(names), *_of_judge(judge)]
     query = sa.select(
         tasks.c.item, judgements.c.status, judgements.c.violations
-    ).select_from(_JUDGED)
+    ).select_from(tasks.outerjoin(judgements, _SAME_KEY))
     for item, status, violations in store._read(query.where(*asked)):
         edits[item].statuses.add(status or PENDING)
         for remark in violations or ():
@@ -299,7 +301,7 @@ def summaries(
             edits[item].scores.setdefault(column, []).append(score)
     rated = (
         sa.select(items.c.item, ratings.c.factor, ratings.c.score)
-        .join_from(items, ratings, _RATED)
+        .select_from(_RATED)
         .where(*_ratings_of(store, run), items.c.item.in_(names))
     )
     for item, factor, score in store._read(rated):
@@ -309,60 +311,62 @@ def summaries(
 
 # --- facts ----------------------------------------------------------------------------------------------------
 
-_JUDGED = tasks.outerjoin(judgements, judgements.c.key == tasks.c.key)
-_SAME_ITEM = sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
+_ASKED = tasks.join(
+    items, sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
+)
+_SAME_KEY = judgements.c.key == tasks.c.key
 _SCORED = sa.and_(scores.c.key == tasks.c.key, scores.c.score.is_not(None))
-_RATED = ratings.c.content == items.c.content
-_FACT = ("run_id", "judge", "rubric", "factor", "position", "mean", "low", "high")
+_RATED = items.join(ratings, ratings.c.content == items.c.content)
 
 
-def fill(
-    store: Store,
-    run: RunRecord,
-    judge: str,
-    columns: Columns,
-    contradicted: Callable[[], Iterable[int]],
-) -> None:
-    """Fill the table of facts of a run by one judge, or by all, unless it is up to date.
-
-    `contradicted` returns the positions of the edits with a contradicted verdict.
-    """
+def fill(store: Store, run: RunRecord, judge: str, columns: Columns) -> None:
+    """Fill the table `edit_scores` of a run by one judge, or by all, unless it is up to date."""
     if _is_filled(store, run, judge):
         return
     begun = time.monotonic()
     now = time.time()
-    marks = [(_CONTRADICTED, position) for position in {*contradicted()}]
-    marks += _violations(store, run, judge)
+    fact = {"run_id": run.id, "judge": judge, "rubric": "", "mean": 1, "low": 1, "high": 1}  # fmt: skip
+    violations = list(_violations(store, run, judge))
+    marks = [*violations, *((_CONTRADICTED, n) for n in _contradicted(store, run))]
     rows = [
-        dict(zip(_FACT, (run.id, judge, "", name, position, 1, 1, 1), strict=True))
+        {**fact, "factor": name, "position": position}
         for name, position in dict.fromkeys(marks)
     ]
-    of_run = (edit_scores.c.run_id == run.id, edit_scores.c.judge == judge)
     labels = sa.select(items.c.model, items.c.edit_type).distinct()
     pairs = store._read(labels.where(items.c.run_id == run.id))
-    codes = {name.removeprefix(_VIOLATION) for name, _ in marks} - {_CONTRADICTED}
     choices = {
         "models": sorted({model or "" for model, _ in pairs}),
         "edit_types": sorted({edit_type or "" for _, edit_type in pairs}),
-        "violations": sorted(codes),
+        "violations": sorted({name.removeprefix(_VIOLATION) for name, _ in violations}),
     }
+    of_list = _of_list(run, judge)
+    names = ("run_id", "judge", "rubric", "factor", "position", "mean", "low", "high")
+    text = edit_scores.c.judge.type
+    queries = [
+        *_judged_facts(run, judge),
+        *_people_facts(store, run, columns),
+        _overall_facts(of_list, columns),
+        _spread_facts(store, run, of_list, columns),
+    ]
 
     def work(connection: sa.Connection) -> None:
-        connection.execute(sa.delete(edit_scores).where(*of_run))
-        for facts in (
-            _factor_facts(run, judge),
-            _status_facts(run, judge),
-            _overall_facts(of_run, columns.parts),
-            _spread_facts(of_run, columns.factors),
-        ):
-            connection.execute(sa.insert(edit_scores).from_select(_FACT, facts))
+        connection.execute(sa.delete(edit_scores).where(*of_list))
+        for query in queries:
+            facts = query.subquery().c
+            selected = sa.select(sa.literal(run.id), sa.literal(judge, text), *facts)
+            connection.execute(sa.insert(edit_scores).from_select(names, selected))
         for chunk in chunks(rows, MAX_ROWS):
             connection.execute(sa.insert(edit_scores), chunk)
-        seconds = time.monotonic() - begun
-        filled = {"run_id": run.id, "judge": judge, "filled": now, "seconds": seconds}
-        filled |= {"stale": False, "choices": choices}
-        names = ("filled", "seconds", "stale", "choices")
-        connection.execute(upsert(store._dialect, edit_score_fills, names), filled)
+        filled = {
+            "filled": now,
+            "seconds": time.monotonic() - begun,
+            "stale": False,
+            "choices": choices,
+        }
+        connection.execute(
+            upsert(store._dialect, edit_score_fills, [*filled]),
+            {"run_id": run.id, "judge": judge, **filled},
+        )
 
     store._transact(work)
 
@@ -380,88 +384,128 @@ def _is_filled(store: Store, run: RunRecord, judge: str) -> bool:
     return False
 
 
-def _factor_facts(run: RunRecord, judge: str) -> sa.Select[Any]:
-    mean = sa.func.round(sa.cast(sa.func.avg(scores.c.score), sa.Numeric), 9)
+# Each query selects rubric, factor, position, mean, low and high.
+
+
+def _judged_facts(run: RunRecord, judge: str) -> Iterator[sa.Select[Any]]:
+    """Select the mean score of each factor, and the statuses."""
+    asked = (tasks.c.run_id == run.id, *_of_judge(judge))
+    score = scores.c.score
+    mean = sa.func.round(sa.cast(sa.func.avg(score), sa.Numeric), 9)
     by = (tasks.c.rubric, scores.c.factor, items.c.position)
-    return (
-        sa.select(
-            *_text(run, judge),
-            *by,
-            sa.cast(mean, sa.Double),
-            sa.func.min(scores.c.score),
-            sa.func.max(scores.c.score),
-        )
-        .select_from(tasks.join(items, _SAME_ITEM).join(scores, _SCORED))
-        .where(tasks.c.run_id == run.id, *_of_judge(judge))
-        .group_by(*by)
-    )
-
-
-def _status_facts(run: RunRecord, judge: str) -> sa.Select[Any]:
+    ends = (sa.func.min(score), sa.func.max(score))
+    query = sa.select(*by, sa.cast(mean, sa.Double).label("mean"), *ends)
+    yield query.select_from(_ASKED.join(scores, _SCORED)).where(*asked).group_by(*by)
     status = sa.literal(_STATUS).concat(sa.func.coalesce(judgements.c.status, PENDING))
-    one = sa.literal(1.0)
-    return (
-        sa.select(*_text(run, judge), sa.literal(""), status, items.c.position, one, one, one)
-        .select_from(tasks.join(items, _SAME_ITEM).outerjoin(judgements, judgements.c.key == tasks.c.key))
-        .where(tasks.c.run_id == run.id, *_of_judge(judge))
-        .distinct()
-    )  # fmt: skip
+    query = sa.select(sa.literal(""), status, items.c.position, *_thrice(1.0))
+    joined = _ASKED.outerjoin(judgements, _SAME_KEY)
+    yield query.select_from(joined).where(*asked).distinct()
 
 
-def _text(run: RunRecord, judge: str) -> tuple[sa.ColumnElement[Any], ...]:
-    return sa.literal(run.id), sa.literal(judge, edit_scores.c.judge.type)
+def _people_facts(
+    store: Store, run: RunRecord, columns: Columns
+) -> Iterator[sa.Select[Any]]:
+    """Select the mean of people's ratings."""
+    text = edit_scores.c.factor.type
+    for column in columns.people:
+        named = (sa.literal(""), sa.literal(column.id, text), items.c.position)
+        mean = sa.func.avg(ratings.c.score)
+        query = sa.select(*named, *_thrice(mean)).select_from(_RATED)
+        rated = (*_ratings_of(store, run), ratings.c.factor == column.factor)
+        yield query.where(*rated).group_by(items.c.position)
 
 
 def _overall_facts(
-    of_run: tuple[sa.ColumnElement[bool], ...], parts: Sequence[FactorColumn]
+    of_list: Sequence[sa.ColumnElement[bool]], columns: Columns
 ) -> sa.Select[Any]:
     facts = edit_scores.c
-    mean = sa.func.avg(facts.mean)
-    return (
-        sa.select(
-            facts.run_id, facts.judge, sa.literal(""), sa.literal(OVERALL), facts.position, mean, mean, mean
-        )
-        .where(*of_run, _among(parts))
-        .group_by(facts.run_id, facts.judge, facts.position)
-        .having(sa.func.count() == len(parts))
-    )  # fmt: skip
+    named = (sa.literal(""), sa.literal(OVERALL), facts.position)
+    query = sa.select(*named, *_thrice(sa.func.avg(facts.mean)))
+    query = query.where(*of_list, _among(columns.parts)).group_by(facts.position)
+    return query.having(sa.func.count() == len(columns.parts))
 
 
 def _spread_facts(
-    of_run: tuple[sa.ColumnElement[bool], ...], factors: Sequence[FactorColumn]
+    store: Store,
+    run: RunRecord,
+    of_list: Sequence[sa.ColumnElement[bool]],
+    columns: Columns,
 ) -> sa.Select[Any]:
-    """Select the widest disagreement among judges and repeats alone: people rate at any time."""
+    """Select the widest disagreement of any factor among judges, repeats and people, as a share of its scale.
+
+    Ratings outside the scale, as imported ones may be, are left out."""
     facts = edit_scores.c
-    closed = [column for column in factors if math.isfinite(column.width)]
+    closed = [column for column in columns.factors if math.isfinite(column.width)]
     widths = [(_is_column(column), column.width) for column in closed]
-    share = (facts.high - facts.low) / sa.case(*widths, else_=1.0) if widths else 0.0
-    widest = sa.func.max(share)
-    return (
+    width = sa.case(*widths, else_=1.0) if widths else sa.literal(1.0)
+    of_factor = (facts.position, facts.rubric, facts.factor, facts.low, facts.high)
+    queries = [
+        sa.select(*of_factor, width.label("width")).where(*of_list, _among(closed))
+    ]
+    rated = {column.factor for column in columns.people}
+    for column in closed:
+        if column.factor in rated:
+            score = ratings.c.score
+            rubric = sa.literal(column.rubric, facts.rubric.type)
+            rated_factor = (items.c.position, rubric, ratings.c.factor, score, score)
+            query = sa.select(*rated_factor, sa.literal(column.width))
+            on_scale = score.between(column.lowest, column.highest)
+            same = (*_ratings_of(store, run), ratings.c.factor == column.factor)
+            queries.append(query.select_from(_RATED).where(*same, on_scale))
+    ends = sa.union_all(*queries).subquery().c
+    by_factor = (
         sa.select(
-            facts.run_id, facts.judge, sa.literal(""), sa.literal(_SPREAD), facts.position, widest, widest, widest
+            ends.position,
+            ((sa.func.max(ends.high) - sa.func.min(ends.low)) / sa.func.max(ends.width)).label("share"),
         )
-        .where(*of_run, _among(closed))
-        .group_by(facts.run_id, facts.judge, facts.position)
+        .group_by(ends.position, ends.rubric, ends.factor)
+        .subquery()
+        .c
     )  # fmt: skip
+    named = (sa.literal(""), sa.literal(_SPREAD), by_factor.position)
+    query = sa.select(*named, *_thrice(sa.func.max(by_factor.share)))
+    return query.group_by(by_factor.position)
+
+
+def _thrice(value: sa.ColumnElement[Any] | float) -> list[sa.ColumnElement[Any]]:
+    """Return a value that is the mean, the lowest and the highest."""
+    element = sa.literal(value) if isinstance(value, float) else value
+    return [element.label(name) for name in ("mean", "low", "high")]
 
 
 def _violations(store: Store, run: RunRecord, judge: str) -> Iterator[tuple[str, int]]:
     query = (
         sa.select(judgements.c.violations, items.c.position)
-        .select_from(tasks.join(items, _SAME_ITEM).join(judgements, judgements.c.key == tasks.c.key))
-        .where(tasks.c.run_id == run.id, judgements.c.violations != [], *_of_judge(judge))
-    )  # fmt: skip
+        .select_from(_ASKED.join(judgements, _SAME_KEY))
+        .where(
+            tasks.c.run_id == run.id, judgements.c.violations != [], *_of_judge(judge)
+        )
+    )
     for violations, position in store._stream(query):
         for remark in violations:
             yield _VIOLATION + remark["code"], position
 
 
+def _contradicted(store: Store, run: RunRecord) -> Iterator[int]:
+    """Yield the positions of edits with a verdict that evidence contradicts."""
+    for check in plugins.usable("contradictions"):
+        for verdict in check(store, run, None):
+            if verdict.refuted:
+                yield verdict.position
+
+
+def _of_list(run: RunRecord, judge: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return edit_scores.c.run_id == run.id, edit_scores.c.judge == judge
+
+
 def _is_column(column: FactorColumn) -> sa.ColumnElement[bool]:
     facts = edit_scores.c
+    if column.id.startswith(PEOPLE):
+        return sa.and_(facts.rubric == "", facts.factor == column.id)
     return sa.and_(facts.rubric == column.rubric, facts.factor == column.factor)
 
 
-def _among(columns: Sequence[FactorColumn]) -> sa.ColumnElement[bool]:
+def _among(columns: Iterable[FactorColumn]) -> sa.ColumnElement[bool]:
     return sa.or_(sa.false(), *map(_is_column, columns))
 
 
@@ -478,7 +522,7 @@ def _ratings_of(store: Store, run: RunRecord) -> list[sa.ColumnElement[bool]]:
 
 
 class EditList:
-    """The edits of a run that a filter wants, in its order. Fill the facts first, unless the filter is plain."""
+    """The edits of a run that a filter wants, in its order. Fill the facts first."""
 
     def __init__(
         self,
@@ -501,37 +545,39 @@ class EditList:
 
     def positions(self, first: int = 0, number: int | None = None) -> list[int]:
         """Return the positions of the edits from the first on."""
-        query = self._ordered(sa.select(items.c.position)).offset(first).limit(number)
-        return [position for (position,) in self._store._read(query)]
+        query = self._select(items.c.position).order_by(*self._order())
+        rows = self._store._read(query.offset(first).limit(number))
+        return [position for (position,) in rows]
 
     def neighbours(self, item: str) -> Neighbours:
         """Return what comes before and after an edit in this order."""
-        of_run = items.c.run_id == self._run.id
-        number: sa.ColumnElement[int] = sa.func.row_number().over(
-            order_by=self._order()
-        )
-        if self._wanted.plain:  # by the index, however long the run is
-            number = items.c.position
-        listed = self._joined(
-            sa.select(items.c.item, items.c.position, number.label("number"))
-        )
-        table = listed.where(*self._conditions()).subquery()
-        here = sa.select(table.c.number).where(table.c.item == item)
-        at = next((number for (number,) in self._store._read(here)), None)
+        plain = self._wanted.plain
+        number: sa.ColumnElement[int] = items.c.position
+        if not plain:  # else by the index, however long the run is
+            number = sa.func.row_number().over(order_by=self._order())
+        numbered = (items.c.item, items.c.position, number.label("number"))
+        table = self._select(*numbered).subquery()
+        here = self._store._read(sa.select(table.c.number).where(table.c.item == item))
         total = self.total()
-        if at is None:
+        if not here:
             return Neighbours(total=total)
+        ((at,),) = here
         place = at
-        if self._wanted.plain:
-            until = sa.select(sa.func.count()).where(of_run, items.c.position <= at)
-            ((place,),) = self._store._read(until)
+        if plain:
+            until = (items.c.run_id == self._run.id, items.c.position <= at)
+            query = sa.select(sa.func.count()).where(*until)
+            ((place,),) = self._store._read(query)
         names = sa.select(table.c.item)
         later = names.where(table.c.number > at).order_by(table.c.number)
         earlier = names.where(table.c.number < at).order_by(table.c.number.desc())
-        queries = (earlier, later, later.where(self._is_disputed(table.c.position)))
-        found = [self._store._read(query.limit(1)) for query in queries]
-        before, after, disputed = (rows[0][0] if rows else None for rows in found)
-        return Neighbours(before, after, disputed, place, total)
+        facts = edit_scores.c
+        disputed = self._marked(
+            sa.or_(_IS_DISPUTED, facts.factor == _CONTRADICTED), facts.rubric == ""
+        )
+        queries = (earlier, later, later.where(table.c.position.in_(disputed)))
+        rows = [self._store._read(query.limit(1)) for query in queries]
+        before, after, disagreement = (row[0][0] if row else None for row in rows)
+        return Neighbours(before, after, disagreement, place, total)
 
     def choices(self) -> Choices:
         """Return what the filters of the whole run offer."""
@@ -546,20 +592,15 @@ class EditList:
         every = {tag for (of_edit,) in self._store._read(tags) for tag in of_edit}
         return Choices(**choices, tags=sorted(every))
 
-    # --- conditions -------------------------------------------------------------------------------------------
+    def _marked(self, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+        """Select the positions of the edits with such a fact."""
+        of_list = _of_list(self._run, self._wanted.judge)
+        return sa.select(edit_scores.c.position).where(*of_list, *conditions)
 
-    def _facts(self) -> tuple[sa.ColumnElement[bool], ...]:
+    def _has(self, *names: str) -> sa.ColumnElement[bool]:
         facts = edit_scores.c
-        return facts.run_id == self._run.id, facts.judge == self._wanted.judge
-
-    def _has(
-        self, names: Sequence[str], position: sa.ColumnElement[int] = items.c.position
-    ) -> sa.ColumnElement[bool]:
-        facts = edit_scores.c
-        marked = sa.select(facts.position).where(
-            *self._facts(), facts.rubric == "", facts.factor.in_(names)
-        )
-        return position.in_(marked)
+        marked = self._marked(facts.rubric == "", facts.factor.in_(names))
+        return items.c.position.in_(marked)
 
     def _conditions(self) -> list[sa.ColumnElement[bool]]:
         wanted = self._wanted
@@ -570,23 +611,25 @@ class EditList:
             conditions.append(items.c.edit_type == wanted.edit_type)
         if self._models:
             conditions.append(items.c.model.in_(self._models))
-        if wanted.status:
-            failed = [status for status in STATUSES if status not in DONE]
-            statuses = failed if wanted.status == "failed" else [wanted.status]
-            conditions.append(self._has([_STATUS + status for status in statuses]))
+        if wanted.status == "failed":
+            failed = (_STATUS + status for status in STATUSES if status not in DONE)
+            conditions.append(self._has(*failed))
+        elif wanted.status:
+            conditions.append(self._has(_STATUS + wanted.status))
         if wanted.violation:
-            conditions.append(self._has([_VIOLATION + wanted.violation]))
+            conditions.append(self._has(_VIOLATION + wanted.violation))
         if wanted.contradicted:
-            conditions.append(self._has([_CONTRADICTED]))
+            conditions.append(self._has(_CONTRADICTED))
         if wanted.disputed:
-            conditions.append(items.c.position.in_(self._disputed()))
+            disputed = self._marked(edit_scores.c.rubric == "", _IS_DISPUTED)
+            conditions.append(items.c.position.in_(disputed))
         if wanted.q:
             texts = (items.c.instruction, items.c.item)
             conditions.append(
                 sa.or_(*(text.icontains(wanted.q, autoescape=True) for text in texts))
             )
         if wanted.tag:
-            # As text: inside a string of the JSON a quotation mark is escaped, so only a whole tag looks like this.
+            # As text: inside a string of the JSON a quotation mark is escaped, so only a complete tag looks like this.
             tags = sa.type_coerce(edit_annotations.c.tags, sa.Text)
             tag = escaped(as_json(wanted.tag))
             tagged = sa.select(edit_annotations.c.content).where(
@@ -594,136 +637,56 @@ class EditList:
             )
             conditions.append(items.c.content.in_(tagged))
         if wanted.factor or wanted.least or wanted.most:
-            conditions.append(self._is_scored())
+            conditions.append(items.c.position.in_(self._in_range()))
         return conditions
 
-    def _is_scored(self) -> sa.ColumnElement[bool]:
-        """Whether the score of one factor, or of any, is in a range."""
-        low = _number(self._wanted.least, -math.inf)
-        high = _number(self._wanted.most, math.inf)
-        chosen = [*self._columns.factors]
+    def _in_range(self) -> sa.Select[Any]:
+        """Select the positions of the edits whose score of one factor, or of any, is in a range."""
+        chosen = self._columns.factors
         if self._wanted.factor:
             named = self._columns.find(self._wanted.factor)
             chosen = [named] if named else []
-        conditions: list[sa.ColumnElement[bool]] = [sa.false()]
-        for column in chosen:
-            means = self._means(column)
-            bounds = []
-            if low > -math.inf:
-                bounds.append(means.c.mean >= low - _EQUAL * max(1, abs(low)))
-            if high < math.inf:
-                bounds.append(means.c.mean <= high + _EQUAL * max(1, abs(high)))
-            within = sa.select(means.c.position).where(*bounds)
-            conditions.append(items.c.position.in_(within))
-        return sa.or_(*conditions)
+        bounds = [_among(chosen)]
+        with suppress(ValueError):
+            low = float(self._wanted.least)
+            bounds.append(edit_scores.c.mean >= low - _EQUAL * max(1, abs(low)))
+        with suppress(ValueError):
+            high = float(self._wanted.most)
+            bounds.append(edit_scores.c.mean <= high + _EQUAL * max(1, abs(high)))
+        return self._marked(*bounds)
 
-    def _means(self, column: FactorColumn) -> sa.Subquery:
-        """Return position and mean of the edits that have a score in a column."""
-        if not column.id.startswith(PEOPLE):
-            facts = edit_scores.c
-            here = (*self._facts(), _is_column(column))
-            return sa.select(facts.position, facts.mean).where(*here).subquery()
-        return (
-            sa.select(items.c.position, sa.func.avg(ratings.c.score).label("mean"))
-            .join_from(items, ratings, _RATED)
-            .where(
-                *_ratings_of(self._store, self._run), ratings.c.factor == column.factor
-            )
-            .group_by(items.c.position)
-            .subquery()
-        )
-
-    def _spreads(self) -> sa.Subquery:
-        """Return position and disagreement of the edits: judges' and, of edits that people rated, theirs too."""
-        facts = edit_scores.c
-        stored = sa.select(facts.position, facts.mean).where(
-            *self._facts(), facts.rubric == "", facts.factor == _SPREAD
-        )
-        rated = {column.factor for column in self._columns.people}
-        with_people = [
-            self._spread_with_people(column)
-            for column in self._columns.factors
-            if column.factor in rated
-        ]
-        if not with_people:
-            return stored.subquery()
-        every = sa.union_all(stored, *with_people).subquery()
-        widest = sa.func.max(every.c.mean).label("mean")
-        return sa.select(every.c.position, widest).group_by(every.c.position).subquery()
-
-    def _spread_with_people(self, column: FactorColumn) -> sa.Select[Any]:
-        facts = edit_scores.c
-        on_scale = [ratings.c.factor == column.factor]
-        if column.lowest > -math.inf:
-            on_scale.append(ratings.c.score >= column.lowest)
-        if column.highest < math.inf:
-            on_scale.append(ratings.c.score <= column.highest)
-        of_people = (
-            sa.select(items.c.position, ratings.c.score.label("low"), ratings.c.score.label("high"))
-            .join_from(items, ratings, _RATED)
-            .where(*_ratings_of(self._store, self._run), *on_scale)
-        )  # fmt: skip
-        of_judges = sa.select(facts.position, facts.low, facts.high).where(
-            *self._facts(), _is_column(column)
-        )
-        every = sa.union_all(of_judges, of_people).subquery()
-        share = (sa.func.max(every.c.high) - sa.func.min(every.c.low)) / column.width
-        if not math.isfinite(column.width):
-            share = sa.literal(0.0)
-        return sa.select(every.c.position, share.label("mean")).group_by(
-            every.c.position
-        )
-
-    def _disputed(self) -> sa.Select[Any]:
-        spreads = self._spreads()
-        return sa.select(spreads.c.position).where(spreads.c.mean >= DISPUTED)
-
-    def _is_disputed(self, position: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
-        """Whether judges, repeats or people disagree on an edit, or evidence contradicts a verdict."""
-        return sa.or_(
-            position.in_(self._disputed()), self._has([_CONTRADICTED], position)
-        )
-
-    # --- order ------------------------------------------------------------------------------------------------
-
-    def _sorted_by(self) -> sa.Subquery | None:
+    def _sort_fact(self) -> sa.ColumnElement[bool] | None:
+        """Return which fact the list is sorted by, if it is sorted by one."""
         name = self._wanted.sort.removeprefix("-")
         if name == _SPREAD:
-            return self._spreads()
+            return sa.and_(edit_scores.c.rubric == "", edit_scores.c.factor == _SPREAD)
         column = self._columns.find(name)
-        return self._means(column) if column else None
+        return None if column is None else _is_column(column)
 
-    def _joined(self, query: sa.Select[Any]) -> sa.Select[Any]:
-        if self._values is None:
+    def _select(self, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+        """Select columns of the edits that are wanted, beside the fact that they are sorted by."""
+        query = sa.select(*columns).where(*self._conditions())
+        fact = self._sort_fact()
+        if fact is None:
             return query.select_from(items)
-        here = self._values.c.position == items.c.position
-        return query.select_from(items.outerjoin(self._values, here))
+        same = edit_scores.c.position == items.c.position
+        of_list = _of_list(self._run, self._wanted.judge)
+        joined = items.outerjoin(edit_scores, sa.and_(same, *of_list, fact))
+        return query.select_from(joined)
 
     def _order(self) -> list[sa.ColumnElement[Any]]:
         """Return what the list is sorted by: edits without a score come last both ways, ties as in the manifest."""
-        self._values = self._sorted_by()
         name = self._wanted.sort.removeprefix("-")
-        falling = self._wanted.sort.startswith("-")
-        keys: list[sa.ColumnElement[Any]] = []
-        if name == _SPREAD and self._values is not None:
-            keys = [sa.func.coalesce(self._values.c.mean, 0.0)]
-        elif self._values is not None:
-            keys = [self._values.c.mean]
+        key: sa.ColumnElement[Any] = items.c.position
+        if name == _SPREAD:
+            key = sa.func.coalesce(edit_scores.c.mean, 0.0)
+        elif self._sort_fact() is not None:
+            key = edit_scores.c.mean
         elif name in ("model", "edit_type"):
-            keys = [sa.func.coalesce(items.c[name], "")]
-        elif name == "position":
-            keys = [items.c.position]
-        order = [key.desc() if falling else key for key in keys]
-        if self._values is not None:
-            order.insert(0, keys[0].is_(None))
-        return [*order, items.c.position]
-
-    def _ordered(self, query: sa.Select[Any]) -> sa.Select[Any]:
-        order = self._order()
-        return self._joined(query).where(*self._conditions()).order_by(*order)
+            key = sa.func.coalesce(items.c[name], "")
+        falling = self._wanted.sort.startswith("-")
+        order = [key.desc() if falling else key, items.c.position]
+        return [key.is_(None), *order] if key is edit_scores.c.mean else order
 
 
-def _number(text: str, default: float) -> float:
-    with suppress(ValueError):
-        return float(text)
-    return default
+_IS_DISPUTED = sa.and_(edit_scores.c.factor == _SPREAD, edit_scores.c.mean >= DISPUTED)

@@ -44,7 +44,7 @@ from editjudge.store.schema import (
     studies,
     upsert,
 )
-from editjudge.store.store import Store, lock_ratings
+from editjudge.store.store import Store, lock_ratings, mark_lists_stale
 
 # --- ratings ------------------------------------------------------------------------------------------------
 
@@ -148,6 +148,7 @@ def add_scoped(store: Store, rows: Iterable[ScopedRow]) -> int:
         values = (dict(zip(COLUMNS, row, strict=True)) | none for row in bound)
         for some in chunks(values, MAX_ROWS):
             connection.execute(statement, some)
+        mark_lists_stale(connection)
 
     store._transact(work)
     return len(listed)
@@ -680,6 +681,7 @@ def fill_in(
             connection.execute(
                 upsert(store._dialect, ratings, replaced, unless=_of_another_study), row
             )
+        mark_lists_stale(connection)
 
 
 def _of_another_study(rating: sa.Table, new: Any) -> sa.ColumnElement[bool]:
@@ -845,6 +847,7 @@ def remove_answers(
                 (assignments, given),
             ):
                 connection.execute(sa.delete(table).where(condition))
+            mark_lists_stale(connection)
         return Removal(*counts)
 
     return store._transact(work)

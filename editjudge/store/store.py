@@ -86,7 +86,7 @@ class Store(Database):
         )
         if run.state == "running":
             return run
-        self._execute(_at_run(run).values(state="running", updated=now))
+        self._execute(update_run(run, state="running", updated=now))
         return dataclasses.replace(run, state="running", updated=now)
 
     def import_record(self, new: Values) -> RunRecord:
@@ -119,7 +119,7 @@ class Store(Database):
         """Set the state and the summary of a run."""
         summary = None if summary is None else dict(summary)
         self._execute(
-            _at_run(run).values(state=state, updated=time.time(), summary=summary)
+            update_run(run, state=state, updated=time.time(), summary=summary)
         )
 
     def runs(self) -> list[RunRecord]:
@@ -804,7 +804,14 @@ def _forget_derived(connection: sa.Connection, run_id: int) -> None:
         .where(runs.c.id == run_id, runs.c.summary.is_not(None))
         .values(summary=None)
     )
-    fills = sa.update(edit_score_fills).where(edit_score_fills.c.run_id == run_id)
+    mark_lists_stale(connection, edit_score_fills.c.run_id == run_id)
+
+
+def mark_lists_stale(
+    connection: sa.Connection, *conditions: sa.ColumnElement[bool]
+) -> None:
+    """Have the lists of runs filled again when they are opened."""
+    fills = sa.update(edit_score_fills).where(~edit_score_fills.c.stale, *conditions)
     connection.execute(fills.values(stale=True))
 
 
@@ -814,10 +821,9 @@ def _mark_stale(connection: sa.Connection, keys: Sequence[str]) -> None:
     listed = list(connection.scalars(fresh.distinct()))
     if not listed:
         return
-    fills = sa.update(edit_score_fills).values(stale=True)
     for chunk in chunks(keys, MAX_IN):
         asking = sa.select(tasks.c.run_id).where(tasks.c.key.in_(chunk))
-        connection.execute(fills.where(edit_score_fills.c.run_id.in_(asking)))
+        mark_lists_stale(connection, edit_score_fills.c.run_id.in_(asking))
 
 
 # --- rows -----------------------------------------------------------------------------------------------------
@@ -827,8 +833,8 @@ def _id(run: RunRecord | int) -> int:
     return run.id if isinstance(run, RunRecord) else run
 
 
-def _at_run(run: RunRecord | int) -> sa.Update:
-    return sa.update(runs).where(runs.c.id == _id(run))
+def update_run(run: RunRecord | int, **values: object) -> sa.Update:
+    return sa.update(runs).where(runs.c.id == _id(run)).values(**values)
 
 
 _PLACE = ("item", "rubric", "judge", "repeat", "variant")

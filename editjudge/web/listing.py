@@ -164,12 +164,7 @@ class Browser:
 
     def fill(self, run: RunRecord, judge: str, columns: Columns) -> None:
         """Have the facts up to date by which edits are filtered and sorted."""
-        listing.fill(self._store, run, judge, columns, lambda: self._contradicted(run))
-
-    def _contradicted(self, run: RunRecord) -> Iterator[int]:
-        for verdict in checked_verdicts(self._store, run):
-            if verdict.refuted:
-                yield verdict.position
+        listing.fill(self._store, run, judge, columns)
 
     def _list(
         self,

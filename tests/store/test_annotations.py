@@ -16,7 +16,7 @@ from editjudge.store.annotations import (
     annotate,
     annotations_of,
 )
-from editjudge.store.export import export_jsonl
+from editjudge.store.export import export_run
 from editjudge.store.import_run import check_run, import_run
 from editjudge.store.listing import EditList, ListFilter, columns_of
 from editjudge.store.people import close_study, create_study, find_study, join
@@ -91,7 +91,7 @@ def test_items_of_an_export_carry_them_and_an_import_brings_them_back(
     store: Store, run: RunRecord, tmp_path: Path
 ) -> None:
     annotate(store, item("2", "dog"), ["seam"], "=1+1 \ud83d")
-    export_jsonl(store, run, tmp_path / "out")
+    export_run(store, run, tmp_path / "out")
     lines = [
         json.loads(line)
         for line in (tmp_path / "out" / "items.jsonl").read_text().splitlines()

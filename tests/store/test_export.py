@@ -12,7 +12,7 @@ import pytest
 from editjudge.judgement import row
 from editjudge.rubrics.files import load
 from editjudge.store import Store
-from editjudge.store.export import export_csv, export_jsonl
+from editjudge.store.export import export_run
 from editjudge.store.records import Item, RunRecord
 
 from .samples import JUDGE, RUBRIC, sample, task
@@ -50,7 +50,7 @@ def table(path: Path) -> list[dict[str, str]]:
 def test_a_line_has_the_fields_of_a_row_and_a_task_that_waits_has_a_line(
     store: Store, run: RunRecord, tmp_path: Path
 ) -> None:
-    path, *others = export_jsonl(store, run, tmp_path / "out")
+    path, *others = export_run(store, run, tmp_path / "out")
     assert path == tmp_path / "out" / "judgements.jsonl"
     assert [other.name for other in others] == ["items.jsonl", "run.json"]
     lines = [json.loads(line) for line in path.read_text("ascii").splitlines()]
@@ -64,7 +64,7 @@ def test_a_line_has_the_fields_of_a_row_and_a_task_that_waits_has_a_line(
 def test_a_score_has_a_row_and_so_has_a_factor_without_one(
     store: Store, run: RunRecord, tmp_path: Path
 ) -> None:
-    rows = table(export_csv(store, run, tmp_path / "out")[0])
+    rows = table(export_run(store, run, tmp_path / "out", "csv")[0])
     assert [(r["item"], r["status"], r["factor"], r["score"]) for r in rows] == [
         ("edit-0", "ok", "alignment", "5"),
         ("edit-0", "ok", "harmony", ""),
@@ -81,7 +81,7 @@ def test_where_the_rubric_is_known_a_failure_has_a_row_for_each_of_its_factors(
     rubric = load(RUBRIC)
     store.add_rubrics([rubric])
     store.write([sample(1, "invalid", rubric_hash=rubric.hash)])
-    rows = table(export_csv(store, run, tmp_path / "out")[0])
+    rows = table(export_run(store, run, tmp_path / "out", "csv")[0])
     keys = [factor.key for factor in rubric.factors]
     for status in ("invalid", "pending"):
         assert [r["factor"] for r in rows if r["status"] == status] == keys
@@ -93,7 +93,7 @@ def test_no_cell_is_a_formula_and_numbers_stay_numbers(
     store.write(
         [sample(2, scores={"alignment": -2}, justifications={"alignment": "\tcmd"})]
     )
-    rows = table(export_csv(store, run, tmp_path / "out")[0])
+    rows = table(export_run(store, run, tmp_path / "out", "csv")[0])
     assert rows[0]["justification"] == '\'=HYPERLINK("http://x")\\x00\\ud83d 日本\u2028'
     assert rows[1]["justification"] == "'@cannot say"
     assert rows[0]["model"] == "'-m"
@@ -107,7 +107,7 @@ def test_run_json_says_where_it_came_from(
     rubric = load(RUBRIC)
     store.add_rubrics([rubric, load("quality")])
     store.write([sample(1, rubric_hash=rubric.hash)])
-    export_csv(store, run, tmp_path / "out")
+    export_run(store, run, tmp_path / "out", "csv")
     said = json.loads((tmp_path / "out" / "run.json").read_text())
     assert (
         said["name"] == "pilot"
@@ -124,7 +124,7 @@ def test_run_json_says_where_it_came_from(
 def test_an_export_that_fails_leaves_the_earlier_file_and_no_half_one(
     store: Store, run: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = export_jsonl(store, run, tmp_path / "out")[0].read_bytes()
+    before = export_run(store, run, tmp_path / "out")[0].read_bytes()
 
     def breaks(*_: object, **__: object) -> Iterator[dict[str, object]]:
         yield {
@@ -138,7 +138,7 @@ def test_an_export_that_fails_leaves_the_earlier_file_and_no_half_one(
 
     monkeypatch.setattr(store, "judgements", breaks)
     with pytest.raises(OSError, match="gone"):
-        export_jsonl(store, run, tmp_path / "out")
+        export_run(store, run, tmp_path / "out")
     assert (tmp_path / "out" / "judgements.jsonl").read_bytes() == before
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "items.jsonl",

@@ -22,8 +22,8 @@ from editjudge.judgement import Judgement, Task
 from editjudge.rubrics.files import load
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.scale import Scale
-from editjudge.store import Store, parquet
-from editjudge.store.export import export_parquet
+from editjudge.store import Store, tables
+from editjudge.store.export import export_run
 from editjudge.store.import_run import check_run, import_run
 from editjudge.store.records import Item, RunRecord
 
@@ -43,7 +43,7 @@ def run(store: Store) -> RunRecord:
     """One task that is ok, one that failed, one that was not asked yet."""
     rubric = load(RUBRIC)
     store.add_rubrics([rubric])
-    run = store.open_run("pilot", {"judges": [JUDGE]})
+    run = store.open_run("pilot", {"judges": [JUDGE], "rubrics": {RUBRIC: rubric.hash}})
     store.add_items(
         run,
         [
@@ -68,7 +68,7 @@ COLUMNS = ["item", "status", "factor", "score"]
 
 
 def test_pandas_reads_each_table(store: Store, run: RunRecord, tmp_path: Path) -> None:
-    export_parquet(store, run, tmp_path / "out")
+    export_run(store, run, tmp_path / "out", "parquet")
     scores = pandas.read_parquet(tmp_path / "out" / "scores")
     assert scores[COLUMNS].astype(object).where(
         scores[COLUMNS].notna(), None
@@ -84,7 +84,7 @@ def test_pandas_reads_each_table(store: Store, run: RunRecord, tmp_path: Path) -
 
 
 def test_polars_reads_each_table(store: Store, run: RunRecord, tmp_path: Path) -> None:
-    export_parquet(store, run, tmp_path / "out")
+    export_run(store, run, tmp_path / "out", "parquet")
     scores = polars.read_parquet(tmp_path / "out" / "scores" / "*.parquet")
     assert scores.select(COLUMNS).rows() == SCORES
     lazily = polars.scan_parquet(tmp_path / "out" / "judgements" / "*.parquet").filter(
@@ -96,8 +96,8 @@ def test_polars_reads_each_table(store: Store, run: RunRecord, tmp_path: Path) -
 def test_datasets_reads_each_table(
     store: Store, run: RunRecord, tmp_path: Path
 ) -> None:
-    export_parquet(store, run, tmp_path / "out", replies=True)
-    for table in parquet.TABLES:
+    export_run(store, run, tmp_path / "out", "parquet", replies=True)
+    for table, columns in tables.TABLES.items():
         for streaming in (False, True):
             files = str(tmp_path / "out" / table / "*.parquet")
             found = datasets.load_dataset(
@@ -108,7 +108,7 @@ def test_datasets_reads_each_table(
                 cache_dir=str(tmp_path / "cache"),
             )
             rows = list(found)
-            assert list(rows[0]) == parquet.TABLES[table].names
+            assert list(rows[0]) == [column.name for column in columns]
             if table == "scores":
                 assert [tuple(row[name] for name in COLUMNS) for row in rows] == SCORES
 
@@ -147,7 +147,7 @@ def test_a_dataset_goes_through_a_run_and_comes_out_as_one(
         )
     assert (again.id, again.name) == (run.id, run.name)
     with Store.open(tmp_path / "s.db", readonly=True) as store:
-        export_parquet(store, store.find_run(run.name), tmp_path / "out")
+        export_run(store, store.find_run(run.name), tmp_path / "out", "parquet")
     files = str(tmp_path / "out" / "judgements" / "*.parquet")
     judged = datasets.load_dataset(
         "parquet", data_files=files, split="train", cache_dir=str(tmp_path / "cache")
@@ -174,27 +174,28 @@ def test_rows_that_cannot_be_read_twice_are_refused() -> None:
 def test_a_long_run_is_cut_into_files_and_row_groups(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "_ROWS", 40)
-    monkeypatch.setattr(parquet, "_GROUP", 10)
+    monkeypatch.setattr(tables, "_ROWS", 40)
+    monkeypatch.setattr(tables, "_GROUP", 10)
     run = store.open_run("long", {})
     store.add_tasks(run, [task(n) for n in range(95)])
-    export_parquet(store, run, tmp_path / "out")
+    export_run(store, run, tmp_path / "out", "parquet")
     files = sorted((tmp_path / "out" / "judgements").iterdir())
     assert [file.name for file in files] == [f"part-0000{n}.parquet" for n in range(3)]
     assert [pq.ParquetFile(file).metadata.num_row_groups for file in files] == [4, 4, 2]
-    rows = parquet.read_table(tmp_path / "out", "judgements")
-    assert [row["key"] for _, row in rows] == [task(n).key for n in range(95)]
+    rows = [row for file in files for _, row in tables.read_file(file, "judgements")]
+    assert [row["key"] for row in rows] == [task(n).key for n in range(95)]
 
 
 def test_a_later_export_takes_the_place_of_the_earlier_and_of_nothing_else(
     store: Store, run: RunRecord, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    export_parquet(store, run, out, replies=True)
+    export_run(store, run, out, "parquet", replies=True)
     (out / "items" / "holiday.png").write_bytes(b"mine")
     (out / "judgements" / "part-00001.parquet").write_bytes(b"of a longer run")
-    export_parquet(store, run, out)
-    assert len(list(parquet.read_table(out, "judgements"))) == 3
+    export_run(store, run, out, "parquet")
+    (file,) = (out / "judgements").iterdir()
+    assert len(list(tables.read_file(file, "judgements"))) == 3
     assert (out / "items" / "holiday.png").exists()
     assert not list((out / "replies").iterdir())
 
@@ -203,7 +204,7 @@ def test_an_export_that_fails_leaves_the_earlier_one(
     store: Store, run: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    export_parquet(store, run, out)
+    export_run(store, run, out, "parquet")
     before = {path: path.read_bytes() for path in out.rglob("*.*")}
 
     first = next(store.judgements(run))
@@ -214,14 +215,14 @@ def test_an_export_that_fails_leaves_the_earlier_one(
 
     monkeypatch.setattr(store, "judgements", breaks)
     with pytest.raises(OSError, match="gone"):
-        export_parquet(store, run, out)
+        export_run(store, run, out, "parquet")
     assert {path: path.read_bytes() for path in out.rglob("*.*")} == before
 
 
 def test_tables_without_run_json_are_not_a_run(
     store: Store, run: RunRecord, tmp_path: Path
 ) -> None:
-    export_parquet(store, run, tmp_path / "out")
+    export_run(store, run, tmp_path / "out", "parquet")
     (tmp_path / "out" / "run.json").unlink()
     with pytest.raises(ManifestError, match="writes last"):
         check_run(tmp_path / "out")
@@ -271,7 +272,7 @@ def test_whatever_a_judge_said_goes_out_and_comes_back(
     store.add_items(run, [Item(item, model=item, group=item, metadata={item: item})])
     store.add_tasks(run, [Task(item, said.rubric, said.judge, said.repeat, said.key)])
     store.write([said])
-    export_parquet(store, run, tmp_path / "out", replies=True)
+    export_run(store, run, tmp_path / "out", "parquet", replies=True)
     before = (
         list(store.judgements(run)),
         list(store.items(run)),

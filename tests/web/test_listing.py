@@ -6,6 +6,9 @@ import math
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
+from running.made import edits, stub
+from running.made import run as judge_edits
 
 from editjudge.judgement import Judgement, Status, Task
 from editjudge.rubrics.files import resolve
@@ -13,6 +16,7 @@ from editjudge.rubrics.verdict import Remark
 from editjudge.store.listing import FactorColumn
 from editjudge.store.people import add_ratings
 from editjudge.store.records import Item
+from editjudge.store.schema import edit_score_fills
 from editjudge.store.store import Store
 from editjudge.web.listing import Browser, Query
 
@@ -98,6 +102,33 @@ def test_people_widen_a_factor_by_their_extremes_on_its_own_scale(
             0.0,
         ]
         assert names(browser, store, disputed="1") == ["disputed"]
+
+
+def test_a_rating_that_came_since_changes_the_order(tmp_path: Path) -> None:
+    (rubric,) = resolve(["fidelity"])
+    factor = rubric.factors[0].key
+    with Store.open(tmp_path / "s.db") as store:
+        store.add_rubrics([rubric])
+        run = store.open_run(
+            "r", {"judges": ["measured"], "rubrics": {rubric.name: rubric.hash}}
+        )
+        store.append(run, [Item(name, "m", "t", name) for name in "ab"])
+        browser = Browser(store)
+        seen = []
+        for score in (2, 6):
+            add_ratings(store, [("a", "ann", factor, 4), ("b", "ann", factor, score)])
+            seen.append(names(browser, store, sort=f"-people:{factor}"))
+            seen.append(names(browser, store, factor=f"people:{factor}", least="5"))
+    assert seen == [["a", "b"], [], ["b", "a"], ["b"]]
+
+
+def test_the_list_of_a_run_is_filled_when_the_run_finishes(tmp_path: Path) -> None:
+    with stub():
+        judge_edits(edits(tmp_path, 3), tmp_path / "s.db", rubrics=("fidelity",))
+    with Store.open(tmp_path / "s.db", readonly=True) as store:
+        fills = list(store.stream(sa.select(edit_score_fills)))
+        assert [(fill.judge, fill.stale) for fill in fills] == [("", False)]
+        assert names(Browser(store), store, status="ok") == ["e0", "e1", "e2"]
 
 
 def test_filters_by_status_violation_and_score_and_their_order(tmp_path: Path) -> None:
