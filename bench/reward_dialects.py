@@ -101,21 +101,24 @@ def serve(place: str, stub: str) -> None:
 
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as `editjudge serve` does
     from editjudge.judges.judge import Options
-    from editjudge.rewards.protocol import RewardSite, Terms
+    from editjudge.rewards.protocol import Terms
     from editjudge.store.store import Store
     from editjudge.web.app import create
     from editjudge.web.connections import server
     from editjudge.web.site import Site
 
     terms = Terms(
-        rubrics=("fidelity",), more_rubrics=(), concurrency=64, dialects=DIALECTS
+        judge="openai-compatible/stub",
+        options=Options(base_url=f"{stub}/v1"),
+        rubrics=("fidelity",),
+        more_rubrics=(),
+        concurrency=64,
+        dialects=DIALECTS,
     )
     with Store.open(place) as store, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(256)
-        options = Options(base_url=f"{stub}/v1")
-        rewards = RewardSite(store, "openai-compatible/stub", options, terms)
-        site = Site(store, settings={"rewards": rewards})
+        site = Site(store, settings={"rewards": terms})
         print(listener.getsockname()[1], flush=True)
         server(create(site), log_level="error").run(sockets=[listener])
 

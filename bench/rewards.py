@@ -70,17 +70,21 @@ def serve(store_place: str, stub: str) -> None:
 
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as `editjudge serve` does
     from editjudge.judges.judge import Options
-    from editjudge.rewards.protocol import RewardSite, Terms
+    from editjudge.rewards.protocol import Terms
     from editjudge.store.store import Store
     from editjudge.web.app import create
     from editjudge.web.site import Site
 
-    terms = Terms(rubrics=("fidelity",), more_rubrics=(), concurrency=IN_FLIGHT)
+    terms = Terms(
+        judge="openai-compatible/stub",
+        options=Options(base_url=f"{stub}/v1"),
+        rubrics=("fidelity",),
+        more_rubrics=(),
+        concurrency=IN_FLIGHT,
+    )
     with Store.open(store_place) as store, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        options = Options(base_url=f"{stub}/v1")
-        rewards = RewardSite(store, "openai-compatible/stub", options, terms)
-        site = Site(store, settings={"rewards": rewards})
+        site = Site(store, settings={"rewards": terms})
         config = uvicorn.Config(
             create(site),
             log_level="error",

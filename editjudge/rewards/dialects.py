@@ -1,17 +1,16 @@
 """Rewards in the protocols of trainers, so that their own clients can ask: what each sends, and what it expects back.
 
 A dialect turns its body into a request of `/v1/reward` and the rewards into its own answer. Each is at `/d/NAME/...`,
-and at the path that the trainer's client calls. Most are data (`dialects.yaml`, or a file of the operator's). None of
-them has a word for "no reward" but UniRL: the others get None in the place of a number, on which their trainers stop,
-rather than a 0 on which they would learn. An edit that cannot be taken fails alone, and the others are judged.
+and at the path that the trainer's client calls. Most are data (`dialects.yaml`, or a file of the operator's). Only UniRL
+can say that there is no reward: the others get None instead of a number, on which their trainers stop, rather than a 0
+on which they would learn. An edit that cannot be accepted fails alone, and the others are judged.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -19,93 +18,116 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 from starlette.responses import JSONResponse, Response
+from starlette.routing import compile_path
 
 from editjudge.errors import UsageError, near_miss
 from editjudge.rewards.pickled import NotPlain, dumps, loads
 from editjudge.rewards.protocol import RewardedEdit
-from editjudge.rewards.reduction import Formula
-from editjudge.rewards.requests import BadEdit, Refused
-from editjudge.rubrics.model import Factor
+from editjudge.rewards.requests import Refused, RequestReader
+from editjudge.rubrics.scale import Scale
 
 REWARD = "editjudge"
 """The name of the reward if a client names rewards."""
 _METADATA = 32
 _NO_SOURCE = "there is no source picture: without it nobody can say what an edit kept"
+_PAGES = ("runs", "compare", "rate", "ratings.csv", "static", "sign-in", "docs")
+_OURS = frozenset((*_PAGES, "v1", "d", "t", "healthz", "metrics", "openapi.json"))
+"""First parts of paths that no dialect may take."""
 
-Factors = Mapping[str, Factor]
-"""Factors by their names in the answer."""
+Factors = Mapping[str, Scale]
+"""Scales of the factors by their names in the answer."""
+Place = Annotated[
+    str, Field(pattern=r"^[A-Za-z_][\w-]*(\.(\*|[A-Za-z_][\w-]*))*$", max_length=200)
+]
+"""The path of a list with one entry for each edit: names, one inside the other; after `*` inside each entry."""
+Places = Annotated[list[Place], Field(min_length=1)]
+Url = Annotated[str, Field(pattern=r"^/([\w.{}-]+(/[\w.{}-]+)*)?$", max_length=200)]
+Option = Literal["judge", "judges", "rubrics", "score", "formula", "weights", "samples"]
+"""Fields of a request to `/v1/reward` that a mode may set."""
+Part = Literal[
+    "rewards", "errors", "reasons", "reward", "reason", "error", "metadata", "nothing"
+]
+_OF_MANY = ("rewards", "errors", "reasons")
+_OF_ONE = ("reward", "reason")
+_ABSENT = object()
+"""Nothing, while null says that there is no image."""
 
 
 class Sent(NamedTuple):
-    """A request as it was understood."""
+    """A trainer's request as it was understood."""
 
     edits: list[dict[str, Any]]
     """Edits as `/v1/reward` takes them."""
-    values: Any
-    """Fields of the body that the answer repeats."""
-    bad: Mapping[int, BadEdit] = {}
+    values: list[Any]
+    """Fields of each edit that the answer needs."""
+    bad: dict[int, RewardedEdit]
     """Edits that are not judged, by their number."""
-    options: Mapping[str, Any] = {}
-    """Beside the edits, as `/v1/reward` takes them."""
+    options: Mapping[Option, Any] = {}
+    """Fields beside the edits, as `/v1/reward` takes them."""
 
 
-@dataclass(frozen=True)
-class Dialect:
-    name: str
-    post: str
+class Dialect(BaseModel):
+    """A protocol of a trainer."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False
+    )
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+    post: Url
     """The path that is posted to; `{mode}` is any one part."""
-    read: Callable[[Any, Factors], Sent]
-    """Reads the values of a body."""
-    write: Callable[[Sent, Sequence[RewardedEdit], Factors], Any]
-    pickled: bool = False
-    gets: tuple[str, ...] = ()
-    modes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Options that a request may choose, by the name of the mode; checked before the server starts."""
+    gets: list[Url] = []
+    """Places that say whether the server is ready."""
+    body: Literal["json", "pickle"] = "json"
+
+    def modes(self) -> Mapping[str, Mapping[Option, Any]]:
+        """Return the options that a request may choose, by the name of the mode."""
+        return {}
+
+    def understood(self, values: dict[str, Any], factors: Factors) -> Sent:
+        """Return the request of a body. Raise `Refused` if it is none."""
+        raise NotImplementedError
+
+    def write(
+        self, sent: Sent, rewards: Sequence[RewardedEdit], factors: Factors
+    ) -> Any:
+        """Return the answer."""
+        raise NotImplementedError
 
     @property
     def content_types(self) -> tuple[str, ...]:
-        return (
-            ("application/octet-stream", "") if self.pickled else ("application/json",)
-        )
+        if self.body == "pickle":
+            return ("application/octet-stream", "")
+        return ("application/json",)
 
-    def answer(self, value: Any) -> Response:
-        return (
-            Response(dumps(value), media_type="application/octet-stream")
-            if self.pickled
-            else JSONResponse(value)
-        )
+    def read(self, data: Any, reader: RequestReader, factors: Factors) -> Sent:
+        """Return the request of the bytes of a body. Raise `Refused` if it is none."""
+        if self.body == "json":
+            values = reader.parse(data)
+        else:
+            try:
+                values = loads(data, reader.max_values)
+            except NotPlain as error:
+                raise Refused(422, str(error)) from None
+        if not isinstance(values, dict):
+            raise _refuse("the body", "expected names and values")
+        return self.understood(values, factors)
 
-
-def parse_pickle(body: Any, max_values: int) -> Any:
-    try:
-        return loads(body, max_values)
-    except NotPlain as error:
-        raise Refused(422, str(error)) from None
+    def response(self, value: Any) -> Response:
+        if self.body == "json":
+            return JSONResponse(value)
+        return Response(dumps(value), media_type="application/octet-stream")
 
 
 def _refuse(where: str, what: str) -> Refused:
     return Refused(422, f"{where}: {what}", [(where, what)])
 
 
-def _dict(values: Any, where: str = "the body") -> dict[str, Any]:
-    if not isinstance(values, dict):
-        raise _refuse(where, "expected names and values")
-    return values
-
-
-def _list(values: Mapping[str, Any], name: str) -> list[Any]:
-    part = values.get(name)
-    if not isinstance(part, list | tuple) or not part:
-        raise _refuse(name, "expected a list with one entry for each edit")
-    return list(part)
-
-
 def _metadata(value: Any) -> dict[str, str]:
     """Return the metadata that can be kept with the edit: short texts and numbers."""
-    values = _described(value)
     plain = {
         str(k)[:200]: str(v)[:1000]
-        for k, v in values.items()
+        for k, v in _described(value).items()
         if isinstance(v, str | int | float)
     }
     return dict(list(plain.items())[:_METADATA])
@@ -121,49 +143,27 @@ def _described(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _why(reward: RewardedEdit) -> str:
+    """Return why there is no reward, in one line."""
+    messages = [reason.message for reason in reward.reasons]
+    messages += [f"{factor}: {why}" for factor, why in reward.abstained.items()]
+    text = "; ".join(list(dict.fromkeys(messages))[:3])
+    return f"{reward.status}: {text}" if text else reward.status
+
+
 # --- dialects as data -----------------------------------------------------------------------------------------
 
-Place = Annotated[
-    str, Field(pattern=r"^[A-Za-z_][\w-]*(\.(\*|[A-Za-z_][\w-]*))*$", max_length=200)
-]
-"""The path of a list with one entry for each edit: names, one inside the other; after `*` inside each entry."""
-Part = Literal[
-    "rewards", "errors", "reasons", "reward", "reason", "error", "metadata", "nothing"
-]
-_OF_MANY = ("rewards", "errors", "reasons")
-_OF_ONE = ("reward", "reason")
-Url = Annotated[str, Field(pattern=r"^/([\w.{}-]+(/[\w.{}-]+)*)?$", max_length=200)]
-_PAGES = ("runs", "compare", "rate", "ratings.csv", "static", "sign-in", "audit")
-_OURS = frozenset((*_PAGES, "v1", "d", "t", "healthz", "metrics", "openapi.json"))
-"""First parts of paths that no dialect may take."""
-_ABSENT = object()
-"""Nothing, where null would say that there is no image."""
 
-
-class _FilePart(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False
-    )
-
-
-class ModeOptions(_FilePart):
-    """Options of a mode, as in a request to `/v1/reward`; the server's own if nothing is said."""
-
-    judge: str | None = None
-    judges: dict[str, float] | None = None
-    rubrics: list[str] | None = None
-    formula: Formula | None = None
-    weights: dict[str, float] | None = None
-    samples: int | None = None
-
-
-class RequestModes(_FilePart):
+class RequestModes(BaseModel):
     """Modes of which a field of the request names one."""
+
+    model_config = Dialect.model_config
 
     field: Place
     default: str | None = None
-    """The mode of a request without the field; refused if there is none."""
-    choices: Annotated[dict[str, ModeOptions], Field(min_length=1)]
+    """The mode of a request without the field, which is refused if there is no default."""
+    choices: Annotated[dict[str, dict[Option, Any]], Field(min_length=1)]
+    """Options of each mode, as in a request to `/v1/reward`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -178,14 +178,8 @@ class RequestModes(_FilePart):
             )
         return self
 
-    def options(self) -> dict[str, dict[str, Any]]:
-        return {
-            name: mode.model_dump(exclude_none=True)
-            for name, mode in self.choices.items()
-        }
-
-    def chosen(self, values: Any) -> str:
-        """Return the mode of a request. Raise `Refused` if it is not one of the choices."""
+    def chosen(self, values: Any) -> Mapping[Option, Any]:
+        """Return the options of a request. Raise `Refused` if its mode is not one of the choices."""
         name = _at(values, self.field.split("."))
         if name is _ABSENT or name is None:
             name = self.default
@@ -194,24 +188,19 @@ class RequestModes(_FilePart):
                 self.field,
                 f"expected one of {', '.join(self.choices)}, not {str(name)[:80]!r}",
             )
-        return name
+        return self.choices[name]
 
 
-class DialectFile(_FilePart):
+class DialectFile(Dialect):
     """A dialect as data."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
-    post: Url
-    gets: list[Url] = []
-    """Paths that say whether the server is ready."""
-    body: Literal["json", "pickle"] = "json"
     single: bool = False
-    """A request is one edit as plain fields: places lead to its values, and not to lists of them."""
-    edited: Annotated[list[Place], Field(min_length=1)]
-    """Paths of the outputs: for each edit the first of these that it has; null says that there is none. The first image
+    """A request is one edit as plain fields: paths lead to its values, and not to lists of them."""
+    edited: Places
+    """Places of the outputs: for each edit the first of these that it has; null says that there is none. The first image
     of an entry that is a list."""
-    input: Annotated[list[Place], Field(min_length=1)]
-    instruction: Annotated[list[Place], Field(min_length=1)]
+    input: Places
+    instruction: Places
     metadata: Place | None = None
     """Path of the metadata that is kept with each edit."""
     mode: RequestModes | None = None
@@ -222,8 +211,8 @@ class DialectFile(_FilePart):
     scale: Annotated[list[float], Field(min_length=2, max_length=2)] = [0, 1]
     """The numbers that the worst and the best reward become."""
     answer: Annotated[dict[str, Part], Field(min_length=1)]
-    """Field to what stands in it: the numbers with null for a failure, one error or null for each edit, one for all
-    (left out where nothing failed), why or the scores, the metadata that came, or an empty object. A single edit has
+    """Fields of the answer: the numbers with null for a failure, one error or null for each edit, one for all
+    (left out if nothing failed), why or the scores, the metadata that came, or an empty object. A single edit has
     a `reward`, an `error` and a `reason`."""
 
     @model_validator(mode="after")
@@ -239,115 +228,104 @@ class DialectFile(_FilePart):
             raise PydanticCustomError(
                 "answer", what, {"wrong": wrong[0], "expected": ", ".join(expected)}
             )
-        places = (*self.edited, *self.input, *self.instruction, self.metadata or "")
-        if self.single and any("*" in place for place in places):
+        paths = (*self.edited, *self.input, *self.instruction, self.metadata or "")
+        if self.single and any("*" in path for path in paths):
             raise PydanticCustomError(
                 "place", "single: a single edit has no lists, so that no place has a *"
             )
         return self
 
-    def dialect(self) -> Dialect:
-        modes = self.mode.options() if self.mode else {}
-        return Dialect(
-            self.name,
-            self.post,
-            self._read,
-            self._write,
-            self.body == "pickle",
-            tuple(self.gets),
-            modes,
-        )
+    def modes(self) -> Mapping[str, Mapping[Option, Any]]:
+        return self.mode.choices if self.mode else {}
 
-    def _read(self, values: Any, _: Factors) -> Sent:
-        values = _dict(values)
+    def understood(self, values: dict[str, Any], factors: Factors) -> Sent:
         for name, why in self.refuse.items():
             if values.get(name):
                 raise _refuse(name, why)
-        options = self.mode.options()[self.mode.chosen(values)] if self.mode else {}
-        outputs = self._entries(values, self.edited)
-        if outputs is None:
-            expected = (
-                "an edited picture"
-                if self.single
-                else "a list with one entry for each edit"
-            )
-            raise _refuse(self.edited[0], f"expected {expected}")
-        count = len(outputs)
-        sources = self._entries(values, self.input, count)
+        options = self.mode.chosen(values) if self.mode else {}
+        expected = (
+            "an edited picture"
+            if self.single
+            else "a list with one entry for each edit"
+        )
         no_source = (
             f"{_NO_SOURCE}. {self.without_input}" if self.without_input else _NO_SOURCE
         )
-        if sources is None:
-            raise _refuse(self.input[0], no_source)
-        prompts = self._entries(values, self.instruction, count)
-        if prompts is None:
-            raise _refuse(self.instruction[0], "expected an instruction for each edit")
-        described = (
-            self._entries(values, [self.metadata] if self.metadata else [], count)
-            or [{}] * count
-        )
-        edits: list[dict[str, Any]] = []
-        bad: dict[int, BadEdit] = {}
+        outputs = self._required(values, self.edited, f"expected {expected}")
+        count = len(outputs)
+        sources = self._required(values, self.input, no_source, count)
+        expected = "expected an instruction for each edit"
+        prompts = self._required(values, self.instruction, expected, count)
+        described: list[Any] = [{}] * count
+        if self.metadata:
+            described = self._entries(values, [self.metadata], count) or described
+        sent = Sent([], described, {}, options)
         for n in range(count):
-            edit = {
-                "instruction": prompts[n],
-                "input": sources[n],
-                "edited": outputs[n],
-            }
-            edits.append(edit | {"metadata": _metadata(described[n])})
-            if sources[n] is None:
-                bad[n] = BadEdit("missing_input", no_source)
-            elif not isinstance(prompts[n], str):
-                bad[n] = BadEdit(
-                    "error", f"{self.instruction[0]}: expected the instruction as text"
-                )
-            elif wrong := self._wrong_image(edit):
-                bad[n] = BadEdit("bad_image", wrong)
-        return Sent(edits, described, bad, options)
+            sent.edits.append(
+                {
+                    "instruction": prompts[n],
+                    "input": sources[n],
+                    "edited": outputs[n],
+                    "metadata": _metadata(described[n]),
+                }
+            )
+            if fault := self._fault(prompts[n], sources[n], outputs[n], no_source):
+                sent.bad[n] = RewardedEdit.not_taken(str(n), *fault)
+        return sent
+
+    def _fault(
+        self, prompt: Any, source: Any, output: Any, no_source: str
+    ) -> tuple[str, str] | None:
+        """Return status and message of an edit that cannot be judged."""
+        if source is None:
+            return "missing_input", no_source
+        if not isinstance(prompt, str):
+            return "error", f"{self.instruction[0]}: expected the instruction as text"
+        kind = str if self.body == "json" else bytes
+        expected = (
+            "a picture in base64" if kind is str else "an encoded picture as bytes"
+        )
+        for path, image in ((self.input[0], source), (self.edited[0], output)):
+            if image is not None and not isinstance(image, kind):
+                found = type(image).__name__
+                return "bad_image", f"{path}: expected {expected}, not {found}"
+        return None
+
+    def _required(
+        self, values: Any, paths: Sequence[str], what: str, count: int | None = None
+    ) -> list[Any]:
+        entries = self._entries(values, paths, count)
+        if entries is None:
+            raise _refuse(paths[0], what)
+        return entries
 
     def _entries(
-        self, values: Any, places: Iterable[str], count: int | None = None
+        self, values: Any, paths: Iterable[str], count: int | None
     ) -> list[Any] | None:
-        """Return the entry of each edit at the first of these places that has it; None if the body has none of them."""
+        """Return the entry of each edit at the first of these paths that has it; None if the body has none of them."""
         entries: list[Any] | None = None
-        for place in places:
-            column = self._column(values, place)
+        for path in paths:
+            column = self._column(values, path)
             if column is None:
                 continue
-            if count is not None and len(column) != count:
+            count = len(column) if count is None else count
+            if len(column) != count:
                 what = f"{len(column)} entries for {count} pictures: send as many of each, at most 64 edits"
-                raise _refuse(place, what)
-            count = len(column)
-            if entries is None:
-                entries = column
-            else:
-                entries = [
-                    new if old is _ABSENT else old
-                    for old, new in zip(entries, column, strict=True)
-                ]
-            if not any(entry is _ABSENT for entry in entries):
-                break
+                raise _refuse(path, what)
+            entries = [
+                new if old is _ABSENT else old
+                for old, new in zip(entries or [_ABSENT] * count, column, strict=True)
+            ]
         return entries and [None if entry is _ABSENT else entry for entry in entries]
 
-    def _column(self, values: Any, place: str) -> list[Any] | None:
-        column = _at(values, place.split("."))
-        if self.single:
-            return None if column is _ABSENT else [_first(column)]
+    def _column(self, values: Any, path: str) -> list[Any] | None:
+        """Return the entry of each edit at a path; None if no edit has it."""
+        column = _at(values, path.split("."))
+        column = [column] if self.single else column
         if not _is_list(column):
             return None
         entries = [_first(entry) for entry in column]
         return None if all(entry is _ABSENT for entry in entries) else entries
-
-    def _wrong_image(self, edit: Mapping[str, Any]) -> str:
-        kind = bytes if self.body == "pickle" else str
-        expected = (
-            "an encoded picture as bytes" if kind is bytes else "a picture in base64"
-        )
-        for role, places in (("input", self.input), ("edited", self.edited)):
-            image = edit[role]
-            if image is not None and not isinstance(image, kind):
-                return f"{places[0]}: expected {expected}, not {type(image).__name__}"
-        return ""
 
     def _scaled(self, reward: float | None) -> float | None:
         if reward is None:
@@ -355,38 +333,32 @@ class DialectFile(_FilePart):
         worst, best = self.scale
         return worst * (1 - reward) + best * reward
 
-    def _write(self, sent: Sent, rewards: Sequence[RewardedEdit], _: Factors) -> Any:
-        numbers = [self._scaled(reward.reward) for reward in rewards]
-        errors = [
-            None if reward.reward is not None else _why(reward) for reward in rewards
-        ]
-        reasons = [
-            error or json.dumps(reward.scores)
-            for reward, error in zip(rewards, errors, strict=True)
-        ]
+    def write(
+        self,
+        sent: Sent,
+        rewards: Sequence[RewardedEdit],
+        factors: Factors,
+    ) -> Any:
+        errors = [_why(r) if r.reward is None else None for r in rewards]
+        failed = [f"edit {n}: {error}" for n, error in enumerate(errors) if error]
         metadata: list[dict[str, Any]] = []
         for n, (described, error) in enumerate(zip(sent.values, errors, strict=True)):
             metadata.append({**_metadata(described), "original_index": n})
             if error:
                 metadata[n]["error"] = error
-        failed = [f"edit {n}: {error}" for n, error in enumerate(errors) if error]
+        lists: dict[str, list[Any]] = {
+            "rewards": [self._scaled(reward.reward) for reward in rewards],
+            "errors": errors,
+            "reasons": [
+                error or json.dumps(reward.scores)
+                for reward, error in zip(rewards, errors, strict=True)
+            ],
+            "metadata": metadata,
+        }
         summary = f"{len(failed)} of {len(rewards)} edits have no reward: {'; '.join(failed[:3])}"
-        parts: dict[Part, Any] = {"nothing": {}}
+        parts: dict[str, Any] = {"nothing": {}, "error": summary, **lists}
         if self.single:
-            parts |= {
-                "reward": numbers[0],
-                "error": errors[0],
-                "reason": reasons[0],
-                "metadata": metadata[0],
-            }
-        else:
-            parts |= {
-                "rewards": numbers,
-                "error": summary,
-                "errors": errors,
-                "reasons": reasons,
-                "metadata": metadata,
-            }
+            parts |= {name.removesuffix("s"): lists[name][0] for name in lists}
         return {
             name: parts[part]
             for name, part in self.answer.items()
@@ -395,15 +367,12 @@ class DialectFile(_FilePart):
 
 
 def _at(values: Any, path: Sequence[str]) -> Any:
-    """Return what stands at a path; `_ABSENT` if nothing does. After `*`, a list of what stands in each entry."""
+    """Return the value at a path; `_ABSENT` if there is none. After `*`, a list of the values in each entry."""
     for depth, name in enumerate(path):
         if name == "*":
-            rest = path[depth + 1 :]
-            return (
-                [_at(_described(entry), rest) for entry in values]
-                if _is_list(values)
-                else _ABSENT
-            )
+            if not _is_list(values):
+                return _ABSENT
+            return [_at(_described(entry), path[depth + 1 :]) for entry in values]
         values = values.get(name, _ABSENT) if isinstance(values, dict) else _ABSENT
     return values
 
@@ -419,188 +388,162 @@ def _first(entry: Any) -> Any:
     return entry[0] if entry else None
 
 
-def _why(reward: RewardedEdit) -> str:
-    """Return why there is no reward, in one line."""
-    messages = dict.fromkeys(reason.message for reason in reward.reasons)
-    messages |= dict.fromkeys(
-        f"{factor}: {why}" for factor, why in reward.abstained.items()
-    )
-    text = "; ".join(list(messages)[:3])
-    return f"{reward.status}: {text}" if text else reward.status
-
-
 # --- UniRL ----------------------------------------------------------------------------------------------------
 
 
-def _unirl(values: Any, factors: Factors) -> Sent:
-    requests = _list(_dict(values), "requests")
-    edits: list[dict[str, Any]] = []
-    names: list[list[str]] = []
-    bad: dict[int, BadEdit] = {}
-    for number, request in enumerate(requests):
-        if not isinstance(request, dict):
-            names.append([REWARD])
-            edits.append({})
-            bad[number] = BadEdit("error", "expected a history and required_rewards")
-            continue
-        names.append(_required_rewards(request, f"requests.{number}", factors))
-        edit = _unirl_edit(request)
-        if isinstance(edit, BadEdit):
-            edits.append({})
-            bad[number] = edit
-        else:
-            edits.append(edit | {"metadata": _metadata(request.get("metadata"))})
-    return Sent(edits, names, bad)
+class UniRL(Dialect):
+    """UniRL's protocol, which names the rewards that it wants of each edit."""
+
+    def understood(self, values: dict[str, Any], factors: Factors) -> Sent:
+        sent = Sent([], [], {})
+        for number, request in enumerate(_list(values, "requests")):
+            names = [REWARD]
+            edit: dict[str, Any] | tuple[str, str] = (
+                "error",
+                "expected a history and required_rewards",
+            )
+            if isinstance(request, dict):
+                names = _list(request, "required_rewards")
+                _check_offered(names, f"requests.{number}", factors)
+                edit = _unirl_edit(request)
+            if isinstance(edit, tuple):
+                sent.bad[number] = RewardedEdit.not_taken(str(number), *edit)
+                edit = {}
+            sent.edits.append(edit)
+            sent.values.append(names)
+        return sent
+
+    def write(
+        self, sent: Sent, rewards: Sequence[RewardedEdit], factors: Factors
+    ) -> Any:
+        results: list[dict[str, Any]] = []
+        errors: list[dict[str, str]] = []
+        for names, reward in zip(sent.values, rewards, strict=True):
+            result: dict[str, Any] = {}
+            error: dict[str, str] = {}
+            scores = reward.scores or {}
+            for name in names:
+                if reward.reward is None:
+                    error[name] = _why(reward)
+                elif name == REWARD:
+                    result[name] = {"reward": reward.reward}
+                elif name in scores:
+                    result[name] = {"score": factors[name].share(scores[name])}
+                else:
+                    missing = "the judge gave no score"
+                    error[name] = reward.abstained.get(name, missing)
+            results.append(result)
+            errors.append(error)
+        return {"results": results, "errors": errors}
 
 
-def _required_rewards(
-    request: Mapping[str, Any], where: str, factors: Factors
-) -> list[str]:
-    names = _list(request, "required_rewards")
+def _list(values: Mapping[str, Any], name: str) -> list[Any]:
+    entries = values.get(name)
+    if not _is_list(entries) or not entries:
+        raise _refuse(name, "expected a list with one entry for each edit")
+    return list(entries)
+
+
+def _check_offered(names: Sequence[Any], where: str, factors: Factors) -> None:
     for name in names:
         if not isinstance(name, str) or (name != REWARD and name not in factors):
             what = f"{str(name)[:80]} is not offered; there are {', '.join((REWARD, *factors))}"
             raise _refuse(f"{where}.required_rewards", what)
-    return names
 
 
-def _unirl_edit(request: Mapping[str, Any]) -> dict[str, Any] | BadEdit:
+def _unirl_edit(request: Mapping[str, Any]) -> dict[str, Any] | tuple[str, str]:
+    """Return an edit as `/v1/reward` takes it; status and message if it cannot be judged."""
     turns = request.get("history")
-    if (
-        not _is_list(turns)
-        or not turns
-        or not all(isinstance(turn, dict) for turn in turns)
-    ):
-        return BadEdit("error", "history: expected a list of turns")
+    if not _is_list(turns) or not turns or not all(isinstance(t, dict) for t in turns):
+        return "error", "history: expected a list of turns"
     if any(turn.get("video_b64") or turn.get("video_path") for turn in turns):
-        return BadEdit("error", "videos are not judged")
+        return "error", "videos are not judged"
     if len(turns) < 2 or turns[-2].get("image_b64") is None:
-        return BadEdit(
-            "missing_input", f"{_NO_SOURCE}; send it as the turn before the last"
-        )
+        return "missing_input", f"{_NO_SOURCE}; send it as the turn before the last"
     return {
         "instruction": turns[-1].get("text", ""),
         "input": turns[-2]["image_b64"],
         "edited": turns[-1].get("image_b64"),
         "turn": len(turns) - 2,
+        "metadata": _metadata(request.get("metadata")),
     }
 
 
-def _to_unirl(sent: Sent, rewards: Sequence[RewardedEdit], factors: Factors) -> Any:
-    results: list[dict[str, Any]] = []
-    errors: list[dict[str, str]] = []
-    for names, reward in zip(sent.values, rewards, strict=True):
-        results.append({})
-        errors.append({})
-        for name in names:
-            if reward.reward is None:
-                errors[-1][name] = _why(reward)
-            elif name == REWARD:
-                results[-1][name] = {"reward": reward.reward}
-            elif (share := _share(reward, name, factors)) is not None:
-                results[-1][name] = {"score": share}
-            else:
-                why = reward.abstained.get(name, "the judge gave no score")
-                errors[-1][name] = why
-    return {"results": results, "errors": errors}
-
-
-def _share(reward: RewardedEdit, name: str, factors: Factors) -> float | None:
-    """Return the score of a factor as a number from 0 to 1; None if it has none."""
-    score = (reward.scores or {}).get(name)
-    return None if score is None else factors[name].scale.share(score)
+# --- which are answered ---------------------------------------------------------------------------------------
 
 
 @functools.cache
 def builtin() -> dict[str, Dialect]:
-    listed = [
-        DialectFile.model_validate(one)
-        for one in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_bytes())
+    listed = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_bytes())
+    dialects = [
+        *map(DialectFile.model_validate, listed),
+        UniRL(name="unirl", post="/score", gets=["/health", "/rewards"]),
     ]
-    unirl = Dialect("unirl", "/score", _unirl, _to_unirl, gets=("/health", "/rewards"))
-    return {
-        dialect.name: dialect for dialect in (*(one.dialect() for one in listed), unirl)
-    }
+    return {dialect.name: dialect for dialect in dialects}
 
 
-def load_dialect(word: str) -> Dialect:
-    """Return a dialect by its name, or from a YAML file. Raise `UsageError` if there is none."""
-    if not word.endswith((".yaml", ".yml")):
-        if word not in builtin():
-            known = ", ".join(builtin())
+def load_dialect(name: str) -> Dialect:
+    """Return a built-in dialect by its name, or one from a YAML file. Raise `UsageError` if there is none."""
+    if not name.endswith((".yaml", ".yml")):
+        if name not in builtin():
             raise UsageError(
-                f"--dialect {word}: expected one of {known}, or a YAML file{near_miss(word, builtin())}"
+                f"--dialect {name}: expected one of {', '.join(builtin())}, or a YAML file{near_miss(name, builtin())}"
             )
-        return builtin()[word]
+        return builtin()[name]
     try:
-        dialect = DialectFile.model_validate(
-            yaml.safe_load(Path(word).read_bytes())
-        ).dialect()
+        dialect = DialectFile.model_validate(yaml.safe_load(Path(name).read_bytes()))
     except (OSError, yaml.YAMLError) as error:
-        raise UsageError(f"--dialect {word}: cannot be read: {error}") from None
+        raise UsageError(f"--dialect {name}: cannot be read: {error}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
+        where = "".join(f"{part}." for part in first["loc"]).rstrip(".")
         raise UsageError(
-            f"--dialect {word}: {where}{': ' if where else ''}{first['msg']}"
+            f"--dialect {name}: {where}{': ' if where else ''}{first['msg']}"
         ) from None
     if dialect.name in builtin():
         raise UsageError(
-            f"--dialect {word}: the name {dialect.name} is taken by a dialect that is built in"
+            f"--dialect {name}: the name {dialect.name} is taken by a dialect that is built in"
         )
     for path in (dialect.post, *dialect.gets):
         if path.split("/")[1] in _OURS or (path == "/" and path in dialect.gets):
             raise UsageError(
-                f"--dialect {word}: {path} is a path of the server itself: name another"
+                f"--dialect {name}: {path} is a path of the server itself: name another"
             )
     return dialect
 
 
-# --- paths ----------------------------------------------------------------------------------------------------
-
-
-class Chosen(NamedTuple):
-    """A dialect that is spoken."""
-
-    dialect: Dialect
-    native: bool
-    """At its native path too, and not only at `/d/NAME/...`."""
-
-
-def chosen(words: Sequence[str]) -> list[Chosen]:
-    """Return the dialects of `NAME`, or `/d/NAME` for that path alone; a YAML file in the place of a name.
+def chosen(options: Sequence[str]) -> list[tuple[Dialect, bool]]:
+    """Return the dialects of `NAME`, or `/d/NAME` for that path alone; a YAML file in the place of a name. With each,
+    whether it is at its native path too, and not only at `/d/NAME/...`.
 
     Raise `UsageError` for one that is not known, and for two that want the same path.
     """
-    spoken: dict[str, Chosen] = {}
+    dialects: dict[str, tuple[Dialect, bool]] = {}
     taken: dict[str, str] = {}
-    for word in words:
-        native = not word.startswith("/d/")
-        dialect = load_dialect(word.removeprefix("/d/"))
+    for option in options:
+        is_native = not option.startswith("/d/")
+        dialect = load_dialect(option.removeprefix("/d/"))
         name = dialect.name
         path = dialect.post
-        spoken[name] = Chosen(dialect, native)
-        # GET /health is the same answer for everybody, and no two want the same other path to read.
-        if native and taken.setdefault(path, name) != name:
+        dialects[name] = dialect, is_native
+        # GET /health is the same answer for all, and no two want the same other path to read.
+        if is_native and taken.setdefault(path, name) != name:
             raise UsageError(
                 f"--dialect {taken[path]} and --dialect {name} both answer POST {path}. Give one of them as "
                 f"--dialect /d/{name}: it is then at /d/{name}{path} alone, and its clients are told that address"
             )
-    return list(spoken.values())
+    return list(dialects.values())
 
 
-def native_path(spoken: Iterable[Chosen], method: str, path: str) -> str | None:
+def native_path(
+    dialects: Iterable[tuple[Dialect, bool]], method: str, path: str
+) -> str | None:
     """Return the path `/d/NAME/...` of a trainer's own path; None if no dialect has it."""
-    for dialect, native in spoken:
-        start = dialect.post.partition("{")[0]
-        posted = path == dialect.post or (
-            start != dialect.post
-            and path.startswith(start)
-            and "/" not in path[len(start) :]
-        )
-        if native and (
-            (method == "POST" and posted)
-            or (method in ("GET", "HEAD") and path in dialect.gets)
-        ):
+    for dialect, is_native in dialects:
+        if method == "POST":
+            answers = compile_path(dialect.post)[0].match(path) is not None
+        else:
+            answers = method in ("GET", "HEAD") and path in dialect.gets
+        if is_native and answers:
             return f"/d/{dialect.name}{path}"
     return None

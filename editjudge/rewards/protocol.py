@@ -8,7 +8,7 @@ from __future__ import annotations
 import binascii
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -35,7 +35,6 @@ from editjudge.judgement import FIELDS, STATUSES
 from editjudge.judges.judge import Options
 from editjudge.rewards.reduction import LEAST_WEIGHT, MOST_WEIGHT, Formula
 from editjudge.store.import_run import JudgementRow
-from editjudge.store.store import Store
 
 PROTOCOL = 1
 """The version of the reward protocol (docs/reward-protocol.md): it grows when a client of the one before would fail."""
@@ -47,62 +46,55 @@ _MAX_TURN = 10**6
 
 @dataclass(frozen=True)
 class Terms:
-    """Limits of what clients of `/v1/judge` and `/v1/reward` may ask for."""
+    """Settings of the reward API: who judges, and the limits of what a request may ask for. `rewards` of a site."""
 
+    judge: str = "measured"
+    """Judge of a request that names none."""
+    options: Options = field(default_factory=Options)
+    """How judges are asked."""
     judges: tuple[str, ...] = ()
-    """Judges that a request may name besides the site's own."""
+    """Further judges that a request may name."""
     rubrics: tuple[str, ...] = ("online",)
-    """Asked if a request names none: rubrics, sets, files."""
+    """Rubrics, sets and files of a request that names none."""
     more_rubrics: tuple[str, ...] = ("offline", "lighting", "compliance")
-    """Rubrics that a request may name besides."""
-    formula: Formula = "mean"
+    """Further rubrics that a request may name."""
+    formula: str = "mean"
+    """Score of a request that names none: a formula by its name, or an expression."""
     weights: Mapping[str, float] = field(default_factory=dict)
-    """How scores become a reward where a request does not say."""
     mixture: Mapping[str, float] = field(default_factory=dict)
-    """Judges whose rewards are averaged where a request names none, with their weights; the site's own without it."""
+    """Judges whose rewards are averaged if a request names none, with their weights; `judge` without it."""
     degenerate: Literal["null", "worst"] = "null"
-    """The reward of an output that is no edit, about which no judge is asked: none, or 0."""
+    """Reward of a degenerate output, about which no judge is asked: none, or 0."""
     fresh: bool = False
-    """Ask again what the store has an answer to; the earlier answer is kept too."""
+    """Ask again even if the store has the answer; the earlier answer is kept too."""
     budget: float | None = None
     """US dollars that this server may spend on judges."""
     max_samples: int = 16
     """Answers to one question that a request may ask for."""
     dialects: tuple[str, ...] = ()
-    """Protocols of trainers that are spoken besides: `NAME`, or `/d/NAME` for that path alone."""
+    """Protocols of trainers that are also answered: `NAME`, or `/d/NAME` for that path alone."""
     max_edits: int = 64
     max_picture: int = 16 * 2**20
     max_body: int = 128 * 2**20
     max_waiting: int = 512
-    """Edits taken in and not judged yet; a batch beyond them is told to come back."""
+    """Edits accepted and not judged yet; a batch beyond them is refused for now."""
     max_held: int = 512 * 2**20
-    """Bytes of request bodies held meanwhile: what bounds memory."""
+    """Bytes of request bodies held meanwhile, which bounds memory."""
     deadline: float = 300.0
-    """Seconds that a request may wait, and does where it does not say."""
+    """Longest deadline of a request in seconds, and the default."""
     drain: float = 30.0
-    """Seconds that a server which is stopped goes on judging what it took in."""
+    """Seconds to finish accepted edits when the server stops."""
     concurrency: int | None = None
-    """Most requests in flight to a judge; found out as it goes without it."""
+    """Maximum number of requests in flight to a judge; adapts to the judge if None."""
     pictures: Path | None = None
-    """A folder where the pictures that were sent are kept by their digests, so that review can show them."""
+    """Folder where images of requests are kept by their digests, so that review can show them."""
     max_pictures: int = 10 * 2**30
-    """Bytes of that folder; beyond them pictures are judged and not kept."""
+    """Bytes of that folder; images beyond them are judged and not kept."""
 
     @property
     def edits(self) -> int:
-        """The most edits of one request: no more can ever wait together."""
+        """Maximum number of edits in one request: no more can ever wait together."""
         return min(self.max_edits, self.max_waiting)
-
-
-@dataclass(frozen=True)
-class RewardSite:
-    """Settings of the reward API of a server: `rewards` among those of a site."""
-
-    store: Store
-    judge: str = "measured"
-    """The judge of a request that names none."""
-    options: Options = field(default_factory=Options)
-    terms: Terms = field(default_factory=Terms)
 
 
 # --- requests -------------------------------------------------------------------------------------------------
@@ -144,14 +136,14 @@ Weight = Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
 Ranking = Literal["none", "scores", "pairs"]
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False
-    )
+_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-class EditTexts(_Request):
-    """The text fields of an edit, named as in a manifest."""
+class SentEdit(BaseModel):
+    """One edit, with its images: base64, with or without `data:image/...;base64,` before it; raw bytes in msgpack; a
+    part of its own in multipart. Never a path or an address."""
+
+    model_config = _STRICT
 
     id: Name | None = Field(
         None,
@@ -172,12 +164,6 @@ class EditTexts(_Request):
     metadata: dict[str, str] = Field(
         {}, max_length=32, description="Kept with the edit, such as a training step."
     )
-
-
-class SentEdit(EditTexts):
-    """One edit, with its images: base64, with or without `data:image/...;base64,` before it; raw bytes in msgpack; a
-    part of its own in multipart. Never a path or an address."""
-
     input: Image | None = Field(None, description="The picture before the edit.")
     edited: Image | None = Field(
         description="The picture to judge; null: the editing model produced nothing."
@@ -208,7 +194,11 @@ class SentEdit(EditTexts):
         )
 
 
-class RequestOptions(_Request):
+class RequestOptions(BaseModel):
+    """Fields of every request beside its edits."""
+
+    model_config = _STRICT
+
     # Not a literal, which `true` would equal.
     protocol: Annotated[
         int, Field(ge=PROTOCOL, le=PROTOCOL), BeforeValidator(_integer)
@@ -226,30 +216,6 @@ class RequestOptions(_Request):
     fresh: bool = Field(False, description="Ask again what the store has an answer to.")
 
 
-class RewardOptions(RequestOptions):
-    judges: Annotated[dict[str, Weight], Field(min_length=1)] | None = Field(
-        None,
-        description="A mixture in the place of `judge`: the weighted mean of their rewards.",
-    )
-    samples: Annotated[int, Field(ge=1), BeforeValidator(_integer)] = Field(
-        1, description="Answers to each question; the reward is their mean."
-    )
-    ranking: Ranking = Field(
-        "none",
-        description="`scores`: the reward is the rank in the group, 1 for the best and 0 for the worst. `pairs`: the "
-        "share of the comparisons with the other edits of the group that it won, a tie counting half.",
-    )
-    formula: str | None = Field(None, description="How scores become one number.")
-    weights: Annotated[dict[str, Weight], Field(min_length=1)] | None = Field(
-        None,
-        description="The factors that count, and how much; by default only their rubrics are asked.",
-    )
-
-
-class OneEditTexts(EditTexts, RequestOptions):
-    """Options of a request to judge one edit, without its images."""
-
-
 class OneEditRequest(SentEdit, RequestOptions):
     """A request to judge one edit."""
 
@@ -264,10 +230,30 @@ class JudgeRequest(RequestOptions):
     edits: Annotated[list[SentEdit], Field(min_length=1)]
 
 
-class RewardRequest(RewardOptions):
+class RewardRequest(JudgeRequest):
     """A request to reward edits."""
 
-    edits: Annotated[list[SentEdit], Field(min_length=1)]
+    judges: Annotated[dict[str, Weight], Field(min_length=1)] | None = Field(
+        None,
+        description="A mixture in the place of `judge`: the weighted mean of their rewards.",
+    )
+    samples: Annotated[int, Field(ge=1), BeforeValidator(_integer)] = Field(
+        1, description="Answers to each question; the reward is their mean."
+    )
+    ranking: Ranking = Field(
+        "none",
+        description="`scores`: the reward is the rank in the group, 1 for the best and 0 for the worst. `pairs`: the "
+        "share of the comparisons with the other edits of the group that it won, a tie counting half.",
+    )
+    score: Annotated[str, Field(min_length=1, max_length=2_000)] | None = Field(
+        None,
+        description="How scores become one number: a formula by its name, a factor, or an expression of factors.",
+    )
+    formula: str | None = Field(None, description="How scores become one number.")
+    weights: Annotated[dict[str, Weight], Field(min_length=1)] | None = Field(
+        None,
+        description="The factors that count, and how much; by default only their rubrics are asked.",
+    )
 
 
 class RequestModels:
@@ -290,50 +276,40 @@ class RequestModels:
         ]
         turn = Annotated[Turn, Field(le=_MAX_TURN)]
         samples = Annotated[int, Field(ge=1, le=terms.max_samples)]
+        rubrics_asked = Annotated[list[rubric], Field(min_length=1, max_length=16)]
+        mixture = Annotated[dict[judge, Weight], Field(min_length=1, max_length=8)]
         kinds: dict[str, Any] = {
             **dict.fromkeys(IMAGE_ROLES, image | None),
             "references": Annotated[list[image], Field(max_length=MAX_PICTURES)],
             "turn": turn | None,
             "judge": judge | None,
-            "rubrics": Annotated[list[rubric], Field(min_length=1, max_length=16)]
-            | None,
+            "rubrics": rubrics_asked | None,
             "deadline": Annotated[float, Field(gt=0, le=terms.deadline)] | None,
-            "judges": Annotated[dict[judge, Weight], Field(min_length=1, max_length=8)]
-            | None,
+            "judges": mixture | None,
             "samples": Annotated[samples, BeforeValidator(_integer)],
             "formula": Formula | None,
             "weights": Annotated[dict[factor, Weight], Field(min_length=1)] | None,
         }
 
-        def narrowed(
-            name: str, base: type[BaseModel], edit: type[EditTexts] | None = None
-        ) -> Any:
+        descriptions = {"edits": f"At most {terms.edits}."}
+
+        def narrowed(name: str, base: type[BaseModel]) -> Any:
             """Return a model that takes of `base` only what this server takes."""
             fields: dict[str, Any] = {}
-            for column, kind in kinds.items():
-                if known := base.model_fields.get(column):
-                    text = known.description
-                    fields[column] = kind, Field(known.default, description=text)
-            if edit:
-                text = f"At most {terms.edits}."
-                edits: Any = Annotated[list[edit], Field(min_length=1)]  # type: ignore[valid-type]
-                fields["edits"] = edits, Field(description=text)
+            for column in kinds.keys() & base.model_fields.keys():
+                wide = base.model_fields[column]
+                text = wide.description or descriptions.get(column)
+                fields[column] = kinds[column], Field(wide.default, description=text)
             return create_model(name, __base__=base, **fields)
 
-        texts = narrowed("EditTexts", EditTexts)
-        edit = narrowed("Edit", SentEdit)
+        edit: Any = narrowed("Edit", SentEdit)
         self.one: type[OneEditRequest] = narrowed("OneEdit", OneEditRequest)
-        self.batch: type[JudgeRequest] = narrowed("Batch", JudgeRequest, edit)
-        self.reward: type[RewardRequest] = narrowed("RewardBatch", RewardRequest, edit)
-        self.multipart: list[type[BaseModel]] = [
-            narrowed("OneEditWords", OneEditTexts),
-            narrowed("BatchWords", RequestOptions, texts),
-            narrowed("RewardBatchWords", RewardOptions, texts),
-        ]
-        """Requests without images, which are parts of their own."""
+        kinds["edits"] = Annotated[list[edit], Field(min_length=1)]
+        self.batch: type[JudgeRequest] = narrowed("Batch", JudgeRequest)
+        self.reward: type[RewardRequest] = narrowed("RewardBatch", RewardRequest)
 
 
-def _at_most(largest: int) -> Any:
+def _at_most(largest: int) -> Callable[[bytes], bytes]:
     def check(data: bytes) -> bytes:
         if len(data) > largest:
             sizes = {"size": f"{len(data):,}", "largest": f"{largest:,}"}
@@ -354,12 +330,34 @@ Number = Annotated[int | float, WithJsonSchema({"type": "number"})]
 Count = Annotated[int, Field(ge=0)]
 
 
-class _AnswerPart(BaseModel):
-    model_config = ConfigDict(frozen=True)
+class Problem(BaseModel, frozen=True):
+    where: str
+    what: str
 
 
-class _SparsePart(_AnswerPart):
-    """An answer in which a field with a default is there only if it was set."""
+class Refusal(BaseModel, frozen=True):
+    """Why a request was not answered as asked."""
+
+    error: str
+    problems: list[Problem]
+
+
+class StoredRun(BaseModel, frozen=True):
+    """The run in the store that has the answers."""
+
+    id: int
+    name: str
+
+
+class RewardReason(BaseModel, frozen=True):
+    rubric: str
+    code: str
+    factor: str | None
+    message: str
+
+
+class _SparsePart(BaseModel, frozen=True):
+    """An answer in which a field with a default is present only if it was set."""
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -367,33 +365,7 @@ class _SparsePart(_AnswerPart):
         return {name: values[name] for name in values if name in self.model_fields_set}
 
 
-class Problem(_AnswerPart):
-    where: str
-    what: str
-
-
-class Refusal(_AnswerPart):
-    """Why a request was not answered as asked."""
-
-    error: str
-    problems: list[Problem]
-
-
-class StoredRun(_AnswerPart):
-    """The run in the store that has the answers."""
-
-    id: int
-    name: str
-
-
-class RewardReason(_AnswerPart):
-    rubric: str
-    code: str
-    factor: str | None
-    message: str
-
-
-class Uncertainty(_SparsePart):
+class Uncertainty(_SparsePart, frozen=True):
     """The uncertainty of a reward, as far as the judge's own answers show it."""
 
     source: Literal["samples", "logprobs"]
@@ -411,7 +383,7 @@ class Uncertainty(_SparsePart):
     ] = None
 
 
-class Comparisons(_AnswerPart):
+class Comparisons(BaseModel, frozen=True):
     """With `ranking: pairs`: how the edit was compared with the others of its group."""
 
     asked: Count
@@ -424,7 +396,7 @@ class Comparisons(_AnswerPart):
     )
 
 
-class RewardGroup(_SparsePart):
+class RewardGroup(_SparsePart, frozen=True):
     """The place of a reward among the edits of its group in this request."""
 
     name: str
@@ -452,7 +424,7 @@ def _describe_reward(schema: dict[str, Any]) -> None:
     schema["else"] = {"properties": success}
 
 
-class RewardedEdit(_AnswerPart):
+class RewardedEdit(BaseModel, frozen=True):
     """The reward of one edit, or null with the reason why."""
 
     model_config = ConfigDict(json_schema_extra=_describe_reward)
@@ -468,6 +440,12 @@ class RewardedEdit(_AnswerPart):
     cached: bool = False
     stored_as: str | None = None
     group: RewardGroup | None = None
+
+    @classmethod
+    def not_taken(cls, edit: str, status: str, message: str) -> Self:
+        """Return the reward of an edit that could not be accepted as it was sent: it is not judged and not stored."""
+        why = RewardReason(rubric="-", code="not_taken", factor=None, message=message)
+        return cls(id=edit, status=status, reasons=[why])
 
     def changed(self, **fields: Any) -> Self:
         return self.model_copy(update=fields)
@@ -491,7 +469,7 @@ class RewardedEdit(_AnswerPart):
         return self
 
 
-class Rewards(_AnswerPart):
+class Rewards(BaseModel, frozen=True):
     """One reward for each edit, in the order in which they were sent. A failure is null, never 0."""
 
     protocol: Literal[1] = 1
@@ -522,23 +500,41 @@ _PUBLIC = {
 """Names in the published documents of models whose names mean something else in Python."""
 
 
-def _schemas(
-    models: Sequence[type[BaseModel]], at: str, public: dict[str, str]
-) -> dict[str, Any]:
+_MULTIPART = {
+    "Edit": "EditTexts",
+    "OneEdit": "OneEditWords",
+    "Batch": "BatchWords",
+    "RewardBatch": "RewardBatchWords",
+}
+"""Requests, and their names without images, which are parts of their own in multipart."""
+
+
+def _schemas(models: Sequence[type[BaseModel]], at: str) -> dict[str, Any]:
     """Return the JSON schemas of models and of all that they contain, by name; `at` is where they will be."""
     _, made = models_json_schema(
         [(model, "validation") for model in models], ref_template=f"{at}{{model}}"
     )
     text = json.dumps(made["$defs"])
-    for name, called in public.items():
+    for name, called in _PUBLIC.items():
         text = re.sub(rf'(["/]){name}"', rf'\1{called}"', text)
     schemas: dict[str, Any] = json.loads(text)
     return schemas
 
 
+def _without_images(schema: Mapping[str, Any]) -> dict[str, Any]:
+    text = json.dumps(schema).replace('schemas/Edit"', 'schemas/EditTexts"')
+    texts: dict[str, Any] = json.loads(text)
+    for role in (*IMAGE_ROLES, "references"):
+        texts["properties"].pop(role, None)
+    texts["required"] = [
+        name for name in texts.get("required", ()) if name in texts["properties"]
+    ]
+    return texts
+
+
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of the protocol, for any server: no judge, rubric or limit of this one is in it."""
-    kinds = _schemas((RewardRequest, Rewards, Refusal), "#/$defs/", _PUBLIC)
+    kinds = _schemas((RewardRequest, Rewards, Refusal), "#/$defs/")
     roots = ("Request", "Rewards", "Refusal")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -557,10 +553,12 @@ def openapi(models: RequestModels, *, secured: bool) -> dict[str, Any]:
         Path(__file__).with_name("openapi.yaml").read_bytes()
     )
     document["info"]["version"] = editjudge.__version__
-    requests = (models.one, models.batch, models.reward, *models.multipart)
+    requests = (models.one, models.batch, models.reward)
     answers = (Rewards, Refusal, JudgementRow)
     schemas = document["components"]["schemas"]
-    schemas |= _schemas((*requests, *answers), "#/components/schemas/", _PUBLIC)
+    schemas |= _schemas((*requests, *answers), "#/components/schemas/")
+    for name, texts in _MULTIPART.items():
+        schemas[texts] = _without_images(schemas[name])
     schemas["Reward"]["properties"]["status"]["enum"] = [*STATUSES, "pending"]
     columns = schemas.pop(JudgementRow.__name__)["properties"]
     fields = {column.name: columns[column.name] for column in FIELDS}

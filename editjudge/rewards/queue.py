@@ -1,13 +1,12 @@
 """The queue of the reward server: a bounded lane before each judge, and every answer stored.
 
-What was taken in is judged and kept whether or not its client still waits.
+Edits that were accepted are judged and stored even if their client has gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import math
 import sys
 import time
@@ -25,24 +24,21 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from editjudge import plugins
 from editjudge.canonical import json_hash
 from editjudge.edit import Edit, ImageSource
 from editjudge.errors import BudgetReached, JudgeError, StoreError
-from editjudge.judgement import DONE, Judgement, Task
+from editjudge.judgement import DONE, Judgement, Task, row
 from editjudge.judges.cost import Budget
 from editjudge.judges.judge import Judge, Work
 from editjudge.judges.registry import open_judge
 from editjudge.media.cache import DigestCache, ImageCache, ImageReader, KnownImage
 from editjudge.media.source import ImageBounds
-from editjudge.rewards.audit import RewardAudit
-from editjudge.rewards.protocol import RewardSite
+from editjudge.rewards.protocol import Terms
 from editjudge.rewards.requests import Refused, UploadFolder
-from editjudge.rewards.screening import NoEdit
-from editjudge.rewards.screening import screened as screened_output
-from editjudge.rubrics.files import load
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.verdict import Remark
-from editjudge.running.asker import LOOK, Asker, Window
+from editjudge.running.asker import LOOK, Asker, Window, unexpected
 from editjudge.running.pace import Circuit, Pace, Retry
 from editjudge.running.plan import (
     QuestionSettings,
@@ -53,148 +49,289 @@ from editjudge.running.plan import (
 )
 from editjudge.store.claims import Claims
 from editjudge.store.records import Item, RunRecord
+from editjudge.store.store import Store
 
 T = TypeVar("T")
 
 _PLANNING = 0.5
 """Seconds beyond a deadline that a request waits for its keys and its run, so that they can be looked up later."""
-PREFERENCE = load("preference")
-"""Rubric that compares two edits of a group."""
 _SPANS = 8192
-"""Judgings of which it is remembered when they were made: more than any request has."""
+"""Judgings whose times are remembered: more than any request has."""
 _TRIES = 6
-"""Somebody waits: a judge that is down is unreachable after some ten seconds, where a run gives it minutes."""
+"""Tries before a judge is unreachable, which takes some ten seconds: a client is waiting. A run gives it minutes."""
+_PENDING = Remark(
+    "deadline", "not judged in time; it goes on, and asking again finds the answer"
+)
 
 
-class InspectedEdit(NamedTuple):
-    """An edit before it is compared with others."""
+# --- what is wrong with an edit itself ------------------------------------------------------------------------
 
-    output: NoEdit | None = None
-    problem: tuple[str, Remark] | None = None
-    """Status and reason: why it cannot be compared."""
 
-    @property
-    def comparable(self) -> bool:
-        return self.problem is None and not (self.output and self.output.set_aside)
+class Finding(NamedTuple):
+    """A fault of an edit that is found before a judge is asked, such as a degenerate output."""
+
+    status: str
+    """Status of the reward if the edit is set aside."""
+    code: str
+    message: str
+    set_aside: bool = True
+    """Whether no judge is asked; else the fault is a flag on the answer."""
+
+
+def screen(edit: Edit) -> Finding | None:
+    """Return what the installed screens find; without any, only an output that is the very file of its input.
+
+    An unexpected exception is the failure of this edit: it is not known whether its output is degenerate."""
+    if edit.edited is not None and edit.edited == edit.input:
+        message = "no edit: the output is the file of the input"
+        return Finding("abstained", "unchanged", message)
+    try:
+        findings = [image for find in plugins.usable("screens") for image in find(edit)]
+    except Exception as error:
+        reason = unexpected(error, f"looking at the output of {edit.id}")
+        message = f"no edit: the output could not be checked: {reason.message}"
+        return Finding("error", reason.code, message)
+    for image in findings:
+        if image.role == "edited":
+            effect = "no edit" if image.set_aside else "flagged"
+            message = f"{effect}: the output {image.words}"
+            return Finding("abstained", image.kind, message, image.set_aside)
+    return None
+
+
+# --- a request ------------------------------------------------------------------------------------------------
+
+
+class QueuedReply(NamedTuple):
+    """A question about an edit, and what has come of it so far."""
+
+    judgement: Judgement
+    """`unreachable` while it is pending."""
+    variant: str
+    pending: bool
+    cached: bool
+    """Whether the answer was in the store before it was asked for."""
 
 
 @dataclass
 class QueuedEdit:
-    """One edit of a request: its tasks in the order of the rubrics, and what has come of them so far."""
+    """An edit before one judge: its tasks in the order of the rubrics, and the answers so far."""
 
     edit: Edit
     works: Sequence[Work]
-    stored_as: str
-    """The item that it is in the run: its id, and a digest of all that was sent, since clients use ids again."""
-    item: Item
+    item: Item | None = None
+    """The edit as the store has it; None before. It is named by the id, and a digest of everything that was sent, since
+    clients use ids again."""
     answers: dict[str, Judgement] = field(default_factory=dict)
-    """Keyed by task key."""
-    degenerate: NoEdit | None = None
+    """Judgements by task key."""
 
     @property
-    def judgements(self) -> list[Judgement | None]:
-        return [self.answers.get(work.task.key) for work in self.works]
+    def stored_as(self) -> str | None:
+        return self.item.item if self.item else None
+
+    def failure(self) -> str | None:
+        """Return the first status that is not an answer; `pending` for a question that has none yet."""
+        for work in self.works:
+            judgement = self.answers.get(work.task.key)
+            status = judgement.status if judgement else "pending"
+            if status not in DONE:
+                return status
+        return None
+
+    def replies(self, since: float) -> list[QueuedReply]:
+        """Return what became of each question; answers from before `since` are cached."""
+        replies = []
+        for work in self.works:
+            judgement = self.answers.get(work.task.key)
+            answer = judgement or work.judgement("unreachable", reasons=(_PENDING,))
+            cached = judgement is not None and judgement.created < since
+            replies.append(
+                QueuedReply(answer, work.task.variant, judgement is None, cached)
+            )
+        return replies
+
+    def rows(self, since: float) -> Iterator[dict[str, Any]]:
+        """Yield the judgements as programs read them."""
+        edit = self.edit
+        group = self.item.group if self.item else edit.group
+        for judgement, variant, pending, cached in self.replies(since):
+            values = row(judgement, edit.id, edit.model, group, variant)
+            values["key"] = judgement.key or None
+            values["cached"] = cached
+            if pending:
+                values["status"] = "pending"
+            yield {"id": edit.id, "stored_as": self.stored_as, **values}
+
+
+class RequestBatch:
+    """The questions of a request, and its progress."""
+
+    def __init__(
+        self,
+        edits: Sequence[Edit],
+        rubrics: Sequence[Rubric],
+        judges: Iterable[str],
+        *,
+        screened: bool = False,
+        samples: int = 1,
+        fresh: bool = False,
+    ) -> None:
+        """`screened`: degenerate outputs are set aside. `samples`: answers to each question. `fresh`: beside those that
+        the store has."""
+        self.edits = edits
+        self.rubrics = rubrics
+        self.screened = screened
+        self.samples = samples
+        self.fresh = fresh
+        self.findings: list[Finding | None] = [None] * len(edits)
+        self.queued = {
+            spec: [
+                QueuedEdit(edit, [_unplanned(edit, rubric, spec) for rubric in rubrics])
+                for edit in edits
+            ]
+            for spec in judges
+        }
+        """Edits by judge."""
+        self.runs: dict[str, RunRecord] = {}
+        """Run of each judge, when the edits are in the store."""
+        self.started = time.time()
+        self.planned = asyncio.Event()
+        self.task: asyncio.Task[None]
+
+    @property
+    def pairwise(self) -> bool:
+        return any(rubric.pairwise for rubric in self.rubrics)
+
+    @property
+    def run(self) -> RunRecord | None:
+        """The run of the first judge."""
+        return self.runs.get(next(iter(self.queued)))
+
+    def keys(self) -> set[str]:
+        """Return the keys of all questions."""
+        return {
+            work.task.key
+            for edits in self.queued.values()
+            for edit in edits
+            for work in edit.works
+        }
+
+    def note_run(self, spec: str, run: RunRecord) -> None:
+        self.runs[spec] = run
+        if len(self.runs) == len(self.queued):
+            self.planned.set()
+
+    def finish(self, task: asyncio.Task[None]) -> None:
+        self.planned.set()
+        # Retrieved, since the client may have gone.
+        _ = task.cancelled() or task.exception()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until all is judged, at most so long, and a moment more if the keys are not known yet."""
+        # If the server has no more time, the present state is the answer.
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({self.task}, timeout=max(0.0, seconds))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.planned.wait(), _PLANNING)
+        if self.task.cancelled():
+            raise Refused(503, "the server is being stopped")
+        if self.task.done():
+            self.task.result()
+
+
+def _unplanned(edit: Edit, rubric: Rubric, spec: str) -> Work:
+    return Work(Task(edit.id, rubric.name, spec, 0, ""), edit, rubric)
+
+
+# --- the queue ------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class JudgeLane:
-    """One judge, opened once, the run that its answers are part of, and those who wait for it."""
+    """A judge, opened once, the runs that its answers are part of, and the questions that wait for it."""
 
     judge: Judge
     pace: Pace
-    questions: int
-    """About each edit."""
+    window: Window
     runs: dict[bool, RunRecord] = field(default_factory=dict)
     """Run of edits (False) and of pairs (True): a run of pairs is reported by win rates."""
     waiting: asyncio.Queue[Work] = field(default_factory=asyncio.Queue)
-    down: bool = False
-
-    def __post_init__(self) -> None:
-        self.window = Window(self.judge, self.questions)
+    is_down: bool = False
 
     def try_again(self) -> None:
-        """A judge that had given up on its server is asked again by whoever comes next."""
-        if self.down:
-            self.down, self.pace.circuit = False, _circuit(self.judge.spec)
+        """Let the next request ask a judge that had given up on its server."""
+        if self.is_down:
+            self.is_down = False
+            self.pace.circuit = _circuit(self.judge.spec)
 
 
 class JudgingQueue:
     """Made by `open_queue`, inside the loop of the server."""
 
     def __init__(
-        self, site: RewardSite, rubrics: Sequence[Rubric], resources: AsyncExitStack
+        self,
+        store: Store,
+        terms: Terms,
+        rubrics: Sequence[Rubric],
+        resources: AsyncExitStack,
     ) -> None:
-        self.edits = self.held = 0
-        """Taken in and not judged yet: edits, and bytes of the bodies they came in."""
+        self.terms = terms
+        self.edits = 0
+        """Edits accepted and not judged yet."""
+        self.held = 0
+        """Bytes of the bodies that they came in."""
         self.closing = False
+        self.budget = Budget(terms.budget)
+        self.spans: dict[str, tuple[float, float]] = {}
+        """Begin and end of the latest judgings, by key."""
         # Separate pools: reading a request never waits for images that are hashed or screened, or for the store.
         self._readers = ThreadPoolExecutor(2, "editjudge-requests")
         self._screens = ThreadPoolExecutor(2, "editjudge-pictures")
-        self.terms = site.terms
-        self._site = site
+        self._store = store
         self._rubrics = rubrics
         self._resources = resources
-        self._reader = ImageReader(bounds=ImageBounds(max_bytes=site.terms.max_picture))
-        self._pictures = ImageCache(self._reader)
-        self._album = (
-            UploadFolder(site.terms.pictures, site.terms.max_pictures)
-            if site.terms.pictures
-            else None
+        self._reader = ImageReader(bounds=ImageBounds(max_bytes=terms.max_picture))
+        self._images = ImageCache(self._reader)
+        self._uploads = (
+            UploadFolder(terms.pictures, terms.max_pictures) if terms.pictures else None
         )
-        self._asker = Asker(site.store, Claims(site.store), lasting=True)
-        self._lines: dict[str, asyncio.Task[JudgeLane]] = {}
+        self._asker = Asker(store, Claims(store), lasting=True)
+        self._lanes: dict[str, asyncio.Task[JudgeLane]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._batches: set[asyncio.Task[Any]] = set()
         self._rate = 0.0
         """Edits a second, lately."""
         self._judged_at = time.monotonic()
-        self.budget = Budget(site.terms.budget)
-        self.audit = RewardAudit()
-        self.spans: dict[str, tuple[float, float]] = {}
-        """Begin and end of the latest judgings, by key."""
 
-    # --- taking in ------------------------------------------------------------------------------------------
+    # --- accepting ------------------------------------------------------------------------------------------
 
-    def threaded(self, work: Callable[[], T]) -> asyncio.Future[T]:
+    def read(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Read a request in a thread."""
         return asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-    def _on_pictures(
-        self, work: Callable[..., T], *arguments: Any
-    ) -> asyncio.Future[T]:
-        """Hash or screen pictures in a thread."""
-        return asyncio.get_running_loop().run_in_executor(
-            self._screens, work, *arguments
-        )
+    def _look(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+        """Hash or screen images in a thread."""
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._screens, work, *arguments)
 
-    async def inspected(self, edits: Sequence[Edit]) -> list[InspectedEdit]:
-        """Return what is wrong with the edits themselves, before they are compared."""
-        return await asyncio.gather(
-            *(self._on_pictures(self._inspect, edit) for edit in edits)
-        )
+    async def inspect(self, edits: Sequence[Edit]) -> list[Finding | None]:
+        """Return the faults of edits that are to be compared: also images that are missing or cannot be read."""
+        return await asyncio.gather(*(self._look(self._inspect, e) for e in edits))
 
-    def _inspect(self, edit: Edit) -> InspectedEdit:
-        """Meant for a thread."""
+    def _inspect(self, edit: Edit) -> Finding | None:
         digests = DigestCache(self._reader)
         for role, status in (("edited", "missing_output"), ("input", "missing_input")):
-            known = look_at(digests, edit, role)
-            if known is None:
-                return InspectedEdit(
-                    problem=(status, Remark(status, f"there is no {role} picture"))
-                )
-            if known.info is None:
-                return InspectedEdit(
-                    problem=(
-                        "bad_image",
-                        Remark("bad_image", f"{role}: {known.problem}"),
-                    )
-                )
-        return InspectedEdit(screened_output(edit))
+            image = look_at(digests, edit, role)
+            if image is None:
+                return Finding(status, status, f"there is no {role} picture")
+            if image.info is None:
+                return Finding("bad_image", "bad_image", f"{role}: {image.problem}")
+        return screen(edit)
 
     @contextlib.contextmanager
     def admitted(self, announced: int) -> Iterator[_Hold]:
-        """Holds a body's bytes, as they come, while it is read and judged; refuses it before it is read where there is
-        no room for what it announces."""
+        """Hold a body's bytes, as they come, while it is read and judged; refuse it before it is read if there is no room
+        for the size that it announces."""
         if self.closing:
             raise Refused(503, "the server is being stopped")
         hold = _Hold(self)
@@ -207,283 +344,241 @@ class JudgingQueue:
 
     def full(self) -> Refused:
         seconds = math.ceil(self.edits / self._rate) if self._rate else 1
-        return Refused(
-            429,
-            f"{self.edits} edits are waiting already",
-            wait=min(60, max(1, seconds)),
-        )
+        message = f"{self.edits} edits are waiting already"
+        return Refused(429, message, wait=min(60, max(1, seconds)))
 
-    def take(
-        self,
-        edits: Sequence[Edit],
-        rubrics: Sequence[Rubric],
-        specs: Sequence[str],
-        hold: _Hold,
-        *,
-        screened: bool = False,
-        samples: int = 1,
-        fresh: bool = False,
-    ) -> RequestBatch:
-        """Begin to judge; `RequestBatch.wait` waits for the result. `screened` sets outputs aside that are no edit;
-        `samples` answers are asked for to each question, and `fresh` ones beside those that the store has."""
+    def take(self, batch: RequestBatch, hold: _Hold) -> None:
+        """Begin to judge a batch, which `RequestBatch.wait` waits for."""
         if self.closing:
             raise Refused(503, "the server is being stopped")
-        if self.edits + len(edits) > self._site.terms.max_waiting:
+        count = len(batch.edits)
+        if self.edits + count > self.terms.max_waiting:
             raise self.full()
-        self.edits += len(edits)
-        hold.edits = len(edits)
+        self.edits += count
+        hold.edits = count
         hold.passed_on = True
-        batch = RequestBatch(
-            [JudgedEdits(spec, _unplanned(edits, rubrics, spec)) for spec in specs]
-        )
-        planning = _Planning(rubrics, samples, fresh or self.terms.fresh)
-        batch.task = self._start(
-            self._serve(batch, edits, planning, screened), self._batches
-        )
+        batch.task = self._start(self._judge(batch), self._batches)
         batch.task.add_done_callback(lambda _: hold.release())
         batch.task.add_done_callback(batch.finish)
-        return batch
 
-    async def _serve(
-        self,
-        batch: RequestBatch,
-        edits: Sequence[Edit],
-        planning: _Planning,
-        screened: bool,
-    ) -> None:
-        outputs = asyncio.gather(
-            *(self._on_pictures(screened_output, edit) for edit in edits if screened)
-        )
-        parts = [
-            self._serve_judge(batch, part, edits, planning, outputs)
-            for part in batch.parts
-        ]
+    async def _judge(self, batch: RequestBatch) -> None:
         try:
-            await _all(parts)
+            if batch.screened:
+                looks = (self._look(screen, edit) for edit in batch.edits)
+                batch.findings = await asyncio.gather(*looks)
+            await _all(self._judge_by(spec, batch) for spec in batch.queued)
         finally:
-            self._note_rate(len(edits))
+            now = time.monotonic()
+            rate = len(batch.edits) / max(now - self._judged_at, 1e-3)
+            self._judged_at = now
+            self._rate += (rate - self._rate) * 0.2 if self._rate else rate
 
-    async def _serve_judge(
-        self,
-        batch: RequestBatch,
-        part: JudgedEdits,
-        edits: Sequence[Edit],
-        planning: _Planning,
-        outputs: asyncio.Future[list[NoEdit | None]],
-    ) -> None:
-        line = await self._line(part.spec)
-        line.try_again()
-        planned = await self._on_pictures(self._plan, line, edits, planning)
-        # none where nothing is screened
-        for one, output in zip(planned, await outputs, strict=False):
-            one.degenerate = output
-        part.edits = planned
-        judged_edits = [
-            one
-            for one in planned
-            if one.degenerate is None or not one.degenerate.set_aside
-        ]
-        questions = [(one, work) for one in judged_edits for work in one.works]
-        tasks = [work.task._replace(item=one.stored_as) for one, work in questions]
-        pairs = any(rubric.pairwise for rubric in planning.rubrics)
-        part.run = await self._keep(
-            line, [one.item for one in planned], tasks, pairs=pairs
-        )
-        batch.note_planned(part)
+    async def _judge_by(self, spec: str, batch: RequestBatch) -> None:
+        lane = await self._lane(spec)
+        lane.try_again()
+        queued = batch.queued[spec]
+        plans = await self._look(self._plans, lane.judge, batch)
+        tasks: list[Task] = []
+        questions: list[tuple[QueuedEdit, Work]] = []
+        for edit, finding, plan in zip(queued, batch.findings, plans, strict=True):
+            edit.works, edit.item = plan
+            if finding is None or not finding.set_aside:
+                questions += [(edit, work) for work in edit.works]
+                tasks += [w.task._replace(item=edit.item.item) for w in edit.works]
+        items = [item for _, item in plans]
+        run = await self._asker.write(lambda: self._keep(lane, batch, items, tasks))
+        batch.note_run(spec, run)
         lookup = await self._asker.start(work for _, work in questions)
         for work in lookup.open:
-            line.waiting.put_nowait(work)
+            lane.waiting.put_nowait(work)
         await _all(
-            self._answer(line, one, work, lookup.answers[work.task.key])
-            for one, work in questions
+            self._answer(lane, edit, work, lookup.answers[work.task.key])
+            for edit, work in questions
         )
 
-    def _plan(
-        self, line: JudgeLane, edits: Sequence[Edit], planning: _Planning
-    ) -> list[QueuedEdit]:
-        """Meant for a thread: pictures are hashed here."""
+    # --- planning and storing, in threads -------------------------------------------------------------------
+
+    def _plans(
+        self, judge: Judge, batch: RequestBatch
+    ) -> list[tuple[list[Work], Item]]:
+        """Return the tasks about each edit, and the edit as it is stored. Images are hashed here."""
         digests = _RequestDigests(self._reader)
-        settings = QuestionSettings(planning.rubrics, planning.samples)
-        planned = [self._planned(line.judge, edit, settings, digests) for edit in edits]
-        return (
-            [self._unanswered(line.judge, one, planning, digests) for one in planned]
-            if planning.fresh
-            else planned
-        )
+        plans = []
+        for edit in batch.edits:
+            images = readable_pictures(edit, digests)
 
-    def _unanswered(
+            def look(edit: Edit, role: str) -> KnownImage | None:
+                return images.get(role) or look_at(digests, edit, role)  # noqa: B023  (called in this round alone)
+
+            plans.append(
+                (self._works(judge, edit, batch, look), self._item(edit, images))
+            )
+        return plans
+
+    def _works(
         self,
         judge: Judge,
-        queued: QueuedEdit,
-        planning: _Planning,
-        digests: DigestCache,
-    ) -> QueuedEdit:
-        """The same questions, as repeats that the store has no answer to yet."""
-        repeats = planning.samples
+        edit: Edit,
+        batch: RequestBatch,
+        look: Callable[[Edit, str], KnownImage | None],
+    ) -> list[Work]:
+        """Return the questions about an edit; fresh ones are repeats that the store has no answer to yet."""
+        repeats = batch.samples
         while True:
-            # Twice as many repeats each time: few edits are asked about more than a handful of times.
+            settings = QuestionSettings(batch.rubrics, repeats)
+            planned = list(works([edit], settings, judge, look))
+            if not (batch.fresh or self.terms.fresh):
+                return planned
+            statuses = self._store.done([work.task.key for work in planned])
+            unanswered: dict[tuple[str, str], list[Work]] = {}
+            for work in planned:
+                name = work.task.rubric, work.task.variant
+                repeated = unanswered.setdefault(name, [])
+                if statuses.get(work.task.key) not in DONE:
+                    repeated.append(work)
+            if all(len(some) >= batch.samples for some in unanswered.values()):
+                return [
+                    w for some in unanswered.values() for w in some[: batch.samples]
+                ]
+            # Twice as many each time: few edits are asked about more than a handful of times.
             repeats *= 2
-            again = self._planned(
-                judge, queued.edit, QuestionSettings(planning.rubrics, repeats), digests
-            ).works
-            statuses = self._site.store.done([work.task.key for work in again])
-            open_works = [
-                work for work in again if statuses.get(work.task.key) not in DONE
-            ]
-            by_rubric = (
-                [w for w in open_works if w.rubric is rubric]
-                for rubric in planning.rubrics
-            )
-            chosen = [work for some in by_rubric for work in some[: planning.samples]]
-            if len(chosen) == planning.samples * len(planning.rubrics):
-                return dataclasses.replace(queued, works=chosen)
 
-    def _planned(
-        self, judge: Judge, edit: Edit, settings: QuestionSettings, digests: DigestCache
-    ) -> QueuedEdit:
-        pictures = readable_pictures(edit, digests)
-
-        def look(edit: Edit, role: str) -> KnownImage | None:
-            return pictures.get(role) or look_at(digests, edit, role)
-
-        planned = list(works([edit], settings, judge, look))
-        digests_of = {role: known.digest for role, known in pictures.items()}
-        labels = (
+    def _item(self, edit: Edit, images: dict[str, KnownImage]) -> Item:
+        digests = {role: image.digest for role, image in images.items()}
+        content = [
+            digests,
             edit.model,
             edit.edit_type,
             edit.group,
             edit.instruction,
             edit.referring_expression,
             edit.metadata,
-        )
-        content = json_hash([digests_of, *labels])
-        stored_as = f"{edit.id}-{content[:12]}"
-        album: Any = self._album
-        uploads = {
-            role: album and album.keep(edit.picture(role), known)
-            for role, known in pictures.items()
-        }
-        places = {role: path or "sent, and not kept" for role, path in uploads.items()}
-        return QueuedEdit(
-            edit,
-            planned,
-            stored_as,
-            item_of(edit, digests_of, name=stored_as, places=places),
-        )
+        ]
+        places = dict.fromkeys(images, "sent, and not kept")
+        if self._uploads:
+            for role, image in images.items():
+                data: Any = edit.picture(role)
+                places[role] = self._uploads.keep(data, image) or places[role]
+        name = f"{edit.id}-{json_hash(content)[:12]}"
+        return item_of(edit, digests, name=name, places=places)
 
-    async def _keep(
-        self, line: JudgeLane, items: list[Item], tasks: list[Task], *, pairs: bool
+    def _keep(
+        self,
+        lane: JudgeLane,
+        batch: RequestBatch,
+        items: Sequence[Item],
+        tasks: Sequence[Task],
     ) -> RunRecord:
-        store = self._site.store
+        """Return the run of a judge, with these edits in it."""
+        run = lane.runs.get(batch.pairwise)
+        # `runs rm` may have removed the run since it was last written to.
+        if run is None or self._store.run_of(run.id) is None:
+            rubrics = batch.rubrics if batch.pairwise else self._rubrics
+            run = lane.runs[batch.pairwise] = self._run(lane.judge.spec, rubrics)
+        self._store.append(run, items)
+        if tasks:
+            self._store.append(run, tasks)
+        return run
 
-        def keep() -> RunRecord:
-            # `runs rm` may have taken the run away since it was last written to.
-            run = line.runs.get(pairs)
-            if run is None or store.run_of(run.id) is None:
-                run = line.runs[pairs] = self._run(
-                    line.judge.spec, [PREFERENCE] if pairs else self._rubrics
-                )
-            store.append(run, items)
-            if tasks:  # none where no output is an edit
-                store.append(run, tasks)
-            return run
-
-        return await self._asker.write(keep)
+    def _run(self, spec: str, rubrics: Sequence[Rubric]) -> RunRecord:
+        """Return the run of a judge: the same one after a restart with the same options and rubrics."""
+        frozen = {
+            "service": "v1",
+            "judges": [spec],
+            "rubrics": {rubric.name: rubric.hash for rubric in rubrics},
+            "repeats": 1,
+            "layout": QuestionSettings(()).layout,
+            "options": self.terms.options.frozen(),
+        }
+        if self._uploads:
+            # Review finds the run's images there.
+            frozen["manifest"] = str(self._uploads.folder)
+        self._store.add_rubrics(rubrics)
+        return self._store.open_run(f"rewards-{json_hash(frozen)[:8]}", frozen)
 
     # --- asking ---------------------------------------------------------------------------------------------
 
-    async def _line(self, spec: str) -> JudgeLane:
-        opening = self._lines.get(spec) or asyncio.create_task(self._opened(spec))
-        self._lines[spec] = opening
+    async def _lane(self, spec: str) -> JudgeLane:
+        opening = self._lanes.get(spec) or asyncio.create_task(self._opened(spec))
+        self._lanes[spec] = opening
         try:
             return await asyncio.shield(opening)
         except BaseException:
-            # not only this caller was cancelled
-            if opening.done() and self._lines.get(spec) is opening:
-                del self._lines[spec]  # the next one tries again
+            # The next request tries again, unless this one alone was cancelled.
+            if opening.done() and self._lanes.get(spec) is opening:
+                del self._lanes[spec]
             raise
 
     async def _opened(self, spec: str) -> JudgeLane:
         pace = Pace(
             spec,
-            concurrency=self._site.terms.concurrency,
+            concurrency=self.terms.concurrency,
             retry=Retry(tries=_TRIES),
             circuit=_circuit(spec),
         )
         judge = await open_judge(
-            spec, self._site.options, lambda _: pace, self._resources, funds=self.budget
+            spec, self.terms.options, lambda _: pace, self._resources, funds=self.budget
         )
-        line = JudgeLane(judge, pace, len(self._rubrics))
-        self._start(self._drive(line), self._tasks)
-        self._start(self._look_again(line), self._tasks)
-        return line
-
-    def _run(self, spec: str, rubrics: Sequence[Rubric]) -> RunRecord:
-        """The same for the same judge, options and rubrics, so that a server that starts again goes on with it."""
-        hashes = {rubric.name: rubric.hash for rubric in rubrics}
-        frozen = {"service": "v1", "judges": [spec], "rubrics": hashes, "repeats": 1}
-        frozen |= {
-            "layout": QuestionSettings(()).layout,
-            "options": self._site.options.frozen(),
-        }
-        if self._album:
-            frozen["manifest"] = str(self._album.folder)  # where the run's pictures are
-        self._site.store.add_rubrics(rubrics)
-        return self._site.store.open_run(f"rewards-{json_hash(frozen)[:8]}", frozen)
+        lane = JudgeLane(judge, pace, Window(judge, len(self._rubrics)))
+        self._start(self._drive(lane), self._tasks)
+        self._start(self._look_again(lane), self._tasks)
+        return lane
 
     async def _answer(
         self,
-        line: JudgeLane,
-        queued: QueuedEdit,
+        lane: JudgeLane,
+        edit: QueuedEdit,
         work: Work,
         answer: asyncio.Future[Judgement | None],
     ) -> None:
-        """Note the answer to a question when it is there, or why there is none."""
+        """Note the answer to a question when it has come, or why there is none."""
         key = work.task.key
         try:
             judgement = await asyncio.shield(answer)
-        except JudgeError as error:  # nobody was asked, so there is nothing to keep: the task stays to be judged
-            line.down = True
+        except JudgeError as error:
+            # The judge was not asked, so that nothing is stored: the task stays to be judged.
+            lane.is_down = True
             code = "budget" if isinstance(error, BudgetReached) else "judge_down"
             reason = Remark(code, str(error))
             judgement = work.judgement("unreachable", reasons=(reason,))
         if judgement is None:
-            judgement = await asyncio.to_thread(self._site.store.judgement, key)
+            judgement = await asyncio.to_thread(self._store.judgement, key)
         if judgement is not None:
-            queued.answers[key] = judgement
+            edit.answers[key] = judgement
 
-    async def _drive(self, line: JudgeLane) -> None:
+    async def _drive(self, lane: JudgeLane) -> None:
         while True:
-            work = await line.waiting.get()
-            await line.window.enter()
-            self._start(self._ask(line, work), self._tasks)
+            work = await lane.waiting.get()
+            await lane.window.enter()
+            self._start(self._ask(lane, work), self._tasks)
 
-    async def _look_again(self, line: JudgeLane) -> None:
+    async def _look_again(self, lane: JudgeLane) -> None:
         """Ask what a run beside this server left unanswered."""
         while True:
             await asyncio.sleep(LOOK)
-            with contextlib.suppress(StoreError):  # it may do better the next time
-                lookup = await self._asker.look_again(line.judge)
+            # A store that fails now may work the next time.
+            with contextlib.suppress(StoreError):
+                lookup = await self._asker.look_again(lane.judge)
                 for work in lookup.open:
-                    line.waiting.put_nowait(work)
+                    lane.waiting.put_nowait(work)
 
-    async def _ask(self, line: JudgeLane, work: Work) -> None:
+    async def _ask(self, lane: JudgeLane, work: Work) -> None:
         begun = time.monotonic()
         # An error is raised in the requests that wait for the answer.
         with contextlib.suppress(Exception):
-            await self._asker.ask(line.judge, work, self._pictures)
+            await self._asker.ask(lane.judge, work, self._images)
             self.spans[work.task.key] = begun, time.monotonic()
             if len(self.spans) > _SPANS:
                 del self.spans[next(iter(self.spans))]
-        line.window.leave()
+        lane.window.leave()
 
     # --- the end --------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Nothing more is taken in; what was is judged, for as long as the terms allow, and kept."""
+        """Accept nothing more; judge and store what was accepted, for as long as the terms allow."""
         self.closing = True
         if self._batches:
-            await asyncio.wait(self._batches, timeout=self._site.terms.drain)
+            await asyncio.wait(self._batches, timeout=self.terms.drain)
         left = [*self._batches, *self._tasks]
         for task in left:
             task.cancel()
@@ -499,12 +594,6 @@ class JudgingQueue:
         among.add(task)
         task.add_done_callback(among.discard)
         return task
-
-    def _note_rate(self, edits: int) -> None:
-        now = time.monotonic()
-        rate = edits / max(now - self._judged_at, 1e-3)
-        self._judged_at = now
-        self._rate += (rate - self._rate) * 0.2 if self._rate else rate
 
 
 @dataclass
@@ -532,85 +621,17 @@ class _Hold:
 
 
 class _RequestDigests(DigestCache):
-    """Digests of the pictures of one request, each made once: 16 edits of a group are shown in 120 pairs."""
+    """Digests of the images of one request, each made once: 16 edits of a group are shown in 120 pairs."""
 
     def __init__(self, reader: ImageReader) -> None:
         super().__init__(reader)
-        self._pictures: dict[int, tuple[ImageSource, KnownImage | None]] = {}
+        self._images: dict[int, tuple[ImageSource, KnownImage | None]] = {}
         """Images by identity; each is held, so that no other one can have its address."""
 
     def known(self, source: ImageSource) -> KnownImage | None:
-        if id(source) not in self._pictures:
-            self._pictures[id(source)] = source, super().known(source)
-        return self._pictures[id(source)][1]
-
-
-class _Planning(NamedTuple):
-    """Questions about each edit of a request."""
-
-    rubrics: Sequence[Rubric]
-    samples: int
-    fresh: bool
-
-
-@dataclass
-class JudgedEdits:
-    """The edits of a request before one judge."""
-
-    spec: str
-    edits: list[QueuedEdit]
-    run: RunRecord | None = None
-    """None until they are kept."""
-
-
-class RequestBatch:
-    """Progress of a request."""
-
-    def __init__(self, parts: list[JudgedEdits]) -> None:
-        self.parts = parts
-        """One for each judge."""
-        self.started = time.time()
-        self.planned = asyncio.Event()
-        self.task: asyncio.Task[None]
-        self._unplanned = {part.spec for part in parts}
-
-    def note_planned(self, part: JudgedEdits) -> None:
-        self._unplanned.discard(part.spec)
-        if not self._unplanned:
-            self.planned.set()
-
-    def finish(self, task: asyncio.Task[None]) -> None:
-        self.planned.set()
-        # retrieved: perhaps nobody waits any more
-        _ = task.cancelled() or task.exception()
-
-    async def wait(self, seconds: float) -> None:
-        """Wait until all is judged, at most so long, and a moment more if the keys are not known yet."""
-        # the server has no more time: what there is now is answered
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait({self.task}, timeout=max(0.0, seconds))
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.planned.wait(), _PLANNING)
-        if self.task.cancelled():
-            raise Refused(503, "the server is being stopped")
-        if self.task.done():
-            self.task.result()
-
-
-def _unplanned(
-    edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str
-) -> list[QueuedEdit]:
-    """Return the edits of a request before anything was planned."""
-
-    def work(edit: Edit, rubric: Rubric) -> Work:
-        return Work(Task(edit.id, rubric.name, spec, 0, ""), edit, rubric)
-
-    return [
-        QueuedEdit(
-            e, [work(e, rubric) for rubric in rubrics], "", Item(e.id, group=e.group)
-        )
-        for e in edits
-    ]
+        if id(source) not in self._images:
+            self._images[id(source)] = source, super().known(source)
+        return self._images[id(source)][1]
 
 
 async def _all(works: Iterable[Awaitable[Any]]) -> None:
@@ -621,17 +642,18 @@ async def _all(works: Iterable[Awaitable[Any]]) -> None:
 
 
 def _circuit(spec: str) -> Circuit:
-    """Never opens by itself: each question is answered or unreachable within its tries, and then the next is asked."""
+    """Return a circuit that never opens: each question is answered or unreachable within its tries."""
     return Circuit(spec, threshold=sys.maxsize, absence=math.inf)
 
 
 @asynccontextmanager
 async def open_queue(
-    site: RewardSite, rubrics: Sequence[Rubric]
+    store: Store, terms: Terms, rubrics: Sequence[Rubric]
 ) -> AsyncIterator[JudgingQueue]:
+    """Open the queue of a server whose requests may name these rubrics."""
     async with AsyncExitStack() as resources:
-        opened = JudgingQueue(site, rubrics, resources)
+        queue = JudgingQueue(store, terms, rubrics, resources)
         try:
-            yield opened
+            yield queue
         finally:
-            await opened.close()
+            await queue.close()

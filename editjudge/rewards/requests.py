@@ -25,6 +25,7 @@ from editjudge.rewards.protocol import (
     Problem,
     Refusal,
     RequestModels,
+    RewardedEdit,
     RewardRequest,
     Terms,
 )
@@ -76,13 +77,6 @@ class Packed(NamedTuple):
     data: bytes
 
 
-class BadEdit(NamedTuple):
-    """An edit of a trainer's request that cannot be judged as it was sent: it fails alone."""
-
-    status: str
-    message: str
-
-
 Body = bytes | list[tuple[str, bytes]] | Packed
 """JSON, the parts of a multipart body, or msgpack."""
 
@@ -128,16 +122,16 @@ class RequestReader:
         """Return the request of a body to `/v1/reward`. Slow: for a thread."""
         return self._validated(self._models.reward, self._values(body))
 
-    def check_options(self, options: Mapping[str, Any]) -> None:
-        """Raise `Refused` if no request with these options would be taken."""
+    def valid_options(self, options: Mapping[Any, Any]) -> RewardRequest:
+        """Return a request with these options. Raise `Refused` if none with them would be accepted."""
         values = {"edits": [{"edited": None}], **options}
-        self._validated(self._models.reward, values)
+        return self._validated(self._models.reward, values)
 
     def valid_edits(
         self,
         edits: Sequence[dict[str, Any]],
-        options: Mapping[str, Any],
-        bad: dict[int, BadEdit],
+        options: Mapping[Any, Any],
+        bad: dict[int, RewardedEdit],
     ) -> RewardRequest | None:
         """Return a reward request of the edits that can be taken, or None if none can; the others are added to `bad`.
 
@@ -154,8 +148,12 @@ class RequestReader:
                     match problem["loc"]:
                         case ("edits", int(at), name, *_):
                             status = "bad_image" if name in IMAGE_ROLES else "error"
-                            why = BadEdit(status, f"{name}: {problem['msg']}")
-                            bad.setdefault(numbers[at], why)
+                            message = f"{name}: {problem['msg']}"
+                            number = numbers[at]
+                            failed = RewardedEdit.not_taken(
+                                str(number), status, message
+                            )
+                            bad.setdefault(number, failed)
                         case _:
                             raise _invalid([problem]) from None
                 numbers = [n for n in numbers if n not in bad]

@@ -1,17 +1,17 @@
-"""Rewards from judgements: one number for an edit, or none with the reason why; then what its group makes of it."""
+"""Rewards from judgements: one number for an edit, or none with the reason why; then its rank in its group."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
+import operator
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from editjudge.edit import Edit
-from editjudge.judgement import Judgement, row
+from editjudge.judgement import Judgement
 from editjudge.judges.probabilities import SPREAD
 from editjudge.orders import ORDERS, Decision, decide, majority
 from editjudge.rewards.protocol import (
@@ -21,57 +21,19 @@ from editjudge.rewards.protocol import (
     RewardReason,
     Uncertainty,
 )
-from editjudge.rewards.queue import PREFERENCE, InspectedEdit, QueuedEdit, RequestBatch
-from editjudge.rewards.reduction import Reduction, failure
+from editjudge.rewards.queue import Finding, QueuedEdit, QueuedReply, RequestBatch
+from editjudge.rewards.reduction import Reduction, scores_of
 from editjudge.rewards.requests import Refused
-from editjudge.rewards.screening import NoEdit
-from editjudge.rubrics.model import Factor, Rubric
+from editjudge.rubrics.expression import Ref
+from editjudge.rubrics.files import load
+from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.verdict import Remark
 
 LOW_VARIANCE = 0.01
 """Standard deviation of a group's rewards below which it is flagged: a normalised advantage would be noise. One step of
 one factor of `online` moves a reward by more than this."""
 
-_PENDING = Remark(
-    "deadline", "not judged in time; it goes on, and asking again finds the answer"
-)
 _MISSING = Remark("missing_output", "the editing model produced no image")
-
-
-class QueuedAnswer(NamedTuple):
-    """A question about an edit, and what has come of it so far."""
-
-    judgement: Judgement
-    """`unreachable` while it is pending."""
-    variant: str
-    pending: bool
-    cached: bool
-    """The answer was in the store before it was asked for."""
-
-    def row(self, queued: QueuedEdit) -> dict[str, Any]:
-        """Return the judgement as programs read it."""
-        edit = queued.edit
-        values = row(
-            self.judgement, edit.id, edit.model, queued.item.group, self.variant
-        )
-        values["key"] = self.judgement.key or None
-        values["cached"] = self.cached
-        return values | ({"status": "pending"} if self.pending else {})
-
-    def reasons(self) -> Iterator[RewardReason]:
-        for remark in self.judgement.reasons:
-            yield reason(self.judgement.rubric, remark)
-
-
-def replies(queued: QueuedEdit, batch: RequestBatch) -> list[QueuedAnswer]:
-    """Return what became of each question about an edit."""
-    answers = []
-    for work, judgement in zip(queued.works, queued.judgements, strict=True):
-        pending = judgement is None
-        answer = judgement or work.judgement("unreachable", reasons=(_PENDING,))
-        cached = not pending and answer.created < batch.started
-        answers.append(QueuedAnswer(answer, work.task.variant, pending, cached))
-    return answers
 
 
 def reason(rubric: str, remark: Remark) -> RewardReason:
@@ -80,37 +42,25 @@ def reason(rubric: str, remark: Remark) -> RewardReason:
     )
 
 
-class _RewardSample(NamedTuple):
-    """One answer of a judge to every rubric."""
+def flags(finding: Finding | None, rubrics: Iterable[str]) -> list[RewardReason]:
+    """Return a fault of the edit itself as a reason of every rubric."""
+    if finding is None:
+        return []
+    remark = Remark(finding.code, finding.message)
+    return [reason(rubric, remark) for rubric in dict.fromkeys(rubrics)]
 
-    reward: float | None
-    scores: Mapping[str, float]
+
+class _JudgeReward(NamedTuple):
+    """The reward of an edit by one judge."""
+
+    replies: Sequence[QueuedReply]
+    failure: str | None
+    rewards: Sequence[float]
+    """Reward of each sample; empty if one is missing, since the mean of the others is another quantity."""
+    scores: Mapping[Ref, float]
+    """Mean scores over the samples."""
     probable: tuple[float, float] | None
     """Mean and standard deviation of the reward by the probabilities that the judge gave to scores."""
-
-
-@dataclass(frozen=True)
-class _JudgeAnswer:
-    """Everything that one judge said of an edit."""
-
-    replies: Sequence[QueuedAnswer]
-    failed: str | None
-    samples: Sequence[_RewardSample]
-
-    @property
-    def rewards(self) -> list[float]:
-        """Rewards of the samples; none at all if one is missing, since the mean of the others is another quantity."""
-        rewards = [s.reward for s in self.samples if s.reward is not None]
-        return rewards if len(rewards) == len(self.samples) else []
-
-    def mean_scores(self) -> Mapping[str, float]:
-        if len(self.samples) == 1:
-            return self.samples[0].scores  # integers stay integers
-        values: dict[str, list[float]] = {}
-        for sample in self.samples:
-            for name, score in sample.scores.items():
-                values.setdefault(name, []).append(score)
-        return {name: statistics.fmean(scores) for name, scores in values.items()}
 
 
 @dataclass(frozen=True)
@@ -118,165 +68,171 @@ class RewardRules:
     """How the judgements of a request become rewards."""
 
     reduction: Reduction
-    labels: Mapping[tuple[str, str], str]
-    """Rubric and factor to the factor's name in the answer."""
-    factors: Mapping[str, tuple[Rubric, Factor]]
-    """Factors by `rubric.factor`."""
-    weights: Mapping[str, float]
+    labels: Mapping[Ref, str]
+    """Names of the factors in the answer."""
+    scales: Mapping[Ref, Scale]
+    judges: Mapping[str, float]
     """Weights of the judges."""
     worst: bool = False
-    """A degenerate output has the reward 0."""
+    """Whether a degenerate output has the reward 0."""
+
+    def set_aside(
+        self, queued: QueuedEdit, finding: Finding, rubrics: Iterable[str]
+    ) -> RewardedEdit:
+        """Return the reward of an edit that no judge was asked about, so that there are no scores."""
+        reward = RewardedEdit(
+            id=queued.edit.id,
+            status=finding.status,
+            reasons=flags(finding, rubrics),
+            stored_as=queued.stored_as,
+        )
+        if self.worst and finding.status == "abstained":
+            return reward.with_number(0.0, {})
+        return reward
 
     def reward(self, number: int, batch: RequestBatch) -> RewardedEdit:
-        """Return the reward of the edit with that number in its request."""
-        queued = [part.edits[number] for part in batch.parts]
-        first = queued[0]
-        if first.degenerate and first.degenerate.set_aside:
-            rubrics = [work.rubric.name for work in first.works]
-            return set_aside(
-                first.edit.id,
-                first.degenerate,
-                rubrics,
-                worst=self.worst,
-                stored_as=first.stored_as or None,
-            )
+        """Return the reward of the edit with that number in its request: the weighted mean over the judges."""
+        queued = {spec: edits[number] for spec, edits in batch.queued.items()}
+        first = next(iter(queued.values()))
+        finding = batch.findings[number]
+        rubrics = [rubric.name for rubric in batch.rubrics]
+        if finding and finding.set_aside:
+            return self.set_aside(first, finding, rubrics)
         answers = {
-            part.spec: self._answer(edit, batch)
-            for part, edit in zip(batch.parts, queued, strict=True)
+            spec: self._by_judge(edit, batch.started) for spec, edit in queued.items()
         }
-        return self._mixed(first, answers)
-
-    def _answer(self, queued: QueuedEdit, batch: RequestBatch) -> _JudgeAnswer:
-        """Return what one judge said of an edit."""
-        answers = replies(queued, batch)
-        failed = failure(queued.judgements)
-        if failed is None and queued.edit.edited is None:
-            # A judge of recorded replies looks at no image; an output that is missing has no reward all the same.
-            failed = _MISSING.code
-            answers = [_with_reason(reply, _MISSING) for reply in answers]
-        by_rubric: dict[str, list[Judgement]] = {}
-        for reply in answers:
-            judgement = reply.judgement
-            by_rubric.setdefault(judgement.rubric, []).append(judgement)
-        samples = zip(*by_rubric.values(), strict=True)
-        return _JudgeAnswer(
-            answers, failed, [self._sample(sample, failed) for sample in samples]
+        suffixes = _suffixes(answers)
+        replies = [
+            (suffixes[spec], reply)
+            for spec, answer in answers.items()
+            for reply in answer.replies
+        ]
+        failures = (answer.failure for answer in answers.values() if answer.failure)
+        reward = RewardedEdit(
+            id=first.edit.id,
+            status=next(failures, "abstained"),
+            abstained={
+                f"{self.labels[reply.judgement.rubric, key]}{suffix}": why
+                for suffix, reply in replies
+                for key, why in reply.judgement.abstained.items()
+            },
+            reasons=[*flags(finding, rubrics), *_reasons(r for _, r in replies)],
+            keys=_keys(replies),
+            cached=all(reply.cached for _, reply in replies),
+            stored_as=first.stored_as,
+        )
+        if not all(answer.rewards for answer in answers.values()):
+            return reward
+        total = math.fsum(self.judges[spec] for spec in answers)
+        shares = [self.judges[spec] / total for spec in answers]
+        means = [math.fsum(a.rewards) / len(a.rewards) for a in answers.values()]
+        scores = {
+            f"{self.labels[ref]}{suffixes[spec]}": score
+            for spec, answer in answers.items()
+            for ref, score in answer.scores.items()
+        }
+        return reward.with_number(
+            _dot(shares, means),
+            scores,
+            _uncertainty(shares, list(answers.values())),
         )
 
-    def _sample(
-        self, judgements: Sequence[Judgement], failed: str | None
-    ) -> _RewardSample:
-        scores: dict[str, tuple[Factor, float]] = {}
-        for judgement in judgements:
-            for key, score in (judgement.scores or {}).items():
-                _, factor = self.factors[f"{judgement.rubric}.{key}"]
-                scores[self.labels[judgement.rubric, key]] = factor, score
-        return _RewardSample(
-            None if failed else self.reduction.of(scores),
-            {name: score for name, (_, score) in scores.items()},
-            self._probable(judgements, scores),
+    def _by_judge(self, queued: QueuedEdit, since: float) -> _JudgeReward:
+        replies = queued.replies(since)
+        failure = queued.failure()
+        if failure is None and queued.edit.edited is None:
+            # A judge of recorded replies looks at no image; an output that is missing has no reward all the same.
+            failure = _MISSING.code
+            replies = [_with_reason(reply, _MISSING) for reply in replies]
+        by_rubric: dict[str, list[Judgement]] = {}
+        for reply in replies:
+            by_rubric.setdefault(reply.judgement.rubric, []).append(reply.judgement)
+        samples = list(zip(*by_rubric.values(), strict=True))
+        scores = [scores_of(sample) for sample in samples]
+        rewards = [] if failure else [self.reduction.of(one) for one in scores]
+        numbers = [reward for reward in rewards if reward is not None]
+        return _JudgeReward(
+            replies,
+            failure,
+            numbers if len(numbers) == len(samples) else [],
+            _means(scores),
+            self._probable(samples[0], scores[0]),
         )
 
     def _probable(
-        self,
-        judgements: Sequence[Judgement],
-        scores: Mapping[str, tuple[Factor, float]],
+        self, judgements: Iterable[Judgement], scores: Mapping[Ref, float]
     ) -> tuple[float, float] | None:
         """Return the reward of the expected scores, and its standard deviation by the judge's own probabilities; None
         unless they cover every factor that counts.
 
         Each factor is moved by its standard deviation both ways while the others stay: exact for a mean of factors
         that are independent of each other, and to first order for the other formulas."""
-        expected: dict[str, tuple[Factor, float]] = {}
-        spreads: dict[str, float] = {}
+        expected: dict[Ref, float] = {}
+        spreads: dict[Ref, float] = {}
         for judgement in judgements:
             spread = judgement.evidence.get(SPREAD, {})
             for key in judgement.expected.keys() & spread.keys():
-                name = self.labels[judgement.rubric, key]
-                expected[name] = scores[name][0], judgement.expected[key]
-                spreads[name] = spread[key]
-        counted = self.reduction.weights or scores
-        if not expected or not counted.keys() <= expected.keys():
+                expected[judgement.rubric, key] = judgement.expected[key]
+                spreads[judgement.rubric, key] = spread[key]
+        counted = self.reduction.refs & scores.keys()
+        if not counted or not counted <= expected.keys():
             return None
-        expected = {name: expected[name] for name in counted}
         mean = self.reduction.of(expected)
         if mean is None:
             return None
-
-        def moved(name: str, change: float) -> float:
-            factor, score = expected[name]
-            score = self._moved(factor, score, change)
-            return self.reduction.of(expected | {name: (factor, score)}) or 0.0
-
-        widths = (
-            moved(name, spreads[name]) - moved(name, -spreads[name])
-            for name in spreads
-            if name in expected
-        )
+        widths = [
+            self._moved(expected, ref, spreads[ref])
+            - self._moved(expected, ref, -spreads[ref])
+            for ref in counted
+        ]
         return mean, math.sqrt(math.fsum(width**2 / 4 for width in widths))
 
-    def _moved(self, factor: Factor, score: float, change: float) -> float:
-        """Return a changed score. A mean takes any; the other formulas have a power of what is below the worst."""
-        low = factor.scale.low
-        high = factor.scale.high
-        if self.reduction.formula == "mean" or low is None or high is None:
-            return score + change
-        return min(high, max(low, score + change))
-
-    def _mixed(
-        self, queued: QueuedEdit, answers: Mapping[str, _JudgeAnswer]
-    ) -> RewardedEdit:
-        """Return the weighted mean of what the judges said."""
-        suffixes = {spec: f"@{spec}" if len(answers) > 1 else "" for spec in answers}
-        named = [
-            (suffixes[spec], reply)
-            for spec, answer in answers.items()
-            for reply in answer.replies
-        ]
-        failures = (answer.failed for answer in answers.values() if answer.failed)
-        flags = flagged(queued.degenerate, [work.rubric.name for work in queued.works])
-        reward = RewardedEdit(
-            id=queued.edit.id,
-            status=next(failures, "abstained"),
-            abstained={
-                f"{self.labels[reply.judgement.rubric, key]}{suffix}": why
-                for suffix, reply in named
-                for key, why in reply.judgement.abstained.items()
-            },
-            reasons=[*flags, *(why for _, reply in named for why in reply.reasons())],
-            keys=_keys(named),
-            cached=all(reply.cached for _, reply in named),
-            stored_as=queued.stored_as or None,
-        )
-        if not all(answer.rewards for answer in answers.values()):
-            return reward
-        total = math.fsum(self.weights[spec] for spec in answers)
-        shares = {spec: self.weights[spec] / total for spec in answers}
-        number = math.fsum(
-            shares[spec] * (math.fsum(answer.rewards) / len(answer.rewards))
-            for spec, answer in answers.items()
-        )
-        scores = {
-            f"{name}{suffixes[spec]}": score
-            for spec, answer in answers.items()
-            for name, score in answer.mean_scores().items()
-        }
-        uncertainty = _uncertainty(list(shares.values()), list(answers.values()))
-        return reward.with_number(number, scores, uncertainty)
+    def _moved(self, scores: Mapping[Ref, float], ref: Ref, change: float) -> float:
+        """Return the reward after a change of one score, which stays on its scale unless the formula extrapolates."""
+        score = scores[ref] + change
+        low = self.scales[ref].low
+        high = self.scales[ref].high
+        if not self.reduction.extrapolates and low is not None and high is not None:
+            score = min(high, max(low, score))
+        return self.reduction.of({**scores, ref: score}) or 0.0
 
 
-def _with_reason(reply: QueuedAnswer, remark: Remark) -> QueuedAnswer:
+def _dot(a: Iterable[float], b: Iterable[float]) -> float:
+    return math.fsum(map(operator.mul, a, b))
+
+
+def _suffixes(judges: Iterable[str]) -> dict[str, str]:
+    """Return what follows the names of each judge's scores; nothing if there is one judge."""
+    specs = list(judges)
+    return {spec: f"@{spec}" if len(specs) > 1 else "" for spec in specs}
+
+
+def _reasons(replies: Iterable[QueuedReply]) -> Iterator[RewardReason]:
+    for reply in replies:
+        for remark in reply.judgement.reasons:
+            yield reason(reply.judgement.rubric, remark)
+
+
+def _with_reason(reply: QueuedReply, remark: Remark) -> QueuedReply:
     reasons = (*reply.judgement.reasons, remark)
-    return reply._replace(
-        judgement=dataclasses.replace(reply.judgement, reasons=reasons)
-    )
+    return reply._replace(judgement=replace(reply.judgement, reasons=reasons))
 
 
-def _keys(named: Iterable[tuple[str, QueuedAnswer]]) -> dict[str, str]:
+def _means(samples: Sequence[Mapping[Ref, float]]) -> Mapping[Ref, float]:
+    if len(samples) == 1:
+        return samples[0]  # integers stay integers
+    values: dict[Ref, list[float]] = {}
+    for sample in samples:
+        for ref, score in sample.items():
+            values.setdefault(ref, []).append(score)
+    return {ref: statistics.fmean(scores) for ref, scores in values.items()}
+
+
+def _keys(replies: Iterable[tuple[str, QueuedReply]]) -> dict[str, str]:
     """Return keys by rubric; with the number of further samples, and the suffix of the judge."""
     keys: dict[str, str] = {}
     first: dict[str, int] = {}
-    for suffix, reply in named:
+    for suffix, reply in replies:
         judgement = reply.judgement
         name = f"{judgement.rubric}{suffix}"
         if judgement.repeat != first.setdefault(name, judgement.repeat):
@@ -287,67 +243,26 @@ def _keys(named: Iterable[tuple[str, QueuedAnswer]]) -> dict[str, str]:
 
 
 def _uncertainty(
-    shares: Sequence[float], answers: Sequence[_JudgeAnswer]
+    shares: Sequence[float], answers: Sequence[_JudgeReward]
 ) -> Uncertainty | None:
     """Return the standard error of the reward by the judge's own samples, or else by its probabilities of the scores;
     None if there is neither."""
-    samples = min(len(answer.samples) for answer in answers)
-    probable = [answer.samples[0].probable for answer in answers]
-    known = [pair for pair in probable if pair is not None]
+    samples = min(len(answer.rewards) for answer in answers)
+    squares = [share**2 for share in shares]
     if samples >= 2:
         variances = [statistics.variance(a.rewards) / len(a.rewards) for a in answers]
-    elif len(known) == len(answers):
-        variances = [deviation**2 for _, deviation in known]
-    else:
-        return None
-    squares = (
-        share**2 * variance for share, variance in zip(shares, variances, strict=True)
-    )
-    error = math.sqrt(math.fsum(squares))
-    if samples >= 2:
+        error = math.sqrt(_dot(squares, variances))
         return Uncertainty(source="samples", samples=samples, standard_error=error)
-    means = (share * mean for share, (mean, _) in zip(shares, known, strict=True))
+    probable = [answer.probable for answer in answers if answer.probable]
+    if len(probable) < len(answers):
+        return None
+    variances = [deviation**2 for _, deviation in probable]
     return Uncertainty(
         source="logprobs",
         samples=samples,
-        standard_error=error,
-        expected=math.fsum(means),
+        standard_error=math.sqrt(_dot(squares, variances)),
+        expected=_dot(shares, [mean for mean, _ in probable]),
     )
-
-
-def not_taken(edit: str, status: str, message: str) -> RewardedEdit:
-    """Return the reward of an edit that could not be taken as it was sent: no judge was asked, and nothing is kept."""
-    why = reason("-", Remark("not_taken", message))
-    return RewardedEdit(id=edit, status=status, reasons=[why])
-
-
-def set_aside(
-    edit: str,
-    output: NoEdit,
-    rubrics: Iterable[str],
-    *,
-    worst: bool,
-    stored_as: str | None = None,
-) -> RewardedEdit:
-    """Return the reward of a degenerate output: no judge was asked, so that there are no scores."""
-    reward = RewardedEdit(
-        id=edit,
-        status=output.status,
-        reasons=flagged(output, rubrics),
-        stored_as=stored_as,
-    )
-    if worst and output.status == "abstained":
-        return reward.with_number(0.0, {})
-    return reward
-
-
-def flagged(output: NoEdit | None, rubrics: Iterable[str]) -> list[RewardReason]:
-    """Return what is wrong with the output itself, as a reason of every rubric."""
-    if output is None:
-        return []
-    effect = "no edit" if output.set_aside else "flagged"
-    remark = Remark(output.kind, f"{effect}: the output {output.words}")
-    return [reason(name, remark) for name in dict.fromkeys(rubrics)]
 
 
 # --- groups ---------------------------------------------------------------------------------------------------
@@ -356,19 +271,19 @@ def flagged(output: NoEdit | None, rubrics: Iterable[str]) -> list[RewardReason]
 def grouped(
     groups: Sequence[str | None], rewards: Sequence[RewardedEdit], *, ranked: bool
 ) -> list[RewardedEdit]:
-    """Return the rewards with where each stands in its group; `ranked` puts the rank, 0 to 1, in the place of the
-    reward."""
+    """Return the rewards with their place in their groups; `ranked` replaces the reward by the rank, 0 to 1."""
     members: dict[str | None, list[float | None]] = {}
     for name, reward in zip(groups, rewards, strict=True):
         members.setdefault(name, []).append(reward.reward)
-
-    def placed(name: str | None, reward: RewardedEdit) -> RewardedEdit:
-        if name is None:
-            return reward
-        reward = reward.changed(group=_group(name, reward.reward, members[name]))
-        return _ranked(reward) if ranked else reward
-
-    return list(map(placed, groups, rewards))
+    placed = []
+    for name, reward in zip(groups, rewards, strict=True):
+        if name is not None:
+            group = _group(name, reward.reward, members[name])
+            reward = reward.changed(group=group)  # noqa: PLW2901
+            if ranked and group.rank is not None:
+                reward = _ranked(reward, group, group.rank)  # noqa: PLW2901
+        placed.append(reward)
+    return placed
 
 
 def _group(
@@ -392,14 +307,11 @@ def _group(
     )
 
 
-def _ranked(reward: RewardedEdit) -> RewardedEdit:
-    group = reward.group
-    if group is None or group.rank is None:
-        return reward
+def _ranked(reward: RewardedEdit, group: RewardGroup, rank: float) -> RewardedEdit:
     if group.scored > 1:
-        rank = (group.scored - group.rank) / (group.scored - 1)
+        share = (group.scored - rank) / (group.scored - 1)
         # The uncertainty of the scores is not that of the rank.
-        return reward.changed(reward=rank, uncertainty=None)
+        return reward.changed(reward=share, uncertainty=None)
     rubric = next(iter(reward.keys), "-").partition("@")[0]
     message = f"no other edit of the group {group.name} has a reward, so that there is no rank"
     return reward.changed(
@@ -407,36 +319,18 @@ def _ranked(reward: RewardedEdit) -> RewardedEdit:
         status="abstained",
         scores=None,
         uncertainty=None,
-        reasons=[*reward.reasons, _alone(rubric, message)],
+        reasons=[*reward.reasons, reason(rubric, Remark("alone_in_group", message))],
     )
-
-
-def _alone(rubric: str, message: str) -> RewardReason:
-    return reason(rubric, Remark("alone_in_group", message))
 
 
 # --- pairs ----------------------------------------------------------------------------------------------------
 
+PREFERENCE = load("preference")
+"""Rubric that compares two edits of a group."""
 FACTOR = "overall"
 FORMULA = "share of the comparisons within the group that were won, a tie counting half (preference.overall, both orders)"
 MAX_MEMBERS = 16
 """Edits of a group: 16 edits make 120 pairs, which are 240 questions."""
-
-
-class Game(NamedTuple):
-    """Two edits of a request that are compared, by their numbers in it."""
-
-    a: int
-    b: int
-
-    def other(self, number: int) -> int:
-        return self.b if number == self.a else self.a
-
-    def won(self, number: int, decision: Decision) -> float:
-        """Return the share of the game that an edit won; 0 if there is no verdict."""
-        if decision.verdict == "tie":
-            return 0.5
-        return float(decision.verdict == ("a" if number == self.a else "b"))
 
 
 def check_groups(
@@ -466,6 +360,18 @@ def check_groups(
                 )
 
 
+class _Game(NamedTuple):
+    """The answers of one judge about an edit and another one of its group."""
+
+    spec: str
+    other: int
+    """Number of the other edit."""
+    pair: QueuedEdit
+    decision: Decision
+    won: float
+    """1, or 0.5 for a tie; 0 without a verdict."""
+
+
 class Contest:
     """Comparisons of the edits of each group, two at a time (`ranking: pairs`).
 
@@ -477,133 +383,110 @@ class Contest:
         self,
         edits: Sequence[Edit],
         groups: Sequence[str | None],
-        inspected: Sequence[InspectedEdit],
+        findings: Sequence[Finding | None],
     ) -> None:
         self._edits = edits
         self._groups = groups
-        self._inspected = inspected
+        self._findings = findings
         members: dict[str | None, list[int]] = {}
-        for number, (name, edit) in enumerate(zip(groups, inspected, strict=True)):
-            if edit.comparable:
+        for number, (name, finding) in enumerate(zip(groups, findings, strict=True)):
+            if finding is None or not finding.set_aside:
                 members.setdefault(name, []).append(number)
-        self._games: list[Game] = []
+        self._games: list[tuple[int, int]] = []
+        """Numbers of the edits that are compared."""
         for numbers in members.values():
-            self._games += [Game(*pair) for pair in combinations(numbers, 2)]
+            self._games += combinations(numbers, 2)
 
     def pairs(self) -> list[Edit]:
         """Return an edit for each game that shows both outputs, as `editjudge pairs` makes it."""
-        return [_pair(self._edits[game.a], self._edits[game.b]) for game in self._games]
+        return [_pair(self._edits[a], self._edits[b]) for a, b in self._games]
 
     def rewards(
-        self, batch: RequestBatch | None, weights: Mapping[str, float], *, worst: bool
+        self, batch: RequestBatch | None, rules: RewardRules
     ) -> list[RewardedEdit]:
-        """Return the reward of each edit, in their order."""
-        rewards = [
-            self._reward(number, batch, weights, worst=worst)
-            for number in range(len(self._edits))
-        ]
-        rewards = grouped(self._groups, rewards, ranked=False)
+        """Return the reward of each edit, in their order; `batch` is None if there were no pairs to ask about."""
+        games = [self._comparisons(n, batch) for n in range(len(self._edits))]
+        rewards = [self._reward(n, games[n], batch, rules) for n in range(len(games))]
+        placed = grouped(self._groups, rewards, ranked=False)
         return [
-            self._with_comparisons(number, reward, batch)
-            for number, reward in enumerate(rewards)
+            reward.changed(group=reward.group and _compared(reward.group, comparisons))
+            for reward, comparisons in zip(placed, games, strict=True)
         ]
+
+    def _comparisons(self, number: int, batch: RequestBatch | None) -> list[_Game]:
+        comparisons = []
+        for spec, pairs in (batch.queued if batch else {}).items():
+            for (a, b), pair in zip(self._games, pairs, strict=True):
+                if number in (a, b):
+                    decision = _decision(pair)
+                    won = float(decision.verdict == ("a" if number == a else "b"))
+                    won = 0.5 if decision.verdict == "tie" else won
+                    other = b if number == a else a
+                    comparisons.append(_Game(spec, other, pair, decision, won))
+        return comparisons
 
     def _reward(
         self,
         number: int,
+        comparisons: Sequence[_Game],
         batch: RequestBatch | None,
-        weights: Mapping[str, float],
-        *,
-        worst: bool,
+        rules: RewardRules,
     ) -> RewardedEdit:
         edit = self._edits[number]
-        problem = self._inspected[number].problem
-        output = self._inspected[number].output
-        if problem:
-            status, remark = problem
-            why = reason(PREFERENCE.name, remark)
-            return RewardedEdit(id=edit.id, status=status, reasons=[why])
-        if output and output.set_aside:
-            return set_aside(edit.id, output, [PREFERENCE.name], worst=worst)
-        if batch is None or not any(number in game for game in self._games):
+        finding = self._findings[number]
+        if finding and finding.set_aside:
+            return rules.set_aside(QueuedEdit(edit, ()), finding, [PREFERENCE.name])
+        if batch is None or not comparisons:
             message = f"no other edit of the group {self._groups[number]} can be compared with it"
-            return RewardedEdit(id=edit.id, reasons=[_alone(PREFERENCE.name, message)])
-        return self._compared(number, batch, weights)
-
-    def _compared(
-        self, number: int, batch: RequestBatch, weights: Mapping[str, float]
-    ) -> RewardedEdit:
-        """Return what the comparisons of one edit say of it."""
-        answers: dict[str, QueuedAnswer] = {}
-        failures: list[str] = []
-        for part in batch.parts:
-            suffix = f"@{part.spec}" if len(batch.parts) > 1 else ""
-            for game, pair in zip(self._games, part.edits, strict=True):
-                if number not in game:
-                    continue
-                if failed := failure(pair.judgements):
-                    failures.append(failed)
-                elif _decision(pair).verdict is None:
-                    failures.append("abstained")
-                for name, reply in _named_replies(pair, game.other(number), batch):
-                    answers[f"{name}{suffix}"] = reply
-        flags = flagged(self._inspected[number].output, [PREFERENCE.name])
+            alone = reason(PREFERENCE.name, Remark("alone_in_group", message))
+            return RewardedEdit(id=edit.id, reasons=[alone])
+        suffixes = _suffixes(batch.queued)
+        failures = [
+            game.pair.failure() or "abstained"
+            for game in comparisons
+            if game.pair.failure() or game.decision.verdict is None
+        ]
+        replies = {
+            f"{name}{suffixes[game.spec]}": reply
+            for game in comparisons
+            for name, reply in _named_replies(game, batch.started)
+        }
         reward = RewardedEdit(
-            id=self._edits[number].id,
+            id=edit.id,
             status=next(iter(failures), "abstained"),
             abstained={
                 f"{name}.{FACTOR}": why
-                for name, reply in answers.items()
+                for name, reply in replies.items()
                 if (why := reply.judgement.abstained.get(FACTOR))
             },
-            reasons=[
-                *flags,
-                *(why for reply in answers.values() for why in reply.reasons()),
-            ],
+            reasons=[*flags(finding, [PREFERENCE.name]), *_reasons(replies.values())],
             keys={
                 name: reply.judgement.key
-                for name, reply in answers.items()
+                for name, reply in replies.items()
                 if reply.judgement.key
             },
-            cached=all(reply.cached for reply in answers.values()),
+            cached=all(reply.cached for reply in replies.values()),
         )
         if failures:
             return reward
-        total = math.fsum(weights[part.spec] for part in batch.parts)
-        won = math.fsum(
-            weights[part.spec] * self._won(number, part.edits) for part in batch.parts
-        )
-        return reward.with_number(won / total, {})
+        by_judge: dict[str, list[float]] = {}
+        for game in comparisons:
+            by_judge.setdefault(game.spec, []).append(game.won)
+        weights = [rules.judges[spec] for spec in by_judge]
+        shares = [math.fsum(won) / len(won) for won in by_judge.values()]
+        return reward.with_number(_dot(weights, shares) / math.fsum(weights), {})
 
-    def _won(self, number: int, pairs: Sequence[QueuedEdit]) -> float:
-        """Return the share of an edit's comparisons that it won with one judge."""
-        points = [
-            game.won(number, _decision(pair))
-            for game, pair in zip(self._games, pairs, strict=True)
-            if number in game
-        ]
-        return math.fsum(points) / len(points)
 
-    def _with_comparisons(
-        self, number: int, reward: RewardedEdit, batch: RequestBatch | None
-    ) -> RewardedEdit:
-        decisions = [
-            _decision(pair)
-            for part in (batch.parts if batch else [])
-            for game, pair in zip(self._games, part.edits, strict=True)
-            if number in game
-        ]
-        comparisons = Comparisons(
-            asked=len(decisions),
-            failed=sum(decision.verdict is None for decision in decisions),
-            ties=sum(decision.verdict == "tie" for decision in decisions),
-            flipped=sum(decision.flipped for decision in decisions),
-        )
-        # Before the comparisons there was no reward.
-        changes = {"reward": None, "comparisons": comparisons}
-        return reward.changed(
-            group=reward.group and reward.group.model_copy(update=changes)
-        )
+def _compared(group: RewardGroup, comparisons: Sequence[_Game]) -> RewardGroup:
+    decisions = [game.decision for game in comparisons]
+    counts = Comparisons(
+        asked=len(decisions),
+        failed=sum(decision.verdict is None for decision in decisions),
+        ties=sum(decision.verdict == "tie" for decision in decisions),
+        flipped=sum(decision.flipped for decision in decisions),
+    )
+    # Before the comparisons there was no reward.
+    return group.model_copy(update={"reward": None, "comparisons": counts})
 
 
 def _pair(a: Edit, b: Edit) -> Edit:
@@ -621,9 +504,10 @@ def _pair(a: Edit, b: Edit) -> Edit:
 
 
 def _decision(pair: QueuedEdit) -> Decision:
-    """Return what the judge's answers in both orders come to; an answer that is missing leaves no verdict."""
+    """Return the outcome of the judge's answers in both orders; a missing answer leaves no verdict."""
     answers: dict[str, list[str | None]] = {order: [] for order in ORDERS}
-    for work, judgement in zip(pair.works, pair.judgements, strict=True):
+    for work in pair.works:
+        judgement = pair.answers.get(work.task.key)
         choices = judgement.choices if judgement and judgement.status == "ok" else None
         choice = choices.get(FACTOR) if choices else None
         answers[work.task.variant or ORDERS[0]].append(choice)
@@ -634,13 +518,11 @@ def _decision(pair: QueuedEdit) -> Decision:
     return decide(*verdicts)
 
 
-def _named_replies(
-    pair: QueuedEdit, other: int, batch: RequestBatch
-) -> Iterator[tuple[str, QueuedAnswer]]:
+def _named_replies(game: _Game, since: float) -> Iterator[tuple[str, QueuedReply]]:
     """Yield the answers about a pair by name: the rubric, the number of the other edit, the order, and further
     samples."""
     seen: dict[str, int] = {}
-    for reply in replies(pair, batch):
-        name = f"{PREFERENCE.name}#{other}.{reply.variant or ORDERS[0]}"
+    for reply in game.pair.replies(since):
+        name = f"{PREFERENCE.name}#{game.other}.{reply.variant or ORDERS[0]}"
         seen[name] = seen.get(name, -1) + 1
         yield (f"{name}.{seen[name]}" if seen[name] else name), reply

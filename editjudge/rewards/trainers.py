@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from editjudge.judges.judge import Options
-    from editjudge.rubrics.model import Rubric
     from editjudge.running.job import EditJudge
 
 _log = logging.getLogger(__name__)
@@ -57,7 +56,8 @@ OnFailure = Literal["native", "raise", "group_mean"]
 Ranking = Literal["none", "scores", "pairs"]
 """How a server ranks the edits of a group (docs/reward-protocol.md)."""
 Score = str | Mapping[str, float] | None
-"""A formula (`mean`, `min`, `product`, `geometric_mean`), one factor, factors with weights, or all factors alike."""
+"""A formula (`mean`, `min`, `product`, `geometric_mean`), one factor, an expression of factors, factors with weights, or
+all factors alike."""
 
 _BATCH = 32
 """Edits in one request to a server, which takes 64."""
@@ -125,7 +125,15 @@ class Rewarder:
         self.ranking = ranking
         self.on_failure = on_failure
         self._rubrics = [rubric] if isinstance(rubric, str) else list(rubric or ())
-        self._formula, self._weights = _reduction(score)
+        weights = dict(score) if isinstance(score, Mapping) else {}
+        if not weights and isinstance(score, Mapping):
+            raise UsageError(
+                "score: expected a formula, a factor, an expression, or factors with weights"
+            )
+        from editjudge.rewards.reduction import FORMULAS
+
+        field = "formula" if score in FORMULAS else "score"
+        self._score = {"weights": weights} if weights else {field: score}
         self._deadline = deadline
         self._server = None if server is None else server.rstrip("/")
         if server is None:
@@ -136,7 +144,7 @@ class Rewarder:
             )
             self._judge = judge or default_judge()
             self._options = options
-            self._check()
+            self._prepare("mean" if weights or score is None else str(score), weights)
         else:
             if options is not None:
                 raise UsageError("options: how a judge is asked is the server's to say")
@@ -247,43 +255,33 @@ class Rewarder:
 
     # --- in this process --------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
-        """Say now what would fail with the first edit: an unknown rubric or factor, or a judge that cannot answer."""
+    def _prepare(self, score: str, weights: Mapping[str, float]) -> None:
+        """Raise now what would fail with the first edit: an unknown rubric or factor, or a judge that cannot answer."""
         from editjudge.judges.registry import check_answers
-        from editjudge.rewards.reduction import check_weights, names
-
-        rubrics = self._questions()
-        check_answers([self._judge], rubrics)
-        check_weights(self._weights, names(rubrics))
-
-    def _questions(self) -> list[Rubric]:
+        from editjudge.rewards.reduction import checked_weights, names, read_score
         from editjudge.rubrics.files import resolve
 
-        return resolve(self._rubrics or ["online"])
+        self._questions = resolve(self._rubrics or ["online"])
+        check_answers([self._judge], self._questions)
+        by_factor = checked_weights(weights, names(self._questions))
+        self._reduction = read_score(score, self._questions, by_factor)
 
     async def _judged(self, batch: _Batch) -> dict[int, Reward]:
         judge: EditJudge = await self._session.opened(
             functools.partial(_open_judge, self._judge, self._options)
         )
-        rubrics = self._questions()
         rewards = await _each(
-            batch,
-            lambda number: self._judge_edit(judge, rubrics, number, batch[number]),
+            batch, lambda number: self._judge_edit(judge, number, batch[number])
         )
         return dict(zip(batch, rewards, strict=True))
 
     async def _judge_edit(
-        self, judge: EditJudge, rubrics: list[Rubric], number: int, encoded: RewardEdit
+        self, judge: EditJudge, number: int, encoded: RewardEdit
     ) -> Reward:
         from editjudge.edit import Edit
-        from editjudge.rewards.reduction import (
-            Reduction,
-            failure,
-            labelled,
-            labels,
-            names,
-        )
-        from editjudge.rewards.screening import screened
+        from editjudge.judgement import DONE
+        from editjudge.rewards.queue import screen
+        from editjudge.rewards.reduction import scores_of
 
         if encoded.edited is None:
             return Reward(
@@ -296,37 +294,24 @@ class Rewarder:
             encoded.instruction,
             group=encoded.group,
         )
-        output = await asyncio.to_thread(screened, edit)
-        if output and output.set_aside:
-            return Reward(None, output.status, f"no edit: the output {output.words}")
+        finding = await asyncio.to_thread(screen, edit)
+        if finding and finding.set_aside:
+            return Reward(None, finding.status, finding.message)
         try:
-            judgements = await judge.judge(edit, rubrics)
+            judgements = await judge.judge(edit, self._questions)
         except ImageError as error:
             return Reward(None, "bad_image", str(error))
-        if failed := failure(judgements):
-            reasons = (
-                remark.message
-                for judgement in judgements
-                for remark in judgement.reasons
-            )
+        failed = next((j.status for j in judgements if j.status not in DONE), None)
+        if failed:
+            reasons = (remark.message for j in judgements for remark in j.reasons)
             return Reward(None, failed, next(reasons, ""))
-        called = labels(rubrics)
-        factors = {(r.name, f.key): f for r in rubrics for f in r.factors}
-        scores = {
-            called[judgement.rubric, key]: (factors[judgement.rubric, key], score)
-            for judgement in judgements
-            for key, score in (judgement.scores or {}).items()
-        }
-        value = Reduction(
-            self._formula or "mean", labelled(self._weights, names(rubrics), called)
-        ).of(scores)
-        why = next(
-            (f"{key}: {why}" for j in judgements for key, why in j.abstained.items()),
-            "nothing was scored",
+        value = self._reduction.of(scores_of(judgements))
+        if value is not None:
+            return Reward(value, "ok")
+        abstained = (
+            f"{key}: {why}" for j in judgements for key, why in j.abstained.items()
         )
-        return (
-            Reward(value, "ok") if value is not None else Reward(None, "abstained", why)
-        )
+        return Reward(None, "abstained", next(abstained, "nothing was scored"))
 
     # --- from a server ----------------------------------------------------------------------------------------
 
@@ -392,8 +377,7 @@ class Rewarder:
         own = {
             "judge": self._judge,
             "rubrics": self._rubrics,
-            "formula": self._formula,
-            "weights": self._weights,
+            **self._score,
         }
         own["ranking"] = "" if self.ranking == "none" else self.ranking
         request = {"edits": edits, "deadline": self._deadline} | {
@@ -556,18 +540,6 @@ def _read_one(reward: Mapping[str, Any]) -> Reward:
             f"edit {reward['id']} has the reward {value!r} and the status {status!r}"
         )
     return Reward(value, status)
-
-
-def _reduction(score: Score) -> tuple[Any, dict[str, float]]:
-    from editjudge.rewards.reduction import FORMULAS, Reduction
-
-    if score is None:
-        return None, {}
-    if isinstance(score, str):
-        return (score, {}) if score in FORMULAS else (None, {score: 1.0})
-    if not score:
-        raise UsageError("score: expected a formula, a factor, or factors with weights")
-    return None, dict(Reduction(weights=score).weights)
 
 
 async def _open_judge(

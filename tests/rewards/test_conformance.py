@@ -349,7 +349,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, st
         stub(),
         serving(folder / "s.db", terms=terms) as served,
     ):
-        patch.setattr("editjudge.rewards.queue.screened_output", lambda _: None)
+        patch.setattr("editjudge.rewards.queue.screen", lambda _: None)
         yield served, failing
 
 

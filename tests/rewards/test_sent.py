@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +14,11 @@ from pydantic_core import PydanticCustomError
 
 from editjudge.errors import UsageError
 from editjudge.rewards.protocol import BASE64, decoded
-from editjudge.rewards.reduction import Reduction
+from editjudge.rewards.reduction import FORMULAS, read_score
 from editjudge.rubrics.files import load
-from editjudge.rubrics.model import Factor
+from editjudge.rubrics.model import Factor, Rubric
 from editjudge.rubrics.scale import Scale
+from editjudge.rubrics.sets import formulas, member
 
 
 @settings(max_examples=2000)
@@ -32,33 +36,74 @@ def test_what_is_decoded_is_what_the_document_calls_base64(
     assert taken == bool(re.fullmatch(BASE64.removesuffix("$"), head + text))
 
 
+def rubric_of(**scales: Scale) -> Rubric:
+    factors = tuple(Factor(key, scale) for key, scale in scales.items())
+    return replace(load("fidelity"), name="r", factors=factors)
+
+
 def test_a_reward_follows_the_direction_of_each_scale_and_leaves_out_what_has_no_ends() -> (
     None
 ):
-    distance = Factor("l1", Scale(range=(0, 1), direction="down"))
-    psnr = Factor("psnr", Scale(range=(0, None)))
-    scores = {"l1": (distance, 0.25), "psnr": (psnr, 31.5)}
-    assert Reduction().of(scores) == 0.75
-    assert Reduction(weights={"psnr": 1.0}).of(scores) is None
-    assert Reduction().of({"psnr": (psnr, 31.5)}) is None
+    distance = Scale(range=(0, 1), direction="down")
+    psnr = Scale(range=(0, None))
+    both = [rubric_of(l1=distance, psnr=psnr)]
+    scores = {("r", "l1"): 0.25, ("r", "psnr"): 31.5}
+    assert read_score("mean", both).of(scores) == 0.75
+    assert read_score("l1", both).of(scores) == 0.75
+    assert read_score("mean", both, {("r", "psnr"): 1.0}).of(scores) is None
+    assert read_score("mean", [rubric_of(psnr=psnr)]).of(scores) is None
+    with pytest.raises(UsageError, match="lowest and highest"):
+        read_score("psnr", both)
 
 
 def test_a_reward_may_be_an_expression_of_scores() -> None:
     rubric = load("fidelity")
-    of_rubric = {factor.key: factor for factor in rubric.factors}
     scores = {
-        key: (of_rubric[key], score)
+        ("fidelity", key): score
         for key, score in {"alignment": 7, "completeness": 4, "plausibility": 1}.items()
     }
-    by_minimum = Reduction.read("min(alignment, completeness)", [rubric])
+    by_minimum = read_score("min(alignment, completeness)", [rubric])
     assert by_minimum.of(scores) == 0.5
-    assert by_minimum.words() == "min(alignment, completeness)"
-    of_shares = Reduction.read("share(alignment) * share(completeness)", [rubric])
+    assert by_minimum.words == "min(alignment, completeness)"
+    of_shares = read_score("share(alignment) * share(completeness)", [rubric])
     assert of_shares.of(scores) == 0.5
-    assert Reduction.read("mean", [rubric]).of(scores) == 0.5
-    without = {name: pair for name, pair in scores.items() if name != "alignment"}
+    assert read_score("mean", [rubric]).of(scores) == 0.5
+    assert read_score("alignment", [rubric]).of(scores) == 1.0
+    without = {ref: score for ref, score in scores.items() if ref[1] != "alignment"}
     assert by_minimum.of(without) is None
     with pytest.raises(UsageError, match="did you mean"):
-        Reduction.read("min(alignmnt, completeness)", [rubric])
+        read_score("min(alignmnt, completeness)", [rubric])
     with pytest.raises(UsageError, match="lowest and highest"):
-        Reduction.read("1 / (alignment - 1)", [rubric])
+        read_score("1 / (alignment - 1)", [rubric])
+    with pytest.raises(UsageError, match="edit_type"):
+        read_score('alignment if item.edit_type == "add" else completeness', [rubric])
+    with pytest.raises(UsageError, match="weights cannot go with it"):
+        read_score("min(alignment)", [rubric], {("fidelity", "alignment"): 1.0})
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_a_formula_that_has_a_name_is_the_expression_that_the_guide_shows(
+    formula: str,
+) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text("utf-8")
+    (expression,) = re.findall(rf"\| `{formula}` \| `([^`]+)` \|", guide)
+    rubric = load("fidelity")
+    keys = [factor.key for factor in rubric.factors]
+    chance = random.Random(0)
+    for _ in range(50):
+        scores = {(rubric.name, key): chance.randint(1, 7) for key in keys}
+        if chance.random() < 0.5:
+            del scores[rubric.name, keys[0]]
+        named = read_score(formula, [rubric]).of(scores)
+        assert named == pytest.approx(read_score(expression, [rubric]).of(scores))
+        alike = dict.fromkeys(scores, 1.0)
+        assert named == pytest.approx(read_score(formula, [rubric], alike).of(scores))
+
+
+def test_a_score_of_a_set_is_a_reward_from_its_worst_to_its_best() -> None:
+    rubric = rubric_of(wrong=Scale(range=(0, 10)))
+    (up,) = formulas({"overall": "wrong + 1"}, [member(rubric)])
+    down = replace(up, direction="down")
+    scores = {("r", "wrong"): 2}
+    assert read_score("overall", [rubric], {}, [up]).of(scores) == 0.2
+    assert read_score("overall", [rubric], {}, [down]).of(scores) == 0.8

@@ -12,6 +12,7 @@ import socket
 import threading
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from running.made import (
 from web.served import STUB, Served, base64_of, edit, serving
 
 from bench.stub import Behaviour, Stub
-from editjudge.errors import StoreError
+from editjudge.errors import StoreError, UsageError
 from editjudge.judgement import Judgement
 from editjudge.judges.chat import ChatJudge
 from editjudge.judges.judge import Load, Options, Work
@@ -249,6 +250,62 @@ def test_what_is_not_judged_by_the_deadline_is_pending_and_answered_when_asked_a
         assert again["status"] == "ok" and again["keys"] == late["keys"]
         # a rubric each, once: the second request met the first one's work
         assert judge.ledger.paid == 3
+
+
+def test_a_score_is_an_expression_of_factors_and_asks_only_their_rubrics(
+    served: Served,
+) -> None:
+    def asked(**options: Any) -> Any:
+        return served.post("reward", {"edits": [edit(n) for n in range(4)], **options})
+
+    def numbers(**options: Any) -> list[float]:
+        return [reward["reward"] for reward in asked(**options).json()["rewards"]]
+
+    answer = asked(score="min(alignment, completeness)").json()
+    assert answer["formula"] == "min(alignment, completeness)"
+    assert list(answer["rubrics"]) == ["fidelity"]
+    for reward in answer["rewards"]:
+        scores = reward["scores"]
+        least = min(scores["alignment"], scores["completeness"])
+        assert reward["reward"] == (least - 1) / 6
+    assert numbers(score="alignment") == numbers(weights={"alignment": 1})
+    assert numbers(score="min") == numbers(formula="min")
+    everything = numbers(score="mean(fidelity.*)", rubrics=["fidelity", "quality"])
+    assert everything == pytest.approx(numbers(rubrics=["fidelity"]))
+    wrong: dict[str, dict[str, Any]] = {
+        "an unknown factor": {"score": "min(alignmnt)"},
+        "no range": {"score": "1 / (alignment - 1)"},
+        "many values": {"score": "fidelity.*"},
+        "a column": {"score": 'alignment if item.edit_type == "add" else 0'},
+        "two words for one thing": {"score": "min", "formula": "min"},
+        "pairs": {"score": "alignment", "ranking": "pairs"},
+        "an expression as a formula": {"formula": "min(alignment)"},
+    }
+    for name, options in wrong.items():
+        refused = asked(**options)
+        assert refused.status_code == 422, name
+        assert refused.json()["problems"][0]["where"] in ("score", "formula"), name
+    with_weights = asked(score="min(alignment)", weights={"alignment": 1})
+    assert with_weights.json()["problems"][0]["where"] == "weights"
+
+
+def test_the_score_of_a_server_is_an_expression_unless_a_request_names_another(
+    tmp_path: Path,
+) -> None:
+    terms = Terms(formula="min(alignment, completeness)")
+    with stub(), serving(tmp_path / "s.db", terms=terms) as running:
+        edits = {"edits": [edit(0)]}
+        own = running.post("reward", edits).json()
+        assert own["formula"] == terms.formula and list(own["rubrics"]) == ["fidelity"]
+        for other in ({"rubrics": ["quality"]}, {"weights": {"seamlessness": 1}}):
+            answer = running.post("reward", edits | other).json()
+            assert answer["formula"].startswith("mean of (score")
+            assert list(answer["rubrics"]) == ["quality"]
+    with (
+        pytest.raises(UsageError, match="weights cannot go with it"),
+        serving(tmp_path / "s.db", terms=replace(terms, weights={"alignment": 1})),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -560,6 +617,8 @@ def test_the_command_serves_drains_on_a_signal_and_leaves_a_run_that_other_verbs
         (("--weight", "alignment"), "FACTOR=NUMBER"),
         (("--weight", "alignment=nan"), "FACTOR=NUMBER"),
         (("--weight", "alignmnt=1"), "alignment"),
+        (("--allow-rubric", "preference"), "preference: shows edited_a"),
+        (("--allow-rubric", "psnr"), "psnr"),
     ],
 )
 def test_terms_that_cannot_be_meant_are_refused(
@@ -569,6 +628,7 @@ def test_terms_that_cannot_be_meant_are_refused(
         "serve", "--create", "--store", tmp_path / "s.db", "--port", 0, *option
     )
     assert told.code == 2 and said in told.err
+    assert "http://" not in told.err and len(told.err.splitlines()) == 1
 
 
 def test_pictures_are_kept_once_by_digest_within_a_bound_and_shown_in_review(

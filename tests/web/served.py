@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import uvicorn
 from running.made import picture, until
 
 from editjudge.judges.judge import Options
-from editjudge.rewards.protocol import RewardSite, Terms
+from editjudge.rewards.protocol import Terms
 from editjudge.rewards.queue import JudgingQueue
 from editjudge.store.store import Store
 from editjudge.web import connections
@@ -69,7 +69,7 @@ def serving(
     """A real server on a port of its own."""
     options = site.pop("options", Options(timeout=20.0, reasks=0))
     with Store.open(place) as store:
-        rewards = RewardSite(store, judge, options, terms or Terms())
+        rewards = replace(terms or Terms(), judge=judge, options=options)
         app = create(Site(store, settings={"rewards": rewards}, **site))
         server = connections.server(app, host="127.0.0.1", port=0, log_level="error")
         thread = threading.Thread(target=server.run, name="served")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -11,9 +10,10 @@ from running.made import run, write_manifest
 from running.test_named_inputs import RUBRIC, row, server
 
 from editjudge.errors import UsageError
-from editjudge.rewards.protocol import RewardSite, Terms
-from editjudge.rewards.service import judging_queue
+from editjudge.rewards.protocol import Terms
 from editjudge.store.store import Store
+from editjudge.web.app import create
+from editjudge.web.site import Site
 
 from .served import serving
 
@@ -67,15 +67,9 @@ def test_a_server_refuses_what_it_cannot_ask_of_every_edit(
     more: str, why: str, tmp_path: Path
 ) -> None:
     (tmp_path / "subjects.yaml").write_text(RUBRIC + more)
-
-    async def opened() -> None:
-        with Store.open(tmp_path / "s.db") as store:
-            async with judging_queue(
-                RewardSite(
-                    store, terms=Terms(rubrics=(str(tmp_path / "subjects.yaml"),))
-                )
-            ):
-                raise AssertionError("it was opened")
-
-    with pytest.raises(UsageError, match=why):
-        asyncio.run(opened())
+    terms = Terms(rubrics=(str(tmp_path / "subjects.yaml"),))
+    with (
+        Store.open(tmp_path / "s.db") as store,
+        pytest.raises(UsageError, match=why),
+    ):
+        create(Site(store, settings={"rewards": terms}))

@@ -498,7 +498,7 @@ def test_a_deadline_holds_while_pictures_of_another_request_are_screened(
 ) -> None:
     let_go = threading.Event()
     monkeypatch.setattr(
-        "editjudge.rewards.queue.screened_output", lambda _: let_go.wait(60) and None
+        "editjudge.rewards.queue.screen", lambda _: let_go.wait(60) and None
     )
     with (
         serving(tmp_path / "s.db", judge="measured") as served,
@@ -600,7 +600,7 @@ def test_a_large_edit_is_let_go_once_nobody_asks_about_it(
         assert {reward["status"] for reward in served.rewards(edit(0), edit(1))} <= set(
             DONE
         )
-        (line,) = served.queue._lines.values()
+        (line,) = served.queue._lanes.values()
         measured: Any = line.result().judge
         pool = measured._workers
         until(

@@ -1,0 +1,189 @@
+"""Figures of the rewards since the server began, in the text format of Prometheus: how many fail, whether their mean
+drifts, and how long requests take."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from editjudge.rewards.protocol import RewardedEdit
+
+_KEPT = 2000
+"""Latest rewards, and requests of a protocol, that figures are about."""
+_RECENT = 200
+"""Latest rewards, whose mean is compared with that of those before."""
+_LEAST = 30
+"""Rewards on either side of such a comparison."""
+
+Samples = Iterable[tuple[str, float | None]]
+"""Suffix and labels of a metric, with the value; None if there is none."""
+
+
+@dataclass
+class RewardFigures:
+    latest: deque[float | None] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    statuses: Counter[tuple[str, str | int]] = field(default_factory=Counter)
+    """Counts of all rewards, by protocol and status."""
+    refused: Counter[tuple[str, str | int]] = field(default_factory=Counter)
+    low_variance: int = 0
+    """Groups whose rewards hardly differ."""
+    seconds: dict[str, deque[float]] = field(default_factory=dict)
+    """Durations of the latest requests, by protocol."""
+    requests: Counter[str] = field(default_factory=Counter)
+    total_seconds: defaultdict[str, float] = field(
+        default_factory=lambda: defaultdict(float)
+    )
+    server_seconds: defaultdict[str, float] = field(
+        default_factory=lambda: defaultdict(float)
+    )
+
+    def note(self, protocol: str, rewards: Sequence[RewardedEdit]) -> None:
+        self.statuses.update((protocol, reward.status) for reward in rewards)
+        groups = (reward.group for reward in rewards)
+        self.low_variance += len({g.name for g in groups if g and g.low_variance})
+        self.latest.extend(reward.reward for reward in rewards)
+
+    def note_request(self, protocol: str, seconds: float, at_judges: float) -> None:
+        """Note how long a request took, and for how much of that a judge worked on it."""
+        self.seconds.setdefault(protocol, deque(maxlen=_KEPT)).append(seconds)
+        self.requests[protocol] += 1
+        self.total_seconds[protocol] += seconds
+        self.server_seconds[protocol] += max(0.0, seconds - at_judges)
+
+    @property
+    def numbers(self) -> list[float]:
+        return [reward for reward in self.latest if reward is not None]
+
+    def drift(self) -> float | None:
+        """Return the mean of the recent rewards less that of those before, in standard errors, as if edits were
+        independent; None if there are too few."""
+        before = self.numbers[:-_RECENT]
+        recent = self.numbers[-_RECENT:]
+        if min(len(before), len(recent)) < _LEAST:
+            return None
+        variances = (statistics.variance(part) / len(part) for part in (before, recent))
+        error = math.sqrt(sum(variances))
+        difference = statistics.fmean(recent) - statistics.fmean(before)
+        if not error:
+            return math.copysign(math.inf, difference) if difference else 0.0
+        return difference / error
+
+    def prometheus_text(
+        self, *, waiting: int = 0, held: int = 0, spent: float = 0.0
+    ) -> str:
+        """Return all figures; one that there is not is left out, and never 0."""
+        numbers = self.numbers
+        count = len(self.latest)
+        total = sum(self.total_seconds.values())
+        own = sum(self.server_seconds.values())
+        gauges: dict[str, tuple[str, float | None]] = {
+            "server_share": (
+                "Share of the time of requests that is the server's own.",
+                own / total if total else None,
+            ),
+            "reward_mean": (
+                "Of the last 2000 rewards.",
+                statistics.fmean(numbers) if numbers else None,
+            ),
+            "reward_failed_share": (
+                "Of the last 2000 rewards, those without a number.",
+                1 - len(numbers) / count if count else None,
+            ),
+            "reward_drift": (
+                "Mean of the last 200 rewards less that of those before, in standard errors.",
+                self.drift(),
+            ),
+            "waiting_edits": ("Edits accepted and not judged yet.", waiting),
+            "held_bytes": ("Bytes of the requests that wait.", held),
+            "spent_dollars": ("Cost of the judges since the server began.", spent),
+        }
+        by_protocol = [
+            (f'{{protocol="{protocol}"}}', seconds)
+            for protocol, seconds in sorted(self.server_seconds.items())
+        ]
+        families = [
+            _family(
+                "rewards_total",
+                "counter",
+                "Rewards by status; only ok has a number.",
+                _by_status(self.statuses),
+            ),
+            _family(
+                "refused_total",
+                "counter",
+                "Requests that were not accepted, by HTTP status.",
+                _by_status(self.refused),
+            ),
+            _family(
+                "request_seconds",
+                "summary",
+                "Time of a request, over the last 2000.",
+                self._quantiles(),
+            ),
+            _family(
+                "server_seconds_total",
+                "counter",
+                "Time of requests while no judge worked on them.",
+                by_protocol,
+            ),
+            *(
+                _family(name, "gauge", meaning, [("", value)])
+                for name, (meaning, value) in gauges.items()
+            ),
+            _family(
+                "low_variance_groups_total",
+                "counter",
+                "Groups whose rewards hardly differ.",
+                [("", self.low_variance)],
+            ),
+        ]
+        return "".join(families)
+
+    def _quantiles(self) -> Iterator[tuple[str, float]]:
+        for protocol, seconds in sorted(self.seconds.items()):
+            ordered = sorted(seconds)
+            label = f'protocol="{protocol}"'
+            for share in (0.5, 0.99):
+                value = ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+                yield f'{{{label},quantile="{share:g}"}}', value
+            yield f"_sum{{{label}}}", self.total_seconds[protocol]
+            yield f"_count{{{label}}}", self.requests[protocol]
+
+
+def at_work(spans: Iterable[tuple[float, float]], begun: float, ended: float) -> float:
+    """Return the seconds between begin and end that at least one of the spans covers."""
+    total = 0.0
+    reached = begun
+    for start, stop in sorted(spans):
+        first = max(start, reached)
+        last = min(stop, ended)
+        if last > first:
+            total += last - first
+            reached = last
+    return total
+
+
+def _family(name: str, kind: str, meaning: str, samples: Samples) -> str:
+    name = f"editjudge_{name}"
+    lines = [
+        f"{name}{labels} {_number(value)}\n"
+        for labels, value in samples
+        if value is not None
+    ]
+    if not lines:
+        return ""
+    return f"# HELP {name} {meaning}\n# TYPE {name} {kind}\n" + "".join(lines)
+
+
+def _by_status(
+    counts: Mapping[tuple[str, str | int], int],
+) -> Iterator[tuple[str, float]]:
+    for (protocol, status), count in sorted(counts.items(), key=str):
+        yield f'{{protocol="{protocol}",status="{status}"}}', count
+
+
+def _number(value: float) -> str:
+    return {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, f"{value:.10g}")
