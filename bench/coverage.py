@@ -391,7 +391,7 @@ def bootstrapped(family: Family, images: int, runs: int) -> list[Drawn | None]:
             every.append(None)
             continue
         (draws,) = inference._bootstrap_t([clusters], LIMIT_DRAWS)
-        ci = Studentised(clusters, None, *draws).interval()
+        ci = Studentised(clusters, *draws).interval()
         kurtosis = float(np.sum(clusters.residuals**4)) / squares**2
         skewness = float(np.sum(clusters.residuals**3)) ** 2 / squares**3
         every.append(Drawn(kurtosis, skewness, clusters.even, holds(ci, family.truth)))
@@ -432,7 +432,8 @@ def worst(_: int) -> Table:
             found = []
             for count in counts:
                 values = np.repeat((low, high), (images - count, count))
-                result = infer(values, np.arange(images), ends, guaranteed=guaranteed)
+                clusters = Clusters.of(values, np.arange(images), ends)
+                (result,) = infer([clusters], guaranteed=guaranteed)
                 found.append(ends if result is None else result.interval())
             ci = np.array(found)
             hits = (ci[:, 0] <= truth + 1e-9) & (truth - 1e-9 <= ci[:, 1])

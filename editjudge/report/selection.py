@@ -133,7 +133,7 @@ def _questions(scores: Scores) -> Column:
 def _members(scores: Scores, spec: Column) -> Mask:
     """Which judges score each question at all (questions x judges): those that do not abstain from every edit."""
     question = _questions(scores)
-    takes_part = ~scores.having(ABSTAINED)
+    takes_part = ~scores.status.among((ABSTAINED,))
     members = np.zeros((len(question.labels), len(spec.labels)), dtype=bool)
     members[question.codes[takes_part], spec.codes[takes_part]] = True
     return members

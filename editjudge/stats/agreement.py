@@ -322,7 +322,7 @@ def _intervals(
     }
     for name, share in near.items():
         limits[name] = mean_interval(
-            share.astype(float), group, (0.0, 1.0), draws=draws, share=True
+            share.astype(float), group, (0.0, 1.0), draws=draws
         )
     error_ends = scale and (0.0, scale[1] - scale[0])
     limits["mae"] = mean_interval(np.abs(off), group, error_ends, draws=draws)

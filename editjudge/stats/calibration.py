@@ -19,7 +19,7 @@ from editjudge.stats.columns import (
     Mask,
     Reason,
 )
-from editjudge.stats.inference import FEWEST, carrying, folds_of, mean_interval
+from editjudge.stats.inference import FEWEST, evenly, folds_of, mean_interval
 
 FEWEST_PAIRS = 10
 """Pairs below which a calibration is refused: a step function through fewer points is the points."""
@@ -164,7 +164,8 @@ def powered_mean(
     error = _error(own + weight * judged, groups)
     alone = _error(own, groups)
     inside = np.unique(codes[rated], return_inverse=True)[1]
-    carried = carrying(y[rated], inside)
+    spread = np.abs(y[rated] - np.median(y[rated]))
+    carried = evenly(np.bincount(inside, weights=spread))
     people = _student(human_mean, alone, carried)
     if ends:
         people = mean_interval(y[rated], inside, ends)

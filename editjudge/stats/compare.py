@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from editjudge.stats.columns import (
     ABSTAINED,
     Column,
-    Ends,
     FailureBounds,
     Floats,
     Interval,
     Reason,
+    Scales,
     Scores,
     ends_of,
     filled,
@@ -36,10 +35,7 @@ from editjudge.stats.inference import (
     difference_ends,
     finite,
     holm,
-    holm_of,
-    images_to_show_anything,
-    infer_each,
-    reason_for_none,
+    infer,
     wilcoxon,
 )
 from editjudge.stats.noise import within_variance
@@ -54,8 +50,6 @@ Verdict = Literal[
     "cannot be decided",
 ]
 UNPAIRED = Reason("never_paired")
-IDENTICAL = Reason("identical")
-NO_ENDS = Reason("unbounded")
 
 
 @dataclass(frozen=True)
@@ -90,7 +84,7 @@ class Difference:
     mean_b: float | None
     difference: float | None
     ci: Interval | None
-    """At `level`; it excludes 0 exactly where `p_holm` is below .05."""
+    """At `level`; it excludes 0 exactly if `p_holm` is below .05."""
     ci_reason: Reason | None
     level: float
     """Confidence of `ci` and `detectable`: 95 %, or what Holm's correction leaves."""
@@ -126,7 +120,6 @@ class Difference:
     verdict: Verdict
     notes: tuple[Reason, ...]
     inference: Inference | None = field(default=None, repr=False, compare=False)
-    clusters: Clusters | None = field(default=None, repr=False, compare=False)
     quiet: float = field(default=1.0, repr=False)
     """The share of `error` that is not the judge's own noise."""
 
@@ -146,76 +139,54 @@ def compare(
     *,
     names: tuple[str, str] = ("A", "B"),
     on: On = "pair",
-    scales: Mapping[str, Sequence[float]] | None = None,
+    scales: Scales | None = None,
     guaranteed: bool = False,
     draws: int = TEST_DRAWS,
 ) -> list[Difference]:
     """Compare factor by factor, repeats averaged first. `on="pair"` for models, `"item"` for judges or runs.
 
-    `scales` gives the legal values of a factor, or its two ends, from the worst to the best: without them nothing
-    bounds what failed, and few images have no interval. `guaranteed` asks for the bound that assumes nothing.
+    Without the `scales` of factors nothing bounds what failed, and few images have no interval. `guaranteed` asks for
+    the bound that assumes nothing.
     """
     factors = [f for f in a.factor.present() if f in b.factor.present()]
     sides = [(a.where(factor=f), b.where(factor=f)) for f in factors]
-    samples = [
-        Sample.of_pairs(before, after, on, (scales or {}).get(f))
-        for f, (before, after) in zip(factors, sides, strict=True)
-    ]
-    inferences = infer_samples(samples, guaranteed=guaranteed, draws=draws)
+    samples = infer_samples(
+        (
+            Sample.of_pairs(*side, on, (scales or {}).get(f))
+            for f, side in zip(factors, sides, strict=True)
+        ),
+        guaranteed=guaranteed,
+        draws=draws,
+    )
     return corrected(
         [
-            _difference(factor, names, *side, sample, each, guaranteed=guaranteed)
-            for factor, side, sample, each in zip(
-                factors, sides, samples, inferences, strict=True
-            )
+            _difference(factor, names, *side, sample)
+            for factor, side, sample in zip(factors, sides, samples, strict=True)
         ]
     )
 
 
-class PairedMeans(NamedTuple):
-    """The means of both sides on the edits that both scored."""
-
-    a: Floats
-    b: Floats
-    group: Column
-    only_a: int
-    """Edits that only A scored."""
-    only_b: int
-
-    @property
-    def gaps(self) -> Floats:
-        """B minus A. Differences that rounding alone keeps apart are equal: .3 - .2 and .2 - .1."""
-        gaps: Floats = np.round(self.b - self.a, 12) + 0.0
-        return gaps
-
-    @property
-    def clusters(self) -> Clusters:
-        return Clusters.of(self.gaps, self.group.codes)
-
-
-NO_PAIRS = PairedMeans(np.zeros(0), np.zeros(0), Column.of(()), 0, 0)
-
-
-def paired(a: Scores, b: Scores, on: On) -> PairedMeans:
-    """Pair the edits that both sides scored."""
+def paired(
+    a: Scores, b: Scores, on: On
+) -> tuple[Floats, Floats, Column, tuple[int, int]]:
+    """Return the means of both sides on the edits that both scored, their groups, and how many only one side scored."""
     key_a, mean_a, group_a = _edit_means(a, on)
     key_b, mean_b, _ = _edit_means(b, on)
     index = {key: i for i, key in enumerate(key_b)}
     rows = [(i, index[key]) for i, key in enumerate(key_a) if key in index]
     left, right = np.array(rows, dtype=np.int64).reshape(-1, 2).T
     group = Column.of(group_a[i] for i in left)
-    only_a = len(key_a) - len(rows)
-    only_b = len(key_b) - len(rows)
-    return PairedMeans(mean_a[left], mean_b[right], group, only_a, only_b)
+    alone = (len(key_a) - len(rows), len(key_b) - len(rows))
+    return mean_a[left], mean_b[right], group, alone
 
 
-def _edit_means(scores: Scores, on: On) -> tuple[list[str], Floats, list[str]]:
-    part = scores.take(scores.ok)
-    key: Column = getattr(part, on).compact()
+def _edit_means(scores: Scores, on: On) -> tuple[tuple[str, ...], Floats, list[str]]:
+    answered = scores.take(scores.ok)
+    key: Column = getattr(answered, on).compact()
     group = np.zeros(len(key.labels), np.int64)
-    group[key.codes] = part.group.codes
-    labels = [part.group.labels[i] for i in group]
-    return list(key.labels), item_means(key, part.score), labels
+    group[key.codes] = answered.group.codes
+    labels = [answered.group.labels[i] for i in group]
+    return key.labels, item_means(key, answered.score), labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,213 +195,210 @@ class Sample:
 
     values: Floats
     group: Column
-    ends: Ends | None
+    clusters: Clusters
     failed: int
     failed_before: int = 0
     """Failures of the side that is subtracted."""
-    at_ends: tuple[Clusters, ...] = ()
+    at_ends: Sequence[Clusters] = ()
     """Failures at the worst and at the best; empty if nothing failed, or the scale is not known."""
-    pairing: PairedMeans = NO_PAIRS
+    sides: tuple[Floats, Floats] | None = None
+    """The means of A and of B, of which `values` are the differences."""
+    alone: tuple[int, int] = (0, 0)
+    """Edits that only A scored, and that only B scored."""
     identical: bool = False
-    """Whether both sides of a pairing are the very same answers."""
+    """Whether both sides are the very same answers."""
+    inference: Inference | None = None
+    inferences_at_ends: Sequence[Inference | None] = ()
+    reason: Reason | None = None
+    """Why there is no inference."""
 
     @classmethod
     def of_scores(cls, scores: Scores, scale: Sequence[float] | None) -> Sample:
         """Take the scores themselves."""
-        ok = scores.take(scores.ok)
+        ends = ends_of(scale)
         failed = int(scores.failed.sum())
-        at_ends: tuple[Clusters, ...] = ()
-        if failed and (fills := worst_best(scale)):
-            each = [filled(scores, fill) for fill in fills]
-            parts = [part.take(part.ok) for part in each]
-            at_ends = tuple(Clusters.of(p.score, p.group.codes) for p in parts)
-        return cls(ok.score, ok.group.compact(), ends_of(scale), failed, 0, at_ends)
+        every = [scores]
+        if failed:
+            every += [filled(scores, fill) for fill in worst_best(scale) or ()]
+        answered = [each.take(each.ok) for each in every]
+        clusters, *at_ends = (
+            Clusters.of(each.score, each.group.codes, ends) for each in answered
+        )
+        score = answered[0].score
+        group = answered[0].group.compact()
+        return cls(score, group, clusters, failed, at_ends=at_ends)
 
     @classmethod
     def of_pairs(
         cls, a: Scores, b: Scores, on: On, scale: Sequence[float] | None
     ) -> Sample:
         """Take the differences of paired edits, B minus A."""
-        pairing = paired(a, b, on)
-        gaps = pairing.gaps
+        ends = difference_ends(ends_of(scale))
+
+        def differences(a: Scores, b: Scores) -> Sample:
+            mean_a, mean_b, group, alone = paired(a, b, on)
+            # Differences that rounding alone keeps apart are equal: .3 - .2 and .2 - .1.
+            gaps: Floats = np.round(mean_b - mean_a, 12) + 0.0
+            clusters = Clusters.of(gaps, group.codes, ends)
+            return cls(gaps, group, clusters, 0, sides=(mean_a, mean_b), alone=alone)
+
+        sample = differences(a, b)
         failed_a = int(a.failed.sum())
         failed_b = int(b.failed.sum())
-        identical = len(gaps) > 0 and not gaps.any() and same_answers(a, b, on)
-        at_ends: tuple[Clusters, ...] = ()
+        gaps = sample.values
+        identical = len(gaps) > 0 and not gaps.any() and _same(a, b, on)
+        at_ends: list[Clusters] = []
         fills = worst_best(scale)
         if failed_a + failed_b and fills and not identical:
             worst, best = fills
-            at_ends = (
-                paired(filled(a, best), filled(b, worst), on).clusters,
-                paired(filled(a, worst), filled(b, best), on).clusters,
-            )
-        ends = difference_ends(ends_of(scale))
-        group = pairing.group
-        return cls(gaps, group, ends, failed_b, failed_a, at_ends, pairing, identical)
-
-    @cached_property
-    def clusters(self) -> Clusters:
-        return Clusters.of(self.values, self.group.codes)
-
-    @property
-    def to_infer(self) -> tuple[Clusters, ...]:
-        return () if self.identical else (self.clusters, *self.at_ends)
+            at_ends = [
+                differences(filled(a, best), filled(b, worst)).clusters,
+                differences(filled(a, worst), filled(b, best)).clusters,
+            ]
+        return replace(
+            sample,
+            failed=failed_b,
+            failed_before=failed_a,
+            at_ends=at_ends,
+            identical=identical,
+        )
 
     @property
     def mean(self) -> float | None:
         return float(self.values.mean()) if len(self.values) else None
 
-    def method(self, inference: Inference | None) -> Method | None:
+    @property
+    def method(self) -> Method | None:
         if self.identical:
             return "identity"
-        return inference.method if inference else None
-
-    def reason(self, *, guaranteed: bool) -> Reason | None:
-        """Return why there is no interval; None if there is one."""
-        if self.identical:
-            return IDENTICAL
-        return reason_for_none(self.clusters, self.ends, guaranteed=guaranteed)
+        return self.inference.method if self.inference else None
 
 
 def infer_samples(
-    samples: Sequence[Sample], *, guaranteed: bool, draws: int
-) -> Iterator[list[Inference | None]]:
-    """Yield the inference of each sample, followed by those with its failures at either end of the scale."""
-    every = [
-        (clusters, sample.ends) for sample in samples for clusters in sample.to_infer
-    ]
-    inferences = iter(
-        infer_each(
-            [clusters for clusters, _ in every],
-            [ends for _, ends in every],
-            shares=[ends == (0.0, 1.0) for _, ends in every],
-            guaranteed=guaranteed,
-            draws=draws,
+    samples: Iterable[Sample], *, guaranteed: bool, draws: int
+) -> list[Sample]:
+    """Return the samples with the inference of their mean, and of those with the failures at either end of the scale."""
+    samples = list(samples)
+    tested = [sample for sample in samples if not sample.identical]
+    clusters = [each for s in tested for each in (s.clusters, *s.at_ends)]
+    inferences = iter(infer(clusters, guaranteed=guaranteed, draws=draws))
+    return [
+        replace(sample, reason=Reason("identical"))
+        if sample.identical
+        else replace(
+            sample,
+            inference=next(inferences),
+            inferences_at_ends=[next(inferences) for _ in sample.at_ends],
+            reason=sample.clusters.reason_for_none(guaranteed=guaranteed),
         )
-    )
-    for sample in samples:
-        yield [next(inferences) for _ in sample.to_infer] or [None]
+        for sample in samples
+    ]
 
 
 def _difference(
-    factor: str,
-    names: tuple[str, str],
-    a: Scores,
-    b: Scores,
-    sample: Sample,
-    inferences: Sequence[Inference | None],
-    *,
-    guaranteed: bool,
+    factor: str, names: tuple[str, str], a: Scores, b: Scores, sample: Sample
 ) -> Difference:
-    """State a difference as if it were the only one: `corrected` states it among others."""
+    """Return a difference as if it were the only one: `corrected` states it among others."""
     gaps = sample.values
     n = len(gaps)
-    pairing = sample.pairing
-    inference = inferences[0]
-    p = inference.p() if inference else None
-    reason = sample.reason(guaranteed=guaranteed)
-    bounds, bounds_reason = _bounds(sample, p, inferences[1:])
-    error = sample.clusters.error if sample.clusters.groups > 1 else None
+    clusters = sample.clusters
+    p = sample.inference.p() if sample.inference else None
+    bounds, bounds_reason = _bounds(sample, p)
+    error = clusters.error if clusters.groups > 1 else None
+    mean_a, mean_b = (
+        float(side.mean()) if n else None for side in sample.sides or (gaps, gaps)
+    )
+    effect = None
+    if n and np.ptp(gaps):
+        effect = number(float(gaps.mean()) / float(np.std(gaps, ddof=1)))
+    notes = [sample.reason] if sample.reason else []
+    if unpaired := sum(sample.alone):
+        code = "one_unpaired" if unpaired == 1 else "unpaired"
+        notes.append(Reason.of(code, n=unpaired))
     return Difference(
         factor,
         *names,
         n=n,
         groups=len(sample.group.labels),
-        only_a=pairing.only_a,
-        only_b=pairing.only_b,
+        only_a=sample.alone[0],
+        only_b=sample.alone[1],
         failed_a=sample.failed_before,
         failed_b=sample.failed,
-        abstained_a=int(a.having(ABSTAINED).sum()),
-        abstained_b=int(b.having(ABSTAINED).sum()),
-        mean_a=float(pairing.a.mean()) if n else None,
-        mean_b=float(pairing.b.mean()) if n else None,
+        abstained_a=int(a.status.among((ABSTAINED,)).sum()),
+        abstained_b=int(b.status.among((ABSTAINED,)).sum()),
+        mean_a=mean_a,
+        mean_b=mean_b,
         difference=sample.mean,
         ci=None,
-        ci_reason=reason,
+        ci_reason=sample.reason,
         level=1 - ALPHA,
-        method=sample.method(inference),
-        effective=sample.clusters.effective,
+        method=sample.method,
+        effective=clusters.effective,
         p=p,
         p_wilcoxon=None if sample.identical else wilcoxon(gaps, sample.group.codes),
         p_holm=None,
-        effect=_effect(gaps),
+        effect=effect,
         wins=int(np.sum(gaps > 0)),
         ties=int(np.sum(gaps == 0)),
         losses=int(np.sum(gaps < 0)),
         error=error,
         detectable=None,
-        detectable_reason=reason,
+        detectable_reason=sample.reason,
         detectable_without_noise=None,
         bounds=bounds,
         bounds_reason=bounds_reason,
         overturnable=False,
         verdict="cannot be decided",
-        notes=_pair_notes(n, pairing.only_a + pairing.only_b, reason),
-        inference=inference,
-        clusters=sample.clusters,
+        notes=tuple(notes) if n else (Reason("no_pairs"),),
+        inference=sample.inference,
         quiet=_quiet_share(error, a, b, n),
     )
 
 
-def _effect(gaps: Floats) -> float | None:
-    """Return the mean over the standard deviation; None without a spread."""
-    if not len(gaps) or not np.ptp(gaps):
-        return None
-    return number(float(gaps.mean()) / float(np.std(gaps, ddof=1)))
-
-
 def _bounds(
-    sample: Sample, p: float | None, at_ends: Sequence[Inference | None]
+    sample: Sample, p: float | None
 ) -> tuple[DifferenceBounds | None, Reason | None]:
     mean = sample.mean
     if sample.identical or not sample.failed + sample.failed_before:
         return DifferenceBounds(mean, mean, p, p) if mean is not None else None, None
     if not sample.at_ends:
-        return None, NO_ENDS
+        return None, Reason("unbounded")
     if sample.at_ends[0].groups == 0:
         return None, UNPAIRED
-    worst, best = (clusters.mean for clusters in sample.at_ends)
-    p_worst, p_best = (each.p() if each else None for each in at_ends)
-    return DifferenceBounds(worst, best, p_worst, p_best), None
-
-
-def _pair_notes(n: int, unpaired: int, reason: Reason | None) -> tuple[Reason, ...]:
-    if n == 0:
-        return (Reason("no_pairs"),)
-    notes = [reason] if reason else []
-    if unpaired:
-        code = "one_unpaired" if unpaired == 1 else "unpaired"
-        notes.append(Reason.of(code, n=unpaired))
-    return tuple(notes)
+    means = [clusters.mean for clusters in sample.at_ends]
+    ps = [each.p() if each else None for each in sample.inferences_at_ends]
+    return DifferenceBounds(*means, *ps), None
 
 
 def corrected(differences: Sequence[Difference]) -> list[Difference]:
     """Apply Holm's correction over all of these, and state interval, detectable difference and verdict at its level.
 
     Of m tests of which the correction rejects r, those rejected have p below ALPHA / (m - r) and the others have not:
-    at that level an interval excludes 0 exactly where the corrected p is below ALPHA.
+    at that level an interval excludes 0 exactly if the corrected p is below ALPHA.
     """
     tests = sum(d.p is not None for d in differences)
     adjusted = holm([d.p for d in differences])
     rejected = sum(p is not None and p < ALPHA for p in adjusted)
     level = 1 - ALPHA / max(1, tests - rejected)
-    lowest, highest = _family(differences)
-    out = []
-    for d, p in zip(differences, adjusted, strict=True):
-        row = _at_level(replace(d, p_holm=p), level)
-        overturnable = _overturnable(row, lowest, highest)
-        out.append(replace(row, overturnable=overturnable, verdict=_verdict(row)))
-    return out
+    # A judgement that failed may have failed for every factor: when it is filled, the other tests do not stay where
+    # they are. So each test is corrected among the others at their lowest p, and among them at their highest.
+    families = [
+        [extreme(_every_p(d), default=None) for d in differences]
+        for extreme in (min, max)
+    ]
+    stated = []
+    for i, (d, p) in enumerate(zip(differences, adjusted, strict=True)):
+        row = replace(_at_level(d, level), p_holm=p)
+        others = [family[:i] + family[i + 1 :] for family in families]
+        overturnable = _overturnable(row, others)
+        stated.append(replace(row, overturnable=overturnable, verdict=_verdict(row)))
+    return stated
 
 
 def _at_level(d: Difference, level: float) -> Difference:
-    if d.inference is None or d.clusters is None:
+    if d.inference is None:
         return replace(d, level=level)
     limit = d.inference.detectable(level)
-    reason = _undetectable(d.clusters, 1 - level) if limit is None else None
-    noiseless = None
-    if limit is not None and not math.isnan(d.quiet):
-        noiseless = limit * d.quiet
     ci = finite(d.inference.interval(level))
     return replace(
         d,
@@ -438,15 +406,18 @@ def _at_level(d: Difference, level: float) -> Difference:
         ci=ci,
         ci_reason=None if ci else FEW,
         detectable=limit,
-        detectable_reason=reason,
-        detectable_without_noise=noiseless,
+        detectable_reason=_undetectable(d.inference.clusters, 1 - level)
+        if limit is None
+        else None,
+        detectable_without_noise=number(limit * d.quiet) if limit is not None else None,
     )
 
 
 def _undetectable(clusters: Clusters, alpha: float) -> Reason:
     """Return why no difference could be shown, or none with a known chance."""
     images = clusters.groups
-    needed = images_to_show_anything(alpha)
+    # so many images exclude 0 by a guaranteed bound when each differs by the whole scale
+    needed = math.floor(math.log2(2 / alpha)) + 1
     even = math.floor(clusters.even + 1e-9)
     if even < needed:
         code = "too_few_images" if even == images else "too_uneven_images"
@@ -458,42 +429,33 @@ def _undetectable(clusters: Clusters, alpha: float) -> Reason:
     if clusters.effective == 0:
         return Reason.of("all_differ_alike", images=images)
     if clusters.effective < ENOUGH:
-        enough = math.ceil(images * ENOUGH / clusters.effective)
-        effective = clusters.effective
         return Reason.of(
-            "few_carry_spread", images=images, effective=effective, enough=enough
+            "few_carry_spread",
+            images=images,
+            effective=clusters.effective,
+            enough=math.ceil(images * ENOUGH / clusters.effective),
         )
     return Reason("guaranteed_bound")
 
 
-def _family(differences: Sequence[Difference]) -> tuple[Floats, Floats]:
-    """Return the p of all tests, sorted, at their lowest and at their highest with the failures at either end.
-
-    A judgement that failed may have failed for every factor: the others do not stay where they are when it is filled.
-    """
-    each = [ps for d in differences if (ps := _every_p(d))]
-    return np.sort([min(ps) for ps in each]), np.sort([max(ps) for ps in each])
-
-
 def _every_p(d: Difference) -> list[float]:
+    """Return the p of a difference, and those with its failures at either end of the scale."""
     each = (d.p,) if d.bounds is None else (d.p, d.bounds.p_worst, d.bounds.p_best)
     return [p for p in each if p is not None]
 
 
-def _overturnable(d: Difference, *families: Floats) -> bool:
+def _overturnable(d: Difference, others: Sequence[Sequence[float | None]]) -> bool:
+    """Whether failures at an end of the scale change the verdict, beside the other tests' p of either family."""
     if not d.failed or d.method == "identity":
         return False
     if d.bounds is None:
         return d.bounds_reason != UNPAIRED
-    mine = _every_p(d)
     ends = [(d.bounds.worst, d.bounds.p_worst), (d.bounds.best, d.bounds.p_best)]
-    at_ends = set()
-    for family, extreme in zip(families, (min, max), strict=True):
-        others = family
-        if mine:
-            others = np.delete(family, np.searchsorted(family, extreme(mine)))
-        for value, p in ends:
-            at_ends.add(_direction(value, None if p is None else holm_of(p, others)))
+    at_ends = {
+        _direction(value, holm([p, *family])[0])
+        for family in others
+        for value, p in ends
+    }
     return at_ends != {_direction(d.difference, d.p_holm)}
 
 
@@ -516,7 +478,7 @@ def _verdict(d: Difference) -> Verdict:
     return "scores higher" if d.difference > 0 else "scores lower"
 
 
-def same_answers(a: Scores, b: Scores, on: On) -> bool:
+def _same(a: Scores, b: Scores, on: On) -> bool:
     """Whether both sides are the very same answers; never if answers are not known."""
     totals = []
     for side in (a, b):
@@ -561,7 +523,7 @@ def drift(
     *,
     provenance: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {}),
     on: On = "item",
-    scales: Mapping[str, Sequence[float]] | None = None,
+    scales: Scales | None = None,
     draws: int = TEST_DRAWS,
 ) -> Drift:
     """Compare two times. `provenance` of then and now: rubric hash, the model that the server named ..."""

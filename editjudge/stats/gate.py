@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from editjudge.stats.columns import (
     Column,
     FailureBounds,
     Interval,
-    Mask,
     Reason,
+    Scales,
     Scores,
     joined,
 )
@@ -122,7 +122,7 @@ def gate(
     baseline: Scores | None = None,
     max_drop: float | Mapping[str, float] = 0.0,
     on: On = "item",
-    scales: Mapping[str, Sequence[float]] | None = None,
+    scales: Scales | None = None,
     falling: Container[str] = (),
     alpha: float = 0.05,
     max_failures: float = 0.0,
@@ -141,56 +141,52 @@ def gate(
     """
     scales = scales or {}
     minima = _minima(scores, minimum or {}, scales, falling)
-    drops: list[_Threshold] = []
     both = np.ones(len(scores), bool)
+    drops: dict[GateRule, Sample] = {}
     if baseline is not None:
         # Only what both were asked can have dropped, or be missing from that.
-        both = _shared(scores, baseline, on)
-        before = baseline.take(_shared(baseline, scores, on))
-        allowed = _allowed(scores, baseline, max_drop)
-        drops = _drops(before, scores.take(both), allowed, on, scales, falling)
+        both = getattr(scores, on).among({*getattr(baseline, on).present()})
+        asked = getattr(baseline, on).among({*getattr(scores, on).present()})
+        sides = (baseline.take(asked), scores.take(both))
+        drops = _drops(*sides, max_drop, on, scales, falling)
     # Silence for lack of anything to say is left out; silence because the judging failed is not.
     # And a baseline that nothing can be compared with is a mistake, not a pass.
-    compared = [
-        threshold
-        for threshold in drops
-        if len(threshold.sample.values) or threshold.sample.failed
-    ] or drops
-    wanted = minima + compared
-    if not wanted:
+    compared = {
+        rule: sample
+        for rule, sample in drops.items()
+        if len(sample.values) or sample.failed
+    } or drops
+    rules = [*minima, *compared]
+    if not rules:
         raise UsageError(
             "a gate needs a minimum for some factor, or a baseline that shares factors with the run"
         )
-    samples = [threshold.sample for threshold in wanted]
-    inferences = infer_samples(samples, guaranteed=guaranteed, draws=draws)
+    samples = infer_samples(
+        [*minima.values(), *compared.values()], guaranteed=guaranteed, draws=draws
+    )
     checks = [
-        _check(*threshold, each, alpha, alpha / len(wanted), guaranteed=guaranteed)
-        for threshold, each in zip(wanted, inferences, strict=True)
+        _check(rule, sample, alpha, alpha / len(rules))
+        for rule, sample in zip(rules, samples, strict=True)
     ]
     checks.sort(key=lambda check: (FAIL, UNSURE, MET).index(check.outcome))
     floors, others = (
-        scores.factor.where([rule.factor for rule, _ in thresholds])
-        for thresholds in (minima, compared)
+        scores.factor.among([rule.factor for rule in side])
+        for side in (minima, compared)
     )
     failures = _failures(scores.take(floors | (others & both)), max_failures)
     outcome = FAIL if failures.too_many else checks[0].outcome
-    left_out = tuple(one.rule.factor for one in drops if one not in compared)
+    left_out = tuple(rule.factor for rule in drops if rule not in compared)
     return Gate(outcome, alpha, tuple(checks), left_out, failures)
-
-
-class _Threshold(NamedTuple):
-    rule: GateRule
-    sample: Sample
 
 
 def _minima(
     scores: Scores,
     minimum: Mapping[str, float],
-    scales: Mapping[str, Sequence[float]],
+    scales: Scales,
     falling: Container[str],
-) -> list[_Threshold]:
+) -> dict[GateRule, Sample]:
     factors = scores.factor.present()
-    minima = []
+    minima = {}
     for factor, least in minimum.items():
         if factor not in factors:
             raise UsageError(
@@ -201,70 +197,43 @@ def _minima(
             raise UsageError(
                 f"{factor}: the limit {least:g} is not on its scale, which goes from {min(scale):g} to {max(scale):g}"
             )
-        sample = Sample.of_scores(scores.where(factor=factor), scale)
         rule = GateRule(factor, least, falling=factor in falling)
-        minima.append(_Threshold(rule, sample))
+        minima[rule] = Sample.of_scores(scores.where(factor=factor), scale)
     return minima
-
-
-def _allowed(
-    scores: Scores, baseline: Scores, max_drop: float | Mapping[str, float]
-) -> dict[str, float]:
-    """Return how far each factor that both sides have may drop."""
-    common = [f for f in scores.factor.present() if f in baseline.factor.present()]
-    if not isinstance(max_drop, Mapping):
-        return dict.fromkeys(common, max_drop)
-    return {factor: max_drop[factor] for factor in common if factor in max_drop}
 
 
 def _drops(
     before: Scores,
-    after: Scores,
-    allowed: Mapping[str, float],
+    now: Scores,
+    max_drop: float | Mapping[str, float],
     on: On,
-    scales: Mapping[str, Sequence[float]],
+    scales: Scales,
     falling: Container[str],
-) -> list[_Threshold]:
-    drops = []
-    for factor, most in allowed.items():
-        sides = (before.where(factor=factor), after.where(factor=factor))
-        sample = Sample.of_pairs(*sides, on, scales.get(factor))
-        rule = GateRule(factor, most, True, factor in falling)
-        drops.append(_Threshold(rule, sample))
+) -> dict[GateRule, Sample]:
+    """Return the rule and the differences of each factor that both sides have and that may drop only so far."""
+    drops = {}
+    for factor in now.factor.present():
+        limits = {factor: max_drop} if not isinstance(max_drop, Mapping) else max_drop
+        if factor in before.factor.present() and factor in limits:
+            rule = GateRule(factor, limits[factor], True, factor in falling)
+            sides = (before.where(factor=factor), now.where(factor=factor))
+            drops[rule] = Sample.of_pairs(*sides, on, scales.get(factor))
     return drops
 
 
-def _shared(scores: Scores, other: Scores, on: On) -> Mask:
-    """The rows on what the other was asked too."""
-    column: Column = getattr(scores, on)
-    theirs = {*getattr(other, on).present()}
-    return np.array([label in theirs for label in column.labels] or [False])[
-        column.codes
-    ]
-
-
-def _failures(part: Scores, allowed: float) -> Failures:
-    """A judgement of several factors is one; an aggregate fails with the judgements that it is made of."""
-    parts = [
-        part.item,
-        Column.of(part.repeat),
-        *([part.slices["rubric"]] if "rubric" in part.slices else []),
-    ]
-    unit = joined(*parts)
+def _failures(rows: Scores, allowed: float) -> Failures:
+    """Count judgements: one of several factors is one; an aggregate fails with the judgements that it is made of."""
+    rubric = [rows.slices["rubric"]] if "rubric" in rows.slices else []
+    unit = joined(rows.item, Column.of(rows.repeat), *rubric)
     failed, pending = (
-        len(np.unique(unit.codes[rows])) for rows in (part.failed, part.having(PENDING))
+        len(np.unique(unit.codes[mask]))
+        for mask in (rows.failed, rows.status.among((PENDING,)))
     )
     return Failures(len(unit.labels), failed, pending, allowed)
 
 
 def _check(
-    rule: GateRule,
-    sample: Sample,
-    inferences: Sequence[Inference | None],
-    alpha: float,
-    alpha_fail: float,
-    *,
-    guaranteed: bool,
+    rule: GateRule, sample: Sample, alpha: float, alpha_fail: float
 ) -> GateCheck:
     def outcome_of(inference: Inference | None) -> Outcome:
         if inference is None:
@@ -273,20 +242,18 @@ def _check(
             return MET
         return FAIL if rule.broken(inference.one_sided(alpha_fail)) else UNSURE
 
-    inference, *at_ends = inferences
+    inference = sample.inference
     outcome = MET if sample.identical else outcome_of(inference)
     ci = finite(inference.one_sided(alpha)) if inference else None
-    reason = sample.reason(guaranteed=guaranteed)
     mean = sample.mean
-    failed = sample.failed + sample.failed_before
     bounds = FailureBounds(mean, mean) if mean is not None else None
     bounds_reason = None
     overturnable = False
-    if at_ends:
-        means = [one.mean if one.groups else None for one in sample.at_ends]
-        bounds = FailureBounds(*means)
-        overturnable = {outcome_of(end) for end in at_ends} != {outcome}
-    elif failed and not sample.identical:
+    if sample.at_ends:
+        bounds = FailureBounds(*(c.mean if c.groups else None for c in sample.at_ends))
+        at_ends = {outcome_of(end) for end in sample.inferences_at_ends}
+        overturnable = at_ends != {outcome}
+    elif sample.failed + sample.failed_before and not sample.identical:
         bounds = None
         bounds_reason = Reason("ends_unknown")
         overturnable = True
@@ -301,8 +268,8 @@ def _check(
         outcome,
         mean,
         ci,
-        FEW if reason is None and ci is None else reason,
-        sample.method(inference),
+        FEW if sample.reason is None and ci is None else sample.reason,
+        sample.method,
         len(sample.values),
         len(sample.group.labels),
         sample.failed,
@@ -325,7 +292,8 @@ def _needed(sample: Sample, mean: float, limit: float, ci: Interval) -> int | No
     if gap < 1e-12:
         return None
     times = (reach / gap) ** 2
-    if sample.ends and np.ptp(sample.values) < 1e-12:
-        room = sample.ends[1] - mean if mean < limit else mean - sample.ends[0]
+    ends = sample.clusters.ends
+    if ends and np.ptp(sample.values) < 1e-12:
+        room = ends[1] - mean if mean < limit else mean - ends[0]
         times = math.log1p(-reach / room) / math.log1p(-gap / room)
     return math.ceil(len(sample.group.labels) * times) if times <= MOST_TIMES else None

@@ -209,9 +209,7 @@ def _share(
     draws: int,
 ) -> Share:
     part = groups.take(keep).compact()
-    limits = mean_interval(
-        values[keep], part.codes, ends, draws=draws, share=ends == (0.0, 1.0)
-    )
+    limits = mean_interval(values[keep], part.codes, ends, draws=draws)
     n = int(keep.sum())
     return Share(n, float(values[keep].mean()) if n else None, *limits)
 
@@ -387,7 +385,7 @@ def _apart_by_verdicts(
             won = np.where(a[games] == i, points[games], 1 - points[games])
             part = groups.take(games).compact()
             ci = mean_interval(
-                won, part.codes, (0.0, 1.0), level=1 - 0.05 / comparisons, share=True
+                won, part.codes, (0.0, 1.0), level=1 - 0.05 / comparisons
             ).ci
             apart[i, j] = apart[j, i] = ci is not None and not ci.lo <= 0.5 <= ci.hi
     return apart
@@ -774,9 +772,7 @@ def human_agreement(
             images.append(groups.get(pair, pair))
             decided += [x == y for x, y in two if "tie" not in (x, y)]
     part = Column.of(images)
-    limits = mean_interval(
-        np.array(shares), part.codes, (0.0, 1.0), draws=draws, share=True
-    )
+    limits = mean_interval(np.array(shares), part.codes, (0.0, 1.0), draws=draws)
     return HumanAgreement(
         raters=len({who for given in votes.values() for who, _ in given}),
         pairs=len(shares),

@@ -207,9 +207,7 @@ def pass_rates(scores: Scores, rules: Mapping[str, float]) -> list[PassRate]:
             effect = design_effect(passed, ok.group.codes)
             successes = int(passed.sum())
             n = len(ok)
-            limits = mean_interval(
-                passed, ok.group.compact().codes, (0.0, 1.0), share=True
-            )
+            limits = mean_interval(passed, ok.group.compact().codes, (0.0, 1.0))
             rate = successes / n if n else None
             rule = f"{factor} == {wanted:g}"
             out.append(

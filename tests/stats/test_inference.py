@@ -8,14 +8,32 @@ from scipy import stats
 from scipy.stats import binom
 
 from editjudge.stats import inference
-from editjudge.stats.columns import Floats, Scores
+from editjudge.stats.columns import Codes, Ends, Floats, Reason, Scores
 from editjudge.stats.compare import compare
 from editjudge.stats.gate import gate
-from editjudge.stats.inference import Clusters, infer, mean_interval, mean_intervals
+from editjudge.stats.inference import (
+    TEST_DRAWS,
+    Clusters,
+    Inference,
+    mean_interval,
+    mean_intervals,
+)
 
 from .made import clustered, population_mean
 
 SIX = (-6.0, 6.0)
+
+
+def infer(
+    values: Floats,
+    groups: Codes,
+    ends: Ends | None,
+    *,
+    guaranteed: bool = False,
+    draws: int = TEST_DRAWS,
+) -> Inference | None:
+    clusters = Clusters.of(values, groups, ends)
+    return inference.infer([clusters], guaranteed=guaranteed, draws=draws)[0]
 
 
 def test_the_error_equals_the_plain_one_if_no_image_is_shared() -> None:
@@ -63,7 +81,7 @@ def test_students_t_of_many_images_is_what_draws_give() -> None:
     values = np.random.default_rng(2).normal(0.02, 1, 2_500)
     drawn = infer(values, np.arange(2_500), None)
     assert isinstance(drawn, inference.Studentised)
-    same = inference.Student(drawn.clusters, None)
+    same = inference.Student(drawn.clusters)
     assert drawn.interval() == pytest.approx(
         same.interval(), abs=0.1 * drawn.clusters.error
     )
@@ -97,7 +115,7 @@ def test_an_interval_excludes_a_value_exactly_if_its_p_is_below_the_level(
         assert len(np.unique(groups)) < 2
         return
     ci = found.interval(1 - alpha)
-    assert ci.lo <= found.clusters.mean <= ci.hi  # type: ignore[attr-defined]
+    assert ci.lo <= found.clusters.mean <= ci.hi
     for null in (0.0, 1.0, -2.5):
         assert (found.p(null) < alpha) == (null < ci.lo or null > ci.hi)
 
@@ -157,7 +175,7 @@ def test_without_ends_few_images_have_no_interval_and_say_why() -> None:
     )
     assert mean_interval(np.full(30, 2.0), np.arange(30), None) == (
         None,
-        inference.SAME,
+        Reason("same_scores"),
         None,
     )
     assert mean_interval(np.array([1.0, 2.0]), np.zeros(2, int), SIX).ci is None
@@ -239,7 +257,7 @@ def test_the_stated_detectable_difference_is_found_about_eighty_times_in_a_hundr
     limit = sample.detectable()
     assert limit is not None
     # The limit is stated in units of the spread that this sample shows.
-    spread = limit / sample.clusters.error / np.sqrt(images)  # type: ignore[attr-defined]
+    spread = limit / sample.clusters.error / np.sqrt(images)
     found = 0
     for _ in range(runs):
         again = infer(rng.normal(spread, 1, images), np.arange(images), None, draws=399)
