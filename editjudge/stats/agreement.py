@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import comb
 
 import numpy as np
@@ -37,6 +37,7 @@ from editjudge.stats.columns import (
     Limits,
     Ratings,
     Reason,
+    Scales,
     Scores,
     ends_of,
     item_means,
@@ -72,13 +73,13 @@ class Level:
     """Correlations that leave out part of what the pooled ones reward."""
 
     models: int
-    spearman: float | None
-    pearson: float | None
-    kendall: float | None
-    ci: Mapping[str, Interval | None]
-    ci_reason: Mapping[str, Reason]
+    spearman: float | None = None
+    pearson: float | None = None
+    kendall: float | None = None
+    ci: Mapping[str, Interval | None] = field(default_factory=dict)
+    ci_reason: Mapping[str, Reason] = field(default_factory=dict)
     """Why a figure has no interval."""
-    notes: tuple[Reason, ...]
+    notes: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Standing:
     difference: float | None
     ci: Interval | None
     ci_reason: Reason | None
-    verdict: str | None
+    verdict: str | None = None
     """"below" or "above" where the interval excludes 0, else "not told apart"; None without an interval."""
 
 
@@ -167,11 +168,11 @@ def agree(
     ratings: Ratings,
     scores: Scores,
     *,
-    scales: Mapping[str, Sequence[float]] | None = None,
+    scales: Scales | None = None,
     continuous: Container[str] = (),
     draws: int = DRAWS,
 ) -> Agreement:
-    """Every judge on every factor. Pooled, nobody excluded, nothing rescaled; undefined is None with a note.
+    """Compare every judge on every factor. Pooled, all raters, nothing rescaled; undefined is None with a note.
 
     `scales` go from the worst value to the best; a `continuous` factor has scores between the values of its scale.
     """
@@ -298,35 +299,26 @@ def _intervals(
 ) -> dict[str, Limits]:
     """Shares and errors are means on a scale with known ends; the other figures are drawn."""
     drawn = ("spearman", "kendall", "pearson", "qwk")
-    ci = intervals([pairs], int(pairs.group.max(initial=-1)) + 1, drawn, draws=draws)
-    limits = {}
-    for name in drawn:
-        limits[name] = (
-            Limits(ci[name], None, "percentile")
-            if name in ci
-            else Limits(None, why_none([pairs]))
-        )
+    none = Limits(None, why_none([pairs]))
+    limits = dict.fromkeys(drawn, none)
+    groups = int(pairs.group.max(initial=-1)) + 1
+    for name, ci in intervals([pairs], groups, drawn, draws=draws).items():
+        limits[name] = Limits(ci, None, "percentile")
     rated = ratings.score if ratings is not None else np.zeros(0)
-    same = (
-        ends is not None
-        and len(rated)
-        and ends[0] <= rated.min()
-        and rated.max() <= ends[1]
-    )
-    scale = ends if same else None
+    # Distances are bounded only if people used the judge's scale.
+    error_ends = None
+    if ends and len(rated) and ends[0] <= rated.min() and rated.max() <= ends[1]:
+        error_ends = (0.0, ends[1] - ends[0])
     off = pairs.x - pairs.y
-    group = pairs.group
-    near = {
-        "exact": np.abs(off) < pairs.step / 2 - 1e-9,
-        "within_one": np.abs(off) <= pairs.step + 1e-9,
+    far = np.abs(off)
+    means: dict[str, tuple[Floats, Ends | None]] = {
+        "exact": ((far < pairs.step / 2 - 1e-9).astype(float), (0.0, 1.0)),
+        "within_one": ((far <= pairs.step + 1e-9).astype(float), (0.0, 1.0)),
+        "mae": (far, error_ends),
+        "bias": (off, difference_ends(error_ends)),
     }
-    for name, share in near.items():
-        limits[name] = mean_interval(
-            share.astype(float), group, (0.0, 1.0), draws=draws
-        )
-    error_ends = scale and (0.0, scale[1] - scale[0])
-    limits["mae"] = mean_interval(np.abs(off), group, error_ends, draws=draws)
-    limits["bias"] = mean_interval(off, group, difference_ends(scale), draws=draws)
+    for name, (values, scale) in means.items():
+        limits[name] = mean_interval(values, pairs.group, scale, draws=draws)
     return limits
 
 
@@ -343,32 +335,25 @@ def _bounds(
     if not scale:
         return None, False, Reason("unknown_scale")
     worst, best, exact = spearman_bounds(pairs.x, pairs.y, missing, scale)
-    for values in _repeats_filled(pairs, weight, scale) if weight.any() else ():
-        low, high, _ = spearman_bounds(values, pairs.y, missing, scale)
-        worst = np.fmin(worst, low)
-        best = np.fmax(best, high)
+    if weight.any():
+        # Failed repeats at the ends of the scale, items rated above some limit at one end and the others at the other
+        # end, which raises or lowers a correlation most.
+        ends = (min(scale), max(scale))
+        limits = np.unique(pairs.y)
+        chosen = np.unique(np.linspace(0, len(limits) - 1, 16).astype(int))
+        for limit, above in itertools.product(limits[chosen], (1, 0)):
+            fill = np.where(pairs.y > limit, ends[above], ends[1 - above])
+            values = (1 - weight) * pairs.x + weight * fill
+            low, high, _ = spearman_bounds(values, pairs.y, missing, scale)
+            worst = np.fmin(worst, low)
+            best = np.fmax(best, high)
     return FailureBounds(number(worst), number(best)), exact, None
-
-
-def _repeats_filled(
-    pairs: Pairs, weight: Floats, scale: Sequence[float]
-) -> Iterator[Floats]:
-    """Item means with the failed repeats at the ends of the scale: items rated above some limit at one end, the others
-    at the other end, which raises or lowers a correlation most."""
-    low = min(scale)
-    high = max(scale)
-    limits = np.unique(pairs.y)
-    for limit in limits[np.unique(np.linspace(0, len(limits) - 1, 16).astype(int))]:
-        for above, below in ((high, low), (low, high)):
-            yield (1 - weight) * pairs.x + weight * np.where(
-                pairs.y > limit, above, below
-            )
 
 
 def spearman_bounds(
     x: Floats, y: Floats, missing: Floats, scale: Sequence[float]
 ) -> tuple[float, float, bool]:
-    """The lowest and the highest Spearman correlation of x and y once `missing` ratings got scores too.
+    """Return the lowest and the highest Spearman correlation of x and y once `missing` ratings got scores too.
 
     How many of the failed items get each value fixes all ranks. Among fills that agree in that, the correlation is
     largest where the items are in the order of their ratings, and smallest where they are in the opposite one (the
@@ -379,10 +364,10 @@ def spearman_bounds(
 
     levels = np.unique(np.asarray(scale, dtype=float))
     # otherwise scores are means, and more values than these are possible
-    whole = bool(np.all(np.isin(x, levels)))
+    on_levels = bool(np.all(np.isin(x, levels)))
     values, code = np.unique(np.r_[x, levels], return_inverse=True)
     splits = _splits(len(missing), len(levels), FILLS // len(values))
-    exact = splits is not None and whole
+    exact = splits is not None and on_levels
     if splits is None:
         k = np.unique(
             np.linspace(0, len(missing), max(2, FILLS // len(values))).astype(np.int64)
@@ -392,41 +377,34 @@ def spearman_bounds(
         splits[:, -1] = len(missing) - k
     rank = rankdata(np.r_[y, missing])
     rank -= rank.mean()
-    known = len(x)
-    place = code[len(x) :]
-    counts = np.tile(
-        np.bincount(code[:known], minlength=len(values)).astype(float), (len(splits), 1)
-    )
-    counts[:, place] += splits
+    n = len(x)
+    level_codes = code[n:]
+    scored = np.bincount(code[:n], minlength=len(values)).astype(float)
+    counts = np.tile(scored, (len(splits), 1))
+    counts[:, level_codes] += splits
     middle = np.cumsum(counts, axis=1) - counts / 2 - len(rank) / 2
     spread = (counts * middle**2).sum(axis=1) * float(rank @ rank)
-    fixed = middle @ np.bincount(
-        code[:known], weights=rank[:known], minlength=len(values)
-    )
+    fixed = middle @ np.bincount(code[:n], weights=rank[:n], minlength=len(values))
     edges = np.concatenate(
         [np.zeros((len(splits), 1), np.int64), np.cumsum(splits, axis=1)], axis=1
     )
     ends = []
     for order, pick in ((-1, np.nanmin), (1, np.nanmax)):
-        sums = np.r_[0.0, np.cumsum(np.sort(rank[known:])[::order])]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            rho = (
-                fixed + (middle[:, place] * np.diff(sums[edges], axis=1)).sum(axis=1)
-            ) / np.sqrt(spread)
-        rho = rho[spread > 1e-12]
+        sums = np.r_[0.0, np.cumsum(np.sort(rank[n:])[::order])]
+        moved = (middle[:, level_codes] * np.diff(sums[edges], axis=1)).sum(axis=1)
+        varied = spread > 1e-12
+        rho = (fixed + moved)[varied] / np.sqrt(spread[varied])
         ends.append(float(pick(rho)) if len(rho) else np.nan)
     return ends[0], ends[1], exact
 
 
 def _splits(n: int, parts: int, most: int) -> Ints | None:
-    """All ways to split n into so many parts, or None where there are more than `most`."""
+    """Return all ways to split n into so many parts, or None if there are more than `most`."""
     if comb(n + parts - 1, parts - 1) > most:
         return None
-    bars = np.array(
-        list(combinations(range(n + parts - 1), parts - 1)), dtype=np.int64
-    ).reshape(-1, parts - 1)
-    edge = np.full((len(bars), 1), -1), np.full((len(bars), 1), n + parts - 1)
-    return np.diff(np.concatenate([edge[0], bars, edge[1]], axis=1), axis=1) - 1
+    ways = list(itertools.combinations(range(n + parts - 1), parts - 1))
+    bars = np.array(ways, dtype=np.int64).reshape(-1, parts - 1)
+    return np.diff(bars, axis=1, prepend=-1, append=n + parts - 1) - 1
 
 
 def _mae_bounds(
@@ -456,10 +434,10 @@ def standing(
     """Return how the judge of these pairs stands to a further rater of the same items."""
     spearman = number(estimate(pairs)["spearman"])
     if further is None or spearman is None:
-        return Standing(None, None, Reason("no_spearman"), None)
+        return Standing(None, None, Reason("no_spearman"))
     figures = further.figures
     if figures.spearman is None:
-        return Standing(None, None, figures.reason, None)
+        return Standing(None, None, figures.reason)
     difference = spearman - figures.spearman
     # The codes of the further rater's draws, so that both see the same source images in each draw.
     group = np.array([further.group[item] for item in items], np.int64)
@@ -469,17 +447,14 @@ def standing(
         [same], further.groups, supported(("spearman",), enough), draws=draws
     )
     if further.spearman is None or "spearman" not in drawn:
-        return Standing(difference, None, figures.reason or why_none([same]), None)
+        return Standing(difference, None, figures.reason or why_none([same]))
     ci = interval(drawn["spearman"] - further.spearman, int(enough))
     if ci is None:
-        return Standing(difference, None, Reason("constant"), None)
-    return Standing(difference, ci, None, _verdict(ci))
-
-
-def _verdict(ci: Interval) -> str:
-    if ci.hi < 0:
-        return "below"
-    return "above" if ci.lo > 0 else "not told apart"
+        return Standing(difference, None, Reason("constant"))
+    verdict = "not told apart"
+    if ci.hi < 0 or ci.lo > 0:
+        verdict = "below" if ci.hi < 0 else "above"
+    return Standing(difference, ci, None, verdict)
 
 
 def _means(item: Column, score: Floats) -> dict[str, float]:
@@ -510,68 +485,44 @@ def _corrected(spearman: float | None, people: _People | None) -> float | None:
 
 def _within_model(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Level:
     strata = [pairs.take(model.codes == code) for code in range(len(model.labels))]
-    each = (
-        averaged(strata, CORRELATIONS)
-        if strata
-        else dict.fromkeys(CORRELATIONS, np.nan)
-    )
-    ci = intervals(strata, groups, CORRELATIONS, draws=draws) if strata else {}
-    flat = [
+    flat = tuple(
         name
-        for name, part in zip(model.labels, strata, strict=True)
-        if np.isnan(estimate(part)["spearman"])
-    ]
-    notes = (
-        (Reason.of("flat_models", models=tuple(flat), of=len(strata)),) if flat else ()
+        for name, stratum in zip(model.labels, strata, strict=True)
+        if np.isnan(estimate(stratum)["spearman"])
     )
     return Level(
         len(strata),
-        **{name: number(each[name]) for name in CORRELATIONS},
-        ci=ci,
-        ci_reason={},
-        notes=notes,
+        **{name: number(r) for name, r in averaged(strata, CORRELATIONS).items()},
+        ci=intervals(strata, groups, CORRELATIONS, draws=draws),
+        notes=(Reason.of("flat_models", models=flat, of=len(strata)),) if flat else (),
     )
 
 
 def _system(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Level:
     n = len(model.labels)
     if n < 3:
-        return Level(
-            n,
-            None,
-            None,
-            None,
-            {},
-            {},
-            (Reason("few_models"),),
-        )
+        return Level(n, notes=(Reason("few_models"),))
+    columns = (pairs.x, pairs.y)
+    sizes = np.bincount(model.codes)
+    means = [(np.bincount(model.codes, weights=v) / sizes)[None] for v in columns]
     drawn = [
-        mean_draws(v, model.codes, n, pairs.group, groups, draws=draws)
-        for v in (pairs.x, pairs.y)
+        mean_draws(v, model.codes, n, pairs.group, groups, draws=draws) for v in columns
     ]
-    means = [
-        (np.bincount(model.codes, weights=v) / np.bincount(model.codes))[None]
-        for v in (pairs.x, pairs.y)
-    ]
-    estimates = correlation_draws(means[0], means[1])
-    values = {name: number(estimates[name][0]) for name in CORRELATIONS}
-    notes = () if n >= FEWEST_MODELS else (Reason.of("models_say_little", models=n),)
+    values = {name: number(r[0]) for name, r in correlation_draws(*means).items()}
     reason = _no_system_interval(means, drawn, groups)
     ci: dict[str, Interval | None] = dict.fromkeys(CORRELATIONS)
     if reason is None:
-        resampled = correlation_draws(*drawn)
-        ci = {
-            name: interval(resampled[name], groups)
-            if values[name] is not None
-            else None
-            for name in CORRELATIONS
-        }
-    why = {
-        name: reason or Reason("undefined_in_draws")
-        for name, one in ci.items()
-        if one is None
-    }
-    return Level(n, **values, ci=ci, ci_reason=why, notes=notes)
+        for name, resampled in correlation_draws(*drawn).items():
+            if values[name] is not None:
+                ci[name] = interval(resampled, groups)
+    missing = [name for name in CORRELATIONS if ci[name] is None]
+    return Level(
+        n,
+        **values,
+        ci=ci,
+        ci_reason=dict.fromkeys(missing, reason or Reason("undefined_in_draws")),
+        notes=() if n >= FEWEST_MODELS else (Reason.of("models_say_little", models=n),),
+    )
 
 
 def _no_system_interval(
@@ -641,9 +592,9 @@ def _halos(
 
 
 def halo(factors: Mapping[str, Mapping[str, float]]) -> float | None:
-    """The mean Spearman correlation over pairs of factors, each over the items that have both."""
+    """Return the mean Spearman correlation over pairs of factors, each over the items that have both."""
     strata, _ = _factor_pairs(factors, {})
-    return number(averaged(strata, ("spearman",))["spearman"]) if strata else None
+    return number(averaged(strata, ("spearman",))["spearman"])
 
 
 def _factor_pairs(
@@ -652,7 +603,7 @@ def _factor_pairs(
     """Return every two factors over the items that have both, and how many source images there are."""
     codes: dict[str, int] = {}
     strata = []
-    for first, second in combinations(factors.values(), 2):
+    for first, second in itertools.combinations(factors.values(), 2):
         both = [item for item in first if item in second]
         group = [codes.setdefault(groups.get(item, item), len(codes)) for item in both]
         x, y = (np.array([means[item] for item in both]) for means in (first, second))

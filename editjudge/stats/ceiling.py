@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from editjudge.stats.columns import (
+    Codes,
     Column,
     Floats,
     Interval,
@@ -54,48 +54,40 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.x)
 
-    def take(self, rows: NDArray[Any]) -> Pairs:
+    def take(self, rows: Codes) -> Pairs:
         return Pairs(self.x[rows], self.y[rows], self.group[rows], self.step)
 
 
 def estimate(pairs: Pairs) -> dict[str, float]:
-    """All figures, exactly; NaN where undefined (no pairs, or a column without spread)."""
+    """Return all figures, exactly; NaN if undefined (no pairs, or a column without spread)."""
     if len(pairs) == 0:
         return dict.fromkeys(FIGURES, np.nan)
-    sums = _moments(pairs).sum(axis=0)[None]
-    return {
-        name: float(value[0])
-        for name, value in {**_moment_figures(sums), **_exact_ranks(pairs)}.items()
-    }
+    figures = _moment_figures(_moments(pairs).sum(axis=0)[None])
+    used_x, x = np.unique(pairs.x, return_inverse=True)
+    used_y, y = np.unique(pairs.y, return_inverse=True)
+    shape = (len(used_x), len(used_y))
+    size = shape[0] * shape[1]
+    if min(shape) < 2 or size <= 1_000_000:
+        table = np.bincount(x * shape[1] + y, minlength=size).astype(float)
+        figures |= rank_figures(table.reshape(1, *shape))
+    else:
+        from scipy.stats import kendalltau, rankdata
 
-
-def _exact_ranks(pairs: Pairs) -> dict[str, Floats]:
-    (used_x, x), (used_y, y) = (
-        np.unique(v, return_inverse=True) for v in (pairs.x, pairs.y)
-    )
-    shape = len(used_x), len(used_y)
-    if min(shape) < 2 or shape[0] * shape[1] <= 1_000_000:
-        table = np.bincount(x * shape[1] + y, minlength=shape[0] * shape[1]).astype(
-            float
-        )
-        return rank_figures(table.reshape(1, *shape))
-    from scipy.stats import kendalltau, rankdata
-
-    # Many levels: sorting beats an 8 MB table. The p-value is not used, and the exact one is slow.
-    kendall = kendalltau(x, y, method="asymptotic").statistic
-    return {
-        "spearman": _row_pearson(rankdata(x)[None], rankdata(y)[None]),
-        "kendall": np.array([kendall]),
-    }
+        # Many levels: sorting beats an 8 MB table. The p-value is not used, and the exact one is slow.
+        figures["spearman"] = _row_pearson(rankdata(x)[None], rankdata(y)[None])
+        kendall = kendalltau(x, y, method="asymptotic").statistic
+        figures["kendall"] = np.array([kendall])
+    return {name: float(value[0]) for name, value in figures.items()}
 
 
 def averaged(
     strata: Sequence[Pairs], names: Sequence[str] = FIGURES
 ) -> dict[str, float]:
-    """Each figure as the plain mean over the strata in which it is defined."""
+    """Return each figure as the plain mean over the strata in which it is defined; NaN if there is none."""
     each = [estimate(pairs) for pairs in strata]
     return {
-        name: _mean_defined(np.array([[e[name]] for e in each]))[0] for name in names
+        name: float(_mean_defined(np.array([figures[name] for figures in each])))
+        for name in names
     }
 
 
@@ -107,7 +99,7 @@ def intervals(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """Clustered intervals of `averaged(strata)`; a figure without one is left out, `why_none` says why."""
+    """Return clustered intervals of `averaged(strata)`; a figure without one is left out, `why_none` says why."""
     enough = carried(strata)
     drawn = averaged_draws(
         strata, groups, supported(names, enough), draws=draws, seed=seed
@@ -117,8 +109,14 @@ def intervals(
 
 def drawn_intervals(drawn: Mapping[str, Floats], enough: float) -> dict[str, Interval]:
     """Return the interval of each drawn figure that has one, where so many groups carry the spread."""
-    each = {name: interval(values, int(enough)) for name, values in drawn.items()}
-    return {name: within_range(name, ci) for name, ci in each.items() if ci is not None}
+    limits = {}
+    for name, values in drawn.items():
+        ci = interval(values, int(enough))
+        if ci is not None:
+            # without what lies beyond the values that the figure can have
+            lo, hi = _RANGE.get(name, (-np.inf, np.inf))
+            limits[name] = Interval(min(max(ci.lo, lo), hi), max(min(ci.hi, hi), lo))
+    return limits
 
 
 def supported(names: Sequence[str], enough: float) -> list[str]:
@@ -161,23 +159,15 @@ def averaged_draws(
 
 
 def carried(strata: Sequence[Pairs]) -> float:
-    """How many groups carry the spread of the column that fewer carry."""
+    """Return how many groups carry the spread of the column that fewer carry."""
     parts = [pairs for pairs in strata if len(pairs)]
     if not parts:
         return 0.0
     group = np.concatenate([pairs.group for pairs in parts])
     # About each stratum's own median, since that is what its figure is about.
-    columns = zip(
-        *(
-            (pairs.x - np.median(pairs.x), pairs.y - np.median(pairs.y))
-            for pairs in parts
-        ),
-        strict=True,
-    )
-    return min(
-        evenly(np.bincount(group, weights=np.abs(np.concatenate(off))))
-        for off in columns
-    )
+    x = np.concatenate([pairs.x - np.median(pairs.x) for pairs in parts])
+    y = np.concatenate([pairs.y - np.median(pairs.y) for pairs in parts])
+    return min(evenly(np.bincount(group, weights=np.abs(column))) for column in (x, y))
 
 
 def why_none(strata: Sequence[Pairs]) -> Reason:
@@ -196,13 +186,9 @@ def why_none(strata: Sequence[Pairs]) -> Reason:
 
 
 def correlation_draws(x: Floats, y: Floats) -> dict[str, Floats]:
-    """Spearman, Pearson and Kendall of row against row: short rows, such as models, in many draws."""
-
-    def signs(values: Floats) -> Floats:
-        return np.sign(values[:, :, None] - values[:, None, :])
-
-    sx = signs(x)
-    sy = signs(y)
+    """Return Spearman, Pearson and Kendall of row against row: short rows, such as models, in many draws."""
+    sx = np.sign(x[:, :, None] - x[:, None, :])
+    sy = np.sign(y[:, :, None] - y[:, None, :])
     with np.errstate(invalid="ignore", divide="ignore"):
         kendall = (sx * sy).sum((1, 2)) / np.sqrt(
             (sx**2).sum((1, 2)) * (sy**2).sum((1, 2))
@@ -353,12 +339,6 @@ _RANGE: Mapping[str, tuple[float, float]] = {
 }
 
 
-def within_range(name: str, limits: Interval) -> Interval:
-    """Return an interval without what lies beyond the values that a figure can have."""
-    lo, hi = _RANGE.get(name, (-np.inf, np.inf))
-    return Interval(min(max(limits.lo, lo), hi), max(min(limits.hi, hi), lo))
-
-
 STRAIGHT = 0.95
 """A rater who gives one value at least this often, over at least 10 items, is said to straight-line."""
 FEWEST_SHARED = 10
@@ -480,7 +460,7 @@ def ceiling(
     x = ratings.score
     codes = np.array([further.group[label] for label in item.labels], np.int64)
     strata = _leave_one_out(item, rater, x, codes)
-    loo = averaged(strata, LEFT_OUT) if strata else dict.fromkeys(LEFT_OUT, np.nan)
+    loo = averaged(strata, LEFT_OUT)
     quality = _rater_quality(item, rater, x, strata, further.groups, draws)
     return Ceiling(
         raters=len(rater.labels),
@@ -523,12 +503,16 @@ def further_rater(
     code_of_source = {source: code for code, source in enumerate(sorted(set(sources)))}
     codes = np.array([code_of_source[source] for source in sources], np.int64)
     strata = _leave_one_out(item, rater, ratings.score, codes)
-    shared = _shared(item.codes, rater.codes)
+    # one row for each item and rater
+    by_rater, counts = np.unique(
+        np.column_stack([item.codes, rater.codes]), axis=0, return_counts=True
+    )
+    shared = np.flatnonzero(np.bincount(by_rater[:, 0]) > 1)
     images = len(np.unique(codes[shared]))
     group_of_item = dict(zip(item.labels, codes.tolist(), strict=True))
     able = [pairs for pairs in strata if len(pairs) >= FEWEST_SHARED]
     enough = carried(able)
-    observed = averaged(able, LEFT_OUT) if able else dict.fromkeys(LEFT_OUT, np.nan)
+    observed = averaged(able, LEFT_OUT)
     reason = _no_further_rater(
         len(rater.labels), len(shared), images, able, observed["spearman"]
     )
@@ -537,7 +521,9 @@ def further_rater(
         none = FurtherRater(None, None, None, len(shared), images, {}, reason)
         return RaterDraws(none, None, {}, enough, group_of_item, groups)
     ratings_of_item = np.bincount(item.codes)
-    others = _others(item.codes, rater.codes, ratings_of_item)
+    # so many ratings by others is a rater who is left out compared with
+    rest = ratings_of_item[by_rater[:, 0]] - counts
+    others = _harmonic_mean(rest[rest > 0])
     raters = _harmonic_mean(ratings_of_item)
     drawn = averaged_draws(able, groups, supported(LEFT_OUT, enough), draws=draws)
     stepped = {
@@ -548,6 +534,7 @@ def further_rater(
         name: stepped_up(np.array(value), others, raters)
         for name, value in observed.items()
     }
+    has_interval = "spearman" in ci
     figures = FurtherRater(
         number(float(estimates["spearman"])),
         number(float(estimates["pearson"])),
@@ -555,28 +542,21 @@ def further_rater(
         len(shared),
         images,
         ci,
-        None if "spearman" in ci else why_none(able),
+        None if has_interval else why_none(able),
     )
-    return RaterDraws(
-        figures,
-        stepped["spearman"] if "spearman" in ci else None,
-        drawn if len(able) == len(strata) else {},
-        enough,
-        group_of_item,
-        groups,
-    )
+    spearman = stepped["spearman"] if has_interval else None
+    left_out = drawn if len(able) == len(strata) else {}
+    return RaterDraws(figures, spearman, left_out, enough, group_of_item, groups)
 
 
 def stepped_up(r: Floats, others: float, raters: float) -> Floats:
     """Return a rater's correlation with the mean of so many raters, from that with the mean of so many others."""
     squared = r * r
     between = squared * (others - 1)
-    single = (between + np.sqrt(between * between + 4 * others * squared)) / (
-        2 * others
-    )
-    stepped: Floats = (
-        np.sign(r) * single * np.sqrt(raters / (1 + (raters - 1) * single))
-    )
+    root = np.sqrt(between * between + 4 * others * squared)
+    single = (between + root) / (2 * others)
+    step = np.sqrt(raters / (1 + (raters - 1) * single))
+    stepped: Floats = np.sign(r) * single * step
     return stepped
 
 
@@ -599,20 +579,6 @@ def _no_further_rater(
     return None
 
 
-def _shared(item: NDArray[Any], rater: NDArray[Any]) -> Ints:
-    """Return the codes of items that two or more people rated."""
-    pairs = np.unique(np.column_stack([item, rater]), axis=0)
-    shared: Ints = np.flatnonzero(np.bincount(pairs[:, 0]) > 1)
-    return shared
-
-
-def _others(item: NDArray[Any], rater: NDArray[Any], ratings_of_item: Ints) -> float:
-    """Return how many ratings by others a left-out rater is compared with: the harmonic mean."""
-    own, counts = np.unique(np.column_stack([item, rater]), axis=0, return_counts=True)
-    rest = ratings_of_item[own[:, 0]] - counts
-    return _harmonic_mean(rest[rest > 0])
-
-
 def _harmonic_mean(counts: Ints) -> float:
     return len(counts) / float(np.sum(1 / counts))
 
@@ -624,7 +590,7 @@ def _limits(
     if further.left_out:
         loo = drawn_intervals(further.left_out, further.carried)
     else:
-        loo = intervals(strata, further.groups, LEFT_OUT, draws=draws) if strata else {}
+        loo = intervals(strata, further.groups, LEFT_OUT, draws=draws)
     limits = {f"loo_{name}": ends for name, ends in loo.items()}
     enough = carried(strata)
     for name in supported(("alpha_interval", "icc1"), enough):
@@ -642,7 +608,7 @@ class _RatingSums:
     columns: Mapping[str, Floats]
 
     @classmethod
-    def of(cls, item: NDArray[Any], x: Floats, group: Ints, groups: int) -> _RatingSums:
+    def of(cls, item: Codes, x: Floats, group: Ints, groups: int) -> _RatingSums:
         """Return the sums; `group` is the code of the source image of each item."""
         counts = np.bincount(item, minlength=len(group)).astype(float)
         off = x - x.mean() if len(x) else x
@@ -698,12 +664,11 @@ def _drawn_icc(sums: Mapping[str, Floats]) -> Floats:
 
 
 def one_against_rest(ratings: Ratings) -> float | None:
-    """The mean Spearman correlation of each rater with the mean of the others, on one factor."""
-    every = np.ones(len(ratings), bool)
-    return _variant(ratings.item, ratings.rater, ratings.score, every).loo_spearman
+    """Return the mean Spearman correlation of each rater with the mean of the others, on one factor."""
+    return _variant(ratings.item, ratings.rater, ratings.score).loo_spearman
 
 
-def alpha_interval(item: NDArray[Any], x: Floats) -> float | None:
+def alpha_interval(item: Codes, x: Floats) -> float | None:
     """Krippendorff's alpha with squared differences; any number of ratings an item."""
     item, x = _pairable(item, x)
     n = len(x)
@@ -716,7 +681,7 @@ def alpha_interval(item: NDArray[Any], x: Floats) -> float | None:
     return 1 - float(np.sum(within / (m - 1))) / expected if expected > 1e-12 else None
 
 
-def alpha_ordinal(item: NDArray[Any], x: Floats) -> float | None:
+def alpha_ordinal(item: Codes, x: Floats) -> float | None:
     """Krippendorff's alpha on an ordinal scale: its metric is the squared difference of midranks."""
     from scipy.stats import rankdata
 
@@ -724,7 +689,7 @@ def alpha_ordinal(item: NDArray[Any], x: Floats) -> float | None:
     return alpha_interval(item, rankdata(x)) if len(x) else None
 
 
-def alpha_nominal(item: NDArray[Any], x: Floats) -> float | None:
+def alpha_nominal(item: Codes, x: Floats) -> float | None:
     """Krippendorff's alpha where values are only the same or not."""
     item, x = _pairable(item, x)
     n = len(x)
@@ -740,7 +705,7 @@ def alpha_nominal(item: NDArray[Any], x: Floats) -> float | None:
     )
 
 
-def fleiss(item: NDArray[Any], x: Floats) -> float | None:
+def fleiss(item: Codes, x: Floats) -> float | None:
     """Fleiss' kappa over the items that have the commonest number of ratings (it knows one number only)."""
     m = np.bincount(item)
     m = m[m > 1]
@@ -758,7 +723,7 @@ def fleiss(item: NDArray[Any], x: Floats) -> float | None:
     return (observed - chance) / (1 - chance) if len(values) > 1 else None
 
 
-def icc1(item: NDArray[Any], x: Floats) -> float | None:
+def icc1(item: Codes, x: Floats) -> float | None:
     """ICC(1): one rating drawn from anyone, one-way random effects; unequal numbers of ratings allowed."""
     item = np.unique(item, return_inverse=True)[1]
     m = np.bincount(item) if len(item) else np.zeros(0, np.int64)
@@ -774,7 +739,7 @@ def icc1(item: NDArray[Any], x: Floats) -> float | None:
     return (between - within) / bottom if bottom > 1e-12 else None
 
 
-def icc2k(item: NDArray[Any], rater: NDArray[Any], x: Floats) -> float | None:
+def icc2k(item: Codes, rater: Codes, x: Floats) -> float | None:
     """ICC(2,k): the mean of all raters, two-way random effects; over the items that every rater rated."""
     table = crossed(item, rater, x)
     n, k = table.shape
@@ -785,65 +750,61 @@ def icc2k(item: NDArray[Any], rater: NDArray[Any], x: Floats) -> float | None:
     return (ms_rows - ms_rest) / bottom if bottom > 1e-12 else None
 
 
-def _pairable(item: NDArray[Any], x: Floats) -> tuple[Ints, Floats]:
+def _pairable(item: Codes, x: Floats) -> tuple[Ints, Floats]:
     keep = np.bincount(item)[item] > 1 if len(item) else np.zeros(0, bool)
     return np.unique(item[keep], return_inverse=True)[1], x[keep]
 
 
-def _same(item: NDArray[Any], code: Ints, values: int) -> Ints:
+def _same(item: Codes, code: Ints, values: int) -> Ints:
     """For each item the sum of squared counts of its values."""
     cells, counts = np.unique(item.astype(np.int64) * values + code, return_counts=True)
     return np.bincount(cells // values, weights=counts**2).astype(np.int64)
 
 
 def _leave_one_out(item: Column, rater: Column, x: Floats, group: Ints) -> list[Pairs]:
-    """For each rater: their ratings against the mean of the others, over the items that someone else rated too."""
+    """Return each rater's ratings against the mean of the others, over the items that someone else rated too."""
+    if len(rater.labels) < 2:
+        return []
     counts = np.bincount(item.codes)
     sums = np.bincount(item.codes, weights=x)
-    out = []
+    strata = []
     for code in range(len(rater.labels)):
-        mine = np.flatnonzero(rater.codes == code)
-        n = np.bincount(item.codes[mine], minlength=len(counts))
-        own = np.bincount(item.codes[mine], weights=x[mine], minlength=len(counts))
+        rows = rater.codes == code
+        n = np.bincount(item.codes[rows], minlength=len(counts))
+        total = np.bincount(item.codes[rows], weights=x[rows], minlength=len(counts))
         both = np.flatnonzero((n > 0) & (counts > n))
-        rest: Floats = (sums[both] - own[both]) / (counts[both] - n[both])
+        rest: Floats = (sums[both] - total[both]) / (counts[both] - n[both])
         # Thirds do not add up exactly; unrounded, equal means would get different ranks.
-        out.append(
-            Pairs(
-                own[both] / n[both], np.round(rest, 9).astype(np.float64), group[both]
-            )
-        )
-    return out if len(rater.labels) > 1 else []
+        strata.append(Pairs(total[both] / n[both], np.round(rest, 9), group[both]))
+    return strata
 
 
 def _rater_quality(
     item: Column, rater: Column, x: Floats, strata: list[Pairs], groups: int, draws: int
 ) -> dict[str, Rater]:
     correlations = [number(estimate(pairs)["spearman"]) for pairs in strata]
-    known = [code for code, value in enumerate(correlations) if value is not None]
-    least = sorted(known, key=lambda code: correlations[code] or 0.0)[:SHOWN_RATERS]
-    limits = {
-        code: intervals([strata[code]], groups, ("spearman",), draws=draws)
-        for code in least
-    }
-    out = {}
+    defined = sorted((r, code) for code, r in enumerate(correlations) if r is not None)
+    least = {code for _, code in defined[:SHOWN_RATERS]}
+    raters = {}
     for code, name in enumerate(rater.labels):
         rows = rater.codes == code
-        mine = x[rows]
-        others = ~rows
-        commonest = float(np.max(np.unique(mine, return_counts=True)[1])) / len(mine)
-        out[name] = Rater(
-            n=len(mine),
+        values = x[rows]
+        commonest = float(np.unique(values, return_counts=True)[1].max()) / len(values)
+        ci: Mapping[str, Interval] = {}
+        if code in least:
+            ci = intervals([strata[code]], groups, ("spearman",), draws=draws)
+        raters[name] = Rater(
+            n=len(values),
             shared=len(strata[code]) if strata else 0,
-            mean=float(mine.mean()),
-            sd=float(mine.std()),
+            mean=float(values.mean()),
+            sd=float(values.std()),
             commonest=commonest,
-            straight_lining=commonest >= STRAIGHT and len(mine) >= 10,
+            straight_lining=commonest >= STRAIGHT and len(values) >= 10,
             spearman_with_rest=correlations[code] if strata else None,
-            ci=limits.get(code, {}).get("spearman"),
-            alpha_without=alpha_interval(item.codes[others], x[others]),
+            ci=ci.get("spearman"),
+            alpha_without=alpha_interval(item.codes[~rows], x[~rows]),
         )
-    return out
+    return raters
 
 
 def _variants(
@@ -852,44 +813,37 @@ def _variants(
     """Return what centring raters, and leaving out those who straight-line, does to agreement among people."""
     if len(x) == 0:
         return {}
-    own = np.array([one.mean for one in quality.values()])
-    centred = np.round(x - own[rater.codes] + x.mean(), 9)
-    varied = np.array([not one.straight_lining for one in quality.values()])[
-        rater.codes
-    ]
-    every = np.ones(len(x), bool)
-    choices = {
-        "all": (x, every),
-        "rater_centred": (centred, every),
-        "without_straight_liners": (x, varied),
-    }
+    levels = np.array([each.mean for each in quality.values()])
+    centred = np.round(x - levels[rater.codes] + x.mean(), 9)
+    straight = [name for name, each in quality.items() if each.straight_lining]
+    varied = ~rater.among(straight)
     return {
-        name: _variant(item, rater, values, keep)
-        for name, (values, keep) in choices.items()
+        "all": _variant(item, rater, x),
+        "rater_centred": _variant(item, rater, centred),
+        "without_straight_liners": _variant(
+            item.take(varied), rater.take(varied), x[varied]
+        ),
     }
 
 
-def _variant(
-    item: Column, rater: Column, x: Floats, keep: NDArray[np.bool_]
-) -> Variant:
-    item = item.take(keep).compact()
-    rater = rater.take(keep).compact()
-    x = x[keep]
+def _variant(item: Column, rater: Column, x: Floats) -> Variant:
+    item = item.compact()
+    rater = rater.compact()
     strata = _leave_one_out(item, rater, x, np.arange(len(item.labels)))
-    loo = averaged(strata, ("spearman",))["spearman"] if strata else np.nan
+    loo = averaged(strata, ("spearman",))["spearman"]
     return Variant(len(rater.labels), alpha_interval(item.codes, x), number(loo))
 
 
 def _notes(item: Column, rater: Column, x: Floats) -> tuple[Reason, ...]:
     notes = []
-    m = np.bincount(item.codes) if len(item) else np.zeros(1, np.int64)
+    m = np.bincount(item.codes)
     if len(rater.labels) == 1:
         notes.append(Reason("one_rater_alone"))
     elif not np.any(m > 1):
         notes.append(Reason("no_item_twice"))
     elif np.ptp(x) == 0:
         notes.append(Reason("same_ratings"))
-    if np.any(m > 1) and len(set(m[m > 1])) > 1:
+    if len(set(m[m > 1])) > 1:
         notes.append(Reason("uneven_ratings"))
     if len(rater.labels) > 1 and len(crossed(item.codes, rater.codes, x)) < 2:
         notes.append(Reason("few_items_of_all"))

@@ -131,13 +131,10 @@ def gate(
 ) -> Gate:
     """Check each factor's mean against `minimum`; with a baseline, its drop on the same edits against `max_drop`.
 
-    Lower scores of the factors in `falling` are the better ones: their `minimum` is the highest mean that is good
-    enough, and their drop is a rise.
-
+    Lower scores of the factors in `falling` are better: their `minimum` is the highest mean that is good enough.
     A check passes when its interval is wholly on the right side: one-sided at `alpha`, and not corrected, since every
     check has to pass. It fails when the mean is on the wrong side at `alpha` over the number of checks, since any one
-    of them fails the gate. A larger share of failed judgements than `max_failures` fails the gate whatever the others
-    scored.
+    of them fails the gate. A larger share of failures than `max_failures` fails it whatever the others scored.
     """
     scales = scales or {}
     minima = _minima(scores, minimum or {}, scales, falling)
@@ -148,7 +145,11 @@ def gate(
         both = getattr(scores, on).among({*getattr(baseline, on).present()})
         asked = getattr(baseline, on).among({*getattr(scores, on).present()})
         sides = (baseline.take(asked), scores.take(both))
-        drops = _drops(*sides, max_drop, on, scales, falling)
+        limits = _drop_limits(scores, baseline, max_drop)
+        for factor, most in limits.items():
+            before, now = (side.where(factor=factor) for side in sides)
+            rule = GateRule(factor, most, True, factor in falling)
+            drops[rule] = Sample.of_pairs(before, now, on, scales.get(factor))
     # Silence for lack of anything to say is left out; silence because the judging failed is not.
     # And a baseline that nothing can be compared with is a mistake, not a pass.
     compared = {
@@ -169,13 +170,13 @@ def gate(
         for rule, sample in zip(rules, samples, strict=True)
     ]
     checks.sort(key=lambda check: (FAIL, UNSURE, MET).index(check.outcome))
+    left_out = tuple(rule.factor for rule in drops if rule not in compared)
     floors, others = (
         scores.factor.among([rule.factor for rule in side])
         for side in (minima, compared)
     )
     failures = _failures(scores.take(floors | (others & both)), max_failures)
     outcome = FAIL if failures.too_many else checks[0].outcome
-    left_out = tuple(rule.factor for rule in drops if rule not in compared)
     return Gate(outcome, alpha, tuple(checks), left_out, failures)
 
 
@@ -202,23 +203,14 @@ def _minima(
     return minima
 
 
-def _drops(
-    before: Scores,
-    now: Scores,
-    max_drop: float | Mapping[str, float],
-    on: On,
-    scales: Scales,
-    falling: Container[str],
-) -> dict[GateRule, Sample]:
-    """Return the rule and the differences of each factor that both sides have and that may drop only so far."""
-    drops = {}
-    for factor in now.factor.present():
-        limits = {factor: max_drop} if not isinstance(max_drop, Mapping) else max_drop
-        if factor in before.factor.present() and factor in limits:
-            rule = GateRule(factor, limits[factor], True, factor in falling)
-            sides = (before.where(factor=factor), now.where(factor=factor))
-            drops[rule] = Sample.of_pairs(*sides, on, scales.get(factor))
-    return drops
+def _drop_limits(
+    scores: Scores, baseline: Scores, max_drop: float | Mapping[str, float]
+) -> dict[str, float]:
+    """Return how far each factor that both sides have may drop."""
+    common = [f for f in scores.factor.present() if f in baseline.factor.present()]
+    if not isinstance(max_drop, Mapping):
+        return dict.fromkeys(common, max_drop)
+    return {factor: max_drop[factor] for factor in common if factor in max_drop}
 
 
 def _failures(rows: Scores, allowed: float) -> Failures:

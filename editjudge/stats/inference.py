@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +104,7 @@ def _group_sums(
     step = max(1, CELLS // max(2 * n_groups, 1))
     for start in range(0, n_cells, step):
         width = min(step, n_cells - start)
-        here = slice(None)
+        here: Any = slice(None)
         if width < n_cells:
             here = (cells >= start) & (cells < start + width)
         key = groups[here].astype(np.int64) * width + cells[here] - start
@@ -200,7 +200,7 @@ class Clusters:
         """Gather values by group code; codes without a value are left out."""
         sizes = np.bincount(groups).astype(float)
         mean = float(np.mean(values)) if len(values) else 0.0
-        residuals = np.bincount(groups, weights=values - mean)
+        residuals: Floats = np.bincount(groups, weights=values - mean)
         # Residuals that only rounding keeps apart from 0 are 0.
         least = 1e-9 * max(float(np.max(np.abs(values), initial=0.0)), 1e-300)
         residuals = np.where(np.abs(residuals) > least, residuals, 0.0)

@@ -10,16 +10,20 @@ taken, in each bootstrap draw anew, so that intervals allow for not knowing whic
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from editjudge.orders import CHOICES, decide
+from editjudge.orders import decide
 from editjudge.stats.columns import (
+    Codes,
     Column,
+    Ends,
     FailureBounds,
     Floats,
     Interval,
@@ -36,15 +40,16 @@ from editjudge.stats.strengths import (
     Strength,
     bootstrap_strengths,
     bradley_terry,
-    connected_scales,
     davidson,
     points,
-    scale_notes,
+    strength_limits,
+    strengths_by_scale,
     vote_codes,
 )
 
 BiasModel = Literal["share", "odds"]
 
+VOTE_OF_CHOICE = {"a": "A", "b": "B", "tie": "tie", None: None}
 COIN = 0.5
 """How often a judge that throws a coin in each order contradicts itself."""
 LEAST_LEFT = 0.05
@@ -158,70 +163,67 @@ def summarise(
 
     Answers are in the item's own naming. With one order the answer is the verdict, and the position bias is part of it.
     """
-    both = ba is not None
     second = ab if ba is None else ba
     decisions = [decide(x, y) for x, y in zip(ab, second, strict=True)]
     groups = Column.of(range(len(decisions)) if group is None else group)
     answers = np.stack([_codes(ab), _codes(second)], axis=1)
     verdict = _codes([d.verdict for d in decisions])
     flipped = np.array([d.flipped for d in decisions], dtype=bool)
-    half = np.array([d.half for d in decisions], dtype=bool)
     answered = verdict >= 0
-    contradicting = flipped | (answered & (verdict < 2))
+    decided = answered & (verdict < 2)
     # Of both answers, those that name the first output shown less those that name the second.
     for_a = (answers == 0).astype(float) - (answers == 1)
     lean = (for_a[:, 0] - for_a[:, 1]) / 2
-    flips = _share(flipped.astype(float), answered, groups, (0.0, 1.0), draws)
-    contradicted = _share(
-        flipped.astype(float), contradicting, groups, (0.0, 1.0), draws
-    )
-    position = _share(lean, answered, groups, (-1.0, 1.0), draws)
-    useless = (
-        _useless(flips, contradicted, position, int((verdict[answered] < 2).sum()))
-        if both
-        else None
-    )
-    records = _matrix(model_a, model_b, verdict, flipped, groups, draws)
-    fit = _fitted(model_a, model_b, answers, lean, groups, both, draws, seed, useless)
-    models = _models(model_a, model_b, verdict, groups, fit, draws, seed)
-    notes = () if both else (Reason("one_order"),)
+    flips = share_of(flipped, groups, answered, draws=draws)
+    contradicted = share_of(flipped, groups, flipped | decided, draws=draws)
+    position = share_of(lean, groups, answered, (-1.0, 1.0), draws=draws)
+    useless = None
+    if ba is not None:
+        useless = _useless(flips, contradicted, position, int(decided.sum()))
+    names = (np.array(model_a, object), np.array(model_b, object))
+    pairs = _PairVerdicts(*names, verdict, flipped, groups, draws, seed)
+    fit = pairs.fit(answers, ba is not None, useless)
     return PairwiseSummary(
-        n=len(decisions), failed=int((~answered).sum()), decided=int((verdict[answered] < 2).sum()),
-        ties=int((verdict == 2).sum()), half=int(half.sum()), flipped=int(flipped.sum()),
-        flips=flips, contradicted=contradicted, position=position, position_model=fit.bias, both_orders=both,
+        n=len(decisions),
+        failed=int((~answered).sum()),
+        decided=int(decided.sum()),
+        ties=int((verdict == 2).sum()),
+        half=sum(d.half for d in decisions),
+        flipped=int(flipped.sum()),
+        flips=flips,
+        contradicted=contradicted,
+        position=position,
+        position_model=fit.bias,
+        both_orders=ba is not None,
         useless=useless,
-        tie_rate_of_equals=fit.tie_rate, models=models, pairs=records, groups=fit.groups, notes=notes,
-    )  # fmt: skip
+        tie_rate_of_equals=fit.tie_rate,
+        models=pairs.model_records(fit),
+        pairs=pairs.pair_records(),
+        groups=fit.groups,
+        notes=() if ba is not None else (Reason("one_order"),),
+    )
 
 
 def _codes(answers: Sequence[str | None]) -> Ints:
-    return np.array(
-        [-1 if answer is None else CHOICES.index(answer) for answer in answers],
-        dtype=np.int64,
-    )
-
-
-def _share(
-    values: Floats,
-    keep: Mask,
-    groups: Column,
-    ends: tuple[float, float],
-    draws: int,
-) -> Share:
-    part = groups.take(keep).compact()
-    limits = mean_interval(values[keep], part.codes, ends, draws=draws)
-    n = int(keep.sum())
-    return Share(n, float(values[keep].mean()) if n else None, *limits)
+    return vote_codes([VOTE_OF_CHOICE[answer] for answer in answers])
 
 
 def share_of(
-    values: Sequence[bool], group: Iterable[object], *, draws: int = DRAWS
+    values: Sequence[float] | Codes,
+    group: Iterable[object],
+    keep: Mask | None = None,
+    ends: Ends = (0.0, 1.0),
+    *,
+    draws: int = DRAWS,
 ) -> Share:
-    """How many of these are true, with an interval clustered on their groups."""
+    """Return the mean of these, of those to `keep`, with an interval clustered on their groups."""
     column = np.array(values, dtype=float)
-    return _share(
-        column, np.ones(len(column), bool), Column.of(group), (0.0, 1.0), draws
-    )
+    rows = np.ones(len(column), bool) if keep is None else keep
+    groups = group if isinstance(group, Column) else Column.of(group)
+    chosen = column[rows]
+    codes = groups.take(rows).compact().codes
+    limits = mean_interval(chosen, codes, ends, draws=draws)
+    return Share(len(chosen), float(chosen.mean()) if len(chosen) else None, *limits)
 
 
 def _useless(
@@ -240,201 +242,194 @@ def _useless(
     return None if decided else Reason.of("no_winner", pairs=flips.n)
 
 
-class _Record(NamedTuple):
-    """How one model did in some pairs."""
+@dataclass(frozen=True, eq=False)
+class _RankedModels:
+    """Davidson's fit of all models."""
 
-    wins: int
-    losses: int
-    ties: int
-    failed: int
-    share: Share
-    """Win rate; a tie is half a win."""
-
-
-def _record(verdict: Ints, turned: Mask, groups: Column, draws: int) -> _Record:
-    """Count the verdicts from the side of one model, which is the second of a pair where `turned`."""
-    votes = np.where(turned & (verdict >= 0) & (verdict < 2), 1 - verdict, verdict)
-    share = _share(points(votes), votes >= 0, groups, (0.0, 1.0), draws)
-    wins, losses, ties, failed = (int((votes == code).sum()) for code in (0, 1, 2, -1))
-    return _Record(wins, losses, ties, failed, share)
-
-
-def _matrix(
-    model_a: Sequence[str],
-    model_b: Sequence[str],
-    verdict: Ints,
-    flipped: Mask,
-    groups: Column,
-    draws: int,
-) -> tuple[PairRecord, ...]:
-    rows: dict[tuple[str, str], list[int]] = {}
-    for i, (a, b) in enumerate(zip(model_a, model_b, strict=True)):
-        if a != b:
-            rows.setdefault((min(a, b), max(a, b)), []).append(i)
-    records = []
-    for (a, b), members in sorted(rows.items()):
-        turned = np.array([model_a[i] == b for i in members])
-        record = _record(
-            verdict[members], turned, groups.take(np.array(members)), draws
-        )
-        share = record.share
-        records.append(
-            PairRecord(
-                a, b, share.n, record.wins, record.losses, record.ties, int(flipped[members].sum()), record.failed,
-                share.share, share.ci, share.ci_reason,
-            )
-        )  # fmt: skip
-    return tuple(records)
-
-
-class _Fitted(NamedTuple):
-    """One model's place."""
-
-    strength: float | None
-    limits: Limits
-    scale: int
-    notes: tuple[Reason, ...]
-
-
-class _Fits(NamedTuple):
-    """All models, strongest first."""
-
-    models: dict[str, _Fitted]
+    strengths: Sequence[Strength]
+    """Strongest first."""
     groups: tuple[tuple[str, ...], ...] = ()
+    """Models that cannot be told apart."""
     tie_rate: float | None = None
     bias: BiasModel | None = None
 
 
-def _fitted(
-    model_a: Sequence[str],
-    model_b: Sequence[str],
-    answers: Ints,
-    lean: Floats,
-    groups: Column,
-    both: bool,
-    draws: int,
-    seed: int,
-    useless: Reason | None,
-) -> _Fits:
-    """Fit Davidson's strengths, scale by scale (see `strengths.connected_scales`)."""
-    names = Column.of([*model_a, *model_b])
-    labels = names.labels
-    n = len(answers)
-    keep = (answers >= 0).all(axis=1) & (names.codes[:n] != names.codes[n:])
-    if useless or not keep.any():
-        why = (
-            Reason.of("no_strengths", why=useless) if useless else Reason("no_verdict")
-        )
-        return _Fits(dict.fromkeys(labels, _Fitted(None, Limits(None, why), 1, ())))
-    a = names.codes[:n][keep]
-    b = names.codes[n:][keep]
-    images = groups.take(keep).compact()
-    counts = _Counts.of(a, b, answers[keep], lean[keep], images, len(labels))
-    toward = counts.toward(both)
-    total = counts.total(toward, np.ones((1, len(images.labels))))
-    points = (total.wins + total.ties / 2)[0]
-    scales = connected_scales(np.where(points > 1e-9, 1.0, 0.0))
-    apart = _apart_by_verdicts(answers[keep], a, b, images, scales, len(labels))
-    models: dict[str, _Fitted] = {}
-    order: list[int] = []
-    bias: BiasModel | None = None
-    tie_rate = None
-    for number, members in enumerate(scales, 1):
-        notes = scale_notes(points, members, scales, labels)
-        if len(members) == 1:
-            alone = Limits(None, notes[0] if notes else None)
-            models[labels[members[0]]] = _Fitted(None, alone, number, notes)
-            order += members
-            continue
-        values, ends, differ, nu, kind = _scale_strengths(
-            counts, members, toward, both, draws, seed
-        )
-        bias = bias or kind
-        apart[np.ix_(members, members)] = differ
-        tie_rate = nu / (2 + nu) if nu is not None and tie_rate is None else tie_rate
-        for i in np.argsort(-values, kind="stable"):
-            strength = float(values[i]) if np.isfinite(values[i]) else None
-            model = _Fitted(strength, ends[i], number, notes)
-            models[labels[members[i]]] = model
-            order.append(members[i])
-    together = _groups(list(models), apart, order)
-    return _Fits(models, tuple(together), tie_rate, bias)
+@dataclass(frozen=True, eq=False)
+class _PairVerdicts:
+    """Pairs of outputs and their verdicts."""
 
+    first: NDArray[Any]
+    """The model of output a."""
+    second: NDArray[Any]
+    verdict: Ints
+    flipped: Mask
+    groups: Column
+    draws: int
+    seed: int
 
-def _apart_by_verdicts(
-    answers: Ints,
-    a: NDArray[np.int32],
-    b: NDArray[np.int32],
-    groups: Column,
-    scales: Sequence[Sequence[int]],
-    m: int,
-) -> Mask:
-    """Which models of different scales differ, by the games between the two: one that never lost may have met the
-    other once. The level is shared among all comparisons."""
-    apart = np.zeros((m, m), bool)
-    scale = {
-        model: number for number, members in enumerate(scales) for model in members
-    }
-    points = (answers == 0).mean(axis=1) + (answers == 2).mean(axis=1) / 2
-    comparisons = m * (m - 1) / 2
-    for i in range(m):
-        for j in range(i + 1, m):
-            if scale[i] == scale[j]:
+    def record(self, model: str, rows: Mask) -> tuple[int, int, int, int, Share]:
+        """Return wins, losses, ties and failures of a model in these pairs, and its win rate; a tie is half a win."""
+        votes = self.verdict[rows]
+        turned = (self.second[rows] == model) & (votes >= 0) & (votes < 2)
+        votes = np.where(turned, 1 - votes, votes)
+        groups = self.groups.take(rows)
+        share = share_of(points(votes), groups, votes >= 0, draws=self.draws)
+        wins, losses, ties, failed = (
+            int((votes == code).sum()) for code in (0, 1, 2, -1)
+        )
+        return wins, losses, ties, failed, share
+
+    def pair_records(self) -> tuple[PairRecord, ...]:
+        """Return a record of every two models that met."""
+        pairs = zip(self.first, self.second, strict=True)
+        records = []
+        for a, b in sorted({(min(a, b), max(a, b)) for a, b in pairs if a != b}):
+            rows = self._between(a, b)
+            a_wins, b_wins, ties, failed, share = self.record(a, rows)
+            flips = int(self.flipped[rows].sum())
+            records.append(
+                PairRecord(a, b, share.n, a_wins, b_wins, ties, flips, failed, share.share, share.ci, share.ci_reason)
+            )  # fmt: skip
+        return tuple(records)
+
+    def model_records(self, fit: _RankedModels) -> tuple[ModelRecord, ...]:
+        """Return a record of every model against all others, strongest first."""
+        met = self.first != self.second
+        by_verdicts = bradley_terry(
+            self.first[met].tolist(),
+            self.second[met].tolist(),
+            [None if code < 0 else VOTES[code] for code in self.verdict[met]],
+            group=self.groups.codes[met].tolist(),
+            draws=self.draws,
+            seed=self.seed,
+        )
+        plain = {strength.model: strength for strength in by_verdicts}
+        records = []
+        for rank, strength in enumerate(fit.strengths, 1):
+            model = strength.model
+            rows = (self.first == model) ^ (self.second == model)
+            wins, losses, ties, failed, share = self.record(model, rows)
+            records.append(
+                ModelRecord(
+                    model, share.n, wins, ties, losses, failed, share.share, share.ci, share.ci_reason,
+                    strength.strength, strength.ci, strength.ci_reason, plain.get(model), strength.scale, rank,
+                    tuple(i for i, names in enumerate(fit.groups, 1) if model in names), strength.notes,
+                )
+            )  # fmt: skip
+        return tuple(records)
+
+    def fit(self, answers: Ints, both: bool, useless: Reason | None) -> _RankedModels:
+        """Fit Davidson's strengths, scale by scale."""
+        names = Column.of([*self.first, *self.second])
+        labels = names.labels
+        n = len(answers)
+        keep = (answers >= 0).all(axis=1) & (self.first != self.second)
+        if useless or not keep.any():
+            why = Reason("no_verdict")
+            if useless:
+                why = Reason.of("no_strengths", why=useless)
+            return _RankedModels(
+                [Strength(x, 0, None, None, why, 1, ()) for x in labels]
+            )
+        a = names.codes[:n][keep]
+        b = names.codes[n:][keep]
+        groups = self.groups.take(keep).compact()
+        cells = np.zeros((len(groups.labels), len(labels), len(labels), 3))
+        np.add.at(cells, (groups.codes, a, b, answers[keep, 0]), 1.0)
+        swapped = np.array([1, 0, 2])[answers[keep, 1]]
+        np.add.at(cells, (groups.codes, b, a, swapped), 1.0)
+        games = _AnswerCounts(cells, both)
+        apart = np.zeros((len(labels), len(labels)), bool)
+        ties: list[float] = []
+        kinds: list[BiasModel] = []
+
+        def fit(members: Sequence[int]) -> tuple[Floats, Sequence[Limits]]:
+            m = len(members)
+            if games.left < LEAST_LEFT:
+                why = Reason.of("answers_by_place", left=games.left)
+                return np.full(m, np.nan), [Limits(None, why)] * m
+            inside = cells[np.ix_(range(len(cells)), members, members)]
+            (values, nu, _), by_odds = games.fit(inside, np.ones((1, len(inside))))
+            played = int(np.sum(inside.sum(axis=(1, 2, 3)) > 0))
+            drawn = bootstrap_strengths(
+                lambda weights: games.fit(inside, weights)[0].strength,
+                len(inside),
+                played,
+                self.draws,
+                self.seed,
+            )
+            if drawn is not None:
+                apart[np.ix_(members, members)] = _apart(values[0], drawn, played)
+            ties.append(float(nu[0] / (2 + nu[0])))
+            kinds.append("odds" if by_odds[0] else "share")
+            return values[0], strength_limits(drawn, played, m)
+
+        won = games.points
+        strengths = strengths_by_scale(labels, np.where(won > 1e-9, won, 0.0), fit)
+        self._tell_scales_apart(answers, strengths, labels, apart)
+        order = [labels.index(strength.model) for strength in strengths]
+        return _RankedModels(
+            strengths,
+            tuple(_groups(labels, apart, order)),
+            ties[0] if ties else None,
+            kinds[0] if both and kinds else None,
+        )
+
+    def _tell_scales_apart(
+        self,
+        answers: Ints,
+        strengths: Sequence[Strength],
+        labels: Sequence[str],
+        apart: Mask,
+    ) -> None:
+        """Mark which models of different scales differ, by the games between the two: one that never lost may have met
+        the other once. The level is shared among all comparisons."""
+        keep = (answers >= 0).all(axis=1)
+        points = (answers == 0).mean(axis=1) + (answers == 2).mean(axis=1) / 2
+        level = 1 - 0.05 / (len(labels) * (len(labels) - 1) / 2)
+        for x, y in itertools.combinations(strengths, 2):
+            if x.scale == y.scale:
                 continue
-            games = ((a == i) & (b == j)) | ((a == j) & (b == i))
-            won = np.where(a[games] == i, points[games], 1 - points[games])
-            part = groups.take(games).compact()
-            ci = mean_interval(
-                won, part.codes, (0.0, 1.0), level=1 - 0.05 / comparisons
-            ).ci
+            rows = self._between(x.model, y.model) & keep
+            won = np.where(self.first == x.model, points, 1 - points)[rows]
+            codes = self.groups.take(rows).compact().codes
+            ci = mean_interval(won, codes, (0.0, 1.0), level=level).ci
+            i = labels.index(x.model)
+            j = labels.index(y.model)
             apart[i, j] = apart[j, i] = ci is not None and not ci.lo <= 0.5 <= ci.hi
-    return apart
+
+    def _between(self, x: str, y: str) -> Mask:
+        return ((self.first == x) & (self.second == y)) | (
+            (self.first == y) & (self.second == x)
+        )
 
 
-@dataclass(frozen=True)
-class _Counts:
-    """Sums of each source image: everything that a fit needs, and linear, so that a draw is one product."""
+@dataclass(frozen=True, eq=False)
+class _AnswerCounts:
+    """Answers of each source image: everything that a fit needs, and linear, so that a draw is one product."""
 
-    wins: Floats
-    """groups x models x models: answers for the row over the column; a pair in both orders counts as one game."""
-    ties: Floats
-    lean: Floats
-    """Answers for the first place less those for the second."""
-    pairs: Floats
-    leans: Floats
-    """The same by models; each pair stands above the diagonal."""
     cells: Floats
     """groups x model shown first x model shown second x answer (first, second, tie)."""
+    both: bool
+    """Whether both orders were asked; if not, each answer counts for both."""
 
-    @classmethod
-    def of(
-        cls, a: Ints, b: Ints, answers: Ints, lean: Floats, groups: Column, m: int
-    ) -> _Counts:
-        size = len(groups.labels)
-        at = groups.codes
-        wins = np.zeros((size, m, m))
-        ties = np.zeros((size, m, m))
-        won = (answers == 0).mean(axis=1)
-        lost = (answers == 1).mean(axis=1)
-        np.add.at(wins, (at, a, b), won)
-        np.add.at(wins, (at, b, a), lost)
-        tied = 1 - won - lost
-        np.add.at(ties, (at, a, b), tied)
-        np.add.at(ties, (at, b, a), tied)
-        leans = np.zeros((size, m, m))
-        np.add.at(leans, (at, np.minimum(a, b), np.maximum(a, b)), lean)
-        cells = np.zeros((size, m, m, 3))
-        np.add.at(cells, (at, a, b, answers[:, 0]), 1.0)
-        np.add.at(cells, (at, b, a, np.array([1, 0, 2])[answers[:, 1]]), 1.0)
-        return cls(wins, ties, np.bincount(at, weights=lean, minlength=size).astype(float),
-                   np.bincount(at, minlength=size).astype(float), leans, cells)  # fmt: skip
+    @cached_property
+    def lean(self) -> Floats:
+        """Answers for the first place less those for the second; a pair in both orders counts as one game."""
+        return _lean(self.cells)
 
-    def toward(self, both: bool) -> float:
-        """Which place answers lean to: 1 the first, -1 the second, 0 where one order alone was asked.
+    @cached_property
+    def pairs(self) -> Floats:
+        pairs: Floats = self.cells.sum(axis=(1, 2, 3)) / 2
+        return pairs
+
+    @cached_property
+    def toward(self) -> float:
+        """Which place answers lean to: 1 the first, -1 the second, 0 if one order alone was asked.
 
         The first unless the second is clear: taking the sign as it falls would see a bias in noise.
         """
-        if not both:
+        if not self.both:
             return 0.0
         share = self.lean.sum() / self.pairs.sum()
         error = (
@@ -442,30 +437,32 @@ class _Counts:
         )
         return -1.0 if share < -2 * error else 1.0
 
-    def of_models(self, members: Sequence[int]) -> _Counts:
-        some = np.ix_(range(len(self.lean)), members, members)
-        return _Counts(
-            self.wins[some],
-            self.ties[some],
-            self.lean,
-            self.pairs,
-            self.leans[some],
-            self.cells[some],
-        )
+    @property
+    def left(self) -> float:
+        """The share of answers that do not go by the place."""
+        return float(1 - self.toward * self.lean.sum() / self.pairs.sum())
 
-    def fitted(self, toward: float, both: bool, drawn: Floats) -> tuple[Fit, Mask]:
-        """Return the fit to each draw of images, and where the bias is in log odds."""
-        shared = davidson(self.total(toward, drawn))
-        if not both:
-            return shared, np.zeros(len(drawn), bool)
-        added = davidson(self.total(0.0, drawn), drawn @ self.leans.sum(axis=(1, 2)))
-        cells = (drawn @ self.cells.reshape(len(self.lean), -1)).reshape(
-            len(drawn), *self.cells.shape[1:]
+    @property
+    def points(self) -> Floats:
+        """How often each row beat each column, a tie being half a win, less the answers that went by the place."""
+        total = _games(
+            self.cells.sum(axis=0)[None], self._bias(np.ones((1, len(self.cells))))
         )
-        bias = toward * (drawn @ self.lean) / (drawn @ self.pairs)
+        won: Floats = (total.wins + total.ties / 2)[0]
+        return won
+
+    def fit(self, cells: Floats, drawn: Floats) -> tuple[Fit, Mask]:
+        """Return the fit to the cells of some models in each draw of images, and where the bias is in log odds."""
+        tally = (drawn @ cells.reshape(len(cells), -1)).reshape(-1, *cells.shape[1:])
+        bias = self._bias(drawn)
+        shared = davidson(_games(tally, bias))
+        if not self.both:
+            return shared, np.zeros(len(drawn), bool)
+        nothing = np.zeros(len(drawn))
+        added = davidson(_games(tally, nothing), _lean(tally))
         share = np.clip(bias, 0.0, 1 - 1e-9)
-        by_odds = _likelihood(cells, added, np.zeros(len(drawn)), toward) > _likelihood(
-            cells, shared, share, toward
+        by_odds = _likelihood(tally, added, nothing, self.toward) > _likelihood(
+            tally, shared, share, self.toward
         )
         chosen = Fit(
             np.where(by_odds[:, None], added.strength, shared.strength),
@@ -474,51 +471,25 @@ class _Counts:
         )
         return chosen, by_odds
 
-    def total(self, toward: float, drawn: Floats) -> Games:
-        """Return the games of each draw, less the answers that went by the place."""
-        m = self.wins.shape[1]
-        wins = (drawn @ self.wins.reshape(len(self.lean), -1)).reshape(-1, m, m)
-        ties = (drawn @ self.ties.reshape(len(self.lean), -1)).reshape(-1, m, m)
-        bias = toward * (drawn @ self.lean) / (drawn @ self.pairs)
-        games = wins + wins.transpose(0, 2, 1) + ties
-        # Answers by place fall to either model alike, since each pair was shown in both orders.
-        wins = wins - bias[:, None, None] * games / 2
-        return Games(wins, ties, (1 - bias)[:, None, None] * games)
+    def _bias(self, drawn: Floats) -> Floats:
+        """Return the share of answers that goes by the place in each draw."""
+        bias: Floats = self.toward * (drawn @ self.lean) / (drawn @ self.pairs)
+        return bias
 
 
-def _scale_strengths(
-    counts: _Counts,
-    members: Sequence[int],
-    toward: float,
-    both: bool,
-    draws: int,
-    seed: int,
-) -> tuple[Floats, list[Limits], Mask, float | None, BiasModel | None]:
-    """Return strengths about their mean, their limits, which two differ at 95 %, the tie parameter, the kind of bias."""
-    m = len(members)
-    images = len(counts.lean)
-    part = counts.of_models(members)
-    (values, nu, _), by_odds = part.fitted(toward, both, np.ones((1, images)))
-    apart = np.zeros((m, m), bool)
-    left = 1 - toward * counts.lean.sum() / counts.pairs.sum()
-    if left < LEAST_LEFT:
-        why = Reason.of("answers_by_place", left=left)
-        return np.full(m, np.nan), [Limits(None, why)] * m, apart, None, None
-    played = int(np.sum((part.wins + part.ties).sum(axis=(1, 2)) > 0))
-    drawn, ends = bootstrap_strengths(
-        lambda w: part.fitted(toward, both, w)[0].strength,
-        m,
-        images,
-        played,
-        draws,
-        seed,
-    )
-    if drawn is not None:
-        apart = _apart(values[0], drawn, played)
-    kind: BiasModel | None = None
-    if both:
-        kind = "odds" if by_odds[0] else "share"
-    return values[0], ends, apart, float(nu[0]), kind
+def _lean(cells: Floats) -> Floats:
+    lean: Floats = (cells[..., 0] - cells[..., 1]).sum(axis=(1, 2)) / 2
+    return lean
+
+
+def _games(tally: Floats, bias: Floats) -> Games:
+    """Return the games of each draw, less the answers that went by the place."""
+    wins = (tally[..., 0] + tally[..., 1].transpose(0, 2, 1)) / 2
+    ties = (tally[..., 2] + tally[..., 2].transpose(0, 2, 1)) / 2
+    games = wins + wins.transpose(0, 2, 1) + ties
+    by_place = bias[:, None, None]
+    # Answers by place fall to either model alike, since each pair was shown in both orders.
+    return Games(wins - by_place * games / 2, ties, (1 - by_place) * games)
 
 
 def _apart(values: Floats, drawn: Floats, groups: int) -> Mask:
@@ -551,20 +522,20 @@ def _apart(values: Floats, drawn: Floats, groups: int) -> Mask:
 
 
 def _groups(
-    names: Sequence[str], apart: Mask, at: Sequence[int]
+    names: Sequence[str], apart: Mask, order: Sequence[int]
 ) -> list[tuple[str, ...]]:
-    """Longest runs of neighbours in the ranking of which no two differ."""
-    runs: list[tuple[int, int]] = []
-    for start in range(len(names)):
+    """Return the longest runs of neighbours in the ranking of which no two differ."""
+    ranked = apart[np.ix_(order, order)]
+    groups = []
+    reached = 0
+    for start in range(len(order)):
         stop = start + 1
-        while (
-            stop < len(names)
-            and not apart[np.ix_(at[start : stop + 1], at[start : stop + 1])].any()
-        ):
+        while stop < len(order) and not ranked[start:stop, stop].any():
             stop += 1
-        if not runs or stop > runs[-1][1]:
-            runs.append((start, stop))
-    return [tuple(names[start:stop]) for start, stop in runs]
+        if stop > reached:
+            groups.append(tuple(names[i] for i in order[start:stop]))
+            reached = stop
+    return groups
 
 
 def _likelihood(cells: Floats, fit: Fit, share: Floats, toward: float) -> Floats:
@@ -589,44 +560,6 @@ def _likelihood(cells: Floats, fit: Fit, share: Floats, toward: float) -> Floats
     chance = (1 - part) * odds / odds.sum(axis=-1, keepdims=True) + part * favoured
     total: Floats = (cells * np.log(np.maximum(chance, 1e-12))).sum(axis=(1, 2, 3))
     return np.where(known, total, -np.inf)
-
-
-def _models(
-    model_a: Sequence[str],
-    model_b: Sequence[str],
-    verdict: Ints,
-    groups: Column,
-    fits: _Fits,
-    draws: int,
-    seed: int,
-) -> tuple[ModelRecord, ...]:
-    first = np.array(model_a, dtype=object)
-    second = np.array(model_b, dtype=object)
-    apart = np.flatnonzero(first != second)
-    by_verdicts = bradley_terry(
-        first[apart].tolist(),
-        second[apart].tolist(),
-        [None if code < 0 else VOTES[code] for code in verdict[apart]],
-        group=groups.codes[apart].tolist(),
-        draws=draws,
-        seed=seed,
-    )
-    plain = {one.model: one for one in by_verdicts}
-    records = []
-    for rank, (model, fitted) in enumerate(fits.models.items(), 1):
-        rows = (first == model) ^ (second == model)
-        record = _record(verdict[rows], second[rows] == model, groups.take(rows), draws)
-        share = record.share
-        records.append(
-            ModelRecord(
-                model, share.n, record.wins, record.ties, record.losses, record.failed,
-                share.share, share.ci, share.ci_reason,
-                fitted.strength, fitted.limits.ci, fitted.limits.reason,
-                plain.get(model), fitted.scale, rank,
-                tuple(number for number, names in enumerate(fits.groups, 1) if model in names), fitted.notes,
-            )
-        )  # fmt: skip
-    return tuple(records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -700,7 +633,7 @@ def accuracy(
     decided = (h < 2) & (j < 2) & answered
     right = (h == j).astype(float)
     share, strict, without_ties = (
-        _share(right, keep, groups, (0.0, 1.0), draws)
+        share_of(right, groups, keep, draws=draws)
         for keep in (answered, h >= 0, decided)
     )
     failed = int((~answered).sum())
@@ -760,25 +693,23 @@ def human_agreement(
     shares = []
     decided = []
     images = []
-    for pair, given in votes.items():
+    for pair, cast in votes.items():
         two = [
             (x, y)
-            for i, (who, x) in enumerate(given)
-            for other, y in given[i + 1 :]
-            if who != other
+            for (rater, x), (other, y) in itertools.combinations(cast, 2)
+            if rater != other
         ]
         if two:
             shares.append(float(np.mean([x == y for x, y in two])))
             images.append(groups.get(pair, pair))
             decided += [x == y for x, y in two if "tie" not in (x, y)]
-    part = Column.of(images)
-    limits = mean_interval(np.array(shares), part.codes, (0.0, 1.0), draws=draws)
+    share = share_of(shares, images, draws=draws)
     return HumanAgreement(
-        raters=len({who for given in votes.values() for who, _ in given}),
-        pairs=len(shares),
-        agreement=float(np.mean(shares)) if shares else None,
-        ci=limits.ci,
-        ci_reason=limits.reason if shares else Reason("no_two_votes"),
+        raters=len({rater for cast in votes.values() for rater, _ in cast}),
+        pairs=share.n,
+        agreement=share.share,
+        ci=share.ci,
+        ci_reason=share.ci_reason if shares else Reason("no_two_votes"),
         without_ties=float(np.mean(decided)) if decided else None,
     )
 

@@ -25,14 +25,15 @@ VOTES = ("A", "B", "tie")
 
 
 def vote_codes(votes: Sequence[str | None]) -> Ints:
+    """Return 0 for the first side, 1 for the second, 2 for a tie, and -1 for a vote that failed."""
+    codes: dict[str | None, int] = {name: code for code, name in enumerate(VOTES)}
+    codes[None] = -1
     for vote in votes:
-        if vote is not None and vote not in VOTES:
+        if vote not in codes:
             raise UsageError(
-                f"a vote is 'A', 'B' or 'tie', or None where it failed; found {vote!r}"
+                f"a vote is 'A', 'B' or 'tie', or None if it failed; found {vote!r}"
             )
-    return np.array(
-        [-1 if vote is None else VOTES.index(vote) for vote in votes], dtype=np.int64
-    )
+    return np.array([codes[vote] for vote in votes], dtype=np.int64)
 
 
 def points(votes: Ints) -> Floats:
@@ -96,102 +97,98 @@ def bradley_terry(
     A maximum likelihood fit is finite, and unique up to its level, among models that have all won and lost against
     each other, if by way of others (Ford, 1957). Each such set is a scale of its own.
     """
-    share = points(vote_codes(vote))
-    keep = np.isfinite(share)
+    won = points(vote_codes(vote))
+    keep = np.isfinite(won)
+    if not keep.any():
+        return []
     names = Column.of([*first, *second])
-    n = len(share)
+    n = len(won)
     m = len(names.labels)
     a = names.codes[:n][keep]
     b = names.codes[n:][keep]
     groups = Column.of(range(n) if group is None else group).take(keep).compact()
-    if not keep.any():
-        return []
     wins = np.zeros((len(groups.labels), m, m))
-    np.add.at(wins, (groups.codes, a, b), share[keep])
-    np.add.at(wins, (groups.codes, b, a), 1 - share[keep])
-    total = wins.sum(axis=0)
-    strengths: list[Strength] = []
-    scales = connected_scales(total)
-    for number, members in enumerate(scales, 1):
+    np.add.at(wins, (groups.codes, a, b), won[keep])
+    np.add.at(wins, (groups.codes, b, a), 1 - won[keep])
+
+    def fit(members: Sequence[int]) -> tuple[Floats, Sequence[Limits]]:
         inside = wins[np.ix_(range(len(wins)), members, members)]
-        fitted, limits = _scale_strengths(inside, draws, seed)
-        notes = scale_notes(total, members, scales, names.labels)
-        for i in np.argsort(-fitted, kind="stable"):
-            model = members[i]
-            ends = limits[i] if len(members) > 1 else Limits(None, notes[0])
+        shape = (-1, len(members), len(members))
+
+        def draw(drawn: Floats) -> Floats:
+            totals = (drawn @ inside.reshape(len(wins), -1)).reshape(shape)
+            strength = davidson(Games.without_ties(totals)).strength
+            # A draw in which some never lose has no finite fit: their strengths in it are beyond any limit.
+            reach = _reachable(totals > 0)
+            above = reach.sum(axis=2) >= reach.sum(axis=1)
+            loose = ~reach.all(axis=(1, 2))
+            strength[loose] = np.where(above, np.inf, -np.inf)[loose]
+            return strength
+
+        played = int(np.sum(inside.sum(axis=(1, 2)) > 0))
+        strength = davidson(Games.without_ties(inside.sum(axis=0)[None])).strength[0]
+        drawn = bootstrap_strengths(draw, len(wins), played, draws, seed)
+        return strength, strength_limits(drawn, played, len(members))
+
+    return strengths_by_scale(names.labels, wins.sum(axis=0), fit)
+
+
+def strengths_by_scale(
+    labels: Sequence[str],
+    total: Floats,
+    fit: Callable[[Sequence[int]], tuple[Floats, Sequence[Limits]]],
+) -> list[Strength]:
+    """Return the strengths of all models, those of each scale by `fit`, given how often each row beat each column.
+
+    A maximum likelihood fit is finite among models whose graph of wins is strongly connected (Ford, 1957): a scale.
+    """
+    reach = _reachable(total[None] > 0)[0]
+    together = np.unique(reach & reach.T, axis=0)
+    scales = [np.flatnonzero(row).tolist() for row in together]
+    # Those that reach more others by wins are before them.
+    scales.sort(key=lambda members: (-int(reach[members[0]].sum()), members))
+    strengths = []
+    for number, members in enumerate(scales, 1):
+        notes = _scale_notes(total, members, scales, labels)
+        values = np.full(1, np.nan)
+        limits: Sequence[Limits] = [Limits(None, notes[0] if notes else None)]
+        if len(members) > 1:
+            values, limits = fit(members)
+        for i in np.argsort(-values, kind="stable"):
+            games = round(float(total[members[i]].sum() + total[:, members[i]].sum()))
+            value = float(values[i]) if np.isfinite(values[i]) else None
+            ci, reason, _ = limits[i]
             strengths.append(
-                Strength(
-                    names.labels[model],
-                    round(float(total[model].sum() + total[:, model].sum())),
-                    float(fitted[i]) if len(members) > 1 else None,
-                    ends.ci,
-                    ends.reason,
-                    number,
-                    notes,
-                )
+                Strength(labels[members[i]], games, value, ci, reason, number, notes)
             )
     return strengths
 
 
-def _scale_strengths(
-    wins: Floats, draws: int, seed: int
-) -> tuple[Floats, list[Limits]]:
-    """Fit models that are connected, about their mean, to groups x models x models of wins."""
-    m = wins.shape[1]
-
-    def fit(drawn: Floats) -> Floats:
-        totals = (drawn @ wins.reshape(len(wins), -1)).reshape(-1, m, m)
-        strength = davidson(Games.without_ties(totals)).strength
-        # A draw in which some never lose has no finite fit: their strengths in it are beyond any limit.
-        reach = _reachable(totals > 0)
-        above = reach.sum(axis=2) >= reach.sum(axis=1)
-        loose = ~reach.all(axis=(1, 2))
-        strength[loose] = np.where(above, np.inf, -np.inf)[loose]
-        return strength
-
-    if m == 1:
-        return np.zeros(1), []
-    played = int(np.sum(wins.sum(axis=(1, 2)) > 0))
-    strength = davidson(Games.without_ties(wins.sum(axis=0)[None])).strength[0]
-    _, limits = bootstrap_strengths(fit, m, len(wins), played, draws, seed)
-    return strength, limits
-
-
 def bootstrap_strengths(
-    fit: Callable[[Floats], Floats],
-    models: int,
-    groups: int,
-    played: int,
-    draws: int,
-    seed: int,
-) -> tuple[Floats | None, list[Limits]]:
-    """Return the strengths in draws of source images, and their limits; no draws if games are on too few images."""
+    fit: Callable[[Floats], Floats], groups: int, played: int, draws: int, seed: int
+) -> Floats | None:
+    """Return the strengths in draws of source images; None if games are on too few of them."""
     if played < FEWEST_GROUPS:
-        few = Reason.of("few_games", images=played, needed=FEWEST_GROUPS)
-        return None, [Limits(None, few)] * models
+        return None
     blocks = weights(groups, draws, seed, block=400_000)
-    drawn = np.concatenate([fit(block.astype(float)) for block in blocks])
-    return drawn, [_limits(column, played) for column in drawn.T]
+    return np.concatenate([fit(block.astype(float)) for block in blocks])
 
 
-def _limits(drawn: Floats, groups: int) -> Limits:
-    p = tail(groups)
-    lo, hi = np.quantile(drawn, [p, 1 - p], method="inverted_cdf")
-    if not (np.isfinite(lo) and np.isfinite(hi)):
-        share = float(np.mean(~np.isfinite(drawn)))
-        return Limits(None, Reason.of("infinite_limit", share=share))
-    return Limits(Interval(float(lo), float(hi)), None)
-
-
-def connected_scales(total: Floats) -> list[list[int]]:
-    """Models that a finite fit holds together, those that won first (Ford, 1957): its graph is strongly connected."""
-    reach = _reachable(total[None] > 0)[0]
-    together = reach & reach.T
-    scales = [
-        list(map(int, np.flatnonzero(row))) for row in np.unique(together, axis=0)
-    ]
-    # Whoever reaches more others by wins stands before them.
-    return sorted(scales, key=lambda members: (-int(reach[members[0]].sum()), members))
+def strength_limits(drawn: Floats | None, played: int, models: int) -> list[Limits]:
+    """Return the limits of each model's strength from its draws, or the reason for none."""
+    if drawn is None:
+        few = Reason.of("few_games", images=played, needed=FEWEST_GROUPS)
+        return [Limits(None, few)] * models
+    p = tail(played)
+    limits = []
+    for column in drawn.T:
+        lo, hi = np.quantile(column, [p, 1 - p], method="inverted_cdf")
+        if np.isfinite(lo) and np.isfinite(hi):
+            limits.append(Limits(Interval(float(lo), float(hi)), None))
+        else:
+            share = float(np.mean(~np.isfinite(column)))
+            limits.append(Limits(None, Reason.of("infinite_limit", share=share)))
+    return limits
 
 
 def _reachable(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -202,7 +199,7 @@ def _reachable(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return reach
 
 
-def scale_notes(
+def _scale_notes(
     total: Floats,
     members: Sequence[int],
     scales: Sequence[Sequence[int]],
@@ -220,7 +217,7 @@ def scale_notes(
         return (Reason.of("never_met", members=n),)
     if won and lost:
         return (Reason.of("won_and_lost", members=n),)
-    others = tuple(label for label, other in zip(labels, met, strict=True) if other)
+    others = tuple(labels[i] for i in np.flatnonzero(met))
     code = "never_lost" if won else "never_won"
     return (Reason.of(code, members=n, others=others),)
 
@@ -350,6 +347,8 @@ def next_games(
     most, as if the answers so far chosen were known to come: chance of the wrong order x information of a game x
     variance of the difference.
     """
+    from scipy.special import ndtr
+
     strength, covariance = posterior(wins)
     left = np.triu(available, 1).astype(np.int64)
     first, second = np.triu_indices(len(wins), 1)
@@ -364,7 +363,10 @@ def next_games(
             + covariance[second, second]
             - 2 * covariance[first, second]
         )
-        worth = _wrong(gap, variance) * information * variance + noise
+        error = np.sqrt(np.maximum(variance, 1e-12))
+        # the chance that the weaker of two is the stronger one
+        wrong = ndtr(-np.abs(gap) / error)
+        worth = wrong * information * variance + noise
         worth[left[first, second] <= 0] = -1.0
         best = int(np.argmax(worth))
         if worth[best] < 0:
@@ -379,14 +381,6 @@ def next_games(
             1 + information[best] * variance[best]
         )
     return chosen
-
-
-def _wrong(gap: Floats, variance: Floats) -> Floats:
-    """The chance that the weaker of two is the stronger one."""
-    from scipy.special import ndtr
-
-    chance: Floats = ndtr(-np.abs(gap) / np.sqrt(np.maximum(variance, 1e-12)))
-    return chance
 
 
 def posterior(wins: Floats) -> tuple[Floats, Floats]:
