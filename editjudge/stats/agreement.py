@@ -490,9 +490,10 @@ def _within_model(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Le
         for name, stratum in zip(model.labels, strata, strict=True)
         if np.isnan(estimate(stratum)["spearman"])
     )
+    each = averaged(strata, CORRELATIONS)
     return Level(
         len(strata),
-        **{name: number(r) for name, r in averaged(strata, CORRELATIONS).items()},
+        *(number(each[name]) for name in CORRELATIONS),
         ci=intervals(strata, groups, CORRELATIONS, draws=draws),
         notes=(Reason.of("flat_models", models=flat, of=len(strata)),) if flat else (),
     )
@@ -518,7 +519,7 @@ def _system(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Level:
     missing = [name for name in CORRELATIONS if ci[name] is None]
     return Level(
         n,
-        **values,
+        *(values[name] for name in CORRELATIONS),
         ci=ci,
         ci_reason=dict.fromkeys(missing, reason or Reason("undefined_in_draws")),
         notes=() if n >= FEWEST_MODELS else (Reason.of("models_say_little", models=n),),

@@ -45,15 +45,15 @@ class ScaleCalibration:
 
     n: int
     groups: int
-    map: Isotonic | None
-    mae_raw: float | None
-    mae_calibrated: float | None
+    map: Isotonic | None = None
+    mae_raw: float | None = None
+    mae_calibrated: float | None = None
     """Cross-validated, whole groups held out."""
-    mae_constant: float | None
+    mae_constant: float | None = None
     """Error of always saying the mean of the other groups: a calibration that does not beat it knows nothing."""
-    bias_raw: float | None
-    bias_calibrated: float | None
-    notes: tuple[Reason, ...]
+    bias_raw: float | None = None
+    bias_calibrated: float | None = None
+    notes: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,17 +77,15 @@ class PoweredEstimate:
 
 
 def fit(judge: Sequence[float] | Floats, human: Sequence[float] | Floats) -> Isotonic:
-    """Least squares under monotonicity, edits with equal scores pooled."""
+    """Fit least squares under monotonicity, edits with equal scores pooled."""
     from scipy.optimize import isotonic_regression
 
-    x = np.asarray(judge, dtype=float)
-    y = np.asarray(human, dtype=float)
-    good = np.isfinite(x) & np.isfinite(y)
-    if not good.any():
+    x, y, _ = _complete(judge, human, None)
+    if not len(x):
         raise UsageError("no edit has both a score and a rating to calibrate on")
-    levels, code = np.unique(x[good], return_inverse=True)
+    levels, code = np.unique(x, return_inverse=True)
     counts = np.bincount(code)
-    means = np.bincount(code, weights=y[good]) / counts
+    means = np.bincount(code, weights=y) / counts
     fitted = isotonic_regression(means, weights=counts).x
     return Isotonic(tuple(map(float, levels)), tuple(map(float, fitted)))
 
@@ -98,30 +96,43 @@ def calibrate(
     *,
     group: Iterable[object] | None = None,
 ) -> ScaleCalibration:
-    """One factor: NaN on either side is left out. The map is of all pairs, its errors are cross-validated."""
-    x = np.asarray(judge, dtype=float)
-    y = np.asarray(human, dtype=float)
-    good = np.isfinite(x) & np.isfinite(y)
-    codes = Column.of(range(len(x)) if group is None else group).take(good).compact()
-    x = x[good]
-    y = y[good]
+    """Calibrate one factor: NaN on either side is left out. The map is of all pairs, its errors are cross-validated."""
+    x, y, codes = _complete(judge, human, group)
     groups = len(codes.labels)
     if len(x) < FEWEST_PAIRS or groups < 2:
         why = Reason.of("few_pairs", pairs=len(x), groups=groups, needed=FEWEST_PAIRS)
-        return ScaleCalibration(
-            len(x), groups, None, None, None, None, None, None, (why,)
-        )
-    mapped, constant = _held_out(x, y, folds_of(codes.codes))
-    notes = (Reason("constant_map"),) if np.ptp(x) == 0 else ()
+        return ScaleCalibration(len(x), groups, notes=(why,))
+    mapped = np.empty(len(x))
+    constant = np.empty(len(x))
+    fold = folds_of(codes.codes)
+    for k in range(int(fold.max()) + 1):
+        test = fold == k
+        mapped[test] = fit(x[~test], y[~test])(x[test])
+        constant[test] = y[~test].mean()
     return ScaleCalibration(
-        len(x), groups, fit(x, y),
+        len(x),
+        groups,
+        fit(x, y),
         mae_raw=float(np.mean(np.abs(x - y))),
         mae_calibrated=float(np.mean(np.abs(mapped - y))),
         mae_constant=float(np.mean(np.abs(constant - y))),
         bias_raw=float(np.mean(x - y)),
         bias_calibrated=float(np.mean(mapped - y)),
-        notes=notes,
-    )  # fmt: skip
+        notes=(Reason("constant_map"),) if np.ptp(x) == 0 else (),
+    )
+
+
+def _complete(
+    judge: Sequence[float] | Floats,
+    human: Sequence[float] | Floats,
+    group: Iterable[object] | None,
+) -> tuple[Floats, Floats, Column]:
+    """Return scores, ratings and groups of the edits that have both; each edit is its own group unless groups are given."""
+    x = np.asarray(judge, dtype=float)
+    y = np.asarray(human, dtype=float)
+    good = np.isfinite(x) & np.isfinite(y)
+    groups = Column.of(range(len(x)) if group is None else group)
+    return x[good], y[good], groups.take(good).compact()
 
 
 def powered_mean(
@@ -131,7 +142,9 @@ def powered_mean(
     group: Iterable[object] | None = None,
     ends: Ends | None = None,
 ) -> PoweredEstimate:
-    """Over the edits of one model: `judge` NaN where it failed, `human` NaN where nobody rated; `ends` of the scale.
+    """Estimate people's mean of the edits of one model.
+
+    `judge` is NaN if it failed, `human` NaN if an edit was not rated; `ends` are those of the scale.
 
     Angelopoulos et al. (2023), with the weight of their PPI++; groups may hold rated and unrated edits. What the
     judge failed on is left out of its two means alone: who rates does not know that, so both miss the same kind.
@@ -148,21 +161,19 @@ def powered_mean(
     if groups < 2:
         few = Reason("few_rated_groups")
         mean = float(y[rated].mean()) if n else None
-        return PoweredEstimate(
-            n, int(rest.sum()), mean, None, mean, None, few, None, None, (few,)
-        )
+        none = (mean, None, mean, None, few, None, None)
+        return PoweredEstimate(n, int(rest.sum()), *none, (few,))
     human_mean = float(y[rated].mean())
-    own = _influence(y, rated, codes)
-    judged = np.zeros(len(own))
+    people_influence = _influence(y, rated, codes)
+    judge_influence = np.zeros(len(people_influence))
     shift = 0.0
     if rest.any() and both.any():
-        judged = _influence(f, rest, codes) - _influence(f, both, codes)
+        judge_influence = _influence(f, rest, codes) - _influence(f, both, codes)
         shift = float(f[rest].mean() - f[both].mean())
-    power = float(judged @ judged)
-    weight = min(1.0, max(0.0, -float(own @ judged) / power)) if power > 1e-15 else 0.0
+    weight = _shortest_weight(people_influence, judge_influence)
     mean = human_mean + weight * shift
-    error = _error(own + weight * judged, groups)
-    alone = _error(own, groups)
+    error = _error(people_influence + weight * judge_influence, groups)
+    alone = _error(people_influence, groups)
     inside = np.unique(codes[rated], return_inverse=True)[1]
     spread = np.abs(y[rated] - np.median(y[rated]))
     carried = evenly(np.bincount(inside, weights=spread))
@@ -187,22 +198,20 @@ def powered_mean(
     )
 
 
-def _held_out(x: Floats, y: Floats, fold: Ints) -> tuple[Floats, Floats]:
-    mapped = np.empty(len(x))
-    constant = np.empty(len(x))
-    for k in range(int(fold.max()) + 1):
-        test = fold == k
-        mapped[test] = fit(x[~test], y[~test])(x[test])
-        constant[test] = y[~test].mean()
-    return mapped, constant
-
-
 def _influence(values: Floats, keep: Mask, codes: Ints) -> Floats:
     """Return what each group contributes to the error of the mean over `keep`."""
     centred = np.where(keep, values - values[keep].mean(), 0.0)
     return np.bincount(codes, weights=centred, minlength=int(codes.max()) + 1) / int(
         keep.sum()
     )
+
+
+def _shortest_weight(people: Floats, judge: Floats) -> float:
+    """Return the weight of the judge, 0 to 1, that makes the error of the sum smallest."""
+    power = float(judge @ judge)
+    if power <= 1e-15:
+        return 0.0
+    return min(1.0, max(0.0, -float(people @ judge) / power))
 
 
 def _error(influence: Floats, groups: int) -> float:

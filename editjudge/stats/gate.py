@@ -165,10 +165,8 @@ def gate(
     samples = infer_samples(
         [*minima.values(), *compared.values()], guaranteed=guaranteed, draws=draws
     )
-    checks = [
-        _check(rule, sample, alpha, alpha / len(rules))
-        for rule, sample in zip(rules, samples, strict=True)
-    ]
+    each = zip(rules, samples, strict=True)
+    checks = [_check(*pair, alpha, alpha / len(rules)) for pair in each]
     checks.sort(key=lambda check: (FAIL, UNSURE, MET).index(check.outcome))
     left_out = tuple(rule.factor for rule in drops if rule not in compared)
     floors, others = (

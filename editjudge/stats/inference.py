@@ -200,10 +200,10 @@ class Clusters:
         """Gather values by group code; codes without a value are left out."""
         sizes = np.bincount(groups).astype(float)
         mean = float(np.mean(values)) if len(values) else 0.0
-        residuals: Floats = np.bincount(groups, weights=values - mean)
+        sums = np.bincount(groups, weights=values - mean)
         # Residuals that only rounding keeps apart from 0 are 0.
         least = 1e-9 * max(float(np.max(np.abs(values), initial=0.0)), 1e-300)
-        residuals = np.where(np.abs(residuals) > least, residuals, 0.0)
+        residuals: Floats = np.where(np.abs(sums) > least, sums, 0.0)
         used = sizes > 0
         return cls(mean, residuals[used], sizes[used], ends)
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from editjudge.errors import UsageError
-from editjudge.stats.columns import Column, Floats, Reason, Scores, Z, joined
+from editjudge.stats.columns import Codes, Floats, Reason, Scores, Z, joined
 
 
 @dataclass(frozen=True)
@@ -36,38 +34,40 @@ class Noise:
     """Mean absolute difference between two repeats."""
     notes: tuple[Reason, ...]
 
-    def reliability(self, repeats: int = 1) -> float | None:
-        """The share of variance of one judge's mean of so many repeats that is not the judge's own noise."""
-        if self.edit_variance is None or self.repeat_variance is None:
+    @property
+    def signal(self) -> float | None:
+        """Variance of what one judge means to tell of edits, without its own noise."""
+        if self.edit_variance is None:
             return None
-        signal = self.edit_variance + (self.interaction_variance or 0.0)
+        return self.edit_variance + (self.interaction_variance or 0.0)
+
+    def reliability(self, repeats: int = 1) -> float | None:
+        """Return the share of variance of one judge's mean of so many repeats that is not the judge's own noise."""
+        signal = self.signal
+        if signal is None or self.repeat_variance is None:
+            return None
         total = signal + self.repeat_variance / repeats
         return signal / total if total > 0 else None
 
     def needed_edits(self, width: float, repeats: int = 1) -> int | None:
-        """How many edits make a 95 % interval of a mean this wide, with so many repeats of each."""
-        if self.edit_variance is None:
+        """Return how many edits make a 95 % interval of a mean this wide, with so many repeats of each."""
+        if self.signal is None:
             return None
-        spread = (
-            self.edit_variance
-            + (self.interaction_variance or 0.0)
-            + (self.repeat_variance or 0.0) / repeats
-        )
+        spread = self.signal + (self.repeat_variance or 0.0) / repeats
         return max(1, math.ceil(spread * (2 * Z / _positive(width)) ** 2 - 1e-9))
 
     def needed_repeats(self, width: float) -> int | None:
-        """How many repeats make it this wide with these edits; None where no number of repeats can."""
-        if self.edit_variance is None or self.repeat_variance is None:
+        """Return how many repeats make it this wide with these edits; None if no number of repeats can."""
+        if self.signal is None or self.repeat_variance is None:
             return None
-        wanted = (_positive(width) / (2 * Z)) ** 2 * self.edits
-        room = wanted - self.edit_variance - (self.interaction_variance or 0.0)
-        return (
-            max(1, math.ceil(self.repeat_variance / room - 1e-9)) if room > 0 else None
-        )
+        room = (_positive(width) / (2 * Z)) ** 2 * self.edits - self.signal
+        if room <= 0:
+            return None
+        return max(1, math.ceil(self.repeat_variance / room - 1e-9))
 
 
 def noise(scores: Scores) -> list[Noise]:
-    """Each factor of a run with repeats, judges or both."""
+    """Return the noise of each factor of a run with repeats, judges or both."""
     ok = scores.take(scores.ok)
     return [_noise(factor, ok.where(factor=factor)) for factor in ok.factor.present()]
 
@@ -75,21 +75,26 @@ def noise(scores: Scores) -> list[Noise]:
 def _noise(factor: str, part: Scores) -> Noise:
     item = part.item.compact()
     judge = part.judge.compact()
-    cell = joined(part.item, part.judge)
-    repeat, k = within_variance(cell.codes, part.score)
+    cell = joined(part.item, part.judge).codes
+    repeat, k = within_variance(cell, part.score)
     table = crossed(item.codes, judge.codes, part.score)
-    edit, between, interaction = _components(table, (repeat or 0.0) / k)
-    same, gap = _self_consistency(part.score, cell)
+    n = len(item.labels)
     return Noise(
-        factor, len(item.labels), len(judge.labels), k, edit, between, interaction, repeat, same, gap,
-        _notes(len(item.labels), table.shape, repeat),
-    )  # fmt: skip
+        factor,
+        n,
+        len(judge.labels),
+        k,
+        *_components(table, (repeat or 0.0) / k),
+        repeat,
+        *_self_consistency(part.score, cell),
+        _notes(n, table.shape, repeat),
+    )
 
 
 def _components(
     table: Floats, noise_of_mean: float
 ) -> tuple[float | None, float | None, float | None]:
-    """Edit, judge and interaction variance by equating mean squares with what they estimate."""
+    """Return edit, judge and interaction variance by equating mean squares with what they estimate."""
     n, j = table.shape
     if n < 2:
         return None, None, None
@@ -103,17 +108,18 @@ def _components(
     )
 
 
-def _self_consistency(score: Floats, cell: Column) -> tuple[float | None, float | None]:
-    """Over all pairs of repeats: sorted within a cell, the k-th of m values enters the gaps 2k - m + 1 times."""
-    order = np.lexsort((score, cell.codes))
-    codes = cell.codes[order]
+def _self_consistency(score: Floats, cell: Codes) -> tuple[float | None, float | None]:
+    """Return the share of pairs of repeats that are equal, and their mean gap."""
+    order = np.lexsort((score, cell))
+    codes = cell[order]
     values = score[order]
     m = np.bincount(codes)
     pairs = int(np.sum(m * (m - 1) // 2))
     if pairs == 0:
         return None, None
-    place = np.arange(len(codes)) - (np.cumsum(m) - m)[codes]
-    gap = float(np.sum((2 * place - m[codes] + 1) * values))
+    # Sorted within a cell, the k-th of m values enters the gaps 2k - m + 1 times.
+    k = np.arange(len(codes)) - (np.cumsum(m) - m)[codes]
+    gap = float(np.sum((2 * k - m[codes] + 1) * values))
     new = np.r_[True, (codes[1:] != codes[:-1]) | (values[1:] != values[:-1])]
     runs = np.bincount(np.cumsum(new) - 1)
     return float(np.sum(runs * (runs - 1) // 2)) / pairs, gap / pairs
@@ -140,20 +146,19 @@ def _positive(width: float) -> float:
     return width
 
 
-def within_variance(cell: NDArray[Any], x: Floats) -> tuple[float | None, float]:
-    """The pooled variance within cells, None where none has two values; and how many they have (harmonic mean)."""
+def within_variance(cell: Codes, x: Floats) -> tuple[float | None, float]:
+    """Return the pooled variance within cells, None if none has two values; and how many they have (harmonic mean)."""
     counts = np.bincount(cell)
     if len(counts) == 0:
         return None, 1.0
     off = x - (np.bincount(cell, weights=x) / counts)[cell]
     freedom = int(np.sum(counts - 1))
-    return (float(np.sum(off**2)) / freedom if freedom else None), len(counts) / float(
-        np.sum(1 / counts)
-    )
+    variance = float(np.sum(off**2)) / freedom if freedom else None
+    return variance, len(counts) / float(np.sum(1 / counts))
 
 
-def crossed(row: NDArray[Any], column: NDArray[Any], x: Floats) -> Floats:
-    """The mean of every cell, over the rows that have a value in every column that occurs."""
+def crossed(row: Codes, column: Codes, x: Floats) -> Floats:
+    """Return the mean of every cell, over the rows that have a value in every column that occurs."""
     if len(x) == 0:
         return np.empty((0, 0))
     shape = int(row.max()) + 1, int(column.max()) + 1

@@ -399,9 +399,10 @@ class _PairVerdicts:
             apart[i, j] = apart[j, i] = ci is not None and not ci.lo <= 0.5 <= ci.hi
 
     def _between(self, x: str, y: str) -> Mask:
-        return ((self.first == x) & (self.second == y)) | (
-            (self.first == y) & (self.second == x)
-        )
+        forth = (self.first == x) & (self.second == y)
+        back = (self.first == y) & (self.second == x)
+        met: Mask = forth | back
+        return met
 
 
 @dataclass(frozen=True, eq=False)

@@ -217,7 +217,7 @@ def _scale_notes(
         return (Reason.of("never_met", members=n),)
     if won and lost:
         return (Reason.of("won_and_lost", members=n),)
-    others = tuple(labels[i] for i in np.flatnonzero(met))
+    others = tuple(labels[int(i)] for i in np.flatnonzero(met))
     code = "never_lost" if won else "never_won"
     return (Reason.of(code, members=n, others=others),)
 

@@ -7,10 +7,9 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from editjudge.errors import UsageError
 from editjudge.rubrics import evaluation
@@ -19,12 +18,14 @@ from editjudge.stats.columns import (
     ABSTAINED,
     FAILED,
     OK,
+    Codes,
     Column,
     Floats,
     Interval,
     Ints,
     Limits,
     Reason,
+    Scales,
     Scores,
     combinations,
     ends_of,
@@ -34,7 +35,6 @@ from editjudge.stats.columns import (
 from editjudge.stats.compare import compare, corrected
 from editjudge.stats.inference import DRAWS, mean_interval, mean_intervals
 
-T = TypeVar("T")
 How = Literal["mean", "geometric", "minimum"]
 
 
@@ -131,7 +131,7 @@ def summarise(
     scores: Scores,
     *,
     by: str | None = None,
-    scales: Mapping[str, Sequence[float]] | None = None,
+    scales: Scales | None = None,
     guaranteed: bool = False,
     draws: int = DRAWS,
 ) -> list[Cell]:
@@ -152,7 +152,7 @@ def summarise(
     cell = cells[ok]
     group = scores.group.codes[ok]
     statuses = _table(cells, scores.status.codes, len(keys), len(scores.status.labels))
-    values, codes = _levels(score)
+    values, codes = np.unique(score, return_inverse=True)
     counts = _table(cell, codes, len(keys), len(values))
     ends = [ends_of((scales or {}).get(key[2])) for key in keys]
     limits = mean_intervals(
@@ -165,18 +165,18 @@ def summarise(
         draws=draws,
         guaranteed=guaranteed,
     )
-    groups = _groups_per_cell(cell, len(keys), group, n_groups)
+    seen = np.zeros((len(keys), max(n_groups, 1)), dtype=bool)
+    seen[cell, group] = True
     repeat_sds: list[float | None] = [None] * len(keys)
     if scores.repeat.max(initial=0):
         repeat_sds = _repeat_sds(score, cell, scores.item.codes[ok], len(keys))
-    levels = values.tolist()
     return [
         _cell(
             key,
-            _counts(scores.status.labels, statuses[i]),
-            _counts(levels, counts[i]),
+            dict(zip(scores.status.labels, statuses[i].tolist(), strict=True)),
+            dict(zip(values.tolist(), counts[i].tolist(), strict=True)),
             limits[i],
-            int(groups[i]),
+            int(seen[i].sum()),
             scale=(scales or {}).get(key[2]),
             repeat_sd=repeat_sds[i],
         )
@@ -185,80 +185,71 @@ def summarise(
 
 
 def aggregate(scores: Scores, aggregates: Sequence[Aggregate]) -> Scores:
-    """The same table with one more factor per aggregate, so that every other function can be used on it.
+    """Return the same table with one more factor per aggregate, so that every other function can be used on it.
 
     An aggregate exists only where all its factors do: one failed factor makes it failed, else one that
     abstained makes it abstained. A mean over whichever factors were answered would reward silence.
     """
-    parts = [scores, *(_aggregated(scores, one) for one in aggregates)]
-    return stacked(parts)
+    return stacked([scores, *(_aggregated(scores, each) for each in aggregates)])
 
 
 def pass_rates(scores: Scores, rules: Mapping[str, float]) -> list[PassRate]:
-    """The share of judgements whose factor has exactly this score, such as `{"effect_score": 5}`."""
-    out = []
+    """Return the share of judgements whose factor has exactly this score, such as `{"effect_score": 5}`."""
+    rates = []
     for factor, wanted in rules.items():
-        judged = scores.where(factor=factor)
-        rows, places = combinations(judged.judge, judged.model)
-        for i, (judge, model) in enumerate(places):
-            part = judged.take(rows == i)
-            ok = part.take(part.ok)
+        rows = scores.where(factor=factor)
+        cells, keys = combinations(rows.judge, rows.model)
+        for i, (judge, model) in enumerate(keys):
+            cell = rows.take(cells == i)
+            ok = cell.take(cell.ok)
             passed = (ok.score == wanted).astype(float)
-            effect = design_effect(passed, ok.group.codes)
-            successes = int(passed.sum())
-            n = len(ok)
             limits = mean_interval(passed, ok.group.compact().codes, (0.0, 1.0))
-            rate = successes / n if n else None
-            rule = f"{factor} == {wanted:g}"
-            out.append(
+            rates.append(
                 PassRate(
                     judge,
                     model,
                     factor,
-                    rule,
-                    len(part),
-                    n,
-                    successes,
-                    rate,
+                    f"{factor} == {wanted:g}",
+                    len(cell),
+                    len(ok),
+                    int(passed.sum()),
+                    float(passed.mean()) if len(ok) else None,
                     *limits,
-                    effect,
+                    design_effect(passed, ok.group.codes),
                 )
             )
-    return out
+    return rates
 
 
 def rank(
     scores: Scores,
     *,
     falling: Collection[str] = (),
-    scales: Mapping[str, Sequence[float]] | None = None,
+    scales: Scales | None = None,
     guaranteed: bool = False,
 ) -> list[Rank]:
     """Rank models from best to worst for every judge and factor, with the ranks that the evidence leaves open.
 
     Of the factors in `falling` lower scores are better.
     """
-    out = []
-    for factor in scores.factor.present():
-        for judge in scores.judge.present():
-            part = scores.take(
-                scores.factor.where(factor) & scores.judge.where(judge) & scores.ok
-            )
-            if len(part):
-                scale = (scales or {}).get(factor)
-                out += _ranks(
-                    part,
-                    judge,
-                    factor,
-                    scale,
-                    falling=factor in falling,
-                    guaranteed=guaranteed,
-                )
-    return out
+    ok = scores.take(scores.ok)
+    cells, keys = combinations(ok.factor, ok.judge)
+    return [
+        rank
+        for i, (factor, judge) in enumerate(keys)
+        for rank in _ranks(
+            ok.take(cells == i),
+            judge,
+            factor,
+            {factor: scales[factor]} if scales and factor in scales else {},
+            sign=-1.0 if factor in falling else 1.0,
+            guaranteed=guaranteed,
+        )
+    ]
 
 
-def design_effect(values: Floats, groups: NDArray[Any]) -> float:
-    """Variance of the mean with whole groups drawn over that with single rows drawn; never below 1."""
+def design_effect(values: Floats, groups: Codes) -> float:
+    """Return the variance of the mean with whole groups drawn over that with single rows drawn; never below 1."""
     if len(values) < 2:
         return 1.0
     centred = values - values.mean()
@@ -267,33 +258,9 @@ def design_effect(values: Floats, groups: NDArray[Any]) -> float:
     return max(1.0, grouped / single) if single > 0 else 1.0
 
 
-def _table(rows: Ints, columns: NDArray[Any], n_rows: int, n_columns: int) -> Ints:
+def _table(rows: Ints, columns: Codes, n_rows: int, n_columns: int) -> Ints:
     flat: Ints = np.bincount(rows * n_columns + columns, minlength=n_rows * n_columns)
     return flat.reshape(n_rows, n_columns)
-
-
-def _counts(names: Sequence[T], counts: Ints) -> dict[T, int]:
-    """Return how often each name occurs, without those that do not."""
-    return {name: int(n) for name, n in zip(names, counts, strict=True) if n}
-
-
-def _levels(score: Floats) -> tuple[Floats, Ints]:
-    if len(score) and np.ptp(score) < 1_000 and np.all(score == np.rint(score)):
-        # Integers need no sorting, which is the difference between 0.1 s and 1 s on twelve million scores.
-        lowest = score.min()
-        codes = (score - lowest).astype(np.int64)
-        return np.arange(codes.max() + 1) + lowest, codes
-    values, codes = np.unique(score, return_inverse=True)
-    return values, codes
-
-
-def _groups_per_cell(
-    cells: Ints, n_cells: int, groups: NDArray[Any], n_groups: int
-) -> Ints:
-    seen = np.zeros((n_cells, max(n_groups, 1)), dtype=bool)
-    seen[cells, groups] = True
-    groups_seen: Ints = seen.sum(axis=1)
-    return groups_seen
 
 
 def _cell(
@@ -309,19 +276,21 @@ def _cell(
     judge, model, factor, *part = key
     ok = statuses.pop(OK, 0)
     abstained = statuses.pop(ABSTAINED, 0)
-    failed = statuses
-    failures = sum(statuses.values())
+    failed = {status: n for status, n in statuses.items() if n}
+    failures = sum(failed.values())
+    spread = {value: n for value, n in spread.items() if n}
     total = math.fsum(value * n for value, n in spread.items())
     ends = worst_best(scale)
     notes = [limits.reason] if limits.reason else []
     if failures and ends is None:
         notes.append(Reason("scale_unknown"))
-    worst, best = (
-        (total + failures * end) / (ok + failures)
-        if end is not None and ok + failures
-        else None
-        for end in (ends or (None, None))
-    )
+    bounds: list[float | None] = [None, None]
+    if ends and ok + failures:
+        bounds = [(total + failures * end) / (ok + failures) for end in ends]
+    # Decimals that are written alike, to six digits, are counted together.
+    distribution = Counter[str]()
+    for value in sorted({*map(float, scale or ()), *spread}):
+        distribution[f"{value:g}"] += spread.get(value, 0)
     return Cell(
         judge,
         model,
@@ -336,27 +305,17 @@ def _cell(
         ci=limits.ci,
         ci_reason=limits.reason,
         method=limits.method,
-        distribution=_distribution(spread, scale or ()),
-        worst_case=worst,
-        best_case=best,
+        distribution=dict(distribution),
+        worst_case=bounds[0],
+        best_case=bounds[1],
         groups=groups,
         notes=tuple(notes),
         repeat_sd=repeat_sd,
     )
 
 
-def _distribution(
-    spread: Mapping[float, int], scale: Sequence[float]
-) -> dict[str, int]:
-    """Decimals that are written alike, to six digits, are counted together."""
-    counts = Counter[str]()
-    for value in sorted({*map(float, scale), *spread}):
-        counts[f"{value:g}"] += spread.get(value, 0)
-    return dict(counts)
-
-
 def _repeat_sds(
-    score: Floats, cell: Ints, item: NDArray[Any], n_cells: int
+    score: Floats, cell: Ints, item: Codes, n_cells: int
 ) -> list[float | None]:
     """Return the standard deviation over repeats of each cell, pooled over edits; None if no edit has two scores."""
     edit = cell * (int(item.max(initial=0)) + 1) + item
@@ -386,64 +345,54 @@ def _median(spread: dict[float, int]) -> float:
 def _aggregated(scores: Scores, one: Aggregate) -> Scores:
     part = scores.where(factor=one.factors)
     unit = joined(part.item, part.judge, Column.of(part.repeat))
-    place = {
-        code: i
-        for i, code in enumerate(part.factor.labels.index(f) for f in one.factors)
-    }
-    column = np.array([place.get(i, 0) for i in range(len(part.factor.labels))])[
-        part.factor.codes
+    positions = [
+        one.factors.index(f) if f in one.factors else 0 for f in part.factor.labels
     ]
+    cell = (unit.codes, np.array(positions)[part.factor.codes])
     shape = (len(unit.labels), len(one.factors))
     values = np.full(shape, np.nan)
     codes = np.full(shape, -1)
-    values[unit.codes, column] = part.score
-    codes[unit.codes, column] = part.status.codes
+    values[cell] = part.score
+    codes[cell] = part.status.codes
     answer = np.zeros(len(unit.labels), np.uint64)
     np.add.at(answer, unit.codes, part.answer)
-    first = np.full(len(unit.labels), len(part))
-    np.minimum.at(first, unit.codes, np.arange(len(part)))
-    row = part.take(first)
+    row = part.take(np.unique(unit.codes, return_index=True)[1])
     # What was never asked, code -1, is the last of the names.
     names = np.array([*part.status.labels, FAILED])
     result, status = _reduced(values, names[codes], one)
-    return Scores.of(
-        row.item, Column.constant(one.name, len(row)), result,
-        judge=row.judge, status=status, model=row.model, group=row.group, pair=row.pair, repeat=row.repeat,
-        answer=answer, slices=row.slices,
-    )  # fmt: skip
-
-
-def _reduced(
-    values: Floats, statuses: NDArray[Any], one: Aggregate
-) -> tuple[Floats, Column]:
-    """Return the value of each row of factors and its status: the first failure, else an abstention, else ok."""
-    n = values.shape[1]
-    codes = np.full(values.shape, evaluation.FAILED)
-    codes[statuses == OK] = evaluation.OK
-    codes[statuses == ABSTAINED] = evaluation.ABSTAINED
-    # The highest code counts: that of the first factor that failed.
-    codes += np.where(codes == evaluation.FAILED, np.arange(n)[::-1], 0)
-    rows = evaluation.column_rows(
-        len(values),
-        {
-            ("", factor): [evaluation.Quantity(values[:, i], codes[:, i])]
-            for i, factor in enumerate(one.factors)
-        },
+    return replace(
+        row,
+        factor=Column.constant(one.name, len(row)),
+        score=result,
+        status=status,
+        answer=answer,
     )
+
+
+def _reduced(values: Floats, statuses: Codes, one: Aggregate) -> tuple[Floats, Column]:
+    """Return the value of each row of factors and its status: the first failure, else an abstention, else ok."""
+    abstained = statuses == ABSTAINED
+    failed = ~abstained & (statuses != OK)
+    first = statuses[np.arange(len(values)), failed.argmax(axis=1)]
+    status = np.where(abstained.any(axis=1), ABSTAINED, OK).astype(object)
+    status = np.where(failed.any(axis=1), first, status)
+    codes = np.where(statuses == OK, evaluation.OK, evaluation.FAILED)
+    columns = {
+        ("", factor): [evaluation.Quantity(values[:, i], codes[:, i])]
+        for i, factor in enumerate(one.factors)
+    }
+    rows = evaluation.column_rows(len(values), columns)
+    # These sums and roots are NumPy's, as published: a loop rounds other last digits.
     arithmetic = replace(
         rows.arithmetic,
         total=lambda parts: np.stack(parts, axis=1).sum(axis=1),
-        power=lambda product, _: product ** (1 / n),
+        power=lambda product, _: product ** (1 / len(one.factors)),
     )
     result = evaluation.evaluate(one.term, replace(rows, arithmetic=arithmetic))
     if np.any(result.code == evaluation.UNDEFINED):
         raise UsageError(
             f"{one.formula}: a geometric mean needs scores of zero or more"
         )
-    first = np.maximum(n - 1 - (result.code - evaluation.FAILED), 0)
-    failure = statuses[np.arange(len(values)), np.minimum(first, n - 1)]
-    status = np.where(result.code == evaluation.OK, OK, ABSTAINED).astype(object)
-    status = np.where(result.code >= evaluation.FAILED, failure, status)
     return result.value, Column.of(status)
 
 
@@ -476,17 +425,15 @@ def _ranks(
     part: Scores,
     judge: str,
     factor: str,
-    scale: Sequence[float] | None,
+    scales: Scales,
     *,
-    falling: bool,
+    sign: float,
     guaranteed: bool,
 ) -> list[Rank]:
     """Rank models as Mogstad, Romano, Shaikh and Wilhelm (2024) do: as many ranks are open as pairs of models are."""
     models = part.model.present()
     sides = {model: part.where(model=model) for model in models}
-    sign = -1.0 if falling else 1.0
     means = np.array([sign * float(side.score.mean()) for side in sides.values()])
-    scales = {factor: scale} if scale else {}
     pairs = list(itertools.combinations(range(len(models)), 2))
     tested = [
         compare(
@@ -503,22 +450,12 @@ def _ranks(
             worse[ahead] += 1
     # A difference smaller than rounding is a tie, not an order.
     ranks = 1 + np.sum(means[None, :] > means[:, None] + 1e-9, axis=1)
-    groups = len(part.group.present())
-    why = None if groups > 1 else Reason("ranks_of_one_image")
-    out = []
+    why = None
+    if len(part.group.present()) < 2:
+        why = Reason("ranks_of_one_image")
+    ranked = []
     for i in np.argsort(ranks, kind="stable"):
-        open_ranks = (
-            (1 + int(better[i]), len(models) - int(worse[i])) if why is None else None
-        )
-        out.append(
-            Rank(
-                judge,
-                factor,
-                models[i],
-                sign * float(means[i]),
-                int(ranks[i]),
-                open_ranks,
-                why,
-            )
-        )
-    return out
+        ci = (1 + int(better[i]), len(models) - int(worse[i])) if why is None else None
+        mean = sign * float(means[i])
+        ranked.append(Rank(judge, factor, models[i], mean, int(ranks[i]), ci, why))
+    return ranked
