@@ -493,7 +493,9 @@ def _within_model(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Le
     each = averaged(strata, CORRELATIONS)
     return Level(
         len(strata),
-        *(number(each[name]) for name in CORRELATIONS),
+        number(each["spearman"]),
+        number(each["pearson"]),
+        number(each["kendall"]),
         ci=intervals(strata, groups, CORRELATIONS, draws=draws),
         notes=(Reason.of("flat_models", models=flat, of=len(strata)),) if flat else (),
     )
@@ -519,7 +521,9 @@ def _system(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Level:
     missing = [name for name in CORRELATIONS if ci[name] is None]
     return Level(
         n,
-        *(values[name] for name in CORRELATIONS),
+        values["spearman"],
+        values["pearson"],
+        values["kendall"],
         ci=ci,
         ci_reason=dict.fromkeys(missing, reason or Reason("undefined_in_draws")),
         notes=() if n >= FEWEST_MODELS else (Reason.of("models_say_little", models=n),),

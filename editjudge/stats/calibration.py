@@ -142,9 +142,7 @@ def powered_mean(
     group: Iterable[object] | None = None,
     ends: Ends | None = None,
 ) -> PoweredEstimate:
-    """Estimate people's mean of the edits of one model.
-
-    `judge` is NaN if it failed, `human` NaN if an edit was not rated; `ends` are those of the scale.
+    """Estimate people's mean of the edits of one model; `judge` is NaN if it failed, `human` if an edit was not rated.
 
     Angelopoulos et al. (2023), with the weight of their PPI++; groups may hold rated and unrated edits. What the
     judge failed on is left out of its two means alone: who rates does not know that, so both miss the same kind.
@@ -156,7 +154,8 @@ def powered_mean(
     scored = np.isfinite(f)
     both = rated & scored
     rest = scored & ~rated
-    groups = len(np.unique(codes[rated]))
+    inside = np.unique(codes[rated], return_inverse=True)[1]
+    groups = int(inside.max(initial=-1)) + 1
     n = int(rated.sum())
     if groups < 2:
         few = Reason("few_rated_groups")
@@ -174,7 +173,6 @@ def powered_mean(
     mean = human_mean + weight * shift
     error = _error(people_influence + weight * judge_influence, groups)
     alone = _error(people_influence, groups)
-    inside = np.unique(codes[rated], return_inverse=True)[1]
     spread = np.abs(y[rated] - np.median(y[rated]))
     carried = evenly(np.bincount(inside, weights=spread))
     people = _student(human_mean, alone, carried)

@@ -162,9 +162,8 @@ def gate(
         raise UsageError(
             "a gate needs a minimum for some factor, or a baseline that shares factors with the run"
         )
-    samples = infer_samples(
-        [*minima.values(), *compared.values()], guaranteed=guaranteed, draws=draws
-    )
+    samples = [*minima.values(), *compared.values()]
+    samples = infer_samples(samples, guaranteed=guaranteed, draws=draws)
     each = zip(rules, samples, strict=True)
     checks = [_check(*pair, alpha, alpha / len(rules)) for pair in each]
     checks.sort(key=lambda check: (FAIL, UNSURE, MET).index(check.outcome))
