@@ -40,9 +40,9 @@ from editjudge.vision.measured.calibration import (
     calibration,
     features,
 )
+from editjudge.vision.measured.factors import on_scale
 from editjudge.vision.measured.measures import measure
 from editjudge.vision.measured.scene import compose
-from editjudge.vision.measured.verdict import on_scale
 
 Array = Any
 QUALITY = ("texture_and_detail", "image_quality", "color_and_lighting", "seamlessness")
@@ -248,7 +248,7 @@ def _measure(
         np.asarray(decode((root / role).read_bytes(), name=role)) for role in roles
     ]
     found = measure(compose(*pictures))
-    return dict(found.values), dict(found.sight)
+    return dict(found.values), dict(found.features)
 
 
 # --- fitting --------------------------------------------------------------------------------------------------

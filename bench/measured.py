@@ -34,7 +34,7 @@ from editjudge.vision.measured.change import find_change
 from editjudge.vision.measured.factors import MEASURED, score
 from editjudge.vision.measured.measures import measure
 from editjudge.vision.measured.network import FILE as NETWORK
-from editjudge.vision.measured.network import look, see
+from editjudge.vision.measured.network import extract, see
 from editjudge.vision.measured.scene import compose
 from editjudge.vision.workers import FEW
 
@@ -66,7 +66,7 @@ def ours(before: Picture, after: Picture) -> None:
 
 def network(before: Picture, after: Picture) -> None:
     scene = compose(before, after)
-    look(scene, find_change(scene))
+    extract(scene, find_change(scene))
 
 
 def without(before: Picture, after: Picture) -> None:

@@ -16,8 +16,8 @@ from editjudge.rubrics.scale import Scale
 from editjudge.store.records import CheckedVerdict, RunRecord
 from editjudge.store.schema import items, judgements, tasks
 from editjudge.store.store import Store
+from editjudge.vision.measured.factors import DONE, LIGHTING, SPOILT
 from editjudge.vision.measured.phrasing import first_match
-from editjudge.vision.measured.verdict import DONE, LIGHTING, SPOILT
 
 
 @dataclass(frozen=True)

@@ -143,8 +143,8 @@ def test_what_was_to_be_added_does_not_excuse_that_everything_else_is_gone() -> 
         Subject({"input": photograph(), "edited": after}, wish)
         for after in (even(0), recoloured(photograph()))
     )
-    assert everywhere.online.values["trust.thing"] == 1.0
-    assert there.online.values["trust.thing"] == 0.0
+    assert everywhere.vs_input.values["trust.thing"] == 1.0
+    assert there.vs_input.values["trust.thing"] == 0.0
 
 
 def test_no_reason_claims_more_than_was_measured() -> None:

@@ -15,17 +15,19 @@ from editjudge.vision.contradictions import contradictions
 from editjudge.vision.measured.assess import Subject, assess
 from editjudge.vision.measured.calibration import load
 from editjudge.vision.measured.change import find_change
-from editjudge.vision.measured.factors import bounded, percent, place
-from editjudge.vision.measured.proof import asked_colour, missing_colour
-from editjudge.vision.measured.relighting import differences
-from editjudge.vision.measured.scene import compose
-from editjudge.vision.measured.verdict import (
+from editjudge.vision.measured.factors import (
     LIGHTING,
     MADE,
     PRESERVED,
     UNDERSTOOD,
+    bounded,
     on_scale,
+    percent,
+    place,
 )
+from editjudge.vision.measured.proof import asked_colour, missing_colour
+from editjudge.vision.measured.relighting import differences
+from editjudge.vision.measured.scene import compose
 
 from .made import Picture, jpeg, mix, photograph, recoloured, region, scores
 
@@ -63,7 +65,7 @@ def test_a_colour_that_is_not_in_what_changed_is_missing() -> None:
 
 def _marks(before: Picture, after: Picture) -> set[str]:
     scene = compose(before, after)
-    return {difference.mark for difference in differences(scene, find_change(scene))}
+    return {mark for _, mark in differences(scene, find_change(scene))}
 
 
 def test_light_from_one_side_is_allowed_and_a_new_thing_is_not() -> None:

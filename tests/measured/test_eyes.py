@@ -91,7 +91,7 @@ def test_what_was_learnt_is_a_weight_for_each_number_and_no_rated_edit() -> None
             and one.scale.shape == one.mean.shape
         )
         assert len(one.mean) == len(
-            gathered(one.parts, _measured().values, _measured().sight)
+            gathered(one.parts, _measured().values, _measured().features)
         )
 
 
@@ -112,7 +112,7 @@ def test_what_was_not_measured_is_as_in_the_mean_edit() -> None:
 
 
 def test_the_edit_is_looked_at_from_nearby() -> None:
-    top, bottom, left, right = eyes._place(region(photograph().shape, 0)[..., 0] > 0)
+    top, bottom, left, right = eyes.edit_box(region(photograph().shape, 0)[..., 0] > 0)
     height, width = photograph().shape[:2]
     assert (
         top * height < 110
@@ -127,7 +127,7 @@ def test_where_the_learnt_part_decides_the_reason_says_what_it_is() -> None:
     found = _measured()
     learnt = load().learnt
     assert learnt is not None
-    learnt._known[found] = 0.34
+    learnt._ranks[found] = 0.34
     for factor in QUALITY:
         finding = score(factor, found, load())
         assert finding.score == pytest.approx(

@@ -308,5 +308,6 @@ def test_more_wrong_letters_and_worse_formed_ones_score_lower(
     before = rng.integers(0, 256, (96, 96, 3), dtype=np.uint8)
     after = before.copy()
     after[20:40, 20:60] = 255 - after[20:40, 20:60]
-    proof = prove('write "HARBOUR"', measure(compose(before, after)), reading)
-    assert proof is not None and proof.alignment == alignment
+    measures = measure(compose(before, after))
+    verdict = prove("alignment", 'write "HARBOUR"', measures, reading)
+    assert verdict.score == alignment

@@ -23,7 +23,7 @@ from editjudge.vision.measured.calibration import load
 from editjudge.vision.measured.change import find_change
 from editjudge.vision.measured.degenerate import find_degenerate
 from editjudge.vision.measured.factors import percent, place
-from editjudge.vision.measured.lettering import _distance
+from editjudge.vision.measured.lettering import edit_distance
 from editjudge.vision.measured.measures import (
     Measures,
     _palette,
@@ -130,7 +130,7 @@ def test_the_distance_of_texts_is_the_least_over_all_parts_of_the_second(
         )
 
     parts = {text[i:j] for i in range(len(text) + 1) for j in range(i, len(text) + 1)}
-    assert _distance(wanted, text) == min(edits(wanted, part) for part in parts)
+    assert edit_distance(wanted, text) == min(edits(wanted, part) for part in parts)
 
 
 def test_local_structure_is_the_local_correlation_of_lightness() -> None:

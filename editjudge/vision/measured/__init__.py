@@ -1,6 +1,6 @@
 """The embedded judge: measures what can be measured, with one worker a core, and abstains from the rest.
 
-Needs the extra `measured`; whatever is heavy is imported when it measures.
+Needs the extra `measured`; heavy modules are imported when it measures.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 VERSION = 3
-"""Raised whenever the same pictures would get another score under the same calibration."""
+"""Raised whenever the same images would get another score under the same calibration."""
 
 
 def open_measured(_: str, __: Options, resources: AsyncExitStack) -> Measured:
@@ -35,7 +35,7 @@ def open_measured(_: str, __: Options, resources: AsyncExitStack) -> Measured:
 
 
 class Measured(Judge):
-    """Scores from pictures alone: no model is called, nothing is downloaded."""
+    """Scores from images alone: no model is called, nothing is downloaded."""
 
     spec = "measured"
     limits = READABLE
@@ -66,52 +66,49 @@ class Measured(Judge):
 
     async def judge(self, work: Work, load: Load) -> Judgement:
         """The rubrics that ask about the same edit at about the same time share one measurement."""
-        roles = PAIR_ROLES if work.rubric.pairwise else ("edited",)
-        keys = tuple(_key(work, output) for output in roles)
+        outputs = PAIR_ROLES if work.rubric.pairwise else ("edited",)
+        roles = [_roles(work, output) for output in outputs]
+        keys = tuple(
+            (
+                tuple(sorted((name, work.digests[role]) for role, name in names)),
+                work.edit.instruction,
+            )
+            for names in roles
+        )
 
-        async def pictures() -> _Pictures:
+        async def images() -> _Images:
             return {
-                key: (
-                    {
-                        name: await load(role)
-                        for role, name in _roles(work, output).items()
-                    },
-                    work.edit.instruction,
-                )
-                for key, output in zip(keys, roles, strict=True)
+                key: {name: await load(role) for role, name in names}
+                for key, names in zip(keys, roles, strict=True)
             }
 
-        question = (work.rubric, work.images, work.order, keys)
         status, fields = await self._workers.ask(
-            tuple(sorted(keys)), question, pictures, large=is_large(work.sizes)
+            tuple(sorted(keys)),
+            (work.rubric, work.images, work.order, keys),
+            images,
+            large=is_large(work.sizes),
         )
         return work.judgement(status, **fields)
 
 
-_Key: TypeAlias = tuple[Any, ...]
-_Pictures: TypeAlias = dict[_Key, tuple[dict[str, EncodedImage], str]]
-"""Images of each output by what they are to it, and the instruction."""
-_Answer: TypeAlias = tuple[Status, dict[str, Any]]
-"""Status and further fields of a judgement."""
+_Key: TypeAlias = tuple[tuple[tuple[str, str], ...], str]
+"""Digests of the images of an output, by what they are to it, and the instruction."""
+_Images: TypeAlias = dict[_Key, dict[str, EncodedImage]]
+_Question: TypeAlias = tuple[Rubric, tuple[str, ...], str | None, tuple[_Key, ...]]
+"""The rubric, the images that it shows, their order, and the keys of the outputs."""
 
 
-def _roles(work: Work, output: str) -> dict[str, str]:
-    """The pictures of one output, and what they are to it: the other output of a pair is not among them."""
-    others = {*PAIR_ROLES} - {output} if output in PAIR_ROLES else set()
-    return {
-        role: "edited" if role == output else role
+def _roles(work: Work, output: str) -> list[tuple[str, str]]:
+    """Return the images of an output and what they are to it, without the other output of a pair."""
+    return [
+        (role, "edited" if role == output else role)
         for role in work.digests
-        if role not in others
-    }
-
-
-def _key(work: Work, output: str) -> _Key:
-    pictures = {name: work.digests[role] for role, name in _roles(work, output).items()}
-    return tuple(sorted(pictures.items())), work.edit.instruction
+        if role == output or role not in PAIR_ROLES
+    ]
 
 
 class EditMeasurer:
-    """Work of a worker: it measures the outputs of one edit once, and answers rubrics about them."""
+    """Measures the outputs of one edit once, inside a worker, and answers rubrics about them."""
 
     def __init__(self) -> None:
         import cv2
@@ -119,65 +116,43 @@ class EditMeasurer:
         from editjudge.vision.measured import assess, calibration
 
         cv2.setNumThreads(1)  # workers are the parallelism: two of them use two cores
-        self._assess = assess.assess
-        self._compare = assess.compare
+        self._assess = assess
         self._calibration = calibration.load()
-        self._subject = assess.Subject
         self._subjects: dict[_Key, Subject] = {}
 
-    def take(self, edit: _Pictures | None) -> None:
+    def take(self, edit: _Images | None) -> None:
         self._subjects = {}
-        for key, (encoded, instruction) in (edit or {}).items():
-            # a broken one counts against the rubrics that show it, and no other
+        for key, encoded in (edit or {}).items():
+            # An image that cannot be read fails only the rubrics that show it.
             pictures, broken = opened(encoded)
-            self._subjects[key] = self._subject(pictures, instruction, broken)
+            self._subjects[key] = self._assess.Subject(pictures, key[1], broken)
 
-    def answer(
-        self, question: tuple[Rubric, tuple[str, ...], str | None, tuple[_Key, ...]]
-    ) -> _Answer:
+    def answer(self, question: _Question) -> tuple[Status, dict[str, Any]]:
+        """Return the status and further fields of a judgement."""
         rubric, images, order, keys = question
         subjects = [self._subjects[key] for key in keys]
-        if rubric.pairwise:
-            return self._compared(rubric, order, *subjects)
-        (subject,) = subjects
-        for role in images:
-            if role in subject.broken:
-                raise subject.broken[role]
-        verdict = self._assess(rubric, subject, self._calibration)
-        fields = {"abstained": verdict.abstained, "evidence": verdict.evidence}
-        if not verdict.scores:
-            return "abstained", fields
-        return "ok", {
-            "scores": verdict.scores,
-            "justifications": verdict.justifications,
-            **fields,
-        }
-
-    def _compared(
-        self, rubric: Rubric, order: str | None, a: Subject, b: Subject
-    ) -> _Answer:
-        """Which of two outputs has the better scores; the same in both orders, since each is measured alone."""
-        for subject, output in zip((a, b), PAIR_ROLES, strict=True):
-            for role in ("input", "edited"):
+        needed = ("input", "edited") if rubric.pairwise else images
+        for subject, output in zip(subjects, PAIR_ROLES, strict=False):
+            for role in needed:
                 if role in subject.broken:
                     raise subject.broken[role]
-                if role not in subject.pictures:
-                    reason = f"the {output if role == 'edited' else role} is needed to measure, and is absent"
-                    return "abstained", {
-                        "abstained": {factor.key: reason for factor in rubric.factors}
-                    }
-        comparison = self._compare(rubric, a, b, self._calibration)
-        fields = {
-            "abstained": comparison.abstained,
-            "evidence": {"scores": comparison.scores_by(order)},
-        }
-        if not comparison.choices:
-            return "abstained", fields
-        return "ok", {
-            "choices": comparison.choices,
-            "justifications": comparison.justifications,
-            **fields,
-        }
+                if rubric.pairwise and role not in subject.pictures:
+                    name = output if role == "edited" else role
+                    reason = f"the {name} is needed to measure, and is absent"
+                    absent = {factor.key: reason for factor in rubric.factors}
+                    return "abstained", {"abstained": absent}
+        calibration = self._calibration
+        if rubric.pairwise:
+            a, b = subjects
+            verdict = self._assess.compare(rubric, a, b, calibration, order)
+        else:
+            verdict = self._assess.assess(rubric, subjects[0], calibration)
+        fields = {"abstained": verdict.abstained, "evidence": verdict.evidence}
+        for name in ("scores", "choices"):
+            if values := getattr(verdict, name):
+                decided = {name: values, "justifications": verdict.justifications}
+                return "ok", decided | fields
+        return "abstained", fields
 
 
 def changed_region(

@@ -11,17 +11,28 @@ from typing import Any
 
 import numpy as np
 
+from editjudge.edit import PAIR_ROLES
 from editjudge.errors import ImageError
 from editjudge.rubrics.files import load
 from editjudge.rubrics.model import Rubric
-from editjudge.vision.measured import evidence, factors
+from editjudge.vision.measured import factors
 from editjudge.vision.measured.calibration import Calibration
 from editjudge.vision.measured.degenerate import Degenerate, classify, worst
-from editjudge.vision.measured.factors import bounded
+from editjudge.vision.measured.factors import (
+    DONE,
+    LIGHTING,
+    PRESERVED,
+    TARGETED,
+    UNDERSTOOD,
+    FactorVerdict,
+    abstain,
+    bounded,
+    on_scale,
+    place,
+)
 from editjudge.vision.measured.lettering import (
     TextLine,
     TextReading,
-    TextRequest,
     compare_all,
     read_lines,
     request,
@@ -34,267 +45,273 @@ from editjudge.vision.measured.proof import (
     judge_target,
     prove,
     region_wanted,
-    why_not,
 )
 from editjudge.vision.measured.relighting import differences
 from editjudge.vision.measured.scene import Array, compose, too_small
-from editjudge.vision.measured.verdict import (
-    DONE,
-    LIGHTING,
-    PRESERVED,
-    TARGETED,
-    UNDERSTOOD,
-    FactorVerdict,
-    abstain,
-    on_scale,
-)
 
 _TINY = "the picture is too small to be measured: a side has fewer than 16 pixels, or would have at 512 on the other"
+_IDENTICAL = "Both pictures are identical in every pixel, over the whole picture, so nothing was changed anywhere."
 
 _DRAWN = re.compile(
     r"\b(?:add|insert|write|remov|delet|eras|replac|swap)(?:e|es|s|ed|d|ing|ping|ped|ten)?\b",
     re.IGNORECASE,
 )
 """Instructions after which a thing is another one, or gone, as requested."""
-
 _THING = 0.6
-"""Share of the picture up to which what changed may be the thing that was asked for; more is the picture itself."""
+"""Share of the image up to which what changed may be the thing that was asked for; more is the image itself."""
+_CLOSE = 4
+"""Mean difference in levels from which two images are plainly not the same, found without measuring them."""
 
 
 @dataclass(frozen=True)
 class Assessment:
-    scores: Mapping[str, float]
+    """Fields of a judgement: scores of an edit, or choices between two outputs."""
+
     justifications: Mapping[str, str]
     abstained: Mapping[str, str]
     evidence: Mapping[str, Any]
+    scores: Mapping[str, float] = field(default_factory=dict)
+    choices: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
 class Subject:
-    """The decoded pictures of one edit, measured once however many rubrics ask."""
+    """The decoded images of one edit, measured once however many rubrics ask."""
 
     pictures: Mapping[str, Array]
     instruction: str = ""
     broken: Mapping[str, ImageError] = field(default_factory=dict)
-    """Pictures that cannot be read, by role."""
-    _lines: dict[str, list[TextLine]] = field(default_factory=dict)
+    """Images that cannot be read, by role."""
+    lines: dict[str, list[TextLine]] = field(default_factory=dict)
+    """Lines of text by role, once they were read."""
 
     @cached_property
     def tiny(self) -> bool:
         return too_small(*self.pictures.values())
 
     @cached_property
-    def online(self) -> Measures:
-        """The edited picture against the input."""
-        measures = measure(
-            compose(
-                self.pictures["input"],
-                self.pictures["edited"],
-                self.pictures.get("mask"),
-            )
-        )
+    def vs_input(self) -> Measures:
+        """Measures of the edited image against the input."""
+        before = self.pictures["input"]
+        mask = self.pictures.get("mask")
+        measures = measure(compose(before, self.pictures["edited"], mask))
         drawn = _DRAWN.search(self.instruction) and measures.change.share <= _THING
-        return replace(
-            measures, values={**measures.values, "trust.thing": 0.0 if drawn else 1.0}
-        )
+        values = {**measures.values, "trust.thing": 0.0 if drawn else 1.0}
+        return replace(measures, values=values)
 
     @cached_property
-    def offline(self) -> Measures:
-        """The edited picture against the ground truth."""
+    def vs_truth(self) -> Measures:
+        """Measures of the edited image against the ground truth."""
         before = self.pictures.get("input")
         truth = self.pictures["ground_truth"]
         mask = self.pictures.get("mask")
-        region = region_wanted(before, truth, mask) if before is not None else mask
+        region = mask if before is None else region_wanted(before, truth, mask)
         return measure(compose(truth, self.pictures["edited"], region))
 
+    def measures(self, offline: bool) -> Measures:
+        return self.vs_truth if offline else self.vs_input
+
     @cached_property
-    def as_truth(self) -> bool:
-        """Whether the edited picture shows what the ground truth shows."""
+    def equals_truth(self) -> bool:
+        """Whether the edited image shows what the ground truth shows."""
         truth = self.pictures.get("ground_truth")
         edited = self.pictures["edited"]
         if truth is None or truth.shape != edited.shape:
             return False
-        # Most differ by far, which is found at once.
-        return (
-            float(np.abs(truth[::4, ::4].astype(np.int16) - edited[::4, ::4]).mean())
-            < 4
-            and self.offline.change.nothing
-        )
+        difference = np.abs(truth[::4, ::4].astype(np.int16) - edited[::4, ::4])
+        return float(difference.mean()) < _CLOSE and self.vs_truth.change.nothing
 
     @cached_property
     def target(self) -> Target | None:
         if "input" not in self.pictures:
             return None
-        before, truth, edited = (
-            self.pictures[role] for role in ("input", "ground_truth", "edited")
+        return find_target(
+            self.pictures["input"],
+            self.pictures["ground_truth"],
+            self.pictures["edited"],
+            self.pictures.get("mask"),
         )
-        return find_target(before, truth, edited, self.pictures.get("mask"))
 
     @cached_property
     def degenerate(self) -> Degenerate | None:
-        """Why the edited picture is no edit at all, or may be none."""
-        online = "input" in self.pictures
-        before = self.pictures["input" if online else "ground_truth"]
-        unchanged = (
-            None
-            if self.tiny
-            else (self.online if online else self.offline).change.nothing
-        )
+        """Why the edited image is not an edit at all, or may not be one."""
+        offline = "input" not in self.pictures
         return classify(
-            before, self.pictures["edited"], self.instruction, unchanged=unchanged
+            self.pictures["ground_truth" if offline else "input"],
+            self.pictures["edited"],
+            self.instruction,
+            unchanged=None if self.tiny else self.measures(offline).change.nothing,
         )
-
-    @cached_property
-    def wishes(self) -> tuple[TextRequest, ...]:
-        return request(self.instruction)
 
     @cached_property
     def reading(self) -> TextReading | None:
         """Proof by lettering; None if the instruction is not about lettering."""
-        if not self.wishes:
+        wishes = request(self.instruction)
+        if not wishes:
             return None
-        return compare_all(
-            self.wishes,
-            self.lines("input"),
-            self.lines("edited"),
-            self.online.scene.mask,
-        )
-
-    def lines(self, role: str) -> list[TextLine]:
-        if role not in self._lines:
-            self._lines[role] = read_lines(self.pictures[role])
-        return self._lines[role]
+        for role in ("input", "edited"):
+            self.lines[role] = read_lines(self.pictures[role])
+        mask = self.vs_input.scene.mask
+        return compare_all(wishes, self.lines["input"], self.lines["edited"], mask)
 
 
 def assess(rubric: Rubric, subject: Subject, calibration: Calibration) -> Assessment:
     offline = "ground_truth" in rubric.images
-    verdicts = {
-        factor.key: abstain(
-            f"a score of 1 to 7 cannot be converted to its scale: {factor.scale.words}"
-        )
-        if factor.scale.share(0) is None
-        else _find(factor.key, offline, subject, calibration)
-        for factor in rubric.factors
-    }
-    scored = {
-        key: verdict for key, verdict in verdicts.items() if verdict.score is not None
-    }
-    limits = rubric.answer.words
-    filling = "" if subject.tiny else _filling(subject, offline)
-    return Assessment(
-        {
-            key: on_scale(f.score, rubric.factor(key).scale)
-            for key, f in scored.items()
-            if f.score is not None
-        },
-        {
-            key: bounded(verdict.reason, limits, filling)
-            for key, verdict in scored.items()
-        },
-        {
-            key: verdict.reason
-            for key, verdict in verdicts.items()
-            if verdict.score is None
-        },
-        _evidence(list(verdicts), offline, subject, calibration),
-    )
+    filling = ""
+    if not subject.tiny:
+        height, width = subject.measures(offline).scene.shape
+        filling = f"measured over the whole picture at {width} by {height} pixels."
+    scores = {}
+    reasons = {}
+    abstained = {}
+    for factor in rubric.factors:
+        if factor.scale.share(0) is None:
+            abstained[factor.key] = (
+                f"a score of 1 to 7 cannot be converted to its scale: {factor.scale.words}"
+            )
+            continue
+        verdict = _verdict(factor.key, offline, subject, calibration)
+        if verdict.score is None:
+            abstained[factor.key] = verdict.reason
+        else:
+            scores[factor.key] = on_scale(verdict.score, factor.scale)
+            reasons[factor.key] = bounded(verdict.reason, rubric.answer.words, filling)
+    keys = [factor.key for factor in rubric.factors]
+    evidence = _evidence(keys, offline, subject, calibration)
+    return Assessment(reasons, abstained, evidence, scores)
 
 
-def _find(
+def _verdict(
     factor: str, offline: bool, subject: Subject, calibration: Calibration
 ) -> FactorVerdict:
     # What equals the ground truth is as it should be, blank or not.
-    equal = offline and not subject.tiny and subject.offline.change.nothing
-    if (
-        subject.degenerate
-        and not equal
-        and (spoilt := worst(subject.degenerate, factor))
-    ):
-        return spoilt
+    equal = offline and not subject.tiny and subject.vs_truth.change.nothing
+    if subject.degenerate and not equal:
+        spoilt = worst(subject.degenerate, factor)
+        if spoilt:
+            return spoilt
     if subject.tiny:
         return _tiny(factor, offline, subject)
     if factor == LIGHTING:
         return _relit(subject)
     if factor in factors.MEASURED:
-        return factors.score(
-            factor, subject.offline if offline else subject.online, calibration
-        )
-    # Away from a ground truth there are many right sizes and places: on rated edits, the distance from the one that it
-    # shows follows nothing that people see in the picture (rho with quality .02 and -.03). Equality with it is proof.
-    if factor in UNDERSTOOD and not offline:
-        if subject.as_truth:
-            return judge_target(factor, subject.target, subject.offline, calibration)
-    elif factor in TARGETED and offline:
-        undone = "input" in subject.pictures and subject.online.change.nothing
-        if undone and factor in DONE and not subject.offline.change.nothing:
-            proof = prove(subject.instruction, subject.online, None)
-            return (
-                proof.finding(factor) if proof else why_not(subject.instruction, None)
-            )
-        return judge_target(factor, subject.target, subject.offline, calibration)
+        return factors.score(factor, subject.measures(offline), calibration)
+    if factor in TARGETED and offline:
+        undone = "input" in subject.pictures and subject.vs_input.change.nothing
+        if undone and factor in DONE and not equal:
+            return prove(factor, subject.instruction, subject.vs_input)
+        return judge_target(factor, subject.target, subject.vs_truth, calibration)
     if factor in UNDERSTOOD:
-        return abstain(UNDERSTOOD[factor])
+        # Away from a ground truth there are many right sizes and places: on rated edits, the distance from the one that
+        # it shows follows nothing that people see (rho with quality .02 and -.03). Equality with it is proof.
+        if not subject.equals_truth:
+            return abstain(UNDERSTOOD[factor])
+        return judge_target(factor, subject.target, subject.vs_truth, calibration)
     if factor in DONE:
-        proof = prove(subject.instruction, subject.online, None)
-        proof = proof or prove(subject.instruction, subject.online, subject.reading)
-        return (
-            proof.finding(factor)
-            if proof
-            else why_not(subject.instruction, subject.reading)
-        )
+        verdict = prove(factor, subject.instruction, subject.vs_input)
+        if verdict.score is None and subject.reading:
+            verdict = prove(
+                factor, subject.instruction, subject.vs_input, subject.reading
+            )
+        return verdict
     return abstain(f'no measure is known for "{factor}"')
 
 
 def _tiny(factor: str, offline: bool, subject: Subject) -> FactorVerdict:
     """Score images that are too small to measure: only exact equality is known."""
     before = subject.pictures["ground_truth" if offline else "input"]
-    if not np.array_equal(before, subject.pictures["edited"]):
-        return abstain(_TINY)
-    words = "Both pictures are identical in every pixel, over the whole picture, so nothing was changed anywhere."
-    if factor in PRESERVED:
-        return FactorVerdict(7.0, words)
-    if factor in DONE:
-        return FactorVerdict(7.0 if offline else 1.0, words)
-    return (
-        FactorVerdict(7.0, "No difference anywhere: allowed")
-        if factor == LIGHTING
-        else abstain(_TINY)
-    )
+    if np.array_equal(before, subject.pictures["edited"]):
+        if factor in PRESERVED:
+            return FactorVerdict(7.0, _IDENTICAL)
+        if factor in DONE:
+            return FactorVerdict(7.0 if offline else 1.0, _IDENTICAL)
+        if factor == LIGHTING:
+            return FactorVerdict(7.0, "No difference anywhere: allowed")
+    return abstain(_TINY)
 
 
 def _relit(subject: Subject) -> FactorVerdict:
-    listed = differences(subject.online.scene, subject.online.change)
-    kept = all(difference.mark in ("allowed", "ignored") for difference in listed)
-    lines = [difference.line for difference in listed] or [
+    listed = differences(subject.vs_input.scene, subject.vs_input.change)
+    explained = all(mark in ("allowed", "ignored") for _, mark in listed)
+    lines = [f"{difference}: {mark}" for difference, mark in listed] or [
         "No difference that lighting would have to explain: allowed"
     ]
-    return FactorVerdict(7.0 if kept else 1.0, "\n".join(lines))
+    return FactorVerdict(7.0 if explained else 1.0, "\n".join(lines))
 
 
-def _filling(subject: Subject, offline: bool) -> str:
-    height, width = (subject.offline if offline else subject.online).scene.shape
-    return f"measured over the whole picture at {width} by {height} pixels."
+# --- evidence -----------------------------------------------------------------------------------------------
+
+_UNITS = {
+    **dict.fromkeys(("change.share", "change.visible share", "overall.flat", "overall.clipped"),
+                    "share of the picture"),
+    **dict.fromkeys(("structure.lost inside", "structure.lost outside", "structure.lost"),
+                    "share of recognisable structure"),
+    **dict.fromkeys(("light.slope inside", "light.slope outside", "light.slope against"), "stops"),
+    "change.visible outside": "share of what is outside the edit",
+    "style.layout": "correlation",
+    "style.drawing": "octaves",
+    "style.turned": "degrees of hue",
+    "texture.noise": "levels of 255",
+    "seam.sharp": "share of the boundary",
+    "seam.length": "pixels",
+}  # fmt: skip
+_FAMILY_UNITS = {
+    **dict.fromkeys(("change", "style", "light"), "colour difference"),
+    **dict.fromkeys(("overall", "texture"), "octaves"),
+    "seam": "colour difference a pixel",
+}
+"""Units of the other measures of a family."""
 
 
 def _evidence(
-    factors_asked: list[str], offline: bool, subject: Subject, calibration: Calibration
+    keys: Sequence[str], offline: bool, subject: Subject, calibration: Calibration
 ) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     if not subject.tiny:
-        facts = evidence.numbers(
-            subject.offline if offline else subject.online, calibration, factors_asked
-        )
+        facts = _numbers(subject.measures(offline), calibration, keys)
         facts["asked of the whole picture"] = mentions(
             "about_whole_picture", subject.instruction
         )
     output = subject.degenerate
     if output and output.certain and not output.requested:
         facts["degenerate"] = {"kind": output.kind, "words": output.words}
-    if subject._lines and {*factors_asked} & {*DONE}:  # whichever rubric came first
-        facts["lettering"] = evidence.lettering_evidence(
-            subject.lines("input"), subject.lines("edited")
-        )
+    if subject.lines and {*keys} & {*DONE}:  # whichever rubric came first
+        facts["lettering"] = {
+            role: [line.as_json() for line in lines]
+            for role, lines in subject.lines.items()
+        }
     return facts
+
+
+def _numbers(
+    measures: Measures, calibration: Calibration, keys: Sequence[str]
+) -> dict[str, Any]:
+    """Return every measure that has a unit, where the edit is, and the points that each factor lost to what."""
+    values = {
+        name: {"value": round(value, 4), "unit": unit}
+        for name, value in measures.values.items()
+        if (unit := _UNITS.get(name) or _FAMILY_UNITS.get(name.split(".")[0]))
+    }
+    points = {}
+    for factor in keys:
+        if factor in calibration.factors:
+            taken = calibration.points(factor, measures.values)
+            rank = calibration.rank(factor, measures)
+            if rank is not None and calibration.learnt:
+                taken["learnt"] = calibration.learnt.taken(factor, rank)
+            points[factor] = {name: round(lost, 2) for name, lost in taken.items()}
+    change = measures.change
+    return {
+        "measures": values,
+        "points": points,
+        "region": {
+            "from": "change map" if measures.scene.mask is None else "mask",
+            "place": place(change.region),
+            "share": round(change.share, 4),
+        },
+        "nothing changed": change.nothing,
+        "framing": dict(measures.scene.framing),
+    }
 
 
 # --- two outputs of one input -------------------------------------------------------------------------------
@@ -309,64 +326,50 @@ SCORED_BY: Mapping[str, tuple[str, ...]] = {
 _EQUAL = 1e-9
 
 
-@dataclass(frozen=True)
-class Comparison:
-    choices: Mapping[str, str]
-    justifications: Mapping[str, str]
-    abstained: Mapping[str, str]
-    scores: Mapping[str, Sequence[Mapping[str, float]]]
-    """Scores by rubric: those of the first output and those of the second."""
-
-    def scores_by(self, order: str | None) -> dict[str, dict[str, dict[str, float]]]:
-        """Return the scores by output, as the manifest names it, rubric and factor."""
-        names = ("edited_b", "edited_a") if order == "ba" else ("edited_a", "edited_b")
-        return {
-            name: {rubric: dict(pair[at]) for rubric, pair in self.scores.items()}
-            for at, name in enumerate(names)
-        }
-
-
 def compare(
-    rubric: Rubric, a: Subject, b: Subject, calibration: Calibration
-) -> Comparison:
-    """Compare by the mean of the factors that both outputs have a score of; without any, abstain."""
-    names = [
-        name for factor in rubric.factors for name in SCORED_BY.get(factor.key, ())
-    ]
-    both = {
-        name: [assess(load(name), subject, calibration) for subject in (a, b)]
-        for name in dict.fromkeys(names)
-    }
+    rubric: Rubric, a: Subject, b: Subject, calibration: Calibration, order: str | None
+) -> Assessment:
+    """Compare by the mean of the factors that both outputs have a score of; without any, abstain.
+
+    It is the same in both orders, since each output is measured alone."""
+    scores: dict[str, list[Mapping[str, float]]] = {}
     choices = {}
     reasons = {}
     abstained = {}
-    for factor in rubric.factors:
-        wanted = SCORED_BY.get(factor.key, ())
-        pairs = [pair for name in wanted for pair in _shared(*both[name])]
-        if not wanted:
-            abstained[factor.key] = f'no measure is known for "{factor.key}"'
-        elif not pairs:
-            abstained[factor.key] = (
-                f"no factor of {' or '.join(wanted)} was measured of both outputs"
+    for factor in (factor.key for factor in rubric.factors):
+        rubrics = SCORED_BY.get(factor, ())
+        if not rubrics:
+            abstained[factor] = f'no measure is known for "{factor}"'
+            continue
+        for name in rubrics:
+            if name not in scores:
+                scores[name] = [
+                    assess(load(name), subject, calibration).scores
+                    for subject in (a, b)
+                ]
+        pairs = [
+            (score, scores[name][1][key])
+            for name in rubrics
+            for key, score in scores[name][0].items()
+            if key in scores[name][1]
+        ]
+        if not pairs:
+            abstained[factor] = (
+                f"no factor of {' or '.join(rubrics)} was measured of both outputs"
             )
-        else:
-            first = fmean(pair[0] for pair in pairs)
-            second = fmean(pair[1] for pair in pairs)
-            better = "a" if first > second else "b"
-            choices[factor.key] = "tie" if abs(first - second) < _EQUAL else better
-            text = f"The mean of {len(pairs)} measured factors is {first:.2f} for A and {second:.2f} for B."
-            reasons[factor.key] = bounded(
-                text,
-                rubric.answer.words,
-                "Each output was measured alone, on a scale of 1 to 7.",
-            )
-    scores = {name: [one.scores for one in pair] for name, pair in both.items()}
-    return Comparison(choices, reasons, abstained, scores)
-
-
-def _shared(a: Assessment, b: Assessment) -> list[tuple[float, float]]:
-    return [
-        (score, b.scores[factor])
-        for factor, score in a.scores.items()
-        if factor in b.scores
-    ]
+            continue
+        first = fmean(pair[0] for pair in pairs)
+        second = fmean(pair[1] for pair in pairs)
+        better = "a" if first > second else "b"
+        choices[factor] = "tie" if abs(first - second) < _EQUAL else better
+        reasons[factor] = bounded(
+            f"The mean of {len(pairs)} measured factors is {first:.2f} for A and {second:.2f} for B.",
+            rubric.answer.words,
+            "Each output was measured alone, on a scale of 1 to 7.",
+        )
+    roles = reversed(PAIR_ROLES) if order == "ba" else PAIR_ROLES
+    by_output = {
+        role: {name: dict(pair[at]) for name, pair in scores.items()}
+        for at, role in enumerate(roles)
+    }
+    return Assessment(reasons, abstained, {"scores": by_output}, choices=choices)

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from editjudge.vision.measured.measures import Measures, Values
-from editjudge.vision.measured.network import Sight
+from editjudge.vision.measured.network import Features
 from editjudge.vision.measured.scene import Array
 
 FILE = Path(__file__).with_name("calibration.json")
@@ -102,33 +102,32 @@ class Learnt:
     offsets: Mapping[str, float]
     """Factors that share the answer. Each adds an offset of its own before it is rounded to a whole score: so the mean
     of the factors keeps what rounding takes from each of them."""
-    _known: WeakKeyDictionary[Measures, float] = field(
+    _ranks: WeakKeyDictionary[Measures, float] = field(
         default_factory=WeakKeyDictionary, repr=False, compare=False
     )
 
     def rank(self, measures: Measures) -> float:
         """Share of the rated edits that are placed below this one; found once however many factors ask."""
-        if measures not in self._known:
+        if measures not in self._ranks:
             masked = measures.scene.mask is not None
             answers = (
-                float(one.answers(gathered(one.parts, measures.values, measures.sight)))
-                for one in self.regressors
-                if one.masked == masked
+                float(r.answers(gathered(r.parts, measures.values, measures.features)))
+                for r in self.regressors
+                if r.masked == masked
             )
-            self._known[measures] = _along(
-                self.masked_ranks if masked else self.ranks, sum(answers)
-            )
-        return self._known[measures]
+            cuts = self.masked_ranks if masked else self.ranks
+            self._ranks[measures] = _along(cuts, sum(answers))
+        return self._ranks[measures]
 
     def taken(self, factor: str, rank: float) -> float:
         """Points taken off a factor for the place."""
         return self.points * (1 - rank) + self.offsets[factor]
 
 
-def gathered(parts: Sequence[str], values: Values, sight: Sight) -> Array:
-    """Measures and parts of what was seen as one row; NaN where there is nothing."""
+def gathered(parts: Sequence[str], values: Values, features: Features) -> Array:
+    """Return measures and kinds of features as one row; NaN if there is nothing."""
     return np.concatenate(
-        [sight[part] if part in sight else [values.get(part, np.nan)] for part in parts]
+        [features.get(part, [values.get(part, np.nan)]) for part in parts]
     )
 
 
@@ -173,41 +172,35 @@ def load(path: Path = FILE) -> Calibration:
 
 
 def calibration(content: Mapping[str, Any], digest: str = "") -> Calibration:
-    """From the content of the file."""
+    """Make a calibration from the content of the file."""
     factors = {
-        name: tuple(
-            Deduction(term["measure"], _cuts(term["cuts"]), term.get("trust", ""))
-            for term in terms
-        )
+        name: tuple(Deduction(**term | {"cuts": _cuts(term["cuts"])}) for term in terms)
         for name, terms in content["factors"].items()
     }
-    learnt = _learnt(content["learnt"]) if content.get("learnt") else None
+    learnt = None
+    if content.get("learnt"):
+        fields = content["learnt"]
+        learnt = Learnt(
+            edits=fields["edits"],
+            regressors=tuple(
+                Regressor(
+                    tuple(r["parts"]),
+                    np.array(r["mean"]),
+                    np.array(r["scale"]),
+                    np.array(r["weights"]),
+                    r["centre"],
+                    r["spread"],
+                    r["masked"],
+                )
+                for r in fields["regressors"]
+            ),
+            ranks=_cuts(fields["ranks"]),
+            masked_ranks=_cuts(fields["masked ranks"]),
+            points=fields["points"],
+            offsets=fields["offsets"],
+        )
     return Calibration(
         content["version"], factors, learnt, content.get("provenance", {}), digest
-    )
-
-
-def _learnt(content: Mapping[str, Any]) -> Learnt:
-    regressors = tuple(
-        Regressor(
-            tuple(one["parts"]),
-            np.array(one["mean"]),
-            np.array(one["scale"]),
-            np.array(one["weights"]),
-            one["centre"],
-            one["spread"],
-            one["masked"],
-        )
-        for one in content["regressors"]
-    )
-    ranks, masked = (_cuts(content[name]) for name in ("ranks", "masked ranks"))
-    return Learnt(
-        content["edits"],
-        regressors,
-        ranks,
-        masked,
-        content["points"],
-        content["offsets"],
     )
 
 

@@ -7,7 +7,6 @@ two decoded images and the instruction. Its thresholds leave real edits alone, h
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -20,11 +19,11 @@ from editjudge.errors import ImageError
 from editjudge.media.image import Decoding, decode, probe
 from editjudge.media.source import BOUNDS, name_of, read
 from editjudge.vision.measured import resemblance
+from editjudge.vision.measured.factors import LIGHTING, SPOILT, FactorVerdict, abstain
 from editjudge.vision.measured.phrasing import matches
-from editjudge.vision.measured.proof import COLOURS, share_of
+from editjudge.vision.measured.proof import COLOURS, named_colours, share_of
 from editjudge.vision.measured.resemblance import correlation, gray
 from editjudge.vision.measured.scene import Array, area, fit, shrink, to_lab, too_small
-from editjudge.vision.measured.verdict import LIGHTING, SPOILT, FactorVerdict, abstain
 
 # --- without usable detail ----------------------------------------------------------------------------------
 
@@ -437,7 +436,7 @@ def _requested(kind: Kind, instruction: str, edited: Array) -> bool:
     """Whether the instruction as a whole asks for such a picture. None asks for the input again."""
     if not matches(f"asked_for.{kind}", instruction):
         return False
-    named = re.findall(rf"\b(?:{'|'.join(COLOURS)})\b", instruction.lower())
+    named = named_colours(instruction)
     # A frame of another colour than the one that was asked for is a failure as ever.
     return (
         kind not in ("flat", "near_flat")

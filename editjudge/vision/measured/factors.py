@@ -1,38 +1,95 @@
-"""The factors that compare two images: scores from the calibration, reasons from the measures that decided."""
+"""The factors that are scored, their verdicts, and the scores and reasons of those that compare two images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
+from editjudge.rubrics.scale import Scale
 
-from editjudge.vision.measured.calibration import Calibration
-from editjudge.vision.measured.change import Change
-from editjudge.vision.measured.measures import Measures
-from editjudge.vision.measured.scene import Array
-from editjudge.vision.measured.verdict import FactorVerdict, abstain
+if (
+    TYPE_CHECKING
+):  # contradictions use the names of factors without the extra `measured`
+    from editjudge.vision.measured.calibration import Calibration
+    from editjudge.vision.measured.change import Change
+    from editjudge.vision.measured.measures import Measures
+    from editjudge.vision.measured.scene import Array
 
-_ROWS = ("upper", "middle", "lower")
-_COLUMNS = ("left", "centre", "right")
+PRESERVED = ("unchanged_regions", "global_consistency", "identity_preservation")
+"""Factors of what should have stayed."""
+LIGHTING = "Contextual_Preservation"
+"""The factor of lighting edits. Its reasons are a list of differences, each with its mark."""
+MADE = ("texture_and_detail", "image_quality", "color_and_lighting", "seamlessness")
+"""Factors of how well the edit was made."""
+MEASURED = (*PRESERVED, *MADE)
+"""Factors that need no understanding, only a comparison."""
+DONE = ("alignment", "completeness", "effect_score")
+"""Factors of whether the instruction was followed."""
+UNDERSTOOD = {
+    "scale_realism": "whether an object has the right size cannot be measured without a ground truth",
+    "spatial_relationship": "whether an object is in the right place cannot be measured without a ground truth",
+    "plausibility": "whether the result is plausible cannot be measured: a judge must understand what it shows",
+}
+"""Factors that need understanding or a ground truth, each with the reason for abstaining without one."""
+TARGETED = ("alignment", "completeness", *UNDERSTOOD)
+"""Factors that a ground truth decides."""
+
+_LOOKS = frozenset({*MEASURED, LIGHTING})
+SPOILT: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("flat", "near_flat", "noise"), _LOOKS | {*DONE}),
+    # What was asked may have been done in a tile, a thumbnail or the part that is left.
+    **dict.fromkeys(("tile", "upscaled", "thumbnail", "partly_blank"), _LOOKS),
+    # An image that has nothing to do with the input may be a good one.
+    "unrelated": frozenset({*PRESERVED, LIGHTING}),
+}
+"""Factors that get the worst score, by the kind of a degenerate output; the others are not scored."""
+
+
+@dataclass(frozen=True)
+class FactorVerdict:
+    """A score from 1 to 7 before it is put on the rubric's scale; None is an abstention."""
+
+    score: float | None
+    reason: str
+
+
+def abstain(reason: str) -> FactorVerdict:
+    return FactorVerdict(None, reason)
+
+
+def on_scale(score: float, scale: Scale) -> float:
+    """Return the score of the scale nearest to where this one is between 1 and 7; the worse one of two.
+
+    Raises `ValueError` for a scale with an open end, on which nothing lies between the ends.
+    """
+    worst = scale.worst
+    best = scale.best
+    if worst is None or best is None:
+        raise ValueError(f"no place on a scale with an open end: {scale.words}")
+    wanted = worst + (score - 1) / 6 * (best - worst)
+    return min(
+        scale.steps or (wanted,),
+        key=lambda value: (round(abs(value - wanted), 9), abs(value - worst)),
+    )
 
 
 def place(part: Array) -> str:
     """Return where most of it is: "lower left", "centre", "whole picture"."""
-    weight = np.asarray(part, np.float64)
+    weight = part.astype(float)
     total = float(weight.sum())
     if total <= 0:
         return "nowhere"
-    height, width = weight.shape
     if weight.mean() > 0.7:
         return "whole picture"
-    y = float((weight.sum(axis=1) @ np.arange(height)) / total / max(1, height - 1))
-    x = float((weight.sum(axis=0) @ np.arange(width)) / total / max(1, width - 1))
-    row = _ROWS[min(2, int(3 * y))]
-    column = _COLUMNS[min(2, int(3 * x))]
-    if row == "middle":
-        return "centre" if column == "centre" else f"middle {column}"
-    return f"{row} {column}"
+    thirds = []
+    for axis in (0, 1):
+        along = weight.sum(axis=1 - axis)
+        mean = float(along @ range(len(along)) / total / max(1, len(along) - 1))
+        thirds.append(min(2, int(3 * mean)))
+    row = ("upper", "middle", "lower")[thirds[0]]
+    column = ("left", "centre", "right")[thirds[1]]
+    return "centre" if thirds == [1, 1] else f"{row} {column}"
 
 
 def percent(share: float) -> str:
@@ -45,7 +102,7 @@ def percent(share: float) -> str:
 
 
 def bounded(sentence: str, limits: tuple[int, int] | None, filling: str) -> str:
-    """The sentence within the rubric's word limits: lengthened by a true remark, or cut at a clause."""
+    """Bring a sentence within the rubric's word limits: lengthened by a true remark, or cut at a clause."""
     if limits is None:
         return sentence
     least, most = limits
@@ -58,43 +115,51 @@ def bounded(sentence: str, limits: tuple[int, int] | None, filling: str) -> str:
     return " ".join(words)
 
 
+_SPECKS = 0.001
+"""Share of the image that differs in specks if it was only encoded again."""
+_RECOGNISABLE = 0.01
+"""Mean weight of structure below which nothing in the image could be recognised."""
+_SHIFTED = 0.05
+"""Shift of all colours from which a sentence mentions it."""
+
+
 def score(factor: str, measures: Measures, calibration: Calibration) -> FactorVerdict:
-    """A score for one of the measured factors; none where what decides it could not be measured."""
+    """Score one of the measured factors; abstain if the measures that decide it could not be taken."""
+    values = measures.values
+    rule = _FACTORS[factor]
     if (
         factor == "identity_preservation"
-        and measures.values["structure.recognisable"] < 0.01
+        and values["structure.recognisable"] < _RECOGNISABLE
     ):
         return abstain(
             "the picture shows no structure by which anything could be recognised"
         )
-    decided = _FACTORS[factor]
-    # It was measured that no place differs: the edit's own detail, light and rim are as they were.
-    alike = (
-        decided.local
-        and not measures.change.region.any()
-        and measures.values["change.visible share"] < _SPECKS
-    )
-    known = alike or any(name in measures.values for name in decided.deciding)
-    # Where no place differs there is no edit that could be placed among others.
+    # If no place differs, the edit's own detail, light and rim are as they were, and it has no rank among other edits.
+    unedited = not measures.change.region.any()
+    specks = values["change.visible share"] < _SPECKS
+    alike = bool(rule.edited) and unedited and specks
+    measured = alike or any(name in values for name in rule.deciding)
     rank = None if alike else calibration.rank(factor, measures)
-    if not known and rank is None:
-        return abstain(decided.missing)
-    own, total = (
-        calibration.score(factor, measures.values, place) for place in (None, rank)
+    if not measured and rank is None:
+        return abstain(rule.missing)
+    by_measures = calibration.score(factor, values)
+    total = calibration.score(factor, values, rank)
+    learnt = calibration.learnt
+    if rank is None or learnt is None or (measured and total >= by_measures):
+        if rule.edited and unedited:
+            beside = f", apart from {shift}," if (shift := _shift(measures)) else ""
+            return FactorVerdict(
+                total,
+                f"No area of the picture visibly differs{beside} so there is no edited {rule.edited} to compare.",
+            )
+        return FactorVerdict(total, rule.sentence(measures))
+    name, measure, unit = rule.beside
+    beside = f"{values[measure]:.1f} {unit}" if measure in values else "not comparable"
+    return FactorVerdict(
+        total,
+        f"A model fitted to {learnt.edits} rated edits ranks {percent(rank)} of them below this "
+        f"picture in quality; {name}: {beside}.",
     )
-    if rank is not None and (total < own or not known) and calibration.learnt:
-        name, measure, unit = decided.beside
-        comparison = (
-            f"{measures.values[measure]:.1f} {unit}"
-            if measure in measures.values
-            else "not comparable"
-        )
-        return FactorVerdict(
-            total,
-            f"A model fitted to {calibration.learnt.edits} rated edits ranks {percent(rank)} of them below this "
-            f"picture in quality; {name}: {comparison}.",
-        )
-    return FactorVerdict(total, decided.sentence(measures))
 
 
 def _unchanged(m: Measures) -> str:
@@ -109,37 +174,26 @@ def _unchanged(m: Measures) -> str:
         share = percent(change.share)
         return f"The visible change covers the whole picture, {share} of it as one region; nothing around it is left."
     stray = (change.visible > 1) & (change.outside > 0)
-    shift = _shift(change)
-    share = f"{percent(v['change.visible outside'])} of pixels" + (
-        f" ({place(stray)})" if stray.any() else ""
-    )
-    if not change.region.any():
-        left = f"no area visibly changed; mean colour difference {v['change.mean outside']:.1f}"
-        words = (
-            f"{share} visibly changed, scattered over the picture"
-            if stray.any()
-            else left
-        )
-        return (
-            f"Apart from {shift}, {words}."
-            if shift
-            else f"In the whole picture, {words}."
-        )
-    if shift:
-        return f"Outside the edit ({spot(change)}), {share} visibly changed beside {shift}."
-    return (
-        f"Outside the edit ({spot(change)} of the picture), {share} visibly changed; "
-        f"mean colour difference there {v['change.mean outside']:.1f}."
-    )
+    shift = _shift(m)
+    share = f"{percent(v['change.visible outside'])} of pixels"
+    if stray.any():
+        share += f" ({place(stray)})"
+    mean = f"mean colour difference{{}} {v['change.mean outside']:.1f}"
+    if change.region.any():
+        if shift:
+            return f"Outside the edit ({spot(change)}), {share} visibly changed beside {shift}."
+        return f"Outside the edit ({spot(change)} of the picture), {share} visibly changed; {mean.format(' there')}."
+    rest = f"no area visibly changed; {mean.format('')}"
+    if stray.any():
+        rest = f"{share} visibly changed, scattered over the picture"
+    return f"Apart from {shift}, {rest}." if shift else f"In the whole picture, {rest}."
 
 
 def _consistency(m: Measures) -> str:
     v = m.values
-    layout = (
-        f"the layouts of both pictures correlate at {v['style.layout']:.2f}"
-        if "style.layout" in v
-        else "the picture is too uniform to compare layouts"
-    )
+    layout = "the picture is too uniform to compare layouts"
+    if "style.layout" in v:
+        layout = f"the layouts of both pictures correlate at {v['style.layout']:.2f}"
     return (
         f"The colours of the whole picture shifted by {v['change.tint']:.1f} Lab units, its palette by "
         f"{v['style.palette']:.1f}; {layout}."
@@ -148,85 +202,64 @@ def _consistency(m: Measures) -> str:
 
 def _identity(m: Measures) -> str:
     v = m.values
-    shift = _shift(m.change)
-    lost = v.get("structure.lost outside")
-    around = "an unknown share of" if lost is None else f"{percent(lost)} of"
+    share = v.get("structure.lost outside")
+    lost = "an unknown share of" if share is None else f"{percent(share)} of"
     if not m.change.region.any():
+        shift = _shift(m)
         beside = f", apart from {shift}" if shift else ""
-        return f"Local structure changed in {around} the picture; no single area stands out{beside}."
+        return f"Local structure changed in {lost} the picture; no single area stands out{beside}."
+    around = f"Local structure changed in {lost} the picture around the edit;"
+    edit = spot(m.change)
     if not v["trust.thing"]:
-        return (
-            f"Local structure changed in {around} the picture around the edit; what was to be added or removed "
-            f"({spot(m.change)}) is not counted."
-        )
+        return f"{around} what was to be added or removed ({edit}) is not counted."
     if "structure.lost inside" not in v:
-        return (
-            f"Local structure changed in {around} the picture around the edit; the edit itself ({spot(m.change)}) "
-            "shows nothing recognisable."
-        )
-    return (
-        f"Local structure changed in {percent(v['structure.lost inside'])} of the edit ({spot(m.change)}) and in "
-        f"{around} the rest."
-    )
+        return f"{around} the edit itself ({edit}) shows nothing recognisable."
+    inside = percent(v["structure.lost inside"])
+    return f"Local structure changed in {inside} of the edit ({edit}) and in {lost} the rest."
 
 
 def _texture(m: Measures) -> str:
-    v = m.values
-    if not m.change.region.any():
-        return _nowhere(m.change, "fine detail")
-    lost = v.get("texture.lost")
-    noise = f"noise rose by {v['texture.noise']:.0f} levels"
+    edit = f"Inside the edit ({spot(m.change)}),"
+    noise = f"noise rose by {m.values['texture.noise']:.0f} levels"
+    lost = m.values.get("texture.lost")
     if lost is None:
-        return f"Inside the edit ({spot(m.change)}), the input had no fine detail that could be lost; {noise}."
-    return f"Inside the edit ({spot(m.change)}), fine detail fell by {lost:.1f} octaves more than around it; {noise}."
+        return f"{edit} the input had no fine detail that could be lost; {noise}."
+    return (
+        f"{edit} fine detail fell by {lost:.1f} octaves more than around it; {noise}."
+    )
 
 
 def _quality(m: Measures) -> str:
-    v = m.values
-    gains = {"noise": v.get("overall.noise"), "block edges": v.get("overall.blocks")}
-    known = " and ".join(
-        f"{max(0.0, gain):.1f} octaves of {name}"
-        for name, gain in gains.items()
-        if gain is not None
-    )
-    gained = f" and gained {known}" if known else ""
-    return f"The whole picture lost {v['overall.blur']:.1f} octaves of fine detail{gained}."
+    gains = [
+        f"{max(0.0, m.values[measure]):.1f} octaves of {name}"
+        for name, measure in (("noise", "overall.noise"), ("block edges", "overall.blocks"))
+        if measure in m.values
+    ]  # fmt: skip
+    gained = f" and gained {' and '.join(gains)}" if gains else ""
+    return f"The whole picture lost {m.values['overall.blur']:.1f} octaves of fine detail{gained}."
 
 
 def _light(m: Measures) -> str:
-    v = m.values
-    if not m.change.region.any():
-        return _nowhere(m.change, "lighting")
-    step = (
-        f"; mean lightness changed by {v['light.light step']:.0f}"
-        if "light.light step" in v
-        else ""
-    )
+    step = ""
+    if "light.light step" in m.values:
+        step = f"; mean lightness changed by {m.values['light.light step']:.0f}"
     return (
         f"Inside the edit ({spot(m.change)}), the light gradient differs from its surroundings by "
-        f"{v['light.slope against']:.1f} stops{step}."
+        f"{m.values['light.slope against']:.1f} stops{step}."
     )
 
 
 def _seam(m: Measures) -> str:
-    v = m.values
-    if not m.change.region.any():
-        return _nowhere(m.change, "boundary")
     return (
-        f"Along the boundary of the edit ({spot(m.change)}), colours jump by {v['seam.step']:.1f} Lab units; "
-        f"{percent(v['seam.sharp'])} of it is sharp."
+        f"Along the boundary of the edit ({spot(m.change)}), colours jump by {m.values['seam.step']:.1f} Lab units; "
+        f"{percent(m.values['seam.sharp'])} of it is sharp."
     )
 
 
-def _shift(change: Change) -> str:
+def _shift(m: Measures) -> str:
     """Describe a shift of all colours; empty if there is none."""
-    return f"a colour shift of {change.tint:.1f} units" if change.tint >= 0.05 else ""
-
-
-def _nowhere(change: Change, what: str) -> str:
-    """Say that no area differs, beside a shift of all colours."""
-    beside = f", apart from {shift}," if (shift := _shift(change)) else ""
-    return f"No area of the picture visibly differs{beside} so there is no edited {what} to compare."
+    tint = m.change.tint
+    return f"a colour shift of {tint:.1f} units" if tint >= _SHIFTED else ""
 
 
 def spot(change: Change) -> str:
@@ -235,15 +268,15 @@ def spot(change: Change) -> str:
 
 
 class _MeasuredFactor(NamedTuple):
-    """A factor that needs no understanding, only a comparison."""
+    """How a measured factor is decided and explained."""
 
     sentence: Callable[[Measures], str]
     deciding: tuple[str, ...]
     """Measures of which at least one must have been taken."""
     missing: str
     """The reason for abstaining if none was."""
-    local: bool = False
-    """Whether it is about the edit itself: without a visible difference there is nothing of it that could be wrong."""
+    edited: str = ""
+    """What it is about in the edit itself: without a visible difference there is nothing of it that could be wrong."""
     beside: tuple[str, str, str] = ("", "", "")
     """The measure that is reported if the learnt part decided: its name in a sentence, its name, and its unit."""
 
@@ -268,8 +301,8 @@ _FACTORS = {
         _texture,
         ("texture.lost", "texture.noise"),
         "the edit shows nothing that was there before, so its detail has no counterpart in the input",
-        local=True,
-        beside=("lost detail", "texture.lost", "octaves"),
+        "fine detail",
+        ("lost detail", "texture.lost", "octaves"),
     ),
     "image_quality": _MeasuredFactor(
         _quality,
@@ -281,17 +314,14 @@ _FACTORS = {
         _light,
         ("light.slope against",),
         "the edit shows too little of what was there before to separate its lighting from its surface",
-        local=True,
-        beside=("light gradient", "light.slope against", "stops"),
+        "lighting",
+        ("light gradient", "light.slope against", "stops"),
     ),
     "seamlessness": _MeasuredFactor(
         _seam,
         ("seam.step",),
         "the boundary of the edit is too short to look for a seam along it",
-        local=True,
-        beside=("jump at the boundary", "seam.step", "Lab units"),
+        "boundary",
+        ("jump at the boundary", "seam.step", "Lab units"),
     ),
 }
-MEASURED = tuple(_FACTORS)
-_SPECKS = 0.001
-"""Share of the picture that differs in specks when no more than re-encoding was done."""

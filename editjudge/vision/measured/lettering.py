@@ -1,4 +1,4 @@
-"""Text edits: what the instruction wants written, what stands in the pictures, and what that proves."""
+"""Text edits: the text that an instruction asks for, the lines that are read in the images, and what these prove."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -13,14 +14,12 @@ import numpy as np
 from editjudge.vision.measured.phrasing import bare, first_match, mentions
 from editjudge.vision.measured.scene import Array
 
-Act = Literal["write", "replace", "delete", "script"]
-
 
 @dataclass(frozen=True)
 class TextRequest:
     """A wish about lettering that an instruction spells out letter by letter."""
 
-    act: Act
+    act: Literal["write", "replace", "delete", "script"]
     """`script`: all lettering of one script is to go (`old`) or to come (`new`)."""
     old: str = ""
     new: str = ""
@@ -32,8 +31,24 @@ class TextRequest:
 class TextLine:
     text: str
     confidence: float
-    box: tuple[float, float, float, float]
-    """Left, top, right, bottom, as shares of the picture."""
+    box: tuple[float, ...]
+    """Left, top, right, bottom, as shares of the image."""
+
+    @cached_property
+    def plain(self) -> str:
+        return plain(self.text)
+
+    def holds(self, text: str) -> bool:
+        """Whether the line is a part of the text, or the text a part of the line."""
+        wanted = plain(text)
+        return bool(self.plain) and (wanted in self.plain or self.plain in wanted)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "text": self.text,
+            "confidence": round(self.confidence, 3),
+            "box": [round(side, 4) for side in self.box],
+        }
 
 
 @dataclass(frozen=True)
@@ -46,143 +61,142 @@ class TextReading:
     """Steps beyond the least, of a fault that comes in degrees."""
 
 
-# --- what is asked --------------------------------------------------------------------------------------------
-
-_LETTERS = {"chinese": "一-鿿", "english": "a-z", "latin": "a-z"}
+# --- requests -------------------------------------------------------------------------------------------------
 
 
 def request(instruction: str) -> tuple[TextRequest, ...]:
     """Return what is to be written or removed, letter by letter; nothing if the instruction does not say exactly that."""
     text, quoted = bare(instruction) or ("", ())
-    if not quoted and (wishes := _scripts(text)):
-        return wishes
+    wishes, where = _wishes(text, quoted)
+    # Words that say where may hold another wish, of which the lettering proves nothing.
+    return () if mentions("second_wish", where) else tuple(wishes)
+
+
+def _wishes(text: str, quoted: Sequence[str]) -> tuple[list[TextRequest], str]:
+    """Return the wishes, and the words that say where."""
+    if not quoted:
+        if match := first_match("lettering.into_script", text):
+            return [TextRequest("script", new=match[1].lower())], ""
+        if match := first_match("lettering.drop_script", text):
+            return [TextRequest("script", old=match[1].lower())], match[2]
     if mentions("lettering_unknown", text):
-        return ()
-    return _quoted(text, quoted) if quoted else _numbers(text)
+        return [], ""
+    if not quoted:
+        if match := first_match("lettering.replace_number", text):
+            where = match[3].strip()
+            return [TextRequest("replace", match[1], match[2], where)], where
+        if match := first_match("lettering.write_number", text):
+            where = match[1].strip()
+            return [TextRequest("write", new=match[2], where=where)], where
+    for act in ("delete", "replace", "write"):
+        match = first_match(f"lettering.{act}", text)
+        if match is None:
+            continue
+        marks = [g for g in match.groups() if g.isdigit() or g.startswith("⟦")]
+        where = "".join(g for g in match.groups() if g not in marks).strip()
+        texts = [quoted[int(number)] for number in re.findall(r"\d+", " ".join(marks))]
+        if act == "delete":
+            return [TextRequest("delete", old, where=where) for old in texts], where
+        if act == "write":
+            return [TextRequest("write", new=new, where=where) for new in texts], where
+        old, new = texts
+        if not first_match("language", new):
+            return [TextRequest("replace", old, new, where)], where
+        break
+    return [], ""
 
 
-def _quoted(text: str, quoted: Sequence[str]) -> tuple[TextRequest, ...]:
-    if match := first_match("lettering.delete", text):
-        return _one_wish(
-            match[2],
-            *(
-                TextRequest("delete", quoted[n], where=match[2].strip())
-                for n in _marks(match[1])
-            ),
-        )
-    if match := first_match("lettering.replace", text):
-        tails = [g for g in match.groups() if not g.isdigit()]
-        marks = [int(g) for g in match.groups() if g.isdigit()]
-        old = quoted[marks[0]]
-        new = quoted[marks[1]]
-        language = first_match("language", new)
-        return (
-            ()
-            if language
-            else _one_wish(
-                "".join(tails), TextRequest("replace", old, new, "".join(tails).strip())
-            )
-        )
-    if match := first_match("lettering.write", text):
-        tails = [group for group in match.groups() if not group.startswith("⟦")]
-        listed = next(group for group in match.groups() if group.startswith("⟦"))
-        where = "".join(tails).strip()
-        return _one_wish(
-            where,
-            *(TextRequest("write", new=quoted[n], where=where) for n in _marks(listed)),
-        )
-    return ()
-
-
-def _marks(marks: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", marks)]
-
-
-def _one_wish(tail: str, *wishes: TextRequest) -> tuple[TextRequest, ...]:
-    """None where the words that say where hold another wish, of which the lettering proves nothing."""
-    return () if mentions("second_wish", tail) else wishes
-
-
-def _numbers(text: str) -> tuple[TextRequest, ...]:
-    """A number that something is to show."""
-    if match := first_match("lettering.replace_number", text):
-        return _one_wish(
-            match[3], TextRequest("replace", match[1], match[2], match[3].strip())
-        )
-    if match := first_match("lettering.write_number", text):
-        return _one_wish(
-            match[1], TextRequest("write", new=match[2], where=match[1].strip())
-        )
-    return ()
-
-
-def _scripts(text: str) -> tuple[TextRequest, ...]:
-    """A script that is to go or to come."""
-    if match := first_match("lettering.into_script", text):
-        return (TextRequest("script", new=match[1].lower()),)
-    if match := first_match("lettering.drop_script", text):
-        return _one_wish(match[2], TextRequest("script", old=match[1].lower()))
-    return ()
-
-
-# --- what is there --------------------------------------------------------------------------------------------
+# --- lines ----------------------------------------------------------------------------------------------------
 
 _ENGINES = threading.local()
 
 
 def _reader() -> Any:
-    """The engine, with the weights that its package carries. It keeps state between its steps, so each worker has its
-    own; with one thread, because workers are the parallelism."""
+    """Return the engine of this thread, with the weights that its package carries: it keeps state between its steps."""
     if not hasattr(_ENGINES, "reader"):
-        _ENGINES.reader = _new_reader()
+        import logging
+
+        from rapidocr import RapidOCR
+
+        logging.getLogger("RapidOCR").setLevel(logging.ERROR)
+        # One thread each: workers are the parallelism.
+        threads = {
+            f"EngineConfig.onnxruntime.{name}_op_num_threads": 1
+            for name in ("intra", "inter")
+        }
+        _ENGINES.reader = RapidOCR(params={"Global.log_level": "error", **threads})
     return _ENGINES.reader
 
 
-def _new_reader() -> Any:
-    import logging
-
-    from rapidocr import RapidOCR
-
-    logging.getLogger("RapidOCR").setLevel(logging.ERROR)
-    threads = {
-        f"EngineConfig.onnxruntime.{name}_op_num_threads": 1
-        for name in ("intra", "inter")
-    }
-    return RapidOCR(params={"Global.log_level": "error", **threads})
-
-
-def read_lines(picture: Array) -> list[TextLine]:
-    """The lines of text in an RGB picture, from the top."""
-    result = _reader()(np.ascontiguousarray(picture[..., ::-1]))
+def read_lines(image: Array) -> list[TextLine]:
+    """Read the lines of text in an RGB image, from the top."""
+    result = _reader()(np.ascontiguousarray(image[..., ::-1]))
     if result.txts is None:
         return []
-    height, width = picture.shape[:2]
+    height, width = image.shape[:2]
     lines = []
     for box, text, confidence in zip(
         result.boxes, result.txts, result.scores, strict=True
     ):
-        xs = np.asarray(box)[:, 0] / width
-        ys = np.asarray(box)[:, 1] / height
-        lines.append(
-            TextLine(
-                text,
-                float(confidence),
-                (float(xs.min()), float(ys.min()), float(xs.max()), float(ys.max())),
-            )
-        )
+        left, top = np.min(box, axis=0)
+        right, bottom = np.max(box, axis=0)
+        sides = (left / width, top / height, right / width, bottom / height)
+        lines.append(TextLine(text, float(confidence), tuple(map(float, sides))))
     return lines
 
 
-# --- what that proves -----------------------------------------------------------------------------------------
+def plain(text: str) -> str:
+    """Return letters and digits alone: readers lose spaces, and take a comma for a full stop."""
+    return re.sub(r"[\W_]+", "", text).casefold()
 
+
+def _count(text: str, lines: Sequence[TextLine]) -> int:
+    wanted = plain(text)
+    if not wanted:
+        return 0
+    if len(wanted) < 3:  # a letter or two occur within most words
+        return sum(
+            plain(word) == wanted for line in lines for word in line.text.split()
+        )
+    return "".join(line.plain for line in lines).count(wanted)
+
+
+def _added(before: Sequence[TextLine], after: Sequence[TextLine]) -> list[TextLine]:
+    earlier = {line.plain for line in before}
+    return [line for line in after if line.plain not in earlier]
+
+
+def _nearest(wanted: str, lines: Sequence[TextLine]) -> tuple[float, str, float]:
+    """Return the share of letters in place, text and confidence of the line that comes closest, by edit distance."""
+    text = plain(wanted)
+    size = max(1, len(text))
+    candidates = [
+        (1 - edit_distance(text, line.plain) / size, line.text, line.confidence)
+        for line in lines
+    ]
+    return max(candidates, default=(0.0, "", 0.0))
+
+
+def edit_distance(wanted: str, text: str) -> int:
+    """Return the least number of edits that turn a part of the text into what was wanted."""
+    row = [0] * (len(text) + 1)
+    for i, a in enumerate(wanted, 1):
+        above = row
+        row = [i]
+        for j, b in enumerate(text, 1):
+            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a != b)))
+    return min(row)
+
+
+# --- proof ----------------------------------------------------------------------------------------------------
+
+_LETTERS = {"chinese": "一-鿿", "english": "a-z", "latin": "a-z"}
 _SURE = 0.85
 """Confidence of the reader above which letters are well formed: print in photographs is read at .95 and more."""
 _HALF_READ = (0.7, 0.55)
 """Confidence below which letters are worse formed, step by step."""
 _ALIKE = 0.6
-"""Share of letters in place from which a text is a misspelling, and no other text."""
-
-
+"""Share of letters in place from which a text is a misspelling, and not another text."""
 _ORDER = ("undone", "misspelt", "misplaced", "blurred", "done")
 
 
@@ -194,16 +208,12 @@ def compare_all(
 ) -> TextReading:
     """Return the worst outcome of several wishes, if all are proven and none is missing beside one that is done."""
     readings = [compare(wish, before, after, mask) for wish in wishes]
-    outcomes = {reading.outcome for reading in readings}
-    if None in outcomes or outcomes >= {"done", "undone"}:
-        return next(
-            (r for r in readings if r.outcome is None),
-            TextReading(None, "only a part of the text could be read"),
-        )
-    return min(
-        readings,
-        key=lambda reading: (_ORDER.index(str(reading.outcome)), -reading.degree),
-    )
+    for reading in readings:
+        if reading.outcome is None:
+            return reading
+    if {reading.outcome for reading in readings} >= {"done", "undone"}:
+        return TextReading(None, "only a part of the text could be read")
+    return min(readings, key=lambda r: (_ORDER.index(str(r.outcome)), -r.degree))
 
 
 def compare(
@@ -215,42 +225,32 @@ def compare(
     if wish.act == "script":
         return _scripted(wish, before, after)
     if wish.act == "delete":
-        return _deleted(wish, before, after)
-    old_before, old_after = (_count_old(wish, lines) for lines in (before, after))
-    if wish.act == "replace" and not old_before:
-        return TextReading(None, f'"{wish.old}" could not be read in the input')
-    new_before, new_after = (_count(wish.new, lines) for lines in (before, after))
-    if new_after > new_before:
+        return _deleted(wish.old, wish.where, before, after)
+    if _count(wish.new, after) > _count(wish.new, before):
         if wish.act == "write":
             return _written(wish, before, after, mask)
-        if old_before > 1 and wish.where:
-            return TextReading(
-                None,
-                f'"{wish.old}" occurs {old_before} times in the input: which one is meant?',
-            )
-        if old_after:
-            return TextReading(
-                None,
-                f'"{wish.new}" was written, but "{wish.old}" still occurs {old_after} times',
-            )
         return _replaced(wish, before, after)
-    if new_after:
+    old_before = _count_old(wish, before)
+    if wish.act == "replace" and not old_before:
+        return TextReading(None, f'"{wish.old}" could not be read in the input')
+    if _count(wish.new, after):
         return TextReading(None, f'"{wish.new}" was already in the input')
-    if wish.act == "replace" and old_after >= old_before:
+    if wish.act == "replace" and _count_old(wish, after) >= old_before:
         return TextReading(
             "undone",
             f'"{wish.old}" is still in the edited picture, and "{wish.new}" cannot be read',
         )
-    nearest, text, confidence = _nearest(wish.new, _added(before, after))
+    added = _added(before, after)
+    nearest, text, confidence = _nearest(wish.new, added)
     if nearest >= _ALIKE and confidence >= _SURE:
-        wrong = _distance(_plain(wish.new), _plain(text))
+        wrong = edit_distance(plain(wish.new), plain(text))
         letters = f"{wrong} letter{'s' * (wrong > 1)} wrong"
         return TextReading(
             "misspelt",
             f'"{wish.new}" was asked for, but "{text}" is written, {letters}',
             wrong - 1,
         )
-    if not _added(before, after):
+    if not added:
         return TextReading(
             "undone", f'no text was added, and "{wish.new}" cannot be read anywhere'
         )
@@ -261,22 +261,11 @@ def compare(
 
 
 def _count_old(wish: TextRequest, lines: Sequence[TextLine]) -> int:
-    """How often the old text stands there, apart from where it is a part of the new one."""
+    """Count the old text, apart from where it is a part of the new one."""
     if not wish.old:
         return 0
-    return _count(wish.old, lines) - _count(wish.new, lines) * _plain(wish.new).count(
-        _plain(wish.old)
-    )
-
-
-def _new_lines(
-    text: str, before: Sequence[TextLine], after: Sequence[TextLine]
-) -> list[TextLine]:
-    return [
-        line
-        for line in _added(before, after)
-        if _plain(line.text) and _shares(text, line.text)
-    ]
+    within = plain(wish.new).count(plain(wish.old))
+    return _count(wish.old, lines) - _count(wish.new, lines) * within
 
 
 def _written(
@@ -285,19 +274,19 @@ def _written(
     after: Sequence[TextLine],
     mask: Array | None,
 ) -> TextReading:
-    new, where, lines = wish.new, wish.where, _new_lines(wish.new, before, after)
-    if mask is not None and lines and not any(_covers(mask, line) for line in lines):
-        return TextReading(
-            "misplaced",
-            f'"{new}" is written, but outside the region that the edit was meant for',
-        )
-    if mask is None and lines and not any(_stands(line, where) for line in lines):
-        return TextReading("misplaced", f'"{new}" is written, but not {where}')
-    if (
-        mask is None
-        and where
-        and not (_SIDE.fullmatch(where) or _ANYWHERE.fullmatch(where))
-    ):
+    new = wish.new
+    where = wish.where
+    lines = [line for line in _added(before, after) if line.holds(new)]
+    if mask is not None:
+        if lines and not any(_covers(mask, line) for line in lines):
+            return TextReading(
+                "misplaced",
+                f'"{new}" is written, but outside the region that the edit was meant for',
+            )
+    elif side := _SIDE.fullmatch(where):
+        if lines and not any(_is_on(line, side[1].lower()) for line in lines):
+            return TextReading("misplaced", f'"{new}" is written, but not {where}')
+    elif where and not _ANYWHERE.fullmatch(where):
         return TextReading(
             None, f'"{new}" is written; whether that is {where} cannot be measured'
         )
@@ -307,18 +296,30 @@ def _written(
 def _replaced(
     wish: TextRequest, before: Sequence[TextLine], after: Sequence[TextLine]
 ) -> TextReading:
-    """The new text must stand where the old one stood."""
-    lines = _new_lines(wish.new, before, after)
-    places = [
-        line for line in before if _plain(line.text) and _shares(wish.old, line.text)
-    ]
-    if (
-        lines
-        and places
-        and not any(
-            _apart(line, place) <= _BESIDE for line in lines for place in places
+    """Check that the new text is where the old one was, and the old one nowhere."""
+    old_before = _count_old(wish, before)
+    old_after = _count_old(wish, after)
+    problem = ""
+    if not old_before:
+        problem = f'"{wish.old}" could not be read in the input'
+    elif old_before > 1 and wish.where:
+        problem = (
+            f'"{wish.old}" occurs {old_before} times in the input: which one is meant?'
         )
-    ):
+    elif old_after:
+        problem = (
+            f'"{wish.new}" was written, but "{wish.old}" still occurs {old_after} times'
+        )
+    if problem:
+        return TextReading(None, problem)
+    lines = [line for line in _added(before, after) if line.holds(wish.new)]
+    gaps = [
+        _gap(line, earlier)
+        for line in lines
+        for earlier in before
+        if earlier.holds(wish.old)
+    ]
+    if gaps and min(gaps) > _BESIDE:
         return TextReading(
             None, f'"{wish.new}" is written, but not where "{wish.old}" was'
         )
@@ -337,64 +338,52 @@ def _legible(new: str, lines: Sequence[TextLine]) -> TextReading:
     )
 
 
-def _apart(a: TextLine, b: TextLine) -> float:
-    """The gap between two boxes, as a share of the picture's side."""
-    across = max(a.box[0], b.box[0]) - min(a.box[2], b.box[2])
-    down = max(a.box[1], b.box[1]) - min(a.box[3], b.box[3])
-    return max(across, down)
-
-
 def _scripted(
     wish: TextRequest, before: Sequence[TextLine], after: Sequence[TextLine]
 ) -> TextReading:
-    """Whether letters of a script went or came: that none came is proof, that some did proves no translation."""
-    name = wish.old or wish.new
+    """Check whether letters of a script went or came: that none came is proof, that some did proves no translation."""
+    script = wish.old or wish.new
+    name = script.title()
     was, now = (
-        len(
-            re.findall(
-                f"[{_LETTERS[name]}]",
-                "".join(line.text for line in lines if line.confidence > _SURE),
-                re.I,
-            )
+        len(re.findall(f"[{_LETTERS[script]}]", text, re.I))
+        for text in (
+            "".join(line.text for line in lines if line.confidence > _SURE)
+            for lines in (before, after)
         )
-        for lines in (before, after)
     )
     if wish.new:
-        # Unread writing may be there; only where all that was read still stands was nothing translated.
-        still = before and {_plain(line.text) for line in before} <= {
-            _plain(line.text) for line in after
-        }
+        # Unread writing may be there; only if all that was read is still there was nothing translated.
+        still = before and {b.plain for b in before} <= {a.plain for a in after}
         if still and now <= was:
             return TextReading(
                 "undone",
-                f"the text of the input is still there, and no {name.title()} was added",
+                f"the text of the input is still there, and no {name} was added",
             )
         return TextReading(
-            None,
-            f"whether the {name.title()} text says what was asked for cannot be measured",
+            None, f"whether the {name} text says what was asked for cannot be measured"
         )
     if was < 2:
-        return TextReading(None, f"no {name.title()} text could be read in the input")
+        return TextReading(None, f"no {name} text could be read in the input")
     if now == 0:
         return TextReading(
-            "done",
-            f"of {was} {name.title()} letters in the input, none can be read any more",
+            "done", f"of {was} {name} letters in the input, none can be read any more"
         )
     return TextReading(
         "undone" if now >= was else None,
-        f"{now} of {was} {name.title()} letters can still be read",
+        f"{now} of {was} {name} letters can still be read",
     )
 
 
 def _deleted(
-    wish: TextRequest, before: Sequence[TextLine], after: Sequence[TextLine]
+    old: str, where: str, before: Sequence[TextLine], after: Sequence[TextLine]
 ) -> TextReading:
-    old, was, now = wish.old, _count(wish.old, before), _count(wish.old, after)
+    was = _count(old, before)
+    now = _count(old, after)
     if not was:
         return TextReading(None, f'"{old}" could not be read in the input')
     if now >= was:
         return TextReading("undone", f'"{old}" is still in the edited picture')
-    if now or (was > 1 and wish.where):
+    if now or (was > 1 and where):
         return TextReading(
             None,
             f'"{old}" occurs {was} times in the input and can still be read {now} times',
@@ -404,32 +393,7 @@ def _deleted(
     return TextReading("done", f'"{old}" was in the input and is gone')
 
 
-def _added(before: Sequence[TextLine], after: Sequence[TextLine]) -> list[TextLine]:
-    there = {_plain(line.text) for line in before}
-    return [line for line in after if _plain(line.text) not in there]
-
-
-def _plain(text: str) -> str:
-    """Letters and digits: readers lose spaces, and take a comma for a full stop."""
-    return re.sub(r"[\W_]+", "", text).casefold()
-
-
-def _count(text: str, lines: Sequence[TextLine]) -> int:
-    wanted = _plain(text)
-    if len(wanted) < 3:  # a letter or two occur within most words
-        return (
-            sum(_plain(word) == wanted for line in lines for word in line.text.split())
-            if wanted
-            else 0
-        )
-    return "".join(_plain(line.text) for line in lines).count(wanted)
-
-
-def _shares(wanted: str, text: str) -> bool:
-    a = _plain(wanted)
-    b = _plain(text)
-    return a in b or b in a
-
+# --- where a line is ------------------------------------------------------------------------------------------
 
 _SIDE = re.compile(
     r"(?:in|at|on|to|into|onto) the (?:very )?((?:upper|top|lower|bottom|left|right)(?:[- ]?(?:left|right))?)"
@@ -444,20 +408,15 @@ _ANYWHERE = re.compile(
 _BESIDE = 0.05
 """Largest gap between the boxes of two lines at one place, as a share of the image's side."""
 _BEYOND = 0.1
-"""Distance beyond the middle, as a share of the image's side: farther
-out, a line is on the other side for everybody."""
+"""Distance beyond the middle, as a share of the image's side: farther out, a line is on the other side for everybody."""
 
 
-def _stands(line: TextLine, where: str) -> bool:
-    """Whether a line is on the side that was named; what is said of another place decides nothing."""
-    if not (side := _SIDE.fullmatch(where)):
-        return True
+def _is_on(line: TextLine, side: str) -> bool:
+    """Whether a line is on a side such as "upper left"."""
     x = (line.box[0] + line.box[2]) / 2 - 0.5
     y = (line.box[1] + line.box[3]) / 2 - 0.5
     off = {"left": x, "right": -x, "upper": y, "top": y, "lower": -y, "bottom": -y}
-    return all(
-        beyond <= _BEYOND for name, beyond in off.items() if name in side[1].lower()
-    )
+    return all(beyond <= _BEYOND for name, beyond in off.items() if name in side)
 
 
 def _covers(mask: Array, line: TextLine) -> bool:
@@ -470,23 +429,8 @@ def _covers(mask: Array, line: TextLine) -> bool:
     return bool(part.any())
 
 
-def _nearest(wanted: str, lines: Sequence[TextLine]) -> tuple[float, str, float]:
-    """The line that comes closest, by edit distance over the length of what was wanted."""
-    best = (0.0, "", 0.0)
-    for line in lines:
-        near = 1 - _distance(_plain(wanted), _plain(line.text)) / max(
-            1, len(_plain(wanted))
-        )
-        best = max(best, (near, line.text, line.confidence))
-    return best
-
-
-def _distance(wanted: str, text: str) -> int:
-    """Edits that turn some part of the text into what was wanted."""
-    row = [0] * (len(text) + 1)
-    for i, a in enumerate(wanted, 1):
-        above = row
-        row = [i]
-        for j, b in enumerate(text, 1):
-            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a != b)))
-    return min(row)
+def _gap(a: TextLine, b: TextLine) -> float:
+    """Return the gap between two boxes, as a share of the image's side."""
+    across = max(a.box[0], b.box[0]) - min(a.box[2], b.box[2])
+    down = max(a.box[1], b.box[1]) - min(a.box[3], b.box[3])
+    return max(across, down)

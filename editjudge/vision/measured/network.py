@@ -1,6 +1,6 @@
 """Features of a network trained on photographs: how patches, channels and classes differ before and after an edit.
 
-EfficientNet-Lite0 (`efficientnet_lite0.onnx`, made by bench/make_backbone.py) looks at both pictures whole and at the
+EfficientNet-Lite0 (`efficientnet_lite0.onnx`, made by bench/make_backbone.py) sees both images whole and the
 place of the edit from nearby. Nothing here scores: the calibration holds what people's ratings make of it.
 """
 
@@ -19,30 +19,33 @@ from editjudge.vision.measured.scene import Array, Scene, area, fit
 
 FILE = Path(__file__).with_name("efficientnet_lite0.onnx")
 DIGEST = "861a93a491d5a5f1dbeaafb91faf018468fb8dd7f63e9c8010ecfbe1e2dba836"
-"""SHA-256 of the file: other weights see otherwise, and the calibration was fitted to these."""
+"""SHA-256 of the file: other weights give other features, and the calibration was fitted to these."""
 LAYERS = (2, 4, 10, 15, 16)
-"""From fine texture to what classes are told by."""
+"""From fine texture to what distinguishes classes."""
 _WHOLE = 512
 _NEAR = 224
-"""Pixels a side of the whole picture, which then has 16 x 16 patches, and of the place of the edit."""
+"""Pixels a side of the whole image, which then has 16 x 16 patches, and of the place of the edit."""
 _MARGIN = 0.15
 """Margin around the edit, as a share of its extent."""
 _LEAST = 0.2
-"""Share of the picture's side that is seen at least: a smaller place would be mostly interpolation."""
+"""Share of the image's side that is seen at least: a smaller place would be mostly interpolation."""
 
-Sight: TypeAlias = Mapping[str, Array]
-"""Parts of what is seen, each a row of numbers; NaN where there was nothing to see."""
+_ALL = (0.0, 1.0, 0.0, 1.0)
+"""Top, bottom, left and right of the whole image, as shares."""
+
+Features: TypeAlias = Mapping[str, Array]
+"""Kinds of features, each a row of numbers; NaN if there was nothing to compare."""
 
 
 @lru_cache(maxsize=1)
 def _session() -> Any:
-    """One thread: workers are the parallelism, and the same order of additions gives the same sums."""
+    """Open the network for one thread: workers are the parallelism, and the same order of additions gives the same sums."""
     import onnxruntime
 
     data = FILE.read_bytes()
     if (digest := hashlib.sha256(data).hexdigest()) != DIGEST:
         raise RuntimeError(
-            f"{FILE}: digest {digest[:12]} where {DIGEST[:12]} was expected; install editjudge again"
+            f"{FILE}: digest {digest[:12]} instead of {DIGEST[:12]}; install editjudge again"
         )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -52,43 +55,37 @@ def _session() -> Any:
     )
 
 
-def look(scene: Scene, change: Change) -> Sight:
-    """The whole picture and the place of the edit, before and after."""
+def extract(scene: Scene, change: Change) -> Features:
+    """Compare the whole image and the place of the edit, before and after."""
     inside = change.inside & (scene.valid > 0)
-    outside = change.outside > 0
-    seen: dict[str, Array] = {}
-    was, now = (
-        see(fit(view.rgb, _WHOLE, _WHOLE)) for view in (scene.before, scene.after)
-    )
-    seen |= {f"whole {name}": row for name, row in _compared(was, now, inside, outside)}
-    place = _place(inside)
-    was, now = (
-        see(fit(_cut(view.rgb, *place), _NEAR, _NEAR))
-        for view in (scene.before, scene.after)
-    )
-    inside, outside = (_cut(part, *place) for part in (inside, outside))
-    return seen | {
-        f"near {name}": row for name, row in _compared(was, now, inside, outside)
-    }
+    features: dict[str, Array] = {}
+    near = edit_box(inside)
+    for name, side, box in (("whole", _WHOLE, _ALL), ("near", _NEAR, near)):
+        was, now = (
+            see(fit(_cut(view.rgb, *box), side, side))
+            for view in (scene.before, scene.after)
+        )
+        parts = [_cut(part, *box) for part in (inside, change.outside > 0)]
+        features |= {f"{name} {kind}": row for kind, row in _compared(was, now, *parts)}
+    return features
 
 
-def see(picture: Array) -> dict[str, Array]:
+def see(image: Array) -> dict[str, Array]:
     """Return the output of each layer for one square RGB image."""
-    x = np.ascontiguousarray(
-        ((picture.astype(np.float32) - 127) / 128).transpose(2, 0, 1)
-    )[None]
+    scaled = (image.astype(np.float32) - 127) / 128
     session = _session()
-    outputs = session.run(None, {"picture": x})
+    planes = np.ascontiguousarray(scaled.transpose(2, 0, 1))[None]
+    outputs = session.run(None, {"picture": planes})
     return {
         output.name: row[0]
         for output, row in zip(session.get_outputs(), outputs, strict=True)
     }
 
 
-def _place(inside: Array) -> tuple[float, float, float, float]:
-    """Top, bottom, left and right of the edit and what is around it, as shares; the whole where none was edited."""
+def edit_box(inside: Array) -> tuple[float, float, float, float]:
+    """Return top, bottom, left and right of the edit and its surroundings, as shares; the whole if nothing was edited."""
     if not inside.any():
-        return 0.0, 1.0, 0.0, 1.0
+        return _ALL
     bounds: list[float] = []
     for axis in (1, 0):
         at = np.flatnonzero(inside.any(axis=axis))
@@ -101,9 +98,9 @@ def _place(inside: Array) -> tuple[float, float, float, float]:
     return bounds[0], bounds[1], bounds[2], bounds[3]
 
 
-def _cut(picture: Array, top: float, bottom: float, left: float, right: float) -> Array:
-    height, width = picture.shape[:2]
-    return picture[
+def _cut(image: Array, top: float, bottom: float, left: float, right: float) -> Array:
+    height, width = image.shape[:2]
+    return image[
         round(top * height) : round(bottom * height),
         round(left * width) : round(right * width),
     ]
@@ -116,14 +113,11 @@ def _compared(
     outside: Array,
 ) -> Iterator[tuple[str, Array]]:
     for layer in LAYERS:
-        name = f"patches{layer}"
-        yield (
-            f"distance {layer}",
-            _distances(before[name], after[name], inside, outside),
-        )
+        patches = f"patches{layer}"
+        far = _distances(before[patches], after[patches], inside, outside)
+        yield f"distance {layer}", far
         was, now = (
-            _channels(x[f"patches{layer}"], x[f"squares{layer}"])
-            for x in (before, after)
+            _channels(x[patches], x[f"squares{layer}"]) for x in (before, after)
         )
         yield f"channels {layer}", now
         yield f"gains {layer}", now - was
@@ -131,44 +125,33 @@ def _compared(
 
 
 def _distances(before: Array, after: Array, inside: Array, outside: Array) -> Array:
-    """One minus the cosine of each patch's channels: over the picture, inside and outside the edit."""
+    """Return one minus the cosine of each patch's channels: over the image, inside and outside the edit."""
     a, b = (x / (np.linalg.norm(x, axis=0) + 1e-6) for x in (before, after))
     far = np.maximum(0.0, 1 - (a * b).sum(axis=0))
     size = far.shape[1], far.shape[0]
-    parts = [area(part.astype(np.float32), size) for part in (inside, outside)]
-    means = [
-        float((far * w).sum() / w.sum()) if w.sum() > 0.5 else np.nan for w in parts
-    ]
-    stray = far[parts[1] > 0.5]
-    most = float(np.quantile(stray, 0.9)) if len(stray) else np.nan
-    row: Array = np.sqrt(
-        np.array(
-            [far.mean(), *np.quantile(far, [0.25, 0.5, 0.75, 0.9, 1.0]), *means, most]
-        )
-    )
+    figures = [far.mean(), *np.quantile(far, [0.25, 0.5, 0.75, 0.9, 1.0])]
+    weights = [area(part.astype(np.float32), size) for part in (inside, outside)]
+    for weight in weights:
+        total = weight.sum()
+        figures.append(float((far * weight).sum() / total) if total > 0.5 else np.nan)
+    stray = far[weights[1] > 0.5]
+    figures.append(float(np.quantile(stray, 0.9)) if len(stray) else np.nan)
+    row: Array = np.sqrt(np.array(figures))
     return row
 
 
 def _channels(patches: Array, squares: Array) -> Array:
-    """Mean and deviation of every channel."""
+    """Return mean and deviation of every channel."""
     mean = patches.mean(axis=(1, 2))
     return np.concatenate([mean, np.sqrt(np.maximum(0.0, squares - mean * mean))])
 
 
 def _classes(before: Array, after: Array) -> Array:
-    """How sure the network is of what it sees, before and after, and how far both answers diverge (Jensen-Shannon)."""
+    """Return how sure the network is, before and after, and how far both answers diverge (Jensen-Shannon)."""
     p, q = (np.exp(x - x.max()) / np.exp(x - x.max()).sum() for x in (before, after))
     was, now, both = (
         float(-(x * np.log(x + 1e-12)).sum()) for x in (p, q, (p + q) / 2)
     )
-    return np.array(
-        [
-            was,
-            now,
-            now - was,
-            both - (was + now) / 2,
-            p.max(),
-            q.max(),
-            float((p * q).sum() ** 0.5),
-        ]
-    )
+    diverged = both - (was + now) / 2
+    shared = float((p * q).sum() ** 0.5)
+    return np.array([was, now, now - was, diverged, p.max(), q.max(), shared])

@@ -10,12 +10,17 @@ import numpy as np
 
 from editjudge.vision.measured.calibration import Calibration
 from editjudge.vision.measured.change import Change, find_change
-from editjudge.vision.measured.factors import percent, place
+from editjudge.vision.measured.factors import (
+    DONE,
+    FactorVerdict,
+    abstain,
+    percent,
+    place,
+)
 from editjudge.vision.measured.lettering import TextReading
 from editjudge.vision.measured.measures import Measures
 from editjudge.vision.measured.phrasing import bare, first_match, may_stay
 from editjudge.vision.measured.scene import Array, Scene, compose
-from editjudge.vision.measured.verdict import FactorVerdict, abstain
 
 # --- colours by name ----------------------------------------------------------------------------------------
 
@@ -42,24 +47,25 @@ _LEAST = 0.02
 """Share of the changed pixels below which a colour is not there: highlights and rims alone are more."""
 
 _GAIN = 0.001
-"""Share of the picture: where the colour spread by more, it came to something, if only faintly."""
+"""Share of the image: if the colour spread by more, something got it, if only faintly."""
+
+
+def named_colours(text: str) -> list[str]:
+    return re.findall(rf"\b(?:{'|'.join(COLOURS)})\b", text.lower())
 
 
 def asked_colour(instruction: str) -> str | None:
-    """The one colour that something is to become; None where none or several are named, or anything else is asked."""
+    """Return the one colour that something is to become; None if none or several are named, or anything else is asked."""
     text, quoted = bare(re.sub(r" instead[.!]?$", "", instruction)) or ("", ())
-    named = re.findall(rf"\b(?:{'|'.join(COLOURS)})\b", text, re.IGNORECASE)
     match = first_match("colour", text)
+    if match is None or quoted or len(named_colours(text)) != 1:
+        return None
     # "Red" may be a name or a word that is to be written.
-    return (
-        match[1]
-        if match and match[1].islower() and len(named) == 1 and not quoted
-        else None
-    )
+    return match[1] if match[1].islower() else None
 
 
 def share_of(name: str, lab: Array) -> float:
-    """Share of pixels that could be called by the name."""
+    """Return the share of pixels that could be called by the name."""
     light, a, b = (lab[..., k] for k in range(3))
     chroma = np.hypot(a, b)
     if name in _GRAYS:
@@ -67,16 +73,16 @@ def share_of(name: str, lab: Array) -> float:
         return float(((light >= low) & (light <= high) & (chroma < 20)).mean())
     low, high = _HUES[name]
     hue = np.degrees(np.arctan2(b, a)) % 360
-    inside = (
-        (hue >= low) & (hue <= high) if low <= high else (hue >= low) | (hue <= high)
-    )
+    above = hue >= low
+    below = hue <= high
+    inside = above & below if low <= high else above | below
     return float((inside & (chroma > 8)).mean())
 
 
 def missing_colour(
     instruction: str, scene: Scene, change: Change
 ) -> tuple[str, float] | None:
-    """The colour that was asked for and its share of what changed, where that proves it is not there."""
+    """Return the colour that was asked for and its share of what changed, if that proves that it is not there."""
     name = asked_colour(instruction)
     changed = change.visible > 1
     if name is None or not changed.any():
@@ -89,7 +95,7 @@ def missing_colour(
 # --- against a ground truth ---------------------------------------------------------------------------------
 
 _BESIDE = 0.002
-"""Share of the picture that differs beside the target where more was done than encoding it again."""
+"""Share of the image that differs beside the target if more was done than encoding it again."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +107,13 @@ class Target:
     made: Array
     """Pixels in which the edited image differs from the input."""
     agreement: float
-    """1 where the edited picture is the ground truth in the wanted region, 0 where it is the input."""
+    """1 if the edited image is the ground truth in the wanted region, 0 if it is the input."""
     coverage: float
     """Share of the wanted region that came closer to the ground truth than to the input."""
     size: float
     """Area made over area wanted, in octaves."""
     offset: float
-    """Distance of their centres, in parts of the picture's diagonal."""
+    """Distance of their centres, in parts of the image's diagonal."""
     local: bool
     """Both changes have a place, so that sizes and places can be compared."""
 
@@ -123,61 +129,53 @@ def region_wanted(before: Array, truth: Array, mask: Array | None) -> Array | No
 def find_target(
     before: Array, truth: Array, edited: Array, mask: Array | None
 ) -> Target | None:
-    """None where the ground truth does not differ from the input. Change outside the mask is not the target."""
+    """Return None if the ground truth does not differ from the input. Change outside the mask is not the target."""
     wish = compose(before, truth, mask)
-    deed = compose(before, edited, mask)
-    wanted = find_change(wish)
-    made = find_change(deed)
-    if wanted.nothing or not wanted.inside.any():
+    result = compose(before, edited, mask)
+    changes = [find_change(wish), find_change(result)]
+    wanted, made = (change.inside.astype(np.uint8) for change in changes)
+    if changes[0].nothing or not wanted.any():
         return None
-    agreement, coverage = _progress(wish, deed, wanted.inside)
-    regions = [change.inside.astype(np.uint8) for change in (wanted, made)]
-    areas = [max(1.0, float(region.sum())) for region in regions]
-    return Target(
-        regions[0],
-        regions[1],
-        agreement,
-        coverage,
-        float(np.log2(areas[1] / areas[0])),
-        _distance(regions[0], regions[1]),
-        all(c.located and c.share < 0.5 for c in (wanted, made))
-        and _compact(regions[1]) > 0.6 * _compact(regions[0]),
-    )
-
-
-def _progress(wish: Scene, deed: Scene, region: Array) -> tuple[float, float]:
     start, goal, end = (
-        cv2.GaussianBlur(v.lab, (0, 0), 1.5)[region]
-        for v in (wish.before, wish.after, deed.after)
+        cv2.GaussianBlur(view.lab, (0, 0), 1.5)[wanted > 0]
+        for view in (wish.before, wish.after, result.after)
     )
-    whole = np.linalg.norm(goal - start, axis=-1)
+    way = float(np.linalg.norm(goal - start, axis=-1).sum())
     rest = np.linalg.norm(goal - end, axis=-1)
-    gone = np.linalg.norm(end - start, axis=-1)
-    agreement = 1 - float(rest.sum()) / max(1e-6, float(whole.sum()))
-    return max(-1.0, agreement), float((rest < gone).mean())
+    closer = rest < np.linalg.norm(end - start, axis=-1)
+    located = all(change.located and change.share < 0.5 for change in changes)
+    return Target(
+        wanted,
+        made,
+        agreement=max(-1.0, 1 - float(rest.sum()) / max(1e-6, way)),
+        coverage=float(closer.mean()),
+        size=float(np.log2(max(1.0, made.sum()) / max(1.0, wanted.sum()))),
+        offset=_offset(wanted, made),
+        local=located and _compact(made) > 0.6 * _compact(wanted),
+    )
 
 
 def _compact(region: Array) -> float:
-    """Share of its hull that a region fills: stains over the picture have neither a size nor a place."""
+    """Return the share of its hull that a region fills: stains over the image have neither a size nor a place."""
     if not region.any():
         return 0.0
     hull = cv2.convexHull(np.argwhere(region)[:, ::-1].astype(np.int32))
     return float(region.sum() / max(1.0, cv2.contourArea(hull)))
 
 
-def _distance(a: Array, b: Array) -> float:
-    if not (a.any() and b.any()):
+def _offset(a: Array, b: Array) -> float:
+    """Return the distance of the centres of two regions, in parts of the image's diagonal."""
+    if not b.any():
         return 1.0
-    centres = [np.argwhere(region).mean(axis=0) for region in (a, b)]
-    return float(np.linalg.norm(centres[0] - centres[1]) / np.hypot(*a.shape))
+    apart = np.argwhere(a).mean(axis=0) - np.argwhere(b).mean(axis=0)
+    return float(np.linalg.norm(apart) / np.hypot(*a.shape))
 
 
 def judge_target(
     factor: str, target: Target | None, measures: Measures, calibration: Calibration
 ) -> FactorVerdict:
-    """The factors that only a ground truth can decide."""
-    same = measures.change.nothing
-    if same:
+    """Score a factor that only a ground truth can decide."""
+    if measures.change.nothing:
         mean = measures.values["change.mean"]
         words = f"The edited picture matches the ground truth over the whole picture; mean difference {mean:.1f} Lab units."
         return FactorVerdict(7.0, words)
@@ -239,61 +237,42 @@ _LETTERING = {
 }
 
 
-@dataclass(frozen=True)
-class Proof:
-    """How well the instruction was followed, on 1 to 7, and what shows it."""
-
-    alignment: float
-    completeness: float
-    effect: float
-    words: str
-
-    def finding(self, factor: str) -> FactorVerdict:
-        return FactorVerdict(
-            {"alignment": self.alignment, "completeness": self.completeness}.get(
-                factor, self.effect
-            ),
-            self.words,
-        )
-
-
 def prove(
-    instruction: str, measures: Measures, reading: TextReading | None
-) -> Proof | None:
-    """None where nothing is proven."""
+    factor: str,
+    instruction: str,
+    measures: Measures,
+    reading: TextReading | None = None,
+) -> FactorVerdict:
+    """Score how well the instruction was followed, or abstain with what was tried."""
     change = measures.change
+    where = ""
+    if change.region.any():
+        where = f" ({place(change.region)}, {percent(change.share)} of the picture)"
     if change.nothing:
-        # a crop may be what was asked for
-        if may_stay(instruction) or "scale" in measures.scene.framing:
-            return None
-        words = (
-            "The instruction was not carried out: the edited picture shows no visible difference anywhere; "
-            f"mean colour difference {measures.values['change.mean']:.1f}."
-        )
-        return Proof(1.0, 1.0, 1.0, words)
-    where = (
-        f" ({place(change.region)}, {percent(change.share)} of the picture)"
-        if change.region.any()
-        else ""
-    )
-    if reading is not None and reading.outcome is not None:
-        part = "changed part" if where else "picture"
+        # An unchanged or cropped image may be what was asked for.
+        if not may_stay(instruction) and "scale" not in measures.scene.framing:
+            return FactorVerdict(
+                1.0,
+                "The instruction was not carried out: the edited picture shows no visible difference anywhere; "
+                f"mean colour difference {measures.values['change.mean']:.1f}.",
+            )
+    elif reading is not None and reading.outcome is not None:
         degrees = _LETTERING[reading.outcome]
         scores = degrees[min(reading.degree, len(degrees) - 1)]
-        return Proof(*scores, f"Read in the {part}{where}: {reading.words}.")
-    if colour := missing_colour(instruction, measures.scene, change):
-        name, share = colour
-        words = f"The instruction asks for {name}; in the changed area{where}, {percent(share)} of the pixels are {name}."
-        return Proof(2.0, 2.0, 1.0, words)
-    return None
-
-
-def why_not(instruction: str, reading: TextReading | None) -> FactorVerdict:
-    """The abstention, with what was tried."""
+        part = "changed part" if where else "picture"
+        return FactorVerdict(
+            scores[DONE.index(factor)], f"Read in the {part}{where}: {reading.words}."
+        )
+    elif missing := missing_colour(instruction, measures.scene, change):
+        name, share = missing
+        return FactorVerdict(
+            1.0 if factor == "effect_score" else 2.0,
+            f"The instruction asks for {name}; in the changed area{where}, {percent(share)} of the pixels are {name}.",
+        )
     if reading is not None:
         return abstain(f"the text in the pictures does not decide it: {reading.words}")
-    if name := asked_colour(instruction):
+    if asked := asked_colour(instruction):
         return abstain(
-            f"{name} occurs in the changed area; whether it is on the right object cannot be measured"
+            f"{asked} occurs in the changed area; whether it is on the right object cannot be measured"
         )
     return abstain(_UNPROVEN)

@@ -30,15 +30,14 @@ _FAINT = 4.0
 
 
 def structure_map(scene: Scene, *, light: bool = False) -> tuple[Array, Array]:
-    """Local correlation of lightness before and after, and how much there was to recognise, at a small size.
+    """Return the local correlation of lightness before and after, and how much there was to recognise, at a small size.
 
     Structure that was there and is gone has no likeness left, unless `light` may have drowned it.
     """
     likeness, before, after = _likeness(scene, _SIDE, _WINDOW)
     if not light:
-        likeness = likeness * (
-            1 - _ramp(before, *_PRESENT) * (1 - _ramp(after, *_VANISHED))
-        )
+        present = _ramp(before, *_PRESENT)
+        likeness = likeness * (1 - present * (1 - _ramp(after, *_VANISHED)))
     return likeness, _recognisable(before, after)
 
 
@@ -53,19 +52,20 @@ def _recognisable(before: Array, after: Array) -> Array:
 
 
 def _likeness(scene: Scene, side: int, window: int) -> tuple[Array, Array, Array]:
-    """Local correlation of lightness, and the local variance before and after."""
+    """Return the local correlation of lightness, and the local variance before and after."""
     a, b = (_reduced(v.lightness, side) for v in (scene.before, scene.after))
 
     def mean(plane: Array) -> Array:
         return cv2.boxFilter(plane, cv2.CV_32F, (window, window))
 
-    ma = mean(a)
-    mb = mean(b)
-    va = np.maximum(mean(a * a) - ma * ma, 0)
-    vb = np.maximum(mean(b * b) - mb * mb, 0)
+    mean_a = mean(a)
+    mean_b = mean(b)
+    variance_a = np.maximum(mean(a * a) - mean_a * mean_a, 0)
+    variance_b = np.maximum(mean(b * b) - mean_b * mean_b, 0)
     # The constant makes windows without contrast alike, as they are to the eye.
-    likeness = (mean(a * b) - ma * mb + _CONTRAST) / (np.sqrt(va * vb) + _CONTRAST)
-    return np.clip(likeness, -1, 1), va, vb
+    shared = mean(a * b) - mean_a * mean_b + _CONTRAST
+    likeness = shared / (np.sqrt(variance_a * variance_b) + _CONTRAST)
+    return np.clip(likeness, -1, 1), variance_a, variance_b
 
 
 def alike(likeness: Array) -> Array:
@@ -83,10 +83,10 @@ def share_kept(likeness: Array, inside: Array) -> float:
 def trust(
     same: float, kept_in_light: float, lost_outside: float, share: float
 ) -> dict[str, float]:
-    """How far measures that compare a thing with itself can be held against an edit, 0 to 1; NaN where not known.
+    """Return how far measures that compare a thing with itself count against an edit, 0 to 1; NaN if not known.
 
     Defects alone leave nine tenths of a thing in place, and everything around it. Of rated edits three of four draw it
-    anew and leave less than seven, many the whole picture too: what differs there is another drawing, not a fault.
+    anew and leave less than seven, many the whole image too: what differs there is another drawing, not a fault.
     """
     edit, light = (
         float(np.clip((part - 0.7) / 0.2, 0, 1)) for part in (same, kept_in_light)
@@ -94,46 +94,39 @@ def trust(
     return {
         "thing": 1.0,  # until the instruction says that the thing itself was to be drawn
         "edit": edit,
-        "light": light
-        * min(
-            1.0, share / 0.02
-        ),  # on a small thing a slope of light is as likely a part of the thing
-        "whole": float(np.clip((0.05 - lost_outside) / 0.03, 0, 1)),
+        # on a small thing a slope of light is as likely a part of the thing
+        "light": light * min(1.0, share / 0.02),
+        "whole": np.clip((0.05 - lost_outside) / 0.03, 0, 1),
     }
 
 
 def redrawn(scene: Scene) -> dict[str, float]:
-    """How much of the whole picture was drawn anew, at the scale of texture, of parts and of things."""
+    """Measure how much of the whole image was drawn anew, at the scale of texture, of parts and of things."""
     shares = {}
     for name, side in (("texture", 512), ("parts", 256), ("things", 64)):
         likeness, before, after = _likeness(scene, side, 5)
-        shares[name] = _average(
-            np.clip((0.8 - likeness) / 0.8, 0, 1), _recognisable(before, after)
-        )
+        anew = np.clip((0.8 - likeness) / 0.8, 0, 1)
+        shares[name] = _average(anew, _recognisable(before, after))
         shares[f"{name} worst"] = 1 - float(np.quantile(likeness, 0.1))
         shares[f"{name} typical"] = 1 - float(np.median(likeness))
     return shares
 
 
 def turned(scene: Scene, change: Change) -> dict[str, float]:
-    """How far the directions of edges moved, cell by cell: drawn anew counts, repainted or relit does not."""
-    before, after = (
-        _directions(_reduced(v.lightness, _SIDE)) for v in (scene.before, scene.after)
-    )
+    """Measure how far the directions of edges moved, cell by cell: drawn anew counts, repainted or relit does not."""
+    before, after = (_directions(v.lightness) for v in (scene.before, scene.after))
     moved = np.linalg.norm(before - after, axis=-1)
-    inside, outside = (
-        area(part.astype(np.float32), (_CELLS, _CELLS))
-        for part in (change.inside, change.outside)
-    )
+    cells = (_CELLS, _CELLS)
     return {
-        "all": float(moved.mean()),
-        "inside": _average(moved, inside),
-        "outside": _average(moved, outside),
+        "all": moved.mean(),
+        "inside": _average(moved, area(change.inside.astype(np.float32), cells)),
+        "outside": _average(moved, area(change.outside.astype(np.float32), cells)),
     }
 
 
-def _directions(plane: Array) -> Array:
-    """Edge strength by direction in each cell, of unit length where there are edges."""
+def _directions(lightness: Array) -> Array:
+    """Return edge strength by direction in each cell, of unit length if there are edges."""
+    plane = _reduced(lightness, _SIDE)
     strength, angle = cv2.cartToPolar(
         cv2.Sobel(plane, cv2.CV_32F, 1, 0), cv2.Sobel(plane, cv2.CV_32F, 0, 1)
     )
@@ -152,33 +145,30 @@ def find_structure(
 ) -> dict[str, float]:
     size = likeness.shape[1], likeness.shape[0]
     inside, outside, valid = (
-        area(m.astype(np.float32), size)
-        for m in (change.inside, change.outside, scene.valid)
+        weight * area(part.astype(np.float32), size)
+        for part in (change.inside, change.outside, scene.valid)
     )
     # above, it is the same thing, encoded again or slightly redrawn
     lost = np.clip((0.92 - likeness) / 0.92, 0, 1)
     return {
-        "lost inside": _average(lost, weight * inside),
-        "lost outside": _average(lost, weight * outside),
-        "lost": _average(lost, weight * valid),
-        "lost share": float((lost * weight * valid > 0.5).mean()),
-        "recognisable": float((weight * valid).mean()),
+        "lost inside": _average(lost, inside),
+        "lost outside": _average(lost, outside),
+        "lost": _average(lost, valid),
+        "lost share": (lost * valid > 0.5).mean(),
+        "recognisable": valid.mean(),
     }
 
 
 def _average(values: Array, weight: Array) -> float:
-    """NaN where there is nothing to average over."""
+    """Return the weighted mean; NaN if there is nothing to average over."""
     total = float(weight.sum())
     return float((values * weight).sum() / total) if total > 1.0 else math.nan
 
 
 def _reduced(plane: Array, side: int) -> Array:
     scale = min(1.0, side / max(plane.shape))
-    size = (
-        max(8, round(plane.shape[1] * scale)),
-        max(8, round(plane.shape[0] * scale)),
-    )
-    small = area(plane, size)
+    height, width = (max(8, round(length * scale)) for length in plane.shape)
+    small = area(plane, (width, height))
     return small if side < 256 else cv2.GaussianBlur(small, (7, 7), 1.0)
 
 
@@ -199,7 +189,7 @@ class Detail:
     middle: Array
     """The same an octave coarser."""
     contrast: float
-    """Log2 ratio of the contrast of large shapes: a veil over the picture lowers all bands by it."""
+    """Log2 ratio of the contrast of large shapes: a veil over the image lowers all bands by it."""
     texture: Array
     """Energy before, by block: where it is small there was no detail to lose."""
     texture_after: Array
@@ -213,89 +203,92 @@ class Detail:
 def find_detail(scene: Scene, change: Change, likeness: Array) -> Detail:
     before = _bands(scene.before.fine)
     after = _bands(scene.after.fine)
-    height, width = before[0].shape
+    fine, middle = (
+        0.5 * np.log2((new + _SILENT) / (old + _SILENT))
+        for old, new in zip(before, after, strict=True)
+    )
+    size = before[0].shape[::-1]
     seen = change.inside & (scene.valid > 0)
+    was, now = (
+        float(np.log2(area(view.lightness, (32, 32)).std() + 0.5))
+        for view in (scene.before, scene.after)
+    )
     return Detail(
-        fine=_ratio(before[0], after[0]),
-        middle=_ratio(before[1], after[1]),
-        contrast=_contrast(scene.after.lightness) - _contrast(scene.before.lightness),
+        fine=fine,
+        middle=middle,
+        contrast=now - was,
         texture=before[0],
         texture_after=after[0],
-        inside=area(seen.astype(np.float32), (width, height)),
-        outside=area(change.outside.astype(np.float32), (width, height)),
-        kept=area(alike(likeness), (width, height)),
+        inside=area(seen.astype(np.float32), size),
+        outside=area(change.outside.astype(np.float32), size),
+        kept=area(alike(likeness), size),
     )
 
 
 def _bands(gray: Array) -> list[Array]:
-    """Mean energy of two bands in each block."""
+    """Return the mean energy of two bands in each block."""
     soft = cv2.GaussianBlur(gray, (5, 5), 0.9)
     softer = cv2.GaussianBlur(soft, (9, 9), 2.0)
     size = (max(2, gray.shape[1] // _BLOCK), max(2, gray.shape[0] // _BLOCK))
-    bands = (gray - soft, soft - softer)
-    return [area(cv2.multiply(b, b), size) for b in bands]
-
-
-def _contrast(lightness: Array) -> float:
-    return float(np.log2(area(lightness, (32, 32)).std() + 0.5))
-
-
-def _ratio(before: Array, after: Array) -> Array:
-    ratio: Array = 0.5 * np.log2((after + _SILENT) / (before + _SILENT))
-    return ratio
+    return [area(cv2.multiply(b, b), size) for b in (gray - soft, soft - softer)]
 
 
 def everywhere(detail: Detail) -> dict[str, float]:
     """Measure the detail of the whole image by medians, so that one patch does not decide."""
     around = detail.outside > 0.5
-    if around.mean() < 0.15:  # the edit is nearly the whole picture
+    if around.mean() < 0.15:  # the edit is nearly the whole image
         around = np.ones_like(around)
-    textured = around & (detail.texture > np.quantile(detail.texture[around], 0.4))
-    smooth = around & (
-        detail.texture <= max(_SMOOTH, float(np.quantile(detail.texture[around], 0.2)))
-    )
+    texture = detail.texture
+    textured = around & (texture > np.quantile(texture[around], 0.4))
+    low = float(np.quantile(texture[around], 0.2))
+    smooth = around & (texture <= max(_SMOOTH, low))
     if not textured.any():
         textured = around
-    fine, middle = (float(np.median(r[textured])) for r in (detail.fine, detail.middle))
+    fine = float(np.median(detail.fine[textured]))
+    middle = float(np.median(detail.middle[textured]))
     contrast = min(0.0, detail.contrast)
+    noise = math.nan
+    if smooth.any():
+        noise = max(0.0, float(np.median(detail.fine[smooth])))
     return {
         "fine": fine,
         "middle": middle,
         "blur": max(0.0, contrast - fine) / 2 + max(0.0, contrast - middle) / 2,
-        "noise": max(0.0, float(np.median(detail.fine[smooth])))
-        if smooth.any()
-        else math.nan,
+        "noise": noise,
     }
 
 
 def in_edit(detail: Detail) -> dict[str, float]:
-    """Detail inside the edit against what it was, less what happened to blocks of like texture elsewhere.
+    """Compare detail inside the edit with what it was, less what happened to blocks of like texture elsewhere.
 
-    Blocks that show another thing now are no measure of its detail: those are only held against the surroundings.
+    Blocks that show another thing now are no measure of its detail: those are only compared with the surroundings.
     """
     kept = detail.inside * detail.kept
     around = detail.outside > 0.5
-    odd = _odd(detail, around)
-    share = float(kept.sum() / detail.inside.sum()) if detail.inside.any() else math.nan
-    if kept.sum() < 0.5:
-        return {"lost": math.nan, "noise": math.nan, "odd": odd, "kept": share}
-    fine, middle = (
-        r - _expected(detail, r, around) for r in (detail.fine, detail.middle)
-    )
-    # Detail is lost where there was some; noise shows everywhere.
-    had = kept * detail.texture / (detail.texture + _SMOOTH)
-    lost = float(
-        np.maximum(0.0, [-weighted_median(band, had) for band in (fine, middle)]).mean()
-    )
-    added = detail.texture_after - detail.texture * 4.0 ** _expected(
-        detail, detail.fine, around
-    )
-    noise = float(np.sqrt(np.maximum(0.0, weighted_median(added, kept))))
-    return {"lost": lost, "noise": noise, "odd": odd, "kept": share}
+    figures = dict.fromkeys(("lost", "noise", "odd", "kept"), math.nan)
+    if detail.inside.any():
+        figures["kept"] = float(kept.sum() / detail.inside.sum())
+    if detail.inside.sum() >= 0.5 and around.sum() >= 5:
+        # how far the edit's mean detail is outside what most of the image has, in octaves
+        level = 0.5 * np.log2(detail.texture_after + _SILENT)
+        mean = float(np.average(level, weights=detail.inside))
+        low, high = np.quantile(level[around], [0.1, 0.9])
+        figures["odd"] = max(0.0, low - mean, mean - high)
+    if kept.sum() >= 0.5:
+        # Detail is lost where there was some; noise shows everywhere.
+        had = kept * detail.texture / (detail.texture + _SMOOTH)
+        elsewhere = _expected(detail, detail.fine, around)
+        fine = detail.fine - elsewhere
+        middle = detail.middle - _expected(detail, detail.middle, around)
+        lost = [-weighted_median(band, had) for band in (fine, middle)]
+        figures["lost"] = float(np.maximum(0.0, lost).mean())
+        added = detail.texture_after - detail.texture * 4.0**elsewhere
+        figures["noise"] = np.sqrt(np.maximum(0.0, weighted_median(added, kept)))
+    return figures
 
 
 def weighted_median(values: Array, weights: Array) -> float:
-    """The weighted median, which a line along the rim does not move; NaN without any weight."""
+    """Return the weighted median, which a line along the rim does not move; NaN without any weight."""
     order = np.argsort(values, axis=None)
     heap = np.cumsum(weights.ravel()[order])
     if not heap[-1] > 0:
@@ -318,41 +311,24 @@ def _expected(detail: Detail, ratio: Array, around: Array) -> Array:
     return expected
 
 
-def _odd(detail: Detail, around: Array) -> float:
-    """How far the edit's mean detail lies outside what most of the picture has, in octaves."""
-    if detail.inside.sum() < 0.5 or around.sum() < 5:
-        return math.nan
-    level = 0.5 * np.log2(detail.texture_after + _SILENT)
-    mine = float(np.average(level, weights=detail.inside))
-    low, high = np.quantile(level[around], [0.1, 0.9])
-    return float(max(0.0, low - mine, mine - high))
-
-
 def damage(scene: Scene) -> dict[str, float]:
-    """Traces of coding and of range: 8 x 8 blocks, flat steps, clipped lights and shadows; after less before."""
+    """Measure traces of coding and of range: 8 x 8 blocks, flat steps, clipped lights and shadows; after less before."""
     before, after = (_traces(v.fine) for v in (scene.before, scene.after))
     return {name: after[name] - before[name] for name in after}
 
 
 def _traces(gray: Array) -> dict[str, float]:
     steps = np.abs(np.diff(gray, axis=1))
-    columns = steps.mean(axis=0) + 1e-3
-    rows = np.abs(np.diff(gray, axis=0)).mean(axis=1) + 1e-3
+    grids = []
+    for profile in (steps.mean(axis=0), np.abs(np.diff(gray, axis=0)).mean(axis=1)):
+        usable = len(profile) // 8 * 8
+        if usable >= 16:
+            # how much larger steps are on every eighth line, as a logarithm
+            logarithms = np.log2(profile[:usable].reshape(-1, 8) + 1e-3)
+            by_phase = logarithms.mean(axis=0)
+            grids.append(float(by_phase.max() - np.median(by_phase)))
     return {
-        "blocks": max(
-            _grid(columns),
-            _grid(rows),
-            key=lambda grid: -math.inf if math.isnan(grid) else grid,
-        ),
+        "blocks": max(grids, default=math.nan),
         "flat": float((steps < 0.5).mean()),
         "clipped": float(((gray <= 2) | (gray >= 253)).mean()),
     }
-
-
-def _grid(profile: Array) -> float:
-    """How much larger steps are on every eighth line, as a logarithm."""
-    usable = len(profile) // 8 * 8
-    if usable < 16:
-        return math.nan
-    by_phase = np.log2(profile[:usable].reshape(-1, 8)).mean(axis=0)
-    return float(by_phase.max() - np.median(by_phase))
