@@ -19,7 +19,7 @@ _ORDER = ("id", "text", "object", "list", "score", "reason", "other")
 
 
 @dataclass(frozen=True)
-class AnswerPart:
+class AnswerNode:
     """A part of an answer: an object, a list of scores, or a value."""
 
     kind: Literal["object", "list", "score", "reason", "text", "id", "other"]
@@ -27,11 +27,11 @@ class AnswerPart:
     """The factor of a score or a reason, or of the object that is its entry."""
     json_type: str = "string"
     """JSON's kind of value, for a value that is not scored."""
-    members: Mapping[str, AnswerPart] = field(default_factory=dict)
+    members: Mapping[str, AnswerNode] = field(default_factory=dict)
     """Parts of an object by their keys, in the order in which an answer has them."""
-    in_order: tuple[tuple[str, AnswerPart], ...] = ()
+    in_order: tuple[tuple[str, AnswerNode], ...] = ()
     """The same in the order in which failures are named."""
-    items: tuple[AnswerPart, ...] = ()
+    items: tuple[AnswerNode, ...] = ()
     """Scores of a list."""
 
     @functools.cached_property
@@ -51,28 +51,28 @@ class AnswerPart:
 
 
 @functools.lru_cache(maxsize=64)
-def answer_tree(rubric: Rubric) -> AnswerPart:
+def answer_tree(rubric: Rubric) -> AnswerNode:
     """Return an answer that is JSON. Reasons stand before scores, or after them if the rubric says so."""
     answer = rubric.answer
-    scores: list[tuple[tuple[str, ...], AnswerPart]] = []
+    scores: list[tuple[tuple[str, ...], AnswerNode]] = []
     for factor in rubric.factors:
         score, reason = _factor_paths(factor, answer)
         pair = [
-            (reason, AnswerPart("reason", factor)),
-            (score, AnswerPart("score", factor)),
+            (reason, AnswerNode("reason", factor)),
+            (score, AnswerNode("score", factor)),
         ]
         scores += pair[::-1] if rubric.reason == "after" else pair
     if answer.form == "list":
         items = tuple(part for _, part in scores if part.kind == "score")
-        scores = [((answer.envelope,), AnswerPart("list", items=items))]
-    texts = [(_split(text, answer), AnswerPart("text")) for text in answer.texts]
+        scores = [((answer.envelope,), AnswerNode("list", items=items))]
+    texts = [(_split(text, answer), AnswerNode("text")) for text in answer.texts]
     parts = scores + texts if rubric.reason == "after" else texts + scores
     others = (other.partition(": ") for other in answer.others)
     parts += [
-        (_split(path, answer), AnswerPart("other", json_type=json_type))
+        (_split(path, answer), AnswerNode("other", json_type=json_type))
         for path, _, json_type in others
     ]
-    tree: dict[str, Any] = {answer.id_key: AnswerPart("id")} if answer.id_key else {}
+    tree: dict[str, Any] = {answer.id_key: AnswerNode("id")} if answer.id_key else {}
     for path, part in parts:
         inner = tree
         for key in path[:-1]:
@@ -82,8 +82,8 @@ def answer_tree(rubric: Rubric) -> AnswerPart:
     return _object(tree, answer)
 
 
-def _object(tree: Mapping[str, Any], answer: AnswerFormat) -> AnswerPart:
-    members: dict[str, AnswerPart] = {
+def _object(tree: Mapping[str, Any], answer: AnswerFormat) -> AnswerNode:
+    members: dict[str, AnswerNode] = {
         key: _object(part, answer) if isinstance(part, dict) else part
         for key, part in tree.items()
     }
@@ -95,7 +95,7 @@ def _object(tree: Mapping[str, Any], answer: AnswerFormat) -> AnswerPart:
     if answer.form != "nested":
         in_order.sort(key=lambda member: _ORDER.index(member[1].kind))
     in_answer = {key: members[key] for key in _sorted_keys(members, answer)}
-    return AnswerPart("object", entry, members=in_answer, in_order=tuple(in_order))
+    return AnswerNode("object", entry, members=in_answer, in_order=tuple(in_order))
 
 
 def _sorted_keys(keys: Iterable[str], answer: AnswerFormat) -> list[str]:
@@ -148,7 +148,7 @@ def answer_schema(rubric: Rubric) -> dict[str, Any]:
     return _schema(rubric, answer_tree(rubric))
 
 
-def _schema(rubric: Rubric, part: AnswerPart) -> dict[str, Any]:
+def _schema(rubric: Rubric, part: AnswerNode) -> dict[str, Any]:
     match part.kind:
         case "object":
             properties = {
@@ -196,7 +196,7 @@ def answer_shape(rubric: Rubric, identifier: str | None) -> str:
     return "\n".join(_shape(rubric, answer_tree(rubric), identifier))
 
 
-def _shape(rubric: Rubric, part: AnswerPart, identifier: str | None) -> list[str]:
+def _shape(rubric: Rubric, part: AnswerNode, identifier: str | None) -> list[str]:
     match part.kind:
         case "object":
             lines = ["{"]
@@ -258,7 +258,7 @@ def envelope(
         for factor in rubric.factors
     }
 
-    def filled(part: AnswerPart) -> Any:
+    def filled(part: AnswerNode) -> Any:
         key = part.factor.key if part.factor else ""
         match part.kind:
             case "object":

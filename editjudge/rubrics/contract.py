@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from editjudge.errors import near_miss
 from editjudge.rubrics import replies
-from editjudge.rubrics.answer import AnswerPart, answer_keys, answer_tree
+from editjudge.rubrics.answer import AnswerNode, answer_keys, answer_tree
 from editjudge.rubrics.marks import read_marks
 from editjudge.rubrics.model import Consistency, Factor, Rubric
 from editjudge.rubrics.replies import CUT, Candidate, NoAnswer, Scan, scan
@@ -281,7 +281,7 @@ class _ReplyReading:
         return values[-1]
 
     def _take_object(
-        self, part: AnswerPart, value: Mapping[str, Any], path: str = ""
+        self, part: AnswerNode, value: Mapping[str, Any], path: str = ""
     ) -> None:
         """Take the scores and reasons of an object and of all below it; `path` are the keys that lead to it."""
         if value.keys() != part.members.keys():
@@ -290,7 +290,7 @@ class _ReplyReading:
             if key in value:
                 self._take(inner, value[key], f"{path}{key}")
 
-    def _take(self, part: AnswerPart, value: object, path: str) -> None:
+    def _take(self, part: AnswerNode, value: object, path: str) -> None:
         is_nested = self.rubric.answer.form == "nested"
         match part.kind:
             case "score" if part.factor:
@@ -319,7 +319,7 @@ class _ReplyReading:
             case _:
                 self._take_text(part, value, path)
 
-    def _take_text(self, part: AnswerPart, value: object, path: str) -> None:
+    def _take_text(self, part: AnswerNode, value: object, path: str) -> None:
         factor = part.factor.key if part.factor else None
         if not isinstance(value, str) or not _is_text(value):
             expected = "a string" if part.kind == "id" else "text"
@@ -332,7 +332,7 @@ class _ReplyReading:
             message = f'"{path}" is "{value[:80]}" but the question was about "{self.identifier}"'
             self._refuse("wrong_id", message)
 
-    def _compare_keys(self, part: AnswerPart, value: Mapping[str, Any]) -> None:
+    def _compare_keys(self, part: AnswerNode, value: Mapping[str, Any]) -> None:
         """Record keys that are missing in an object, and keys that were not asked for."""
         factors = part.factors
         entry = part.factor.key if part.factor else None
@@ -612,7 +612,7 @@ def score_places(rubric: Rubric, reply: str) -> dict[str, tuple[int, int]]:
     return {key: (start + begin, start + end) for key, (begin, end) in spans.items()}
 
 
-def _scores(part: AnswerPart, value: Any) -> Iterator[tuple[str, Any]]:
+def _scores(part: AnswerNode, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the factors of an answer, each with the value of its score."""
     if part.kind == "score" and part.factor:
         yield part.factor.key, value

@@ -18,7 +18,7 @@ from typing import Any
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
 from editjudge.errors import RubricError, near_miss
 from editjudge.rubrics import example_json as examples
-from editjudge.rubrics.answer import AnswerPart, answer_shape, answer_tree
+from editjudge.rubrics.answer import AnswerNode, answer_shape, answer_tree
 from editjudge.rubrics.contract import check
 from editjudge.rubrics.example_json import (
     Example,
@@ -139,7 +139,7 @@ class _Importer:
         images = self._images(slots)
         texts = self._texts(slots)
         try:
-            answer, factors = self._answer()
+            answer, factors = self._answer(self._asked_answer())
         except Unclear as unclear:
             self._ask(unclear.about, str(unclear), unclear.option)
         if self.asks:
@@ -324,17 +324,18 @@ class _Importer:
         self._note("texts", ", ".join(texts) or "none", source)
         return texts
 
-    # --- answer
+    # --- the answer that the prompt asks for
 
-    def _answer(self) -> tuple[AnswerFormat, tuple[Factor, ...]]:
+    def _asked_answer(self) -> ExampleShape:
+        """Return the shape of the JSON example or of the labelled lines that the prompt shows, or else of a form of
+        ours. Raises `Unclear`."""
+        hints = self.hints
         self.shown_answers = self._json_examples()
         if self.shown_answers:
-            self.shown_keys = examples.keys_in(self.shown_answers[0])
-            return self._json_answer()
-        hints = self.hints
+            return self._json_shape()
         if not hints.add_format and (hints.lines or hints.example != 0):
-            if answer := self._lines_answer():
-                return answer
+            if shape := self._line_shape():
+                return shape
             mention = pattern("format").search(self.plain)
             if mention := mention or pattern("dictated").search(self.plain):
                 self._ask(
@@ -346,16 +347,10 @@ class _Importer:
             why = "the prompt shows no JSON answer; name what is scored"
             self._ask("factors", why, "--factor KEY, repeated")
         self.shows_form = False
-        answer = AnswerFormat(
-            id_key="image_id", envelope="factor_results", words=self._words()
-        )
-        scales = {key: self._scale(key, "") for key in hints.factors or ("score",)}
         note = "a JSON form of ours is added below the text"
-        factors = self._factors(
-            scales, "text or --scale", note, "no JSON example in it"
-        )
-        self._compare_count(factors)
-        return answer, factors
+        self._note("answer", note, "no JSON example in it")
+        answer = AnswerFormat(id_key="image_id", envelope="factor_results")
+        return ExampleShape(answer, dict.fromkeys(hints.factors or ("score",), ""))
 
     def _json_examples(self) -> list[dict[str, Example]]:
         found = [shape for _, _, shape in self.blocks if not isinstance(shape, Unclear)]
@@ -390,30 +385,15 @@ class _Importer:
             raise Unclear(why, "answer", _WHICH_EXAMPLE)
         return sorted(found, key=_described_values, reverse=True)
 
-    def _json_answer(self) -> tuple[AnswerFormat, tuple[Factor, ...]]:
+    def _json_shape(self) -> ExampleShape:
         first, *others = self.shown_answers
-        shape = examples.shape_of(first, self.hints.factors)
-        answer = shape.answer
-        keys = self._factor_keys(shape)
-        is_list = answer.form == "list"
-        self._note(
-            "factors", ", ".join(keys), "--factor" if is_list else "JSON example"
-        )
-        described = shape.described
-        if is_list:
-            described = dict(zip(keys, described.values(), strict=False))
+        self.shown_keys = examples.keys_in(first)
+        shape = self._named(examples.shape_of(first, self.hints.factors))
         for other in others:
-            self._compare(described, other)
-        named = {values_of(text) for text in described.values()}
-        scales = {key: self._scale(key, described.get(key, ""), named) for key in keys}
-        source = "JSON example, text or --scale"
-        factors = self._on_scales(scales, source, shape.paths)
-        if is_list or len(factors) == 1:
-            self._compare_count(factors)
-        sections = _sections(self.plain)
-        if sections:
-            source = "headings named in the output requirements"
-            self._note("sections", ", ".join(sections), source)
+            self._compare(shape.described, other)
+        answer = shape.answer
+        source = "--factor" if answer.form == "list" else "JSON example"
+        self._note("factors", ", ".join(shape.described), source)
         if answer.form == "nested":
             paths = ", ".join(f"{key} at {shape.paths[key][0]}" for key in shape.paths)
             self._note("answer", f"nested, {paths}", "JSON example")
@@ -421,23 +401,15 @@ class _Importer:
             self._note("envelope", answer.envelope or "(top level)", "JSON example")
         if answer.texts:
             self._note("free text", ", ".join(answer.texts), "JSON example")
-        reasons = (reason for _, reason in shape.paths.values())
-        has_reasons = any((answer.reason_key, answer.texts, *reasons))
-        limits = self._words(answer.texts) if has_reasons else None
-        return replace(answer, words=limits, sections=sections), factors
+        sections = _sections(self.plain)
+        if sections:
+            source = "headings named in the output requirements"
+            self._note("sections", ", ".join(sections), source)
+        return replace(shape, answer=replace(answer, sections=sections))
 
-    def _compare_count(self, factors: Sequence[Factor]) -> None:
-        """Ask if the text lists more scores, or fewer, than there are factors: `score = [a, b]`."""
-        for match in pattern("score_list").finditer(self.plain):
-            count = match.group().partition("[")[2].count(",") + 1
-            if factors and count != len(factors):
-                why = f'the text says "{match.group().strip()}", which is {count} scores, and here is {len(factors)}'
-                option = "--factor KEY for each, in order; with --example 0 where the JSON example has other keys"
-                self._ask("factors", why, option)
-
-    def _lines_answer(self) -> tuple[AnswerFormat, tuple[Factor, ...]] | None:
-        """Return the answer in labelled lines that the text shows below words such as `Response format`; None if it
-        shows none. Raises `Unclear` about lines that may be anything."""
+    def _line_shape(self) -> ExampleShape | None:
+        """Return the shape of labelled lines below words such as `Response format`; None if the text shows none. Raises
+        `Unclear` about lines that may be anything."""
         placeholders = (*self.format_fields, *placeholders_in(self.text))
         lines = _shown_lines(self.plain, placeholders)
         hinted = self.hints.lines
@@ -464,13 +436,13 @@ class _Importer:
                 why = f'the line "{label}:" may hold a score or a text'
                 option = '--line "LABEL", repeated, for each line that holds a score'
                 raise Unclear(why, "answer", option)
-        scales = {label: self._scale(label, lines.get(label, "")) for label in scored}
-        limits = self._words(tuple(others)) if others else None
         self.shown_keys = tuple(lines)
-        note = f"lines {', '.join(scored)}"
         source = "--line" if hinted else "the lines that it shows"
-        factors = self._factors(scales, "lines, text or --scale", note, source)
-        return AnswerFormat(form="lines", texts=tuple(others), words=limits), factors
+        self._note("answer", f"lines {', '.join(scored)}", source)
+        return ExampleShape(
+            AnswerFormat(form="lines", texts=tuple(others)),
+            {label: lines.get(label, "") for label in scored},
+        )
 
     def _stands_often(self, label: str) -> bool:
         """Whether the form of an answer has a label on several lines; scores given by way of example do not count."""
@@ -479,34 +451,8 @@ class _Importer:
         contents = _line_contents(form, label)
         return sum(not given_score.fullmatch(content) for content in contents) > 1
 
-    def _factors(
-        self, scales: Mapping[str, Scale | None], source: str, *note: str
-    ) -> tuple[Factor, ...]:
-        """Return the factors of an answer that is not the JSON of an example; none if anything has to be asked."""
-        if self.asks:
-            return ()
-        self._note("answer", *note)
-        return self._on_scales(scales, source, {})
-
-    def _on_scales(
-        self,
-        scales: Mapping[str, Scale | None],
-        source: str,
-        paths: Mapping[str, tuple[str, str]],
-    ) -> tuple[Factor, ...]:
-        """Return the factors whose scale is known."""
-        factors = []
-        for key, scale in scales.items():
-            path, reason_path = paths.get(key, ("", ""))
-            if scale:
-                factors.append(
-                    Factor(key, scale, key, path=path, reason_path=reason_path)
-                )
-        texts = dict.fromkeys(factor.scale.words for factor in factors)
-        self._note("scale", "; ".join(texts), source)
-        return tuple(factors)
-
-    def _factor_keys(self, shape: ExampleShape) -> tuple[str, ...]:
+    def _named(self, shape: ExampleShape) -> ExampleShape:
+        """Return a shape with the factors that the user named: those of the example, or names for the scores of a list."""
         named = self.hints.factors
         described = shape.described
         envelope = shape.answer.envelope
@@ -516,13 +462,13 @@ class _Importer:
                 key: shape.paths.get(key, (key, ""))[0].rpartition(".")[2]
                 for key in described
             }
-            covered = all({pair[0], pair[1]} & {*named} for pair in last_keys.items())
+            covered = all({*pair} & {*named} for pair in last_keys.items())
             stray = {*named} - {*last_keys, *last_keys.values()}
             if named and (stray or not covered):
                 raise RubricError(
                     f"--factor {', '.join(named)}: the JSON example has {', '.join(described)}"
                 )
-            return tuple(described)
+            return shape
         if not named:
             option = "--factor KEY for each, in order"
             if examples.may_be_scale(described.values()):
@@ -533,7 +479,8 @@ class _Importer:
             raise RubricError(
                 f'--factor {", ".join(named)}: "{envelope}" has {len(described)} scores'
             )
-        return named
+        texts = list(described.values()) or [""] * len(named)
+        return replace(shape, described=dict(zip(named, texts, strict=False)))
 
     def _compare(self, described: Mapping[str, str], other: dict[str, Example]) -> None:
         """Ask if another example of the same shape names other scores than the first one."""
@@ -554,8 +501,41 @@ class _Importer:
                 why = f'one example gives "{key}" {_in_words(first)}, another scores it {text}'
                 self._ask("scale", why, _SCALE)
 
+    # --- its scales and limits
+
+    def _answer(self, asked: ExampleShape) -> tuple[AnswerFormat, tuple[Factor, ...]]:
+        """Return format and factors of an answer; those without a scale are left out, and asked about."""
+        answer = asked.answer
+        named = {values_of(text) for text in asked.described.values()}
+        factors = []
+        for key, text in asked.described.items():
+            path, reason_path = asked.paths.get(key, ("", ""))
+            if scale := self._scale(key, text, named):
+                factors.append(
+                    Factor(key, scale, key, path=path, reason_path=reason_path)
+                )
+        scales = dict.fromkeys(factor.scale.words for factor in factors)
+        self._note("scale", "; ".join(scales), "example, text or --scale")
+        is_single = len(factors) == 1 or answer.form == "list" or not self.shows_form
+        if is_single and answer.is_json:
+            self._compare_count(factors)
+        reasons = (reason for _, reason in asked.paths.values())
+        reason_key = answer.is_json and answer.reason_key
+        has_reasons = any((reason_key, answer.texts, *reasons))
+        limits = self._words(answer.texts) if has_reasons else None
+        return replace(answer, words=limits), tuple(factors)
+
+    def _compare_count(self, factors: Sequence[Factor]) -> None:
+        """Ask if the text lists more scores, or fewer, than there are factors: `score = [a, b]`."""
+        for match in pattern("score_list").finditer(self.plain):
+            count = match.group().partition("[")[2].count(",") + 1
+            if factors and count != len(factors):
+                why = f'the text says "{match.group().strip()}", which is {count} scores, and here is {len(factors)}'
+                option = "--factor KEY for each, in order; with --example 0 where the JSON example has other keys"
+                self._ask("factors", why, option)
+
     def _scale(
-        self, key: str, described: str, named: set[tuple[int, ...]] | None = None
+        self, key: str, described: str, named: set[tuple[int, ...]]
     ) -> Scale | None:
         """Return the scale of a factor; None, and a question, if example and text leave room for doubt."""
         hinted = self.hints.scales.get(key) or self.hints.scale
@@ -576,7 +556,7 @@ class _Importer:
         return scale
 
     def _values(
-        self, key: str, described: str, named: set[tuple[int, ...]] | None
+        self, key: str, described: str, named: set[tuple[int, ...]]
     ) -> tuple[int, ...]:
         """Return the integers that example or text name as scores; `Unclear` if they leave room for doubt."""
         decimals = self._decimals
@@ -588,7 +568,7 @@ class _Importer:
             )
         values = values_of(described)
         if values:
-            sets = [set(scores) for scores in named or {values}]
+            sets = [set(scores) for scores in named]
             others = [scores for scores in self._stated if set(scores) not in sets]
             if others:
                 raise Unclear(
@@ -697,7 +677,7 @@ def _described_values(example: dict[str, Example]) -> int:
     return sum(bool(values_of(leaf.text)) for leaf in examples.leaves(example))
 
 
-def _filled(part: AnswerPart | None, example: Example) -> Any:
+def _filled(part: AnswerNode | None, example: Example) -> Any:
     """Return an example as an answer: values that it gives stay, and those that it describes become legal ones."""
     if isinstance(example, dict):
         if part is None or part.kind != "object":
