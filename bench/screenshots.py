@@ -55,7 +55,7 @@ def review(folder: Path) -> Iterator[Addresses]:
     from web.sample import made
     from web.served import serving
 
-    from editjudge.store.people import find_study, invite
+    from editjudge.store.studies import find_study, invite
 
     with serving(made(folder / "edits"), judge="measured") as served:
         study = {

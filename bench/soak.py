@@ -39,8 +39,8 @@ from bench.reviewers import MODELS, Reviewer, Wrong
 from bench.rewards import cpu_seconds, process, rss_mb, sent
 from bench.stub import expected_scores
 from bench.throughput import make_edits
-from editjudge.store.people import create_study, filled_in, find_study
 from editjudge.store.store import Store
+from editjudge.store.studies import create_study, filled_in, find_study
 from fuzz.targets import TARGETS
 
 ROOT = Path(__file__).parents[1]

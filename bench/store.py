@@ -24,9 +24,9 @@ from editjudge.judgement import Exchange, Judgement, Task, Usage
 from editjudge.rubrics.verdict import Remark
 from editjudge.store.export import export_run
 from editjudge.store.records import Item
+from editjudge.store.sink import Writer
 from editjudge.store.store import Store
 from editjudge.store.tables import read_file
-from editjudge.store.writer import Writer
 
 FACTORS = ("alignment", "faithfulness", "completeness")
 WORDS = Path(__file__).with_name("store.py").read_text().split()

@@ -26,7 +26,7 @@ import sqlalchemy as sa
 
 from editjudge.rubrics.files import resolve
 from editjudge.store import schema
-from editjudge.store.rows import packed, unpacked
+from editjudge.store.schema import packed, unpacked
 from editjudge.store.store import Store
 from editjudge.web.listing import Browser, Query
 

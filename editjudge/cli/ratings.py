@@ -59,10 +59,9 @@ def import_(
     """
     need_statistics()
     from editjudge.ratings import by_content, unique_ratings
-    from editjudge.store.people import (
-        COLUMNS,
-        add_choices,
-        add_scoped,
+    from editjudge.store.ratings import (
+        StoredRating,
+        add_ratings,
         check_unbound,
         contents_in,
         contents_of,
@@ -80,7 +79,7 @@ def import_(
         contents = contents_of_manifest(manifest, columns)
     with open_store(store_place) as store:
         if run is not None:
-            contents = contents_in(store.items(store.find_run(run)))
+            contents = contents_in(store, store.find_run(run))
         elif manifest is None:
             contents = contents_of(
                 store, (rating.item for rating in ratings if not rating.content)
@@ -91,7 +90,7 @@ def import_(
             ratings if by_file else [replace(rating, content="") for rating in ratings]
         )
         scoped = by_content(file, unscoped, contents)
-        rows = [astuple(rating)[: len(COLUMNS)] for rating in scoped]
+        rows = [StoredRating(*astuple(rating)) for rating in scoped]
         if not rows:
             where = f"the run {run}" if run is not None else str(manifest)
             example = f"the first is of {ratings[0].item!r:.80}"
@@ -100,18 +99,10 @@ def import_(
             )
         unbound = check_unbound(store, rows)
         before = count_ratings(store)
-        add_scoped(store, rows)
-        add_choices(
-            store,
-            {
-                (r.content, r.rubric, r.rater, r.factor): r.choice
-                for r in scoped
-                if r.choice
-            },
-        )
+        add_ratings(store, rows)
         stored = count_ratings(store)
-    raters = len({row[1] for row in rows})
-    items = len({row[0] for row in rows})
+    raters = len({row.rater for row in rows})
+    items = len({row.item for row in rows})
     document = {
         "file": str(file),
         "ratings": len(rows),
@@ -148,24 +139,15 @@ def export(file: Path, run: str | None, store_place: str, as_json: bool) -> None
 
     With --run: only ratings of that run's edits, by their ids in the run.
     """
-    from editjudge.store.people import (
-        contents_in,
-        csv_lines,
-        ratings_of,
-        read_choices,
-        read_scoped,
-    )
+    from editjudge.store.ratings import csv_lines, ratings_of, read_ratings
 
     with open_store(store_place, readonly=True) as store:
-        choices = read_choices(store) if run is None else None
         if run is None:
-            rows = read_scoped(store)
+            rows = read_ratings(store)
         else:
-            known = contents_in(store.items(judged := store.find_run(run)))
-            rows = [
-                (*row, known[row[0]], "") for row in ratings_of(store, judged, known)
-            ]
-    file.write_text("".join(csv_lines(rows, choices)), "utf-8", newline="")
+            of_run = ratings_of(store, store.find_run(run))
+            rows = [row._replace(rubric="", choice="") for row in of_run]
+    file.write_text("".join(csv_lines(rows)), "utf-8", newline="")
     tell(
         as_json,
         {"written": str(file), "ratings": len(rows)},
@@ -194,8 +176,8 @@ def invite(
     It opens that study and nothing else, and is shown only now: the store keeps a hash of it. Inviting the same rater
     again makes a new link, and the old one is no longer valid. STUDY is a study's name or number.
     """
-    from editjudge.store.people import clean_name, named_study
-    from editjudge.store.people import invite as make_link
+    from editjudge.store.studies import clean_name, named_study
+    from editjudge.store.studies import invite as make_link
 
     with open_store(store_place, create=False) as store:
         place = named_study(store, study)
@@ -216,7 +198,7 @@ def invite(
 @json_option
 def links(study: str | None, store_place: str, as_json: bool) -> None:
     """List raters' links to studies."""
-    from editjudge.store.people import list_invitations, list_studies, named_study
+    from editjudge.store.studies import list_invitations, list_studies, named_study
 
     with open_store(store_place, readonly=True) as store:
         rows = list_invitations(store, named_study(store, study) if study else None)
@@ -239,8 +221,8 @@ def links(study: str | None, store_place: str, as_json: bool) -> None:
 @json_option
 def revoke(study: str, rater: str, store_place: str, as_json: bool) -> None:
     """Withdraw a rater's link; their answers stay."""
-    from editjudge.store.people import named_study
-    from editjudge.store.people import revoke as withdraw
+    from editjudge.store.studies import named_study
+    from editjudge.store.studies import revoke as withdraw
 
     with open_store(store_place, create=False) as store:
         place = named_study(store, study)
@@ -272,7 +254,7 @@ def rm(
     Edits that were given to them can be given to others again. Their link, if they have one, stays valid until it is
     withdrawn with `ratings revoke`.
     """
-    from editjudge.store.people import named_study, remove_answers
+    from editjudge.store.studies import named_study, remove_answers
 
     with open_store(store_place, create=False) as store:
         place = named_study(store, study) if study else None

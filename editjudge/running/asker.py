@@ -23,8 +23,7 @@ from editjudge.judges.judge import Judge, JudgingFailed, Load, Work, is_local
 from editjudge.media.cache import EncodedImage, ImageCache
 from editjudge.rubrics.verdict import Remark
 from editjudge.running.regions import MEASURED, PartMissing, PicturePart, cut_out
-from editjudge.store.sink import Sink, TaskClaims
-from editjudge.store.writer import Writer
+from editjudge.store.sink import Sink, TaskClaims, Writer
 
 T = TypeVar("T")
 

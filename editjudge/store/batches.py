@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple
 import sqlalchemy as sa
 
 from editjudge.store.database import MAX_IN, chunks
-from editjudge.store.rows import packed, unpacked
-from editjudge.store.schema import batch_lines, batches
+from editjudge.store.schema import batch_lines, batches, packed, unpacked
 from editjudge.store.store import Store
 
 State = Literal["submitting", "open", "collected", "turned down"]

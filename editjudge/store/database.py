@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 import sqlalchemy as sa
 
 from editjudge.errors import StoreError, StoreMoved
-from editjudge.store import location, migrations, schema
+from editjudge.store import location, migrations
 
 T = TypeVar("T")
 Row: TypeAlias = Any
@@ -88,9 +88,9 @@ class Database:
                 self._translate_errors(),
                 location.looking(self._place, self._timeout) as connection,
             ):
-                schema.version_of(connection, self._place)
+                migrations.version_of(connection, self._place)
         with self._reading() as connection:
-            stored = schema.version_of(connection, self._place)
+            stored = migrations.version_of(connection, self._place)
         if stored != migrations.VERSION:
             if not self._readonly:
                 self._bring_up_to_date()
@@ -112,14 +112,14 @@ class Database:
         try:
             with self._writing() as connection:
                 # Looked at again now that nobody else writes: another process may have migrated it meanwhile.
-                stored = schema.version_of(connection, self._place)
+                stored = migrations.version_of(connection, self._place)
                 is_old = stored is not None and stored != migrations.VERSION
                 if stored is not None and is_old and self._dialect == "sqlite":
                     with self._reading() as reading:
                         copy = location.keep_copy(
                             reading, self._place, migrations.release_of(stored)
                         )
-                schema.bring_up_to_date(connection, self._place)
+                migrations.bring_up_to_date(connection, self._place)
         except Exception:
             if copy:  # nothing was migrated
                 copy.unlink(missing_ok=True)
@@ -137,7 +137,7 @@ class Database:
             location.copy_file(connection, path)
         copied, _ = location.engine_of(path, readonly=False, timeout=self._timeout)
         with self._translate_errors(), location.writing(copied) as connection:
-            schema.bring_up_to_date(connection, self._place)
+            migrations.bring_up_to_date(connection, self._place)
         copied.dispose()
         self._engine.dispose()
         self._engine, _ = location.engine_of(path, readonly=True, timeout=self._timeout)

@@ -18,8 +18,8 @@ from editjudge.canonical import read_json
 from editjudge.errors import ManifestError
 from editjudge.judgement import EMPTY_ROW, factor_values
 from editjudge.store import migrations
-from editjudge.store.annotations import annotations_of
 from editjudge.store.pairs import item_verdicts, pair_answers
+from editjudge.store.ratings import annotations_of
 from editjudge.store.records import Count, RunRecord
 from editjudge.store.store import Store
 from editjudge.store.tables import (
@@ -36,6 +36,19 @@ _TABLES: dict[Form, tuple[str, ...]] = {
     "parquet": ("judgements", "scores", "items"),
     "csv": ("scores",),
 }
+
+_ABOUT = (
+    "name",
+    "id",
+    "state",
+    "created",
+    "updated",
+    "version",
+    "spec",
+    "spec_hash",
+    "summary",
+)
+"""Fields of a run that run.json has."""
 
 
 def export_run(
@@ -72,41 +85,31 @@ def export_run(
                 tables["items"].add(edit)
         for reply in store.replies_of(run) if replies else ():
             tables["replies"].add(reply)
-    content = {
-        "name": run.name,
-        "id": run.id,
-        "state": run.state,
-        "created": run.created,
-        "updated": run.updated,
-        "version": run.version,
-        "spec": run.spec,
-        "spec_hash": run.spec_hash,
-        "summary": run.summary,
-        "counts": [
-            {"judge": judge, "rubric": rubric, "status": status, "count": number}
-            for (judge, rubric, status), number in sorted(counts.items())
-        ],
-        "files": {
-            name: {"rows": number, "sha256": file_digest(folder / name)}
-            for table in tables.values()
-            for name, number in table.rows.items()
-        },
-        "contradictions": [dataclasses.asdict(count) for count in contradictions],
-        # Also the rubrics that no answer is of yet: scores are made of them.
-        "rubrics": {
-            key: {"name": rubric.name, "content": rubric.content()}
-            for key, rubric in store.rubrics(hashes - {None}).items()
-        },
-        "exported_by": {
-            "editjudge": editjudge.__version__,
-            "schema": migrations.VERSION,
-        },
-    }
+    rows = {name: n for table in tables.values() for name, n in table.rows.items()}
     with complete_file(folder / "run.json") as file:
-        file.write(json.dumps(content, indent=2, allow_nan=False) + "\n")
-    written = names
-    if form != "parquet":
-        written = [name for table in tables.values() for name in table.rows]
+        about = {
+            **{name: getattr(run, name) for name in _ABOUT},
+            "counts": [
+                {"judge": judge, "rubric": rubric, "status": status, "count": number}
+                for (judge, rubric, status), number in sorted(counts.items())
+            ],
+            "files": {
+                name: {"rows": number, "sha256": file_digest(folder / name)}
+                for name, number in rows.items()
+            },
+            "contradictions": [dataclasses.asdict(count) for count in contradictions],
+            # Also the rubrics that no answer is of yet: scores are made of them.
+            "rubrics": {
+                key: {"name": rubric.name, "content": rubric.content()}
+                for key, rubric in store.rubrics(hashes - {None}).items()
+            },
+            "exported_by": {
+                "editjudge": editjudge.__version__,
+                "schema": migrations.VERSION,
+            },
+        }
+        file.write(json.dumps(about, indent=2, allow_nan=False) + "\n")
+    written = names if form == "parquet" else [*rows]
     return [folder / name for name in (*written, "run.json")]
 
 

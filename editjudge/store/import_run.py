@@ -41,11 +41,18 @@ from editjudge.redaction import redacted_address, redacted_metadata, redacted_se
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import LAYOUTS, Layout
 from editjudge.rubrics.scale import Scale
-from editjudge.store.annotations import NOTE, clean_tags
 from editjudge.store.database import chunks
+from editjudge.store.judgements import factor_fields
+from editjudge.store.ratings import NOTE, clean_tags
 from editjudge.store.records import PENDING, Item, RunRecord, State
-from editjudge.store.rows import as_fields, packed
-from editjudge.store.schema import edit_annotations, judgements, runs, tasks, upsert
+from editjudge.store.schema import (
+    edit_annotations,
+    judgements,
+    packed,
+    runs,
+    tasks,
+    upsert,
+)
 from editjudge.store.store import Store, update_run
 from editjudge.store.tables import TABLES, file_digest, read_file, table_files
 
@@ -472,7 +479,7 @@ def _check_stored(store: Store, name: str, chunk: Sequence[Placed]) -> None:
     values = store.factor_values(key for key, *_ in rows)
     answers = {}
     for key, status, abstained in rows:
-        fields = as_fields(values.get(key, {}), status)
+        fields = factor_fields(values.get(key, {}), status)
         answers[key] = status, fields["scores"], fields["choices"], abstained
     of_run = (
         sa.select(tasks)

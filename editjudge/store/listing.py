@@ -20,13 +20,14 @@ import sqlalchemy as sa
 from editjudge import plugins
 from editjudge.judgement import DONE, STATUSES
 from editjudge.store.database import MAX_ROWS, chunks
-from editjudge.store.people import rubrics_alike
+from editjudge.store.ratings import counting_ratings
 from editjudge.store.records import PENDING, Item, RunRecord
-from editjudge.store.rows import as_json, escaped
 from editjudge.store.schema import (
+    as_json,
     edit_annotations,
     edit_score_fills,
     edit_scores,
+    escaped,
     items,
     judgements,
     ratings,
@@ -196,13 +197,9 @@ def columns_of(store: Store, run: RunRecord, overall: Collection[str] = ()) -> C
 
 
 def _people_factors(store: Store, run: RunRecord) -> list[str]:
-    alike = ["", *rubrics_alike(store, run)]
-    query = sa.select(ratings.c.factor).where(
-        ratings.c.rubric.in_(alike),
-        ratings.c.choice.is_(None),
-        _is_of_run(run, ratings.c.content),
-    )
-    return sorted(factor for (factor,) in store._read(query.distinct()))
+    query = sa.select(ratings.c.factor).select_from(_RATED).distinct()
+    counting = (*counting_ratings(store, run), ratings.c.choice.is_(None))
+    return sorted(factor for (factor,) in store._read(query.where(*counting)))
 
 
 def _is_of_run(
@@ -302,7 +299,7 @@ def summaries(
     rated = (
         sa.select(items.c.item, ratings.c.factor, ratings.c.score)
         .select_from(_RATED)
-        .where(*_ratings_of(store, run), items.c.item.in_(names))
+        .where(*counting_ratings(store, run), items.c.item.in_(names))
     )
     for item, factor, score in store._read(rated):
         edits[item].people.setdefault(factor, []).append(score)
@@ -411,7 +408,7 @@ def _people_facts(
         named = (sa.literal(""), sa.literal(column.id, text), items.c.position)
         mean = sa.func.avg(ratings.c.score)
         query = sa.select(*named, *_thrice(mean)).select_from(_RATED)
-        rated = (*_ratings_of(store, run), ratings.c.factor == column.factor)
+        rated = (*counting_ratings(store, run), ratings.c.factor == column.factor)
         yield query.where(*rated).group_by(items.c.position)
 
 
@@ -450,7 +447,7 @@ def _spread_facts(
             rated_factor = (items.c.position, rubric, ratings.c.factor, score, score)
             query = sa.select(*rated_factor, sa.literal(column.width))
             on_scale = score.between(column.lowest, column.highest)
-            same = (*_ratings_of(store, run), ratings.c.factor == column.factor)
+            same = (*counting_ratings(store, run), ratings.c.factor == column.factor)
             queries.append(query.select_from(_RATED).where(*same, on_scale))
     ends = sa.union_all(*queries).subquery().c
     by_factor = (
@@ -511,11 +508,6 @@ def _among(columns: Iterable[FactorColumn]) -> sa.ColumnElement[bool]:
 
 def _of_judge(judge: str) -> list[sa.ColumnElement[bool]]:
     return [tasks.c.judge == judge] if judge else []
-
-
-def _ratings_of(store: Store, run: RunRecord) -> list[sa.ColumnElement[bool]]:
-    alike = ["", *rubrics_alike(store, run)]
-    return [items.c.run_id == run.id, ratings.c.rubric.in_(alike)]
 
 
 # --- lists ----------------------------------------------------------------------------------------------------

@@ -1,10 +1,15 @@
-"""Records of a store as its users see them: runs and their edits."""
+"""Records of a store as its users see them: runs, the questions of a run, edits, and verdicts that were checked."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
+
+from pydantic import TypeAdapter
+
+from editjudge.rubrics.model import Factor, Rubric
 
 State = Literal["running", "finished", "interrupted", "budget"]
 """`interrupted`: by the user. `budget`: the money ran out. Both resume."""
@@ -29,8 +34,56 @@ class RunRecord:
     """Folder that the images of an imported run may be in."""
 
 
+@functools.lru_cache(maxsize=256)
+def parse_rubric(text: str) -> Rubric:
+    """Return the rubric of a stored JSON text; pages ask for the same few again and again."""
+    return TypeAdapter(Rubric).validate_json(text)
+
+
+@dataclass(frozen=True)
+class RunQuestions:
+    """The rubrics of a run, by the names that the run gives them. A rubric that the store lacks is left out."""
+
+    rubrics: Mapping[str, Rubric]
+
+    @functools.cached_property
+    def factors(self) -> dict[str, tuple[str, ...]]:
+        """Keys of all factors, by rubric."""
+        return {
+            name: tuple(factor.key for factor in rubric.factors)
+            for name, rubric in self.rubrics.items()
+        }
+
+    @functools.cached_property
+    def scored(self) -> dict[str, tuple[Factor, ...]]:
+        """Factors that have numbers, by rubric: no mean is formed of choices."""
+        return {
+            name: () if rubric.chooses else rubric.factors
+            for name, rubric in self.rubrics.items()
+        }
+
+    @functools.cached_property
+    def pair_factors(self) -> dict[str, tuple[str, ...]]:
+        """Keys of the factors of each rubric that compares two outputs."""
+        return {
+            name: self.factors[name]
+            for name, rubric in self.rubrics.items()
+            if rubric.pairwise
+        }
+
+    @functools.cached_property
+    def computed(self) -> frozenset[str]:
+        """Factors that a program computes: figures of different kinds, which add up to nothing."""
+        return frozenset(
+            key
+            for name, rubric in self.rubrics.items()
+            if rubric.computed_by
+            for key in self.factors[name]
+        )
+
+
 class Item(NamedTuple):
-    """An edit as a run keeps it: its words, and where its pictures were."""
+    """An edit as a run stores it: its texts, and the sources of its images."""
 
     item: str
     model: str | None = None

@@ -20,15 +20,89 @@ status is always `ok`. To filter or sort a run by a factor, join `tasks` to `sco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from editjudge.errors import Option, StoreError
-from editjudge.judgement import FIELDS, Kind
-from editjudge.store import migrations
-from editjudge.store.rows import escaped, from_json, json_column, unescaped
+from editjudge.errors import StoreError
+from editjudge.judgement import FIELDS, Kind, Usage
+from editjudge.rubrics.verdict import Remark
+
+# --- values -------------------------------------------------------------------------------------------------
+
+_ESCAPED = "\x01"
+"""Opens a text that is stored escaped. It may be any character that PostgreSQL stores and people do not write."""
+
+
+def escaped(text: str) -> str:
+    """A text as every database stores it: PostgreSQL has no NUL, and half a surrogate pair is no UTF-8."""
+    if "\0" not in text and not text.startswith(_ESCAPED):
+        if text.isascii():
+            return text
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            return text
+    # Not JSON's escapes: JSON makes one character of two halves that stand side by side.
+    return _ESCAPED + text.encode("unicode_escape").decode("ascii")
+
+
+def unescaped(stored: str) -> str:
+    return (
+        stored[1:].encode("ascii").decode("unicode_escape")
+        if stored.startswith(_ESCAPED)
+        else stored
+    )
+
+
+def json_column(value: Any) -> str:
+    return escaped(as_json(value))
+
+
+def from_json(stored: str) -> Any:
+    return json.loads(unescaped(stored))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Usage | Remark):
+        return value.as_json()
+    raise TypeError(f"{value!r} is not JSON")
+
+
+# One encoder for all values: json.dumps with options makes a new one at each call.
+as_json = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain
+).encode
+
+_RAW = b"\x00"
+_ZLIB = b"\x01"
+
+
+def packed(text: str) -> bytes:
+    """A raw reply as bytes; the first one names the codec, so that another can be taken later."""
+    data = text.encode("utf-8", "surrogatepass")
+    small = zlib.compress(data)
+    return _ZLIB + small if len(small) < len(data) else _RAW + data
+
+
+def unpacked(stored: bytes) -> str:
+    codec = stored[:1]
+    data = stored[1:]
+    if codec not in (_RAW, _ZLIB):
+        raise StoreError(
+            f"a reply is stored with the codec {codec!r}, which this version does not know: upgrade"
+        )
+    return (zlib.decompress(data) if codec == _ZLIB else data).decode(
+        "utf-8", "surrogatepass"
+    )
+
 
 # --- types ----------------------------------------------------------------------------------------------------
 
@@ -418,67 +492,3 @@ def upsert(
             where=sa.not_(unless(table, insert.excluded)) if unless else None,
         )
     return statement
-
-
-# --- versions -------------------------------------------------------------------------------------------------
-
-
-def version_of(connection: sa.Connection, place: str) -> int | None:
-    """Return the version of the store at the other end; None if there is nothing yet."""
-    tables = sa.inspect(connection).get_table_names()
-    if not tables:
-        return None
-    stored = _stored_version(connection, tables)
-    if stored is None:
-        raise StoreError(
-            f"{place}: a database, but not a store of editjudge: name another one with --store",
-            options=[Option("store")],
-        )
-    if stored < migrations.FIRST:
-        raise StoreError(
-            f"{place}: written before editjudge 0.1 (schema {stored}): name another store with --store",
-            options=[Option("store")],
-        )
-    if stored > migrations.VERSION:
-        raise StoreError(
-            f"{place}: written by a newer editjudge (schema {stored}; this one knows up to {migrations.VERSION}): "
-            "upgrade editjudge, or name another store with --store",
-            options=[Option("store")],
-        )
-    return stored
-
-
-_OF_EVERY_VERSION = (meta, runs, items, tasks, judgements, replies)
-
-
-def _stored_version(connection: sa.Connection, tables: Collection[str]) -> int | None:
-    """Return the version that a database names; None if it is not a store: other programs have a table `meta`, too."""
-    if any(table.name not in tables for table in _OF_EVERY_VERSION):
-        return None
-    columns = sa.inspect(connection).get_columns(meta.name)
-    if not {column["name"] for column in columns} >= {*meta.columns.keys()}:
-        return None
-    value = str(
-        connection.scalar(
-            sa.select(meta.c.value).where(meta.c.name == "schema_version")
-        )
-    )
-    return int(value) if value.isascii() and value.isdecimal() else None
-
-
-def bring_up_to_date(connection: sa.Connection, place: str) -> None:
-    """Make the tables, or migrate them. Runs in one transaction, so that a killed migration has not happened."""
-    if connection.dialect.name == "postgresql":
-        # Processes that open it at once take turns; the number has no other meaning.
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x65646974)))
-        if (encoding := connection.scalar(sa.text("SHOW server_encoding"))) != "UTF8":
-            raise StoreError(
-                f"{place}: has the encoding {encoding}: make one with `createdb --encoding=UTF8`"
-            )
-    stored = version_of(connection, place)
-    if stored is None:
-        metadata.create_all(connection)
-    else:
-        migrations.migrate(connection, stored)
-    row = {"name": "schema_version", "value": str(migrations.VERSION)}
-    connection.execute(upsert(connection.dialect.name, meta, ["value"]), row)

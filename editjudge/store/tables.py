@@ -23,7 +23,7 @@ from typing import Any, Literal, TextIO
 from editjudge.errors import ManifestError, UsageError
 from editjudge.files import read_jsonl, replacing, spreadsheet_safe
 from editjudge.judgement import FIELDS, Field, Kind
-from editjudge.store.rows import escaped, unescaped
+from editjudge.store.schema import escaped, unescaped
 
 Form = Literal["jsonl", "parquet", "csv"]
 Row = Mapping[str, Any]

@@ -11,8 +11,8 @@ from editjudge.judgement import DONE, STATUSES
 from editjudge.report.contradictions import checked_verdicts
 from editjudge.running.sums import OVERALL, run_sums
 from editjudge.store import listing
-from editjudge.store.annotations import Annotation, annotations_of
 from editjudge.store.listing import Choices, Columns, EditList, EditSummary, Neighbours
+from editjudge.store.ratings import Annotation, annotations_of
 from editjudge.store.records import PENDING, Item, RunRecord
 from editjudge.store.store import Store
 from editjudge.web.values import whole_number

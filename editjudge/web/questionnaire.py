@@ -15,8 +15,8 @@ from editjudge.errors import UsageError
 from editjudge.ratings import Rating, ratings_columns
 from editjudge.rubrics.model import Factor, Rubric
 from editjudge.rubrics.sets import check_unconditional
-from editjudge.store.people import Assignment, FilledForm, Needs
 from editjudge.store.records import Item
+from editjudge.store.studies import Assignment, FilledForm, Needs
 from editjudge.web.images import title_of
 
 if TYPE_CHECKING:

@@ -26,7 +26,9 @@ from editjudge.rubrics.files import PAIRWISE, SETS, resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.running.picture_sources import picture_of
 from editjudge.store.listing import models_of
-from editjudge.store.people import (
+from editjudge.store.ratings import csv_lines, read_ratings
+from editjudge.store.records import Item, RunRecord
+from editjudge.store.studies import (
     NAME,
     Assignment,
     FilledForm,
@@ -34,7 +36,6 @@ from editjudge.store.people import (
     clean_name,
     close_study,
     create_study,
-    csv_lines,
     fill_in,
     filled_in,
     find_study,
@@ -45,11 +46,8 @@ from editjudge.store.people import (
     list_studies,
     places,
     raters,
-    read_choices,
-    read_scoped,
     revoke,
 )
-from editjudge.store.records import Item, RunRecord
 from editjudge.web.guard import cookie_values
 from editjudge.web.images import INERT, blind, title_of
 from editjudge.web.listing import Browser, Query
@@ -497,7 +495,7 @@ class _RatingPages:
         """Send every rating of the store, as `agree --ratings` and a spreadsheet read it."""
         headers = {"content-disposition": 'attachment; filename="ratings.csv"'}
         return StreamingResponse(
-            csv_lines(read_scoped(self._store), read_choices(self._store)),
+            csv_lines(read_ratings(self._store)),
             media_type="text/csv",
             headers=headers,
         )

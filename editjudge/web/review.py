@@ -29,9 +29,8 @@ from editjudge.judgement import DONE, Judgement, Task
 from editjudge.report.contradictions import refutations
 from editjudge.rubrics.model import Rubric
 from editjudge.store import listing
-from editjudge.store.annotations import NOTE, annotate, annotations_of
 from editjudge.store.pairs import answers_about, ranking_factor
-from editjudge.store.people import ratings_of_edit
+from editjudge.store.ratings import NOTE, annotate, annotations_of, ratings_of
 from editjudge.store.records import Item, RunRecord
 from editjudge.store.store import Store
 from editjudge.web.background import BackgroundCache, NotReady
@@ -375,8 +374,8 @@ class _Pages:
             factor.key for asked in rubrics.values() for factor in asked.rubric.factors
         }
         scores: dict[str, list[tuple[str, float]]] = {}
-        for rater, factor, score in ratings_of_edit(self._store, run, item):
-            scores.setdefault(factor, []).append((rater, score))
+        for rating in ratings_of(self._store, run, item.item):
+            scores.setdefault(rating.factor, []).append((rating.rater, rating.score))
         apart = {key: values for key, values in scores.items() if key not in factors}
         return PeopleScores(scores, apart)
 
@@ -429,8 +428,8 @@ class _Pages:
 
 
 def _report(store: Store, run: RunRecord) -> str:
-    from editjudge.report.page import rendered
-    from editjudge.report.pairwise import load_pairs, rendered_pairs
+    from editjudge.report.answers import rendered, rendered_pairs
+    from editjudge.report.pairwise import load_pairs
     from editjudge.report.run_data import load
     from editjudge.report.summary import measure
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from editjudge.store import Store
-from editjudge.store.people import add_choices, add_ratings, read_choices, read_ratings
+from editjudge.store.ratings import add_ratings, read_ratings
 
 from .stores import Call, call
 
@@ -49,7 +49,7 @@ def write(path: Path, rows: Sequence[tuple[object, ...]] = tuple(ROWS)) -> Path:
 
 def kept(path: Path) -> list[tuple[str, str, str, float]]:
     with Store.open(path, readonly=True) as store:
-        return read_ratings(store)
+        return [row[:4] for row in read_ratings(store)]
 
 
 @pytest.mark.parametrize("name", ["r.csv", "r.jsonl", "r.parquet"])
@@ -184,11 +184,10 @@ def test_a_new_score_takes_the_choice_of_the_old_one_away(
 ) -> None:
     with Store.open(tmp_path / "s.db") as store:
         for score in (0.5, 1.0):
-            add_ratings(store, [("p", "ann", "overall", score)], {"p": "content"})
-            if score == 0.5:
-                add_choices(store, {("content", "", "ann", "overall"): "both_bad"})
-                assert set(read_choices(store).values()) == {"both_bad"}
-        assert read_choices(store) == {}
+            choice = "both_bad" if score == 0.5 else ""
+            row = ("p", "ann", "overall", score, "content", "", choice)
+            add_ratings(store, [row])
+            assert [row.choice for row in read_ratings(store)] == [choice]
 
 
 def test_a_file_that_is_none_is_told(call: Call, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from editjudge.judgement import Exchange, Judgement, Task
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.verdict import Remark
 from editjudge.running.job import Job
-from editjudge.store.people import add_ratings
+from editjudge.store.ratings import add_ratings
 from editjudge.store.records import Item
 from editjudge.store.store import Store
 

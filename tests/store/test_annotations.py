@@ -9,18 +9,12 @@ import pytest
 
 from editjudge.errors import ManifestError, UsageError
 from editjudge.store import Store
-from editjudge.store.annotations import (
-    NOTE,
-    TAG,
-    Annotation,
-    annotate,
-    annotations_of,
-)
 from editjudge.store.export import export_run
 from editjudge.store.import_run import check_run, import_run
 from editjudge.store.listing import EditList, ListFilter, columns_of
-from editjudge.store.people import close_study, create_study, find_study, join
+from editjudge.store.ratings import NOTE, TAG, Annotation, annotate, annotations_of
 from editjudge.store.records import Item, RunRecord
+from editjudge.store.studies import close_study, create_study, find_study, join
 from editjudge.web.listing import Browser, Query
 
 

@@ -16,7 +16,7 @@ from running.made import editjudge, environment
 from editjudge.errors import StoreError
 from editjudge.judgement import Judgement, Task
 from editjudge.store import Store, migrations
-from editjudge.store.people import contents_in, ratings_of, read_scoped
+from editjudge.store.ratings import ratings_of, read_ratings
 
 from .old_store import FROZEN, SCHEMA_7, make_postgresql, make_sqlite, write_edits
 
@@ -278,8 +278,7 @@ def rated(place: str | Path, run: str) -> list[tuple[str, str, float]]:
     with Store.open(place) as store:
         found = store.find_run(run)
         return sorted(
-            (i, r, s)
-            for i, r, _, s in ratings_of(store, found, contents_in(store.items(found)))
+            (row.item, row.rater, row.score) for row in ratings_of(store, found)
         )
 
 
@@ -300,7 +299,7 @@ def test_ratings_of_0_1_that_may_be_of_several_edits_are_kept_and_said(
     with Store.open(old_place) as store:
         unknown = [
             (row[0], row[1], row[3])
-            for row in read_scoped(store)
+            for row in read_ratings(store)
             if row[4].startswith(migrations.LEGACY)
         ]
     assert unknown == [
@@ -341,7 +340,7 @@ def test_what_old_ratings_are_of_can_be_said_later(old: Path, tmp_path: Path) ->
     assert rated(old, "dogs") == [("line-1", "ann", 3.0)]
     with Store.open(old) as store:
         assert not [
-            row for row in read_scoped(store) if row[4] == f"{migrations.LEGACY}line-1"
+            row for row in read_ratings(store) if row[4] == f"{migrations.LEGACY}line-1"
         ]
 
 

@@ -16,8 +16,8 @@ from running.made import editjudge, edits, expected, start, stub
 
 from editjudge.errors import StoreError
 from editjudge.store import Store, migrations, schema
-from editjudge.store.people import add_ratings, read_ratings
-from editjudge.store.writer import Writer
+from editjudge.store.ratings import add_ratings, read_ratings
+from editjudge.store.sink import Writer
 
 from .samples import key, sample, task
 

@@ -24,7 +24,7 @@ WRITING = """
 import asyncio, sys
 from samples import sample
 from editjudge.store import Store
-from editjudge.store.writer import Writer
+from editjudge.store.sink import Writer
 
 async def main(path, count):
     with Store.open(path) as store:

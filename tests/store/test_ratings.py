@@ -13,21 +13,23 @@ from running.made import until
 from editjudge.errors import StoreError, UsageError
 from editjudge.rubrics.files import load
 from editjudge.store import Store, migrations, schema
-from editjudge.store import people as ratings_module
-from editjudge.store.people import (
-    FilledForm,
+from editjudge.store import ratings as ratings_module
+from editjudge.store.ratings import (
     add_ratings,
     contents_in,
+    contents_of,
+    ratings_of,
+    read_ratings,
+)
+from editjudge.store.records import Item, RunRecord
+from editjudge.store.studies import (
+    FilledForm,
     create_study,
     fill_in,
     find_study,
     join,
-    ratings_of,
-    read_ratings,
-    read_scoped,
     remove_answers,
 )
-from editjudge.store.records import Item, RunRecord
 
 from .samples import sample, task
 
@@ -55,7 +57,7 @@ def run_of(
 
 
 def rated(store: Store, run: RunRecord) -> list[tuple[str, str, str, float]]:
-    return ratings_of(store, run, contents_in(store.items(run)))
+    return [row[:4] for row in ratings_of(store, run)]
 
 
 def test_a_rating_belongs_to_every_run_that_has_the_very_edit_and_to_no_other(
@@ -65,8 +67,8 @@ def test_a_rating_belongs_to_every_run_that_has_the_very_edit_and_to_no_other(
     dogs = run_of(store, "dogs", item("1", "dog"))
     again = run_of(store, "again", item("seven", "cat"))
     reworded = run_of(store, "reworded", item("1", "cat", "Paint it red."))
-    add_ratings(store, [("1", "ann", "alignment", 6.0)], contents_in(store.items(cats)))
-    add_ratings(store, [("1", "ann", "alignment", 2.0)], contents_in(store.items(dogs)))
+    add_ratings(store, [("1", "ann", "alignment", 6.0, contents_in(store, cats)["1"])])
+    add_ratings(store, [("1", "ann", "alignment", 2.0, contents_in(store, dogs)["1"])])
     assert rated(store, cats) == [("1", "ann", "alignment", 6.0)]
     assert rated(store, dogs) == [("1", "ann", "alignment", 2.0)]
     assert rated(store, again) == [("seven", "ann", "alignment", 6.0)]
@@ -82,7 +84,7 @@ def test_an_id_of_several_edits_must_be_told_apart(store: Store) -> None:
     ):
         add_ratings(store, [("1", "ann", "alignment", 6.0)])
     add_ratings(store, [("2", "ann", "alignment", 6.0)])
-    assert read_ratings(store) == [("2", "ann", "alignment", 6.0)]
+    assert [row[:4] for row in read_ratings(store)] == [("2", "ann", "alignment", 6.0)]
 
 
 def test_no_run_takes_over_what_was_rated_by_id_before(store: Store) -> None:
@@ -90,7 +92,7 @@ def test_no_run_takes_over_what_was_rated_by_id_before(store: Store) -> None:
     cats = run_of(store, "cats", item("1", "cat"))
     dogs = run_of(store, "dogs", item("1", "dog"))
     assert rated(store, cats) == rated(store, dogs) == []
-    assert read_ratings(store) == [("1", "ann", "alignment", 6.0)]
+    assert [row[:4] for row in read_ratings(store)] == [("1", "ann", "alignment", 6.0)]
 
 
 def test_a_rating_of_a_missing_output_does_not_move_to_the_picture_made_later(
@@ -156,7 +158,7 @@ def test_what_was_asked_in_a_form_is_part_of_its_rating(
         fill_in(
             store, study, "ann", place, "alignment", FilledForm(score, ""), rubric.hash
         )
-    assert len(read_scoped(store)) == 2
+    assert len(read_ratings(store)) == 2
     assert rated(store, run) == [("1", "ann", "alignment", 6.0)]
 
 
@@ -196,12 +198,12 @@ def test_a_rater_can_be_deleted_from_one_study_or_from_all(store: Store) -> None
             store, study, rater, place, "alignment", FilledForm(4.0, ""), f"{number}"
         )
     assert remove_answers(store, "ann", find_study(store, 1)).ratings == 1
-    assert {(row[1], row[5]) for row in read_scoped(store)} == {
+    assert {(row[1], row[5]) for row in read_ratings(store)} == {
         ("ann", "2"),
         ("bob", "3"),
     }
     assert remove_answers(store, "ann").ratings == 1
-    assert [row[1] for row in read_scoped(store)] == ["bob"]
+    assert [row[1] for row in read_ratings(store)] == ["bob"]
 
 
 def test_an_answer_by_id_that_is_given_again_once_a_run_has_the_edit_is_one_rating(
@@ -217,24 +219,18 @@ def test_an_answer_by_id_that_is_given_again_once_a_run_has_the_edit_is_one_rati
     )
     run = run_of(store, "cats", item("1", "cat"))
     add_ratings(store, [("1", "ann", "alignment", 2.0)])
-    stored = {(name, rater): score for name, rater, _, score in read_ratings(store)}
+    stored = {(row.item, row.rater): row.score for row in read_ratings(store)}
     assert stored == {("1", "ann"): 2.0, ("1", "bob"): 5.0, ("2", "ann"): 3.0}
     assert len(read_ratings(store)) == 3
     assert rated(store, run) == [("1", "ann", "alignment", 2.0)]
 
 
 def test_an_edit_that_a_run_brings_between_the_look_and_the_rating_is_the_one_that_is_rated(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store,
 ) -> None:
-    look = ratings_module.contents_of
-
-    def look_too_soon(opened: Store, named: Iterable[str]) -> dict[str, str]:
-        contents = look(opened, named)
-        run_of(opened, "cats", item("1", "cat"))
-        return contents
-
-    monkeypatch.setattr(ratings_module, "contents_of", look_too_soon)
-    add_ratings(store, [("1", "ann", "alignment", 6.0)])
+    contents = contents_of(store, ["1"])
+    run_of(store, "cats", item("1", "cat"))
+    add_ratings(store, [("1", "ann", "alignment", 6.0, contents["1"])])
     assert rated(store, store.find_run("cats")) == [("1", "ann", "alignment", 6.0)]
     assert len(read_ratings(store)) == 1
 
@@ -248,7 +244,7 @@ def test_two_who_rate_for_one_person_while_the_edits_are_planned_leave_one_ratin
     go_on = threading.Event()
 
     def hesitate(
-        connection: sa.Connection, rows: Iterable[ratings_module.ScopedRow]
+        connection: sa.Connection, rows: Iterable[ratings_module.StoredRating]
     ) -> None:
         forget(connection, rows)
         if threading.current_thread() is first:
@@ -281,7 +277,9 @@ def test_two_who_rate_for_one_person_while_the_edits_are_planned_leave_one_ratin
             second.start()
             second.join()
         assert rated(store, store.find_run("cats")) == [("1", "ann", "alignment", 2.0)]
-        assert read_ratings(store) == [("1", "ann", "alignment", 2.0)]
+        assert [row[:4] for row in read_ratings(store)] == [
+            ("1", "ann", "alignment", 2.0)
+        ]
 
 
 def _somebody_waits(store: Store) -> bool:
@@ -308,15 +306,15 @@ def test_ratings_move_with_their_edit_or_not_at_all(
 
     run = run_of(store, "r", edit(None))
     add_ratings(store, [("1", "ann", "alignment", 6.0)])
-    before = contents_in(store.items(run))
+    before = contents_in(store, run)
     with monkeypatch.context() as patch:
-        patch.setattr("editjudge.store.store._move_rows", fail)
+        patch.setattr("editjudge.store.store.lock_ratings", fail)
         with pytest.raises(StoreError, match="not moved"):
             store.add_items(run, [edit("d")])
-    assert contents_in(store.items(run)) == before
+    assert contents_in(store, run) == before
     assert rated(store, run) == [("1", "ann", "alignment", 6.0)]
     store.add_items(run, [edit("d")])
-    assert contents_in(store.items(run)) != before
+    assert contents_in(store, run) != before
     assert rated(store, run) == [("1", "ann", "alignment", 6.0)]
 
 
@@ -331,7 +329,7 @@ def test_a_form_that_is_filled_in_while_its_edit_is_not_in_the_run_has_one_answe
     fill_in(store, study, "ann", place, "alignment", FilledForm(6.0, ""), rubric)
     store.add_items(run, [item("1", "cat")])
     fill_in(store, study, "ann", place, "alignment", FilledForm(2.0, ""), rubric)
-    assert read_ratings(store) == [("1", "ann", "alignment", 2.0)]
+    assert [row[:4] for row in read_ratings(store)] == [("1", "ann", "alignment", 2.0)]
     fill_in(store, study, "ann", place, "alignment", FilledForm(None, ""), rubric)
     assert read_ratings(store) == []
 
@@ -344,7 +342,7 @@ def test_doubled_ratings_of_an_older_store_are_joined_where_it_is_sure_what_they
             store, "cats", item("1", "cat"), item("2", "cat 2"), item("3", "cat 3")
         )
         run_of(store, "dogs", item("2", "dog"))
-        contents = contents_in(store.items(run))
+        contents = contents_in(store, run)
         rows = [
             ("id:1", "1", "ann", 6.0, 10.0),
             (contents["1"], "1", "ann", 2.0, 20.0),
@@ -363,7 +361,7 @@ def test_doubled_ratings_of_an_older_store_are_joined_where_it_is_sure_what_they
             lambda connection: connection.execute(sa.insert(schema.ratings), values)
         )
         store._transact(migrations.STEPS[12])
-        left = {(content, rater) for _, rater, _, _, content, _ in read_scoped(store)}
+        left = {(row.content, row.rater) for row in read_ratings(store)}
         assert left == {(row[0], row[2]) for row in rows[1:]}
 
 

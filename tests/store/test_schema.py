@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from editjudge.errors import StoreError
-from editjudge.store import Store, migrations, rows, schema
+from editjudge.store import Store, migrations, schema
 
 from .samples import sample, texts
 
@@ -21,35 +21,35 @@ from .samples import sample, texts
 def test_a_text_comes_back_to_the_character_and_is_stored_as_text_without_nul(
     text: str,
 ) -> None:
-    stored = rows.escaped(text)
-    assert rows.unescaped(stored) == text
+    stored = schema.escaped(text)
+    assert schema.unescaped(stored) == text
     assert b"\0" not in stored.encode()
 
 
 @pytest.mark.parametrize("text", ["plain", "日本語 😀", "back\\slash", ""])
 def test_a_plain_text_is_stored_as_it_is(text: str) -> None:
-    assert rows.escaped(text) == text
+    assert schema.escaped(text) == text
 
 
 def test_two_halves_of_a_pair_are_not_made_one_character() -> None:
     halves = "\ud83d" + "\ude00"
-    assert rows.unescaped(rows.escaped(halves)) == halves != "😀"
-    assert rows.unpacked(rows.packed(halves)) == halves
+    assert schema.unescaped(schema.escaped(halves)) == halves != "😀"
+    assert schema.unpacked(schema.packed(halves)) == halves
 
 
 @given(texts)
 def test_a_packed_reply_comes_back_to_the_character(text: str) -> None:
-    assert rows.unpacked(rows.packed(text)) == text
+    assert schema.unpacked(schema.packed(text)) == text
 
 
 def test_a_long_reply_is_compressed_and_a_short_one_is_not() -> None:
-    assert len(rows.packed("the same words " * 100)) < 100
-    assert rows.packed("no") == b"\x00no"
+    assert len(schema.packed("the same words " * 100)) < 100
+    assert schema.packed("no") == b"\x00no"
 
 
 def test_a_codec_of_a_later_version_is_refused() -> None:
     with pytest.raises(StoreError, match="upgrade"):
-        rows.unpacked(b"\x07...")
+        schema.unpacked(b"\x07...")
 
 
 def test_sqlite_itself_refuses_a_score_that_is_not_ok(tmp_path: Path) -> None:

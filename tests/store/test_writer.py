@@ -12,7 +12,7 @@ import pytest
 from editjudge.errors import StoreError, StoreMoved
 from editjudge.judgement import Exchange, Judgement
 from editjudge.store import Store
-from editjudge.store.writer import Writer
+from editjudge.store.sink import Writer
 
 from .samples import key, sample
 
@@ -56,7 +56,7 @@ def test_hundreds_that_arrive_together_share_few_transactions(
 def test_a_commit_of_slow_answers_waits_for_those_who_come_a_little_later(
     store: Store, batches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("editjudge.store.writer._LONGEST", 1.0)
+    monkeypatch.setattr("editjudge.store.sink._LONGEST", 1.0)
 
     async def late(writer: Writer, number: int) -> None:
         await asyncio.sleep(number / 1000)

@@ -20,7 +20,7 @@ from editjudge.media.image import digest
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.model import Factor, Rubric
 from editjudge.rubrics.verdict import Remark
-from editjudge.store.people import add_ratings
+from editjudge.store.ratings import add_ratings
 from editjudge.store.records import Item
 from editjudge.store.store import Store
 

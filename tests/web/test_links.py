@@ -12,18 +12,17 @@ import pytest
 from playwright.sync_api import Page, expect
 from running.made import editjudge
 
-from editjudge.store.people import (
-    add_ratings,
+from editjudge.store.ratings import add_ratings, read_ratings
+from editjudge.store.store import Store
+from editjudge.store.studies import (
     create_study,
     find_study,
     invite,
     invited,
     list_invitations,
     places,
-    read_ratings,
     remove_answers,
 )
-from editjudge.store.store import Store
 from web.sample import MODELS, made
 from web.served import Served, serving
 
@@ -80,7 +79,7 @@ def test_a_link_opens_its_study_without_a_token_and_answers_count_as_its_owner_s
     factor = re.findall(r'data-factor="(\w+)"', page.text)[0]
     assert go(served, f"{home}/1/images/edited").headers["content-type"] == "image/jpeg"
     assert go(served, f"{home}/1", **{factor: 5}).url.path == f"{home}/2"
-    assert [row[1:] for row in read_ratings(served.store) if row[1] == "ann"] == [
+    assert [row[1:4] for row in read_ratings(served.store) if row[1] == "ann"] == [
         ("ann", factor, 5.0)
     ]
 

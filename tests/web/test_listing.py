@@ -14,7 +14,7 @@ from editjudge.judgement import Judgement, Status, Task
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.verdict import Remark
 from editjudge.store.listing import FactorColumn
-from editjudge.store.people import add_ratings
+from editjudge.store.ratings import add_ratings
 from editjudge.store.records import Item
 from editjudge.store.schema import edit_score_fills
 from editjudge.store.store import Store

@@ -115,7 +115,7 @@ def stored(served: Served) -> dict[tuple[str, str, str], tuple[str | None, float
 def test_left_and_right_are_by_chance_and_answers_in_the_items_own_naming(
     served: Served, tmp_path: Path
 ) -> None:
-    from editjudge.store.people import find_study, places
+    from editjudge.store.studies import find_study, places
 
     with study(served, "ann") as ann:
         lefts = []
@@ -196,7 +196,7 @@ def test_controls_of_pairs_have_one_better_output(served: Served) -> None:
         winner for made in controls.values() for winner in made.expected.values()
     } == {"a"}
     with study(served, "ann", controls=2) as ann:
-        from editjudge.store.people import find_study, places
+        from editjudge.store.studies import find_study, places
 
         given = [
             place

@@ -19,7 +19,8 @@ from editjudge.ratings import Rating
 from editjudge.rubrics.files import load
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric
 from editjudge.rubrics.scale import Scale
-from editjudge.store.people import find_study, list_studies, places, read_ratings
+from editjudge.store.ratings import read_ratings
+from editjudge.store.studies import find_study, list_studies, places
 from editjudge.web.questionnaire import (
     ESTIMATES,
     Questionnaire,
@@ -159,10 +160,10 @@ def test_an_answer_is_kept_at_once_and_can_be_changed(served: Served) -> None:
     )
     assert kept.status_code == 204
     assert [
-        (rater, factor, score) for _, rater, factor, score in read_ratings(served.store)
+        (row.rater, row.factor, row.score) for row in read_ratings(served.store)
     ] == [("ann", "unchanged_regions", 5.0)]
     person.answer(1, 3)
-    assert {score for *_, score in read_ratings(served.store)} == {3.0}
+    assert {row.score for row in read_ratings(served.store)} == {3.0}
 
 
 def test_cannot_tell_is_an_answer_and_no_rating(served: Served) -> None:

@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 from running.made import editjudge
 
-from editjudge.store.people import read_ratings
+from editjudge.store.ratings import read_ratings
 from web.served import Served, serving
 
 

@@ -14,7 +14,7 @@ from cli.stores import made as by_hand
 from playwright.sync_api import Locator, Page, expect
 
 from editjudge.rubrics.files import load
-from editjudge.store.people import add_ratings
+from editjudge.store.ratings import add_ratings
 from editjudge.store.store import Store
 from editjudge.web.listing import Browser, Query
 from web.sample import EDITS, JUDGES, MODELS

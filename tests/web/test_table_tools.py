@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from editjudge.report.comparison import compare_tables, conclusions, differences
 from editjudge.report.run_data import load
 from editjudge.report.selection import Choice
-from editjudge.store.annotations import annotations_of
+from editjudge.store.ratings import annotations_of
 from editjudge.web.comparing import PairTest
 from web.served import Served
 

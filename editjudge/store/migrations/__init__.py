@@ -8,15 +8,28 @@ below, with literal SQL, and comes last.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
+from editjudge.errors import Option, StoreError
 from editjudge.matching import Content
 from editjudge.store.records import Item
-from editjudge.store.rows import escaped, from_json, unescaped
+from editjudge.store.schema import (
+    escaped,
+    from_json,
+    items,
+    judgements,
+    meta,
+    metadata,
+    replies,
+    runs,
+    tasks,
+    unescaped,
+    upsert,
+)
 
 FIRST = 5
 """The version that editjudge 0.1 wrote; older ones were never released."""
@@ -184,3 +197,66 @@ STEPS: dict[int, Callable[[sa.Connection], None]] = {
 }
 VERSION = 13
 """The version that this program writes."""
+
+# --- versions -------------------------------------------------------------------------------------------------
+
+
+def version_of(connection: sa.Connection, place: str) -> int | None:
+    """Return the version of the store at the other end; None if there is nothing yet."""
+    tables = sa.inspect(connection).get_table_names()
+    if not tables:
+        return None
+    stored = _stored_version(connection, tables)
+    if stored is None:
+        raise StoreError(
+            f"{place}: a database, but not a store of editjudge: name another one with --store",
+            options=[Option("store")],
+        )
+    if stored < FIRST:
+        raise StoreError(
+            f"{place}: written before editjudge 0.1 (schema {stored}): name another store with --store",
+            options=[Option("store")],
+        )
+    if stored > VERSION:
+        raise StoreError(
+            f"{place}: written by a newer editjudge (schema {stored}; this one knows up to {VERSION}): "
+            "upgrade editjudge, or name another store with --store",
+            options=[Option("store")],
+        )
+    return stored
+
+
+_OF_EVERY_VERSION = (meta, runs, items, tasks, judgements, replies)
+
+
+def _stored_version(connection: sa.Connection, tables: Collection[str]) -> int | None:
+    """Return the version that a database names; None if it is not a store: other programs have a table `meta`, too."""
+    if any(table.name not in tables for table in _OF_EVERY_VERSION):
+        return None
+    columns = sa.inspect(connection).get_columns(meta.name)
+    if not {column["name"] for column in columns} >= {*meta.columns.keys()}:
+        return None
+    value = str(
+        connection.scalar(
+            sa.select(meta.c.value).where(meta.c.name == "schema_version")
+        )
+    )
+    return int(value) if value.isascii() and value.isdecimal() else None
+
+
+def bring_up_to_date(connection: sa.Connection, place: str) -> None:
+    """Make the tables, or migrate them. Runs in one transaction, so that a killed migration has not happened."""
+    if connection.dialect.name == "postgresql":
+        # Processes that open it at once take turns; the number has no other meaning.
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x65646974)))
+        if (encoding := connection.scalar(sa.text("SHOW server_encoding"))) != "UTF8":
+            raise StoreError(
+                f"{place}: has the encoding {encoding}: make one with `createdb --encoding=UTF8`"
+            )
+    stored = version_of(connection, place)
+    if stored is None:
+        metadata.create_all(connection)
+    else:
+        migrate(connection, stored)
+    row = {"name": "schema_version", "value": str(VERSION)}
+    connection.execute(upsert(connection.dialect.name, meta, ["value"]), row)

@@ -1,0 +1,374 @@
+"""Judgements in a store: written in groups, with their scores and raw replies, and read by key or by run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import sqlalchemy as sa
+
+from editjudge.errors import near_miss
+from editjudge.judgement import (
+    DONE,
+    EMPTY_ROW,
+    FIELDS,
+    PER_FACTOR,
+    Exchange,
+    Judgement,
+    Usage,
+)
+from editjudge.rubrics.verdict import Remark
+from editjudge.store.database import MAX_IN, Database, chunks
+from editjudge.store.records import PENDING, RunRecord
+from editjudge.store.schema import (
+    as_json,
+    claims,
+    edit_score_fills,
+    items,
+    judgements,
+    packed,
+    replies,
+    runs,
+    scores,
+    tasks,
+    unpacked,
+    upsert,
+)
+
+Values = dict[str, Any]
+"""A row, by column."""
+FactorValues = dict[str, dict[str, Any]]
+"""Values of one judgement by field, such as `scores` or `choices`, and factor; only fields that have some."""
+
+SAME_KEY = judgements.c.key == tasks.c.key
+SAME_ITEM = sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
+JUDGED_TASKS = tasks.outerjoin(items, SAME_ITEM).outerjoin(judgements, SAME_KEY)
+"""Every task with its edit and its judgement, if there is one."""
+
+# --- rows -----------------------------------------------------------------------------------------------------
+
+_COLUMNS = tuple(field.name for field in FIELDS if field.table == "judgements")
+_OPTIONAL = {field.name for field in FIELDS if field.optional}
+_EXCHANGE_COLUMNS = tuple(name for name in Exchange.__slots__ if name != "text")
+_EXACT = 2.0**53
+"""Up to here a double holds every whole number."""
+
+
+def _score_rows(
+    key: str, fields: Mapping[str, Mapping[str, Any] | None]
+) -> Iterator[Values]:
+    """Return the rows of `scores` for one judgement, of its fields per factor."""
+    columns = {column: fields.get(name) or {} for name, column in PER_FACTOR.items()}
+    factors = dict.fromkeys(factor for values in columns.values() for factor in values)
+    for position, factor in enumerate(factors):
+        row: Values = {"key": key, "factor": factor, "position": position}
+        for column, values in columns.items():
+            value = values.get(factor)
+            row[column] = value if isinstance(value, str | None) else float(value)
+        yield row
+
+
+def _reply_rows(judgement: Judgement) -> Iterator[Values]:
+    for number, exchange in enumerate(judgement.exchanges):
+        values = {name: getattr(exchange, name) for name in _EXCHANGE_COLUMNS}
+        values["at"] = judgement.created
+        # The number tells a model that says the same twice from a judgement that is written twice.
+        content = as_json([number, exchange.text, values])
+        mark = hashlib.blake2b(
+            content.encode("utf-8", "surrogatepass"), digest_size=8
+        ).digest()
+        yield {
+            **values,
+            "key": judgement.key,
+            "mark": int.from_bytes(mark, "big", signed=True),
+            "text": packed(exchange.text),
+        }
+
+
+def _remarks(stored: Iterable[Mapping[str, Any]]) -> tuple[Remark, ...]:
+    return tuple(Remark(**remark) for remark in stored)
+
+
+def factor_fields(
+    values: FactorValues, status: str, names: Iterable[str] = PER_FACTOR
+) -> dict[str, dict[str, Any] | None]:
+    """Return the fields of `PER_FACTOR` of a judgement; a field without values is None or empty."""
+    fields: dict[str, dict[str, Any] | None] = {
+        name: values.get(name, None if name in _OPTIONAL else {}) for name in names
+    }
+    if status == "ok" and "scores" in fields and not {"scores", "choices"} & {*values}:
+        fields["scores"] = {}  # each factor abstained
+    return fields
+
+
+def as_number(score: float) -> float:
+    """Return a score as it is shown: whole numbers are integers, as judges give them."""
+    return int(score) if score.is_integer() and abs(score) <= _EXACT else score
+
+
+def mark_lists_stale(
+    connection: sa.Connection, *conditions: sa.ColumnElement[bool]
+) -> None:
+    """Have the lists of runs filled again when they are opened."""
+    fills = sa.update(edit_score_fills).where(~edit_score_fills.c.stale, *conditions)
+    connection.execute(fills.values(stale=True))
+
+
+# --- fields of a row ------------------------------------------------------------------------------------------
+
+_EMPTY = {
+    name: value for name, value in EMPTY_ROW.items() if isinstance(value, dict | list)
+} | {"attempts": 0}
+"""Fields of a task that is pending."""
+
+
+def _field_columns() -> dict[str, sa.ColumnElement[Any]]:
+    """Return the column, or the expression, of each field of a row."""
+    # Fields of `PER_FACTOR` stay empty: they are in a table of their own.
+    columns: dict[str, sa.ColumnElement[Any]] = {f.name: sa.null() for f in FIELDS}
+    for field in FIELDS:
+        # Names are the task's: another run may have had the same answer from the same rubric under another name.
+        for table in (items if field.table == "items" else judgements, tasks):
+            if field.name in table.c:
+                columns[field.name] = table.c[field.name]
+    begun = sa.select(runs.c.created).where(runs.c.id == tasks.c.run_id)
+    before = judgements.c.created < begun.correlate(tasks).scalar_subquery()
+    return {
+        **columns,
+        # An answer that was there before the run was: it was paid for by an earlier one.
+        "cached": sa.func.coalesce(before, sa.false()),
+        "status": sa.func.coalesce(judgements.c.status, PENDING),
+        "position": tasks.c.position,
+        "edit_type": items.c.edit_type,
+        "metadata": items.c.metadata,
+    }
+
+
+_FIELDS = _field_columns()
+
+
+class JudgementStore(Database):
+    """The judgements of a store."""
+
+    def done(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return the status of each key that has a judgement."""
+        query = sa.select(judgements.c.key, judgements.c.status)
+        # In the order of the index, so that each of its pages is read once.
+        rows = self._read_among(query, judgements.c.key, sorted(keys))
+        return dict(map(tuple, rows))
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    def write(self, batch: Sequence[Judgement]) -> None:
+        """Store judgements, all or none. A later one replaces a failure, never what is done; replies only add up."""
+        # In the order of keys, so that two who write the same ones wait for each other and not in a circle.
+        in_order = sorted(batch, key=lambda judgement: judgement.key)
+        self.write_rows(
+            [
+                {name: getattr(judgement, name) for name in _COLUMNS}
+                for judgement in in_order
+            ],
+            {
+                judgement.key: {name: getattr(judgement, name) for name in PER_FACTOR}
+                for judgement in in_order
+                if judgement.status == "ok"
+            },
+            [reply for judgement in in_order for reply in _reply_rows(judgement)],
+        )
+
+    def write_rows(
+        self,
+        rows: Sequence[Values],
+        values: Mapping[str, Mapping[str, Mapping[str, Any] | None]],
+        exchanges: Sequence[Values],
+    ) -> None:
+        """Store rows of `judgements`, the values of their factors by key and field, and rows of `replies`."""
+        keys = [row["key"] for row in rows]
+        try:
+            new_scores = [
+                row
+                for key, fields in values.items()
+                for row in _score_rows(key, fields)
+            ]
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise ValueError(
+                f"{self._place}: not a value that can be stored: {error}"
+            ) from error
+
+        def work(connection: sa.Connection) -> None:
+            written = new_scores
+            if insert(connection, self._replace_failures, rows) < len(rows):
+                # One that was done before stays as it was, and so do its scores.
+                ours = _just_written(connection, rows)
+                written = [row for row in new_scores if row["key"] in ours]
+            insert(connection, upsert(self._dialect, scores), written)
+            # An answered key is claimed by nobody: in the same transaction, so that nobody asks it in between.
+            for chunk in chunks(keys, MAX_IN):
+                connection.execute(sa.delete(claims).where(claims.c.key.in_(chunk)))
+            insert(connection, upsert(self._dialect, replies), exchanges)
+            # Most stores have no list that is up to date while a run works.
+            fresh = sa.select(edit_score_fills.c.run_id).where(
+                ~edit_score_fills.c.stale
+            )
+            if connection.execute(fresh.limit(1)).first():
+                for chunk in chunks(keys, MAX_IN):
+                    asking = sa.select(tasks.c.run_id).where(tasks.c.key.in_(chunk))
+                    mark_lists_stale(connection, edit_score_fills.c.run_id.in_(asking))
+
+        self._transact(work)
+
+    @property
+    def _replace_failures(self) -> sa.Insert:
+        def is_done(table: sa.Table, _new: Any) -> sa.ColumnElement[bool]:
+            return sa.or_(*(table.c.status == status for status in DONE))
+
+        return upsert(self._dialect, judgements, _COLUMNS[1:], unless=is_done)
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    def judgement(self, key: str) -> Judgement | None:
+        """Return what is stored of a key, with the exchanges of that try alone."""
+        rows = self._read(sa.select(judgements).where(judgements.c.key == key))
+        if not rows:
+            return None
+        values = rows[0]._asdict()
+        for name in ("attempts", "usage", "server_model"):
+            del values[name]  # they follow from the exchanges
+        for name in ("violations", "notes", "reasons"):
+            values[name] = _remarks(values[name])
+        of_factors = self.factor_values([key]).get(key, {})
+        values |= factor_fields(of_factors, values["status"])
+        exchanges = tuple(self.replies(key, at=values["created"]))
+        return Judgement(exchanges=exchanges, **values)
+
+    def scores(self, keys: Iterable[str]) -> dict[str, dict[str, float]]:
+        """Return the scores of each of these judgements that has some, by factor."""
+        values = self.factor_values(keys)
+        return {
+            key: fields["scores"]
+            for key, fields in values.items()
+            if "scores" in fields
+        }
+
+    def factor_values(self, keys: Iterable[str]) -> dict[str, FactorValues]:
+        """Return what each of these judgements says of its factors, by field, such as `scores`, and factor."""
+        columns = (scores.c[column] for column in PER_FACTOR.values())
+        query = sa.select(scores.c.key, scores.c.factor, *columns)
+        query = query.order_by(scores.c.key, scores.c.position)
+        values: dict[str, FactorValues] = {}
+        rows = self._read_among(query, scores.c.key, keys)
+        for key, group in groupby(rows, itemgetter(0)):
+            fields = values[key] = {}
+            for _, factor, *cells in group:
+                for name, cell in zip(PER_FACTOR, cells, strict=True):
+                    if cell is not None:
+                        number = as_number(cell) if name == "scores" else cell
+                        fields.setdefault(name, {})[factor] = number
+        return values
+
+    def replies(self, key: str, at: float | None = None) -> list[Exchange]:
+        """Return every exchange ever had for a key, also those of tries that failed; or those of the judgement made
+        `at`."""
+        query = sa.select(replies).where(replies.c.key == key).order_by(replies.c.id)
+        if at is not None:
+            query = query.where(replies.c.at == at)
+        exchanges = []
+        for row in self._read(query):
+            values = {name: getattr(row, name) for name in _EXCHANGE_COLUMNS}
+            values |= {"usage": Usage(**row.usage), "reasons": _remarks(row.reasons)}
+            exchanges.append(Exchange(text=unpacked(row.text), **values))
+        return exchanges
+
+    def replies_of(self, run: RunRecord) -> Iterator[Values]:
+        """Read every raw reply to what a run asks, by key, with the mark that it is stored under."""
+        keys = sa.select(tasks.c.key).where(tasks.c.run_id == run.id)
+        columns = [column for column in replies.columns if column is not replies.c.id]
+        query = sa.select(*columns).where(replies.c.key.in_(keys))
+        for row in self._stream(query.order_by(replies.c.key, replies.c.id)):
+            yield row._asdict() | {"text": unpacked(row.text)}
+
+    def judgements(
+        self,
+        run: RunRecord | int,
+        *,
+        fields: Collection[str] = (),
+        **where: str | int | Collection[str] | None,
+    ) -> Iterator[dict[str, Any]]:
+        """Read the tasks of a run in order, each with what is stored of it; without a judgement its status is `pending`.
+
+        A row has the fields of `editjudge.judgement.row`, then `position`, `edit_type` and `metadata`; or only
+        `fields`, which is several times faster if scores are all that is wanted. `where` picks rows by any field
+        that holds a plain value, such as `judge="measured"` or `status=["invalid", "refused"]`.
+        """
+        if unknown := [name for name in (*fields, *where) if name not in _FIELDS]:
+            raise TypeError(
+                f"judgements have no field {unknown[0]!r}{near_miss(unknown[0], _FIELDS)}"
+            )
+        names = [name for name in _FIELDS if name in (fields or _FIELDS)]
+        per_factor = [name for name in names if name in PER_FACTOR]
+        columns = [_FIELDS[name].label(f"field_{name}") for name in names]
+        query = (
+            sa.select(*columns, tasks.c.key, _FIELDS["status"])
+            .select_from(JUDGED_TASKS)
+            .where(tasks.c.run_id == run_id(run))
+            .order_by(tasks.c.position)
+        )
+        for name, value in where.items():
+            column = _FIELDS[name]
+            if isinstance(value, str | int | None):
+                query = query.where(column == value)
+            else:
+                query = query.where(column.in_(list(value)))
+        for chunk in chunks(self._stream(query), MAX_IN):
+            answers: dict[str, FactorValues] = {}
+            if per_factor:
+                answers = self.factor_values(
+                    row[-2] for row in chunk if row[-1] == "ok"
+                )
+            for *cells, key, status in chunk:
+                row = dict(zip(names, cells, strict=True))
+                row |= factor_fields(answers.get(key, {}), status, per_factor)
+                if status == PENDING:
+                    row |= {name: _EMPTY[name] for name in names if name in _EMPTY}
+                elif row.get("violations"):
+                    codes = (remark["code"] for remark in row["violations"])
+                    row["violations"] = list(dict.fromkeys(codes))
+                yield row
+
+    def mean_latency(self, judge: str) -> float | None:
+        """Return the seconds that a judge took to reply, on average; None if it was never asked live."""
+        query = sa.select(sa.func.avg(replies.c.latency)).join(
+            judgements, judgements.c.key == replies.c.key
+        )
+        ((latency,),) = self._read(query.where(judgements.c.judge == judge))
+        return None if latency is None else float(latency)
+
+
+def run_id(run: RunRecord | int) -> int:
+    return run.id if isinstance(run, RunRecord) else run
+
+
+def insert(
+    connection: sa.Connection, statement: sa.Insert, rows: Sequence[Values]
+) -> int:
+    """Insert rows, and return how many were written."""
+    if not rows:
+        return 0
+    counted = statement.execution_options(preserve_rowcount=True)
+    return connection.execute(counted, rows).rowcount
+
+
+def _just_written(connection: sa.Connection, rows: Sequence[Values]) -> set[str]:
+    """Return the keys of these judgements of which the store has this very judgement."""
+    made = {row["key"]: (row["status"], row["created"]) for row in rows}
+    query = sa.select(judgements.c.key, judgements.c.status, judgements.c.created)
+    keys = set()
+    for chunk in chunks(made, MAX_IN):
+        among = query.where(judgements.c.key.in_(chunk))
+        for key, *stored in connection.execute(among):
+            if made[key] == tuple(stored):
+                keys.add(key)
+    return keys

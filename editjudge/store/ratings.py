@@ -1,0 +1,354 @@
+"""Opinions of people on edits: ratings by factor, and tags and a note from reviewers.
+
+A rating is one for each edit, rater and factor, whoever brings it last. An edit is its input, output and instruction
+(`editjudge.matching`), so that a rating or a tag belongs to every run that has that very edit, and to no other. What was
+asked in a form is part of a rating too: two rubrics may call different things alike.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from editjudge.errors import UsageError
+from editjudge.files import spreadsheet_safe
+from editjudge.matching import Content, is_unread
+from editjudge.store.database import MAX_IN, MAX_ROWS, Row, chunks
+from editjudge.store.judgements import mark_lists_stale
+from editjudge.store.migrations import LEGACY
+from editjudge.store.records import Item, RunRecord
+from editjudge.store.schema import (
+    BY_ID,
+    edit_annotations,
+    items,
+    ratings,
+    runs,
+    upsert,
+)
+from editjudge.store.store import Store, lock_ratings
+
+
+class StoredRating(NamedTuple):
+    """A rating of one edit on one factor by one person."""
+
+    item: str
+    """Id of the edit in the file, the form or the run that it came from."""
+    rater: str
+    factor: str
+    score: float
+    content: str = ""
+    """What was rated, as `items.content`; empty if it is the edit of the store that has the id."""
+    rubric: str = ""
+    """Hash of the rubric that the form asked."""
+    choice: str = ""
+    """Choice on a pair: a, b, tie or both_bad."""
+
+
+# --- contents -------------------------------------------------------------------------------------------------
+
+
+def contents_of(store: Store, ids: Iterable[str]) -> dict[str, str]:
+    """Return what the items of these ids are: the one edit of the store that has the id, or `BY_ID` if none has.
+
+    Raise `UsageError` for an id that several edits have.
+    """
+    with store._reading() as connection:
+        return _contents_of(store.place, connection, ids)
+
+
+def _contents_of(
+    place: str, connection: sa.Connection, ids: Iterable[str]
+) -> dict[str, str]:
+    wanted = sorted({*ids})
+    contents = _contents_by_id(connection, wanted)
+    several = sorted(item for item in contents if len(contents[item]) > 1)
+    if several:
+        raise UsageError(
+            f"{place}: {len(several):,} of the ids are of several different edits, such as {several[0]!r:.80}: "
+            "say what was rated with --run RUN or --manifest FILE"
+        )
+    return {item: min(contents.get(item, {BY_ID + item})) for item in wanted}
+
+
+def _contents_by_id(
+    connection: sa.Connection, ids: Iterable[str]
+) -> dict[str, set[str]]:
+    """Return the contents of the edits of these ids, in whatever run; ids that no run has are left out.
+
+    An edit that a run has not read yet is the same as one of the same id that a run has read.
+    """
+    contents: dict[str, set[str]] = {}
+    # The index begins with the run.
+    numbers = connection.scalars(sa.select(runs.c.id)).all()
+    query = sa.select(items.c.item, items.c.content).distinct()
+    for chunk in chunks(ids, MAX_IN):
+        among = (items.c.run_id.in_(numbers), items.c.item.in_(chunk))
+        for item, content in connection.execute(query.where(*among)):
+            contents.setdefault(item, set()).add(content)
+    return {
+        item: {content for content in every if not is_unread(content)} or every
+        for item, every in contents.items()
+    }
+
+
+def contents_in(store: Store, run: RunRecord) -> dict[str, str]:
+    """Return what the items of a run are."""
+    query = sa.select(items.c.item, items.c.content).where(items.c.run_id == run.id)
+    return dict(map(tuple, store._stream(query.order_by(items.c.position))))
+
+
+# --- ratings --------------------------------------------------------------------------------------------------
+
+
+def add_ratings(store: Store, rows: Iterable[Sequence[Any]]) -> int:
+    """Store ratings, in the order of the fields of `StoredRating`; one that is there already takes the new score.
+    Returns how many there were.
+
+    A person's answer about an edit is one rating, whenever a run brings the edit: one that is known by id alone is
+    bound to the edit that has the id by now, and replaced by one of the edit itself.
+    """
+    new = [StoredRating(*row) for row in rows]
+
+    def unchanged(old: sa.Table, row: Any) -> sa.ColumnElement[bool]:
+        same_choice = old.c.choice.is_not_distinct_from(row["choice"])
+        return sa.and_(
+            old.c.score == row["score"], sa.or_(row["choice"].is_(None), same_choice)
+        )
+
+    replaced = ("item", "score", "created", "study_id", "choice")
+    statement = upsert(store._dialect, ratings, replaced, unless=unchanged)
+    now = time.time()
+
+    def work(connection: sa.Connection) -> None:
+        lock_ratings(connection)
+        bound = _bound(store.place, connection, new)
+        _forget_unbound(connection, bound)
+        values = (
+            row._asdict()
+            | {"choice": row.choice or None, "created": now, "study_id": None}
+            for row in bound
+        )
+        for chunk in chunks(values, MAX_ROWS):
+            connection.execute(statement, chunk)
+        mark_lists_stale(connection)
+
+    store._transact(work)
+    return len(new)
+
+
+def _bound(
+    place: str, connection: sa.Connection, rows: Sequence[StoredRating]
+) -> list[StoredRating]:
+    """Return the rows with the contents of their edits, as far as the store has them by now.
+
+    An unread edit that some run still has keeps its rating until that run reads it.
+    """
+    named = _contents_of(
+        place, connection, (row.item for row in rows if not row.content)
+    )
+    unread = {row.content for row in rows if is_unread(row.content)}
+    if unread:
+        among = items.c.content.in_(sorted(unread))
+        unread -= {*connection.scalars(sa.select(items.c.content).where(among))}
+    unbound = {
+        row.item
+        for row in rows
+        if row.content == BY_ID + row.item or row.content in unread
+    }
+    contents = {
+        item: min(those)
+        for item, those in _contents_by_id(connection, sorted(unbound)).items()
+        if len(those) == 1
+    }
+    bound = []
+    for row in rows:
+        content = row.content or named[row.item]
+        if content == BY_ID + row.item or content in unread:
+            content = contents.get(row.item, content)
+        bound.append(row._replace(content=content))
+    return bound
+
+
+def _forget_unbound(connection: sa.Connection, rows: Iterable[StoredRating]) -> None:
+    """Delete the ratings known by id alone that these rows bind to an edit."""
+    statement = sa.delete(ratings).where(
+        ratings.c.content == sa.bindparam("unbound"),
+        ratings.c.rater == sa.bindparam("of_rater"),
+        ratings.c.factor == sa.bindparam("of_factor"),
+    )
+    values = [
+        {"unbound": mark + row.item, "of_rater": row.rater, "of_factor": row.factor}
+        for row in rows
+        if not row.content.startswith((BY_ID, LEGACY))
+        for mark in (LEGACY, BY_ID)
+    ]
+    if values:
+        connection.execute(statement, values)
+
+
+def check_unbound(store: Store, rows: Iterable[StoredRating]) -> int:
+    """Return how many of these ratings are known by id alone. Raise `UsageError` if one would replace another score.
+
+    Two files may use one id for different edits, so that the second must say which edits it rates."""
+    new = {
+        (row.content, row.rubric, row.rater, row.factor): row.score
+        for row in rows
+        if row.content.startswith(BY_ID)
+    }
+    for row in read_ratings(store) if new else ():
+        score = new.get((row.content, row.rubric, row.rater, row.factor), row.score)
+        if score != row.score:
+            raise UsageError(
+                f"{store.place}: {row.rater!r:.80} already gave {row.item!r:.80} on {row.factor!r:.80} {row.score:g}, "
+                f"and no run has that id, so that {score:g} may be of another edit: name the edits with --run RUN or "
+                "--manifest FILE"
+            )
+    return len(new)
+
+
+_COLUMNS = [ratings.c[name] for name in StoredRating._fields]
+_ORDER = [ratings.c[n] for n in ("item", "rater", "factor", "content", "rubric")]
+
+
+def _rating(row: Row) -> StoredRating:
+    return StoredRating(*row)._replace(choice=row.choice or "")
+
+
+def read_ratings(store: Store) -> list[StoredRating]:
+    """Return every rating, by item, rater and factor."""
+    rows = store._stream(sa.select(*_COLUMNS).order_by(*_ORDER))
+    return [_rating(row) for row in rows]
+
+
+def ratings_of(
+    store: Store, run: RunRecord, item: str | None = None
+) -> list[StoredRating]:
+    """Return the ratings of a run's edits, or of one of them, by their ids in the run."""
+    query = (
+        sa.select(items.c.item.label("id"), *_COLUMNS[1:])
+        .join_from(items, ratings, ratings.c.content == items.c.content)
+        .where(*counting_ratings(store, run))
+        .order_by(*_ORDER, items.c.position)
+    )
+    if item is not None:
+        query = query.where(items.c.item == item)
+    return [_rating(row) for row in store._read(query)]
+
+
+def counting_ratings(store: Store, run: RunRecord) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions on `items` and `ratings` under which a rating counts for a run.
+
+    Its rubric must ask for no factor of the run in other words. A rubric and the fused one that it is part of ask for
+    the same."""
+    asked = {
+        factor.key: factor
+        for rubric in store.questions_of(run).rubrics.values()
+        for factor in rubric.factors
+    }
+    alike = [
+        key
+        for key, rubric in store.rubrics().items()
+        if all(asked.get(factor.key, factor) == factor for factor in rubric.factors)
+    ]
+    return [items.c.run_id == run.id, ratings.c.rubric.in_(["", *alike])]
+
+
+def count_ratings(store: Store) -> int:
+    ((number,),) = store._read(sa.select(sa.func.count()).select_from(ratings))
+    return int(number)
+
+
+def csv_lines(rows: Sequence[StoredRating]) -> Iterator[str]:
+    """Yield lines as `agree --ratings`, `ratings import` and a spreadsheet read them.
+
+    Content and rubric are there if item, rater and factor alone do not tell all ratings apart; `choice` if people chose
+    between two outputs."""
+    names = [*StoredRating._fields[:4]]
+    if len({row[:3] for row in rows}) < len(rows):
+        names += ["content", "rubric"]
+    if any(row.choice for row in rows):
+        names.append("choice")
+    table = [names, *([getattr(row, name) for name in names] for row in rows)]
+    for cells in table:
+        line = io.StringIO()
+        csv.writer(line).writerow(
+            spreadsheet_safe(f"{cell:g}" if isinstance(cell, float) else cell)
+            for cell in cells
+        )
+        yield line.getvalue()
+
+
+# --- tags and notes -------------------------------------------------------------------------------------------
+
+TAG = 40
+TAGS = 12
+NOTE = 4_000
+"""Most letters of a tag, tags of an edit, and letters of a note."""
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    tags: tuple[str, ...] = ()
+    note: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        return {"tags": list(self.tags), "note": self.note}
+
+
+def one_line(text: str, but: str = "") -> str:
+    """Return a text on one line, of printable letters; those of `but` are taken for spaces."""
+    return " ".join(
+        "".join(c if c.isprintable() and c not in but else " " for c in text).split()
+    )
+
+
+def clean_tags(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return tags as they are stored: one line each, without commas, each once."""
+    tags = dict.fromkeys(one_line(text, but=",") for text in texts)
+    unique = tuple(filter(None, tags))
+    if long := [tag for tag in unique if len(tag) > TAG]:
+        raise UsageError(
+            f"the tag {long[0][:TAG]!r}… has {len(long[0])} letters: the limit is {TAG}"
+        )
+    if len(unique) > TAGS:
+        raise UsageError(f"an edit has at most {TAGS} tags; {len(unique)} were given")
+    return unique
+
+
+def annotate(store: Store, item: Item, tags: Iterable[str], note: str) -> Annotation:
+    """Replace the tags and the note of an edit; without either, nothing is stored."""
+    annotation = Annotation(clean_tags(tags), note.replace("\r\n", "\n").strip())
+    if len(annotation.note) > NOTE:
+        raise UsageError(
+            f"the note has {len(annotation.note):,} letters: the limit is {NOTE:,}"
+        )
+    content = Content.of(item).key()
+    if annotation == Annotation():
+        same = edit_annotations.c.content == content
+        store._execute(sa.delete(edit_annotations).where(same))
+    else:
+        row = {**annotation.as_json(), "updated": time.time()}
+        replace = upsert(store._dialect, edit_annotations, [*row])
+        store._execute(replace, {"content": content, **row})
+    return annotation
+
+
+def annotations_of(
+    store: Store, run: RunRecord, ids: Collection[str] | None = None
+) -> dict[str, Annotation]:
+    """Return the tags and notes of a run's edits, or of these, by item."""
+    same = edit_annotations.c.content == items.c.content
+    columns = (items.c.item, edit_annotations.c.tags, edit_annotations.c.note)
+    query = sa.select(*columns).join_from(items, edit_annotations, same)
+    query = query.where(items.c.run_id == run.id)
+    if ids is not None:
+        query = query.where(items.c.item.in_(list(ids)))
+    return {
+        item: Annotation(tuple(tags), note) for item, tags, note in store._stream(query)
+    }
