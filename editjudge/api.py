@@ -320,19 +320,19 @@ class Run:
         `UsageError` for a name that the run does not have, and for a run that asked by another rubric: `across_rubrics`
         compares it on factors of the same scale.
         """
-        from editjudge.report import answers
+        from editjudge.report import comparison
         from editjudge.report.selection import Choice
 
         choice = Choice((), judge, _words(primary), guaranteed)
         if isinstance(a, Run):
             first = a._loaded(pairing=True, of=of)
             second = self._loaded(pairing=True, of=of)
-            return answers.compare_runs(
+            return comparison.compare_runs(
                 first, second, choice, across_rubrics=across_rubrics
             )
         if by not in ("model", "judge", "rubric"):
             raise UsageError(f"by={by!r}: expected model, judge or rubric")
-        return answers.compare(self._loaded(of=of), by, a, b, choice)
+        return comparison.compare(self._loaded(of=of), by, a, b, choice)
 
     @checked
     def agree(
@@ -349,8 +349,7 @@ class Run:
         `ratings` is a file, rows in memory with item, rater, factor and score, or by default what the store has.
         `called` maps people's factors to those of judges. Raises `InputError` where no item or no factor has both.
         """
-        from editjudge.report import answers
-        from editjudge.report.agreement import file_ratings, stored_ratings
+        from editjudge.report.agreement import agree, file_ratings, stored_ratings
 
         judged = self._loaded(pairing=True, of=of)
         with ExitStack() as stack:
@@ -364,7 +363,7 @@ class Run:
                 file = _as_file(ratings, Path(folder, "ratings.jsonl"))
                 rated, _ = file_ratings(file, judged)
         mappings = [f"{people}={factor}" for people, factor in (called or {}).items()]
-        return answers.agree(judged, rated, mappings)
+        return agree(judged, rated, mappings)
 
     @checked
     def gate(
@@ -390,8 +389,7 @@ class Run:
         Raises `UsageError` for a factor, model or judge that the run does not have, and for a baseline that asked by
         another rubric: `across_rubrics` compares with it on factors of the same scale.
         """
-        from editjudge.report import answers
-        from editjudge.report.gating import GateLimits
+        from editjudge.report.gating import GateLimits, gate
 
         if baseline is None and max_drop:
             raise UsageError("max_drop= needs a baseline= to drop from")
@@ -408,7 +406,7 @@ class Run:
         )
         judged = self._loaded(pairing=baseline is not None)
         before = baseline._loaded(pairing=True) if baseline is not None else None
-        return answers.gate(judged, before, limits, across_rubrics=across_rubrics)
+        return gate(judged, before, limits, across_rubrics=across_rubrics)
 
     @checked
     def report(
@@ -423,7 +421,8 @@ class Run:
 
         Raises `UsageError` for a format that there is not, or a column that no edit has.
         """
-        from editjudge.report.answers import FORMATS, format_of, rendered
+        from editjudge.report.answers import FORMATS, format_of
+        from editjudge.report.page import rendered
         from editjudge.report.summary import measure
 
         place = Path(path)
@@ -447,14 +446,13 @@ class Run:
 
         Raises `UsageError` for a model that the run does not have.
         """
-        from editjudge.report.answers import compare
         from editjudge.report.charts import Plot
+        from editjudge.report.comparison import compare
 
         return Plot(compare(self._loaded(), "model", a, b).charts)
 
     def _sliced(self, by: Sequence[str], of: Of) -> Answer:
-        from editjudge.report.answers import report
-        from editjudge.report.summary import long, measure
+        from editjudge.report.summary import long, measure, report
 
         means = measure(self._loaded(by=by, of=of), by)
         return replace(report(means), rows=long(means, by or [""]))

@@ -133,13 +133,12 @@ def command(
             f"--of {of} needs a RUN: a file of scores has no token probabilities"
         )
     need_statistics()
-    from editjudge.report import answers
-    from editjudge.report.agreement import file_ratings, stored_ratings
+    from editjudge.report import agreement, pairwise
 
     further = {"calibrating": calibrating, "estimating": estimating}
     if run is None:
         assert ratings_file is not None and scores_file is not None  # noqa: S101  (checked above)
-        answer = answers.agree_files(
+        answer = agreement.agree_files(
             ratings_file,
             scores_file,
             manifest,
@@ -150,15 +149,15 @@ def command(
         )
     elif ratings_file is None and (pairs := load_pair_run(store_place, run)):
         with open_store(store_place, readonly=True) as store:
-            answer = answers.agree_stored_pairs(pairs, store)
+            answer = pairwise.agree_stored_pairs(pairs, store)
     else:
         judged = load_run(store_place, run, pairing=True, of=of)
         if ratings_file is not None:
-            ratings, _ = file_ratings(ratings_file, judged)
+            ratings, _ = agreement.file_ratings(ratings_file, judged)
         else:
             with open_store(store_place, readonly=True) as store:
-                ratings = stored_ratings(judged, store)
-        answer = answers.agree(judged, ratings, called, **further)
+                ratings = agreement.stored_ratings(judged, store)
+        answer = agreement.agree(judged, ratings, called, **further)
     present(as_json, answer)
 
 
@@ -166,10 +165,10 @@ def _preferences(
     run: str | None, file: Path, of: Of, store_place: str, as_json: bool
 ) -> None:
     need_statistics()
-    from editjudge.report import answers
+    from editjudge.report import pairwise
 
     if run is not None and (pairs := load_pair_run(store_place, run)):
-        present(as_json, answers.agree_pair_file(pairs, file))
+        present(as_json, pairwise.agree_pair_file(pairs, file))
         return
     judged = load_run(store_place, run, of=of) if run is not None else None
-    present(as_json, answers.agree_preferences(file, judged))
+    present(as_json, pairwise.agree_preferences(file, judged))

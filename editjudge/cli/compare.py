@@ -85,7 +85,7 @@ def command(
     factors of the same scale. Factors of different scales are never compared.
     """
     need_statistics()
-    from editjudge.report import answers
+    from editjudge.report import comparison
     from editjudge.report.selection import Choice
 
     choice = Choice(factors, judge, primary, guaranteed)
@@ -94,7 +94,7 @@ def command(
             raise UsageError(
                 "--across-rubrics is about two runs: name RUN_B, or compare rubrics of one run with --by rubric"
             )
-        answer = answers.compare(load_run(store_place, run, of=of), by, a, b, choice)
+        answer = comparison.compare(load_run(store_place, run, of=of), by, a, b, choice)
     else:
         if a is not None or b is not None:
             raise UsageError(
@@ -102,7 +102,7 @@ def command(
             )
         first = load_run(store_place, run, pairing=True, of=of)
         second = load_run(store_place, other, pairing=True, of=of)
-        answer = answers.compare_runs(
+        answer = comparison.compare_runs(
             first, second, choice, across_rubrics=across_rubrics
         )
     present(as_json, answer)

@@ -44,6 +44,6 @@ def command(
     """
     now = load_run(store_place, run, pairing=True)
     then = load_run(against_store or store_place, against, pairing=True)
-    from editjudge.report import answers
+    from editjudge.report import comparison
 
-    present(as_json, answers.drift(now, then, across_rubrics=across_rubrics))
+    present(as_json, comparison.drift(now, then, across_rubrics=across_rubrics))

@@ -124,13 +124,12 @@ def command(
     before = None
     if baseline is not None:
         before = load_run(baseline_store or store_place, baseline, pairing=True)
-    from editjudge.report import answers
-    from editjudge.report.gating import GateLimits
+    from editjudge.report import gating
 
-    limits = GateLimits(
+    limits = gating.GateLimits(
         _limits("--min", minima), _limits("--max", maxima), drops, **given
     )
-    answer = answers.gate(
+    answer = gating.gate(
         judged, before, limits, across_rubrics=across_rubrics, if_unsure=if_unsure
     )
     present(as_json, answer)

@@ -233,7 +233,7 @@ def _judged(
 
 
 def _tell(result: ProbeResult, output: Path | None, as_json: bool) -> None:
-    from editjudge.report.tables import together_markdown
+    from editjudge.report.answers import together_markdown
     from editjudge.vision.probes.result import html, lead, tables
 
     if output is not None:

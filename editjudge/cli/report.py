@@ -80,21 +80,23 @@ def command(
     pairs = load_pair_run(store_place, run)
     if pairs and by:
         raise UsageError("--by groups scores; a run of pairs has none")
-    from editjudge.report import answers
+    from editjudge.report.page import rendered
+    from editjudge.report.pairwise import rendered_pairs, report_pairs
     from editjudge.report.summary import measure
+    from editjudge.report.summary import report as report_run
 
     if pairs:
-        answer = answers.report_pairs(pairs)
-        text = answers.rendered_pairs(pairs, form) if form else ""
+        answer = report_pairs(pairs)
+        text = rendered_pairs(pairs, form) if form else ""
     else:
         judged = load_run(store_place, run, by, of=of, evidence=True)
         means = measure(judged, by, width=width, guaranteed=guaranteed)
-        answer = answers.report(means)
+        answer = report_run(means)
         if is_page:
             with open_store(store_place, readonly=True) as store:
-                text = answers.rendered(means, str(form), store, called)
+                text = rendered(means, str(form), store, called)
         else:
-            text = answers.rendered(means, form) if form else ""
+            text = rendered(means, form) if form else ""
     if form is None:
         present(False, answer)
     elif output is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from editjudge.judges.wire import Reply, TokenChoice
 from editjudge.rubrics.contract import score_places
 from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.replies import NotStrict, decode
+from editjudge.rubrics.replies import NoAnswer, decode
 from editjudge.rubrics.scale import Number, Scale
 
 SPREAD = "score_standard_deviation"
@@ -210,7 +210,7 @@ def _number(
 def _legal(scale: Scale, digits: str) -> Number | None:
     try:
         return scale.read(decode(digits))
-    except NotStrict:
+    except NoAnswer:
         return None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from editjudge.errors import UsageError
-from editjudge.report.tables import figure_text, in_line
+from editjudge.report.tables import column_decimals, figure_text
 from editjudge.report.templating import render_macro, stylesheet
 from editjudge.stats.columns import Interval
 
@@ -69,7 +69,7 @@ class DotChart:
             dot.value,
             dot.ci,
             sign=self.low < 0,
-            digits=max(2, in_line(dot.ci for dot in self.dots)),
+            digits=max(2, column_decimals(dot.ci for dot in self.dots)),
         )
 
     def percent(self, value: float) -> float:
@@ -124,7 +124,7 @@ class HeatCell:
     def _digits(self) -> int:
         # A scale as narrow as a share has its differences behind the first decimal.
         wide = self.scale is not None and abs(self.scale[1] - self.scale[0]) > 2
-        return 1 if wide else in_line([self.ci])
+        return 1 if wide else column_decimals([self.ci])
 
     @property
     def text(self) -> str:
@@ -193,50 +193,7 @@ class SlopeMap(_Grid):
         return 1.0 if slope is None else 0.66 * min(1.0, abs(slope) / 1.5)
 
 
-@dataclass(frozen=True)
-class Bar:
-    """So many of so many, of one row and one series."""
-
-    row: str
-    series: str
-    part: int
-    whole: int
-
-    @property
-    def share(self) -> float:
-        return self.part / self.whole if self.whole else 0.0
-
-    @property
-    def text(self) -> str:
-        return (
-            f"{self.share:.1%} ({self.part:,} of {self.whole:,})"
-            if self.whole
-            else "none"
-        )
-
-
-@dataclass(frozen=True)
-class BarChart:
-    """Shares; equal rows stand together."""
-
-    title: str
-    all_bars: Sequence[Bar]
-    kind: ClassVar[str] = "shares"
-
-    @property
-    def series(self) -> list[str]:
-        return _unique(bar.series for bar in self.all_bars)[:SERIES]
-
-    @property
-    def bars(self) -> list[Bar]:
-        return [bar for bar in self.all_bars if bar.series in self.series]
-
-    @property
-    def largest(self) -> float:
-        return max((bar.share for bar in self.bars), default=0.0) or 1.0
-
-
-Chart = DotChart | HeatMap | Histograms | SlopeMap | BarChart
+Chart = DotChart | HeatMap | Histograms | SlopeMap
 
 
 def _unique(values: Iterable[str]) -> list[str]:

@@ -1,74 +1,81 @@
-"""Reports of `compare` and `drift`: paired differences as tables, and in words."""
+"""`compare` and `drift`: paired differences as tables, charts and sentences."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
-from editjudge.errors import Option, UsageError, near_miss
-from editjudge.matching import Match
+from editjudge.errors import Option, UsageError
+from editjudge.report.answers import Answer
 from editjudge.report.charts import Dot, DotChart
 from editjudge.report.run_data import (
     FALLS,
     FALLS_NOTE,
     SPEC,
     RunData,
-    aggregates,
+    check_name,
     pair_runs,
     shared,
 )
 from editjudge.report.selection import (
     EVERYTHING,
     Choice,
-    Primary,
+    SameRubrics,
     deciding,
     deciding_both,
+    primary_scores,
+    same_rubrics,
+    within_one_run,
 )
 from editjudge.report.tables import (
     Cell,
     Figure,
     Table,
-    between,
+    bounds_figure,
+    column_decimals,
     figure_text,
-    in_line,
-    noted,
+    merge_notes,
     p_value,
 )
 from editjudge.report.words import changes, drift_verdict, plain, words
 from editjudge.running.sums import OVERALL
+from editjudge.stats import compare as statistics
 from editjudge.stats.columns import Column, Interval, Scores
-from editjudge.stats.compare import (
-    Difference,
-    Drift,
-    On,
-    compare,
-    corrected,
-    corrected_together,
-    drift,
-)
+from editjudge.stats.compare import Difference, On, corrected, corrected_together
 
 By = Literal["model", "judge", "rubric", "run"]
 Family = Literal["primary", "exploratory"]
+Direction = Literal["up", "down"]
 
 
 @dataclass(frozen=True)
-class ComparisonReport:
+class PairedDifference:
     """One difference, and what both sides have in common: a judge, or a rubric."""
 
     within: str
     difference: Difference
-    direction: Literal["up", "down"] = "up"
-    """`down` where a lower score is the better one."""
+    direction: Direction = "up"
+    """`down` if a lower score is the better one."""
     family: Family = "exploratory"
     declared: bool = False
     """Whether the score was named as primary before the run (`run --primary`)."""
 
+    @property
+    def marked(self) -> Difference:
+        """The difference with its factor as tables name it."""
+        d = self.difference
+        return replace(d, factor=f"{d.factor} {FALLS}") if self.is_falling else d
+
+    @property
+    def is_falling(self) -> bool:
+        return self.direction == "down"
+
     def as_json(self) -> dict[str, object]:
         document: dict[str, object] = {"within": self.within, **plain(self.difference)}
-        if self.direction == "down" and self.difference.evident:
+        if self.is_falling and self.difference.evident:
             document["verdict"] = f"{document['verdict']}; lower is better"
         return document | {
             "direction": self.direction,
@@ -77,13 +84,160 @@ class ComparisonReport:
         }
 
 
-def differences(
-    judged: RunData,
+# --- the verbs ------------------------------------------------------------------------------------------------
+
+
+def compare(
+    run: RunData,
     by: By = "model",
     a: str | None = None,
     b: str | None = None,
     choice: Choice = EVERYTHING,
-) -> list[ComparisonReport]:
+) -> Answer:
+    """Compare models, judges or rubrics of one run."""
+    same = within_one_run(run) if by == "rubric" else SameRubrics(run, run)
+    run = same.a
+    comparisons = differences(run, by, a, b, choice)
+    document = {"run": run.run.name, "by": by, "of": run.of, "pending": run.pending}
+    lead = [*same.lead(), *run.lead()]
+    if not comparisons:
+        same_thing = "rubric" if by == "judge" else "factor"
+        lead.append(
+            f"nothing to compare: no two {by}s have scores on the same {same_thing}"
+        )
+    return _answer(document, {}, comparisons, by, run.unjudged(), lead)
+
+
+def compare_runs(
+    a: RunData,
+    b: RunData,
+    choice: Choice = EVERYTHING,
+    *,
+    across_rubrics: bool = False,
+) -> Answer:
+    """Compare the edits of two runs, which were loaded with `pairing`: B minus A on what both had to edit."""
+    same = same_rubrics(a, b, across_rubrics=across_rubrics, factors=choice.factors)
+    a_scores, b_scores, match = pair_runs(same.a, same.b, "task")
+    comparisons = _run_differences(
+        replace(same.a, scores=shared(a_scores)),
+        replace(same.b, scores=shared(b_scores)),
+        choice,
+    )
+    document = {
+        "run_a": a.run.name,
+        "run_b": b.run.name,
+        "by": "run",
+        "of": a.of,
+        **match.counts(),
+        "pending": a.pending + b.pending,
+        "pending_a": a.pending,
+        "pending_b": b.pending,
+    }
+    before = [*b.unjudged(), *same.lead()]
+    lead = [*a.lead(), *b.lead(), *match.describe(a.run.name, b.run.name)]
+    return _answer(document, same.as_json(), comparisons, "run", before, lead)
+
+
+def _answer(
+    about: Mapping[str, Any],
+    rubrics: Mapping[str, Any],
+    comparisons: Sequence[PairedDifference],
+    by: By,
+    before: Sequence[str],
+    after: Sequence[str],
+) -> Answer:
+    results = conclusions(comparisons)
+    return Answer(
+        {**about, "comparisons": [one.as_json() for one in comparisons], **rubrics},
+        [*before, *results, *after],
+        compare_tables(comparisons, by),
+        _all_figures(comparisons),
+        results,
+        list(forests(comparisons).values()),
+    )
+
+
+def drift(now: RunData, then: RunData, *, across_rubrics: bool = False) -> Answer:
+    """Compare two runs of the same edits, which were loaded with `pairing`."""
+    same = same_rubrics(now, then, across_rubrics=across_rubrics)
+    now = same.a
+    then = same.b
+    run = now.run.name
+    against = then.run.name
+    judges = _drifting_judges(now, then)
+    after, before, match = pair_runs(now, then, "edit")
+    drifts = corrected_together(
+        [
+            statistics.drift(
+                shared(before.where(judge=old)),
+                shared(after.where(judge=new)),
+                provenance=(then.provenance, now.provenance),
+                on="pair",
+                scales=_common_scales(now, then),
+            )
+            for new, old in judges.items()
+        ]
+    )
+    changed = changes(drifts[0])
+    lead = [f"changed: {change}" for change in changed]
+    lead = lead or ["nothing recorded about the judging changed"]
+    lead += match.describe(run, against)
+    repeated = len(now.keys & then.keys)
+    if repeated:
+        lead.append(
+            f"{repeated:,} of {len(now.keys):,} judgements are the same stored answers in both runs: they were not "
+            "asked again, so they show no drift"
+        )
+    tests = sum(shift.p is not None for each in drifts for shift in each.shifts)
+    correction = f"Holm-corrected over {tests} comparisons" if tests > 1 else ""
+    tables = []
+    for (new, old), each in zip(judges.items(), drifts, strict=True):
+        judge = new if new == old else f"{new} (b) against {old} (a)"
+        lead.append(f"{judge}: {drift_verdict(each)}")
+        notes = _notes(each.shifts, correction)
+        notes += [f"{factor}: only {against} has it" for factor in each.only_then]
+        notes += [f"{factor}: only {run} has it" for factor in each.only_now]
+        caption = f"Shift from {against} (a) to {run} (b); judge {judge}"
+        tables.append(_table(each.shifts, caption, notes))
+    document = {
+        "run": run,
+        "against": against,
+        "changed": changed,
+        "same_answers": repeated,
+        "judgements": len(now.keys),
+        "pending": now.pending + then.pending,
+        "judges": plain(dict(zip(judges, drifts, strict=True))),
+        "earlier_judges": judges,
+        **match.counts(),
+        **same.as_json(),
+    }
+    return Answer(document, [*same.lead(), *lead], tables)
+
+
+def _drifting_judges(now: RunData, then: RunData) -> dict[str, str]:
+    """Return the judges of both runs; one judge on each side is compared even if the two have different names."""
+    judges = now.scores.judge.present()
+    earlier = then.scores.judge.present()
+    if len(judges) == len(earlier) == 1:
+        return {judges[0]: earlier[0]}
+    same = {judge: judge for judge in judges if judge in earlier}
+    if not same:
+        raise UsageError(
+            f"no judge is in both runs: {', '.join(judges) or 'none'} now, {', '.join(earlier) or 'none'} then"
+        )
+    return same
+
+
+# --- differences ----------------------------------------------------------------------------------------------
+
+
+def differences(
+    run: RunData,
+    by: By = "model",
+    a: str | None = None,
+    b: str | None = None,
+    choice: Choice = EVERYTHING,
+) -> list[PairedDifference]:
     """Compare a pair (both named), one with each other (one named) or every pair (none named).
 
     Models are compared by the panel's mean unless a judge is chosen. Primary scores are corrected together, the
@@ -96,120 +250,71 @@ def differences(
             options=[Option("judge"), Option("a"), Option("b")],
         )
     if by == "model" or judge is not None:
-        judged = deciding(judged, judge)
-    primary = Primary.of(judged, choice.primary)
-    scores = _chosen(judged, choice.factors, primary)
-    scales = judged.all_scales()
+        run = deciding(run, judge)
+    primary, declared = primary_scores(run, choice.primary)
+    scores = _chosen(run, choice.factors, primary)
     names, within, on = _sides(scores, by)
     pairs = _pairs(names.present(), by, a, b)
     rows = []
     for context in within.present():
         for pair in pairs:
-            a_side, b_side = (
+            sides = [
                 scores.take(names.where(name) & within.where(context)) for name in pair
-            )
-            if len(a_side) and len(b_side):
-                compared = compare(
-                    a_side,
-                    b_side,
+            ]
+            if all(map(len, sides)):
+                compared = statistics.compare(
+                    *sides,
                     names=pair,
                     on=on,
-                    scales=scales,
+                    scales=run.all_scales(),
                     guaranteed=choice.guaranteed,
                 )
                 rows += [(context, d) for d in compared]
-    return _families(rows, judged, primary)
+    return _corrected(rows, run, primary, declared)
 
 
-def _families(
-    rows: Sequence[tuple[str, Difference]], judged: RunData, primary: Primary
-) -> list[ComparisonReport]:
-    """Correct the primary scores together, and the factors of each rubric with each other."""
-    rubric_of = {
-        factor: rubric
-        for rubric, factors in judged.rubrics.items()
-        for factor in factors
-    }
-    families: dict[tuple[str, ...], list[tuple[str, Difference]]] = {("primary",): []}
-    for context, d in rows:
-        exploratory = ("exploratory", context, rubric_of.get(d.factor, ""))
-        families.setdefault(
-            ("primary",) if d.factor in primary.names else exploratory, []
-        ).append((context, d))
-    reports = []
-    for key, family in families.items():
-        for (context, _), d in zip(
-            family, corrected([d for _, d in family]), strict=True
-        ):
-            falls = d.factor in judged.falling
-            reports.append(
-                ComparisonReport(
-                    context,
-                    d,
-                    "down" if falls else "up",
-                    "primary" if key == ("primary",) else "exploratory",
-                    primary.how == "declared" and key == ("primary",),
-                )
-            )
-    return reports
-
-
-def run_differences(
-    a: RunData, b: RunData, choice: Choice = EVERYTHING
-) -> tuple[list[ComparisonReport], Match]:
-    """Compare B with A on what both had to edit; `same_rubrics` returned both."""
-    a_scores, b_scores, match = pair_runs(a, b, "task")
-    a = replace(a, scores=shared(a_scores))
-    b = replace(b, scores=shared(b_scores))
+def _run_differences(a: RunData, b: RunData, choice: Choice) -> list[PairedDifference]:
     a, b, judges = deciding_both(a, b, choice.judge)
-    primary = Primary.of(b, choice.primary)
     names = (a.run.name, b.run.name)
     if a.run.name == b.run.name:
         names = (f"{a.run.name} (a)", f"{b.run.name} (b)")
+    primary, declared = primary_scores(b, choice.primary)
     x = _chosen(a, choice.factors, primary)
     y = _chosen(b, choice.factors, primary)
-    scales = _common_scales(a, b)
     rows = []
-    for mine, theirs in judges.items():
-        compared = compare(
-            x.where(judge=mine),
-            y.where(judge=theirs),
+    for judge, judge_b in judges.items():
+        compared = statistics.compare(
+            x.where(judge=judge),
+            y.where(judge=judge_b),
             names=names,
             on="pair",
-            scales=scales,
+            scales=_common_scales(a, b),
             guaranteed=choice.guaranteed,
         )
         # A mean of other factors is another figure.
-        other = set(aggregates(a, mine)) ^ set(aggregates(b, theirs))
-        differing = {one.name for one in other}
-        rows += [(mine, d) for d in compared if d.factor not in differing]
-    return _families(rows, b, primary), match
+        other = {one.name for one in {*a.aggregates[judge]} ^ {*b.aggregates[judge_b]}}
+        rows += [(judge, d) for d in compared if d.factor not in other]
+    return _corrected(rows, b, primary, declared)
 
 
 def _common_scales(a: RunData, b: RunData) -> dict[str, tuple[float, ...]]:
     other = b.all_scales()
-    return {
-        factor: scale
-        for factor, scale in a.all_scales().items()
-        if other.get(factor) == scale
-    }
+    scales = a.all_scales()
+    return {f: scale for f, scale in scales.items() if other.get(f) == scale}
 
 
-def _chosen(judged: RunData, factors: Sequence[str], primary: Primary) -> Scores:
-    """The scores that were asked for; else the primary ones and all factors."""
+def _chosen(run: RunData, factors: Sequence[str], primary: Sequence[str]) -> Scores:
+    """Return the scores of these factors; without them the primary ones and all factors."""
     if not factors:
-        return judged.with_aggregates(primary.names)[0]
-    scores, _ = judged.with_aggregates()
-    known = scores.factor.present()
+        return run.with_aggregates(primary)
+    scores = run.with_aggregates()
     for name in factors:
-        if name not in known:
-            raise UsageError(
-                f"the run has no factor {name!r}{near_miss(name, known)} It has {', '.join(known)}"
-            )
+        check_name("factor", name, scores.factor.present())
     return scores.where(factor=factors)
 
 
 def _sides(scores: Scores, by: By) -> tuple[Column, Column, On]:
+    """Return the column that is compared, the one that both sides share, and what pairs them."""
     if by == "model":
         return scores.model, scores.judge, "pair"
     if by == "judge":
@@ -221,10 +326,8 @@ def _pairs(
     names: Sequence[str], by: By, a: str | None, b: str | None
 ) -> list[tuple[str, str]]:
     for name in (a, b):
-        if name is not None and name not in names:
-            raise UsageError(
-                f"the run has no {by} {name!r}{near_miss(name, names)} It has {', '.join(names)}"
-            )
+        if name is not None:
+            check_name(by, name, names)
     if a is not None and a == b:
         raise UsageError(
             f"--a and --b are the same {by}", options=[Option("a"), Option("b")]
@@ -234,267 +337,79 @@ def _pairs(
         raise UsageError(
             f"nothing to compare: the run has {which}; see --by", options=[Option("by")]
         )
-    if a is not None and b is not None:
-        return [(a, b)]
-    if a is not None or b is not None:
-        return [
-            (a, n) if a is not None else (n, str(b)) for n in names if n not in (a, b)
-        ]
-    return list(itertools.combinations(names, 2))
+    if a is None and b is None:
+        return list(itertools.combinations(names, 2))
+    first = names if a is None else [a]
+    second = names if b is None else [b]
+    return [(x, y) for x in first for y in second if x != y]
 
 
-def compare_tables(comparisons: Sequence[ComparisonReport], by: By) -> list[Table]:
+def _corrected(
+    rows: Sequence[tuple[str, Difference]],
+    run: RunData,
+    primary: Sequence[str],
+    declared: bool,
+) -> list[PairedDifference]:
+    """Correct the primary scores together, and the factors of each rubric with each other."""
+    rubrics = {f: rubric for rubric, factors in run.rubrics.items() for f in factors}
+    families: dict[tuple[()] | tuple[str, str], list[tuple[str, Difference]]] = {(): []}
+    for context, d in rows:
+        exploratory = (context, rubrics.get(d.factor, ""))
+        key = () if d.factor in primary else exploratory
+        families.setdefault(key, []).append((context, d))
+    comparisons = []
+    for key, family in families.items():
+        tested = corrected([d for _, d in family])
+        for (context, _), d in zip(family, tested, strict=True):
+            direction: Direction = "down" if d.factor in run.falling else "up"
+            rest: Family = "exploratory" if key else "primary"
+            comparisons.append(
+                PairedDifference(context, d, direction, rest, declared and not key)
+            )
+    return comparisons
+
+
+# --- tables ---------------------------------------------------------------------------------------------------
+
+
+def compare_tables(comparisons: Sequence[PairedDifference], by: By) -> list[Table]:
     """Show primary scores first, then factors; a table for each judge, or what else both sides share."""
     tables = []
-    shared = {"model": "judge", "judge": "rubric", "rubric": "judge", "run": "judge"}[
-        by
-    ]
-    for family, title in (
-        ("primary", "Primary scores"),
-        ("exploratory", "Factors (exploratory)"),
-    ):
+    shared_by = "rubric" if by == "judge" else "judge"
+    titles = {"primary": "Primary scores", "exploratory": "Factors (exploratory)"}
+    for family, title in titles.items():
         members = [one for one in comparisons if one.family == family]
         for context in dict.fromkeys(one.within for one in members):
-            reports = [one for one in members if one.within == context]
-            here = [_marked(one) for one in reports]
-            rows = [d for d in here if d.n or _failed(d)] or here
-            falls = (
-                [FALLS_NOTE] if any(one.direction == "down" for one in reports) else []
+            here = [one for one in members if one.within == context]
+            notes = [FALLS_NOTE] if any(one.is_falling for one in here) else []
+            marked = [one.marked for one in here]
+            notes += _notes(marked, _correction(members, here))
+            caption = (
+                f"{title} by {by}, b minus a, paired by edit; {shared_by} {context}"
             )
-            caption = f"{title} by {by}, b minus a, paired by edit; {shared} {context}"
-            tables.append(
-                _table(
-                    rows,
-                    caption,
-                    (*falls, *_notes(here, _corrected_over(members, context))),
-                )
-            )
+            rows = [d for d in marked if d.n or d.failed]
+            tables.append(_table(rows or marked, caption, notes))
     return tables
 
 
-def _corrected_over(members: Sequence[ComparisonReport], context: str) -> str:
-    """Say what p is corrected for."""
+def _correction(
+    members: Sequence[PairedDifference], here: Sequence[PairedDifference]
+) -> str:
+    """Return what p is corrected for."""
+    if members[0].family == "exploratory":
+        several = sum(one.difference.p is not None for one in here) > 1
+        rule = (
+            "Holm-corrected within each rubric; exploratory: the primary scores decide"
+        )
+        return rule if several else ""
     tests = sum(one.difference.p is not None for one in members)
-    if members[0].family == "primary":
-        declared = "declared before the run" if members[0].declared else ""
-        over = f"Holm-corrected over {tests} primary comparisons" if tests > 1 else ""
-        return ", ".join(filter(None, (over, declared)))
-    several = (
-        sum(one.difference.p is not None for one in members if one.within == context)
-        > 1
-    )
-    return (
-        "Holm-corrected within each rubric; exploratory: the primary scores decide"
-        if several
-        else ""
-    )
+    over = f"Holm-corrected over {tests} primary comparisons" if tests > 1 else ""
+    declared = "declared before the run" if members[0].declared else ""
+    return ", ".join(filter(None, (over, declared)))
 
 
-@dataclass(frozen=True)
-class PairVerdict:
-    """Verdict of one judge on two models, runs, judges or rubrics, in words."""
-
-    within: str
-    a: str
-    b: str
-    claims: tuple[str, ...]
-    """Each difference that is evident, with its size and CI."""
-    doubts: tuple[str, ...]
-    """Cases without evidence, with nothing to compare, or where what failed could overturn a claim."""
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        first, *others = (*self.claims, *self.doubts)
-        return (first if self.claims else f"{self.a} and {self.b}: {first}", *others)
-
-
-def conclusions(comparisons: Sequence[ComparisonReport]) -> list[str]:
-    """A few lines for each pair, with the judge's name where there are several."""
-    several = len({one.within for one in comparisons}) > 1
-    verdicts = pair_verdicts(comparisons)
-    return [
-        f"{one.within}: {line}" if several else line
-        for one in verdicts
-        for line in one.lines
-    ]
-
-
-def pair_verdicts(comparisons: Sequence[ComparisonReport]) -> list[PairVerdict]:
-    pairs: dict[tuple[str, str, str], list[ComparisonReport]] = {}
-    for one in comparisons:
-        pairs.setdefault((one.within, one.difference.a, one.difference.b), []).append(
-            one
-        )
-    return [_pair_verdict(*pair, reports) for pair, reports in pairs.items()]
-
-
-def _pair_verdict(
-    within: str, a: str, b: str, reports: Sequence[ComparisonReport]
-) -> PairVerdict:
-    primary = [_marked(one) for one in reports if one.family == "primary"]
-    never = [d.factor for d in primary if d.difference is None]
-    decides = len(never) < len(primary)
-    rows = sorted(
-        primary if decides else map(_marked, reports), key=lambda d: d.factor != OVERALL
-    )
-    claims = _claims(a, b, rows)
-    doubts = []
-    if rows and all(d.method == "identity" for d in rows):
-        doubts.append("the same answers on both sides: there is no difference to test")
-    unclear = [
-        d
-        for d in rows
-        if d.difference is not None and not d.evident and d.method != "identity"
-    ]
-    if unclear:
-        doubts.append(f"no evidence of a difference on {_undecided(unclear)}")
-    never = [d.factor for d in rows if d.difference is None]
-    if never:
-        doubts.append(
-            f"not compared, because no input has a score for both: {', '.join(never)}"
-        )
-    overturnable = [
-        d.factor for d in rows if d.overturnable and d.difference is not None
-    ]
-    if overturnable:
-        doubts.append(
-            f"failed judgements could overturn this on {', '.join(overturnable)}"
-        )
-    if decides:
-        others = [
-            _marked(one)
-            for one in reports
-            if one.family == "exploratory" and one.difference.evident
-        ]
-        doubts += [f"exploratory: {claim}" for claim in _claims(a, b, others)]
-    return PairVerdict(within, a, b, tuple(claims), tuple(doubts))
-
-
-def _claims(a: str, b: str, rows: Sequence[Difference]) -> list[str]:
-    claims = []
-    for side, sign in (("higher", 1), ("lower", -1)):
-        evident = [d for d in rows if d.evident and sign * (d.difference or 0) > 0]
-        if evident:
-            n = _span([d.n for d in evident])
-            sizes = ", ".join(map(_sized, evident))
-            claims.append(
-                f"{b} scores {side} than {a} on {sizes} ({_levels(evident)} CI, n = {n})"
-            )
-    return claims
-
-
-def _undecided(rows: Sequence[Difference]) -> str:
-    """Name the scores, and what they could have shown."""
-    parts = []
-    for d in rows:
-        limit = (
-            f"MDE {_mde(d, max(FEWEST_DECIMALS, in_line([d.ci])))}"
-            if d.detectable is not None
-            else ""
-        )
-        parts.append(f"{d.factor} ({limit})" if limit else d.factor)
-    reasons = dict.fromkeys(
-        words(d.detectable_reason)
-        for d in rows
-        if d.detectable is None and d.detectable_reason
-    )
-    why = f"; {'; '.join(reasons)}" if reasons else ""
-    power = (
-        f", MDE at 80 % power and {_level(rows[0].level)}"
-        if any(d.detectable is not None for d in rows)
-        else ""
-    )
-    return f"{', '.join(parts)}; n = {_span([d.n for d in rows])}{power}{why}"
-
-
-def _span(numbers: Sequence[int]) -> str:
-    low = min(numbers)
-    high = max(numbers)
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def _levels(rows: Sequence[Difference]) -> str:
-    levels = [d.level for d in rows]
-    return " to ".join(dict.fromkeys(_level(one) for one in (min(levels), max(levels))))
-
-
-def _level(level: float) -> str:
-    """A level of confidence as text: 95 %, or 98.3 %."""
-    return f"{100 * level:.3g} %"
-
-
-def _sized(d: Difference) -> str:
-    """The size of a difference as the table shows it, whatever its sign, with its CI."""
-    sign = 1 if (d.difference or 0) > 0 else -1
-    ci = Interval(*sorted((sign * d.ci.lo, sign * d.ci.hi))) if d.ci else None
-    digits = max(FEWEST_DECIMALS, in_line([ci]))
-    return f"{d.factor} by {figure_text(abs(_shown_gap(d, digits)), ci, digits=digits)}"
-
-
-FOREST_PAIRS = 6
-"""Pairs of models in one forest plot: more cannot be told apart."""
-
-
-def forests(comparisons: Sequence[ComparisonReport]) -> Iterator[tuple[str, DotChart]]:
-    """A forest plot for each judge: every paired difference that has a CI, on one axis around zero."""
-    for context in dict.fromkeys(one.within for one in comparisons):
-        here = [
-            _marked(one)
-            for one in comparisons
-            if one.within == context and one.difference.ci is not None
-        ]
-        pairs = list(dict.fromkeys((d.a, d.b) for d in here))[:FOREST_PAIRS]
-        drawn = [d for d in here if (d.a, d.b) in pairs]
-        if not drawn:
-            continue
-        ends = [
-            abs(x)
-            for d in drawn
-            for x in (d.difference or 0.0, *((d.ci.lo, d.ci.hi) if d.ci else ()))
-        ]
-        step = _step(max(ends))
-        high = step * max(1, math.ceil(max(ends) / step))
-        ticks = [step * n for n in range(-round(high / step), round(high / step) + 1)]
-        dots = [
-            Dot(d.factor, f"{d.b} − {d.a}", d.difference or 0.0, d.ci, not d.evident)
-            for d in drawn
-        ]
-        (a, b), *others = pairs
-        higher = ("the second", "the first") if others else (a, b)
-        sides = (
-            f"\u2190\u00a0{higher[0]} scores higher",
-            f"{higher[1]} scores higher\u00a0\u2192",
-        )
-        note = "Filled: Holm-corrected p < .05, the CI excludes 0. Hollow: no evidence of a difference."
-        bounded = [d.factor for d in drawn if d.method == "guaranteed"]
-        if bounded:
-            note += f" Guaranteed bounds, wider than a bootstrap: {', '.join(dict.fromkeys(bounded))}."
-        yield (
-            context,
-            DotChart(
-                f"Paired differences with {_levels(drawn)} CI",
-                dots,
-                -high,
-                high,
-                ticks,
-                note,
-                sides,
-            ),
-        )
-
-
-def _step(largest: float) -> float:
-    """A round distance between ticks, at most five on each side."""
-    power = 10.0 ** math.floor(math.log10(largest / 5)) if largest > 0 else 1.0
-    return next((power * n for n in (1, 2, 5) if power * n * 5 >= largest), power * 10)
-
-
-def _marked(one: ComparisonReport) -> Difference:
-    """Return a difference with its factor as tables name it."""
-    d = one.difference
-    return replace(d, factor=f"{d.factor} {FALLS}") if one.direction == "down" else d
-
-
+FEWEST_DECIMALS = 2
+"""Differences of .1 to .4 decide: with one decimal, means of 6.4 and 6.6 would be 6 and 7 and their difference 0."""
 _LEGEND = {
     "d": "the difference over its standard deviation between edits",
     "w/t/l": "wins, ties, losses: edits on which b scores higher, the same, lower",
@@ -505,114 +420,92 @@ _LEGEND = {
 
 
 def _table(shifts: Sequence[Difference], caption: str, notes: Sequence[str]) -> Table:
-    columns = (
-        "a", "b", "factor", "edits", "failed", "mean a", "mean b", "b - a", "bounds", "p", "d", "w/t/l", "MDE", "method"
-    )  # fmt: skip
     digits = _digits(shifts)
     guaranteed = any(d.method != "studentised" for d in shifts)
-    rows: list[tuple[Cell, ...]] = []
+    rows = []
     for d in shifts:
         own = digits[d.factor]
-        rows.append(
-            (
-                d.a,
-                d.b,
-                d.factor,
-                d.n,
-                _failed(d),
-                _rounded(d.mean_a, own),
-                _rounded(d.mean_b, own),
-                Figure(d.difference, d.ci, sign=True, text=_gap_text(d, own)),
-                between(d.bounds, own, sign=True) if _failed(d) else None,
-                p_value(d.p_holm),
-                Figure(d.effect, sign=True),
-                _won(d),
-                _mde(d, own),
-                d.method if guaranteed else None,
-            )
-        )
+        gap = figure_text(_gap(d, own), d.ci, sign=True, digits=own)
+        bounds = bounds_figure(d.bounds, own, sign=True)
+        row: dict[str, Cell] = {
+            "a": d.a,
+            "b": d.b,
+            "factor": d.factor,
+            "edits": d.n,
+            "failed": f"{d.failed_a}+{d.failed_b}" if d.failed else "",
+            "mean a": Figure(d.mean_a, digits=own),
+            "mean b": Figure(d.mean_b, digits=own),
+            "b - a": None
+            if d.difference is None
+            else Figure(d.difference, d.ci, sign=True, text=gap),
+            "bounds": bounds if d.failed else None,
+            "p": p_value(d.p_holm),
+            "d": Figure(d.effect, sign=True),
+            "w/t/l": _won(d),
+            "MDE": _mde(d, own),
+            "method": d.method if guaranteed else None,
+        }
+        rows.append(row)
     spare = ("d", ("mean a", "mean b"), "w/t/l")
-    table = Table.of(
-        columns, rows, caption, notes=tuple(notes), stub=3, spare=spare, legend=_LEGEND
+    table = Table.listing(
+        rows, caption, notes=notes, stub=3, spare=spare, legend=_LEGEND
     )
     return table.folded("a", "b", "edits").trimmed("failed", "bounds", "method", "MDE")
 
 
-def comparison_rows(comparisons: Sequence[ComparisonReport]) -> Table:
-    """Every difference in one table at full precision, for a data frame."""
-    columns = (
-        "within", "family", "a", "b", "factor", "edits", "images", "mean a", "mean b", "b - a", "p", "p_holm", "level",
-        "method", "d", "w/t/l", "MDE",
-    )  # fmt: skip
-    rows: list[tuple[Cell, ...]] = []
-    for one in comparisons:
-        d = one.difference
-        gap = Figure(d.difference, d.ci, sign=True)
-        about = (one.within, one.family, d.a, d.b, d.factor, d.n, d.groups)
-        rows.append(
-            (
-                *about,
-                d.mean_a,
-                d.mean_b,
-                gap,
-                d.p,
-                d.p_holm,
-                d.level,
-                d.method,
-                d.effect,
-                _won(d),
-                d.detectable,
-            )
-        )
-    return Table.of(columns, rows)
-
-
-FEWEST_DECIMALS = 2
-"""Differences of .1 to .4 decide: with one decimal, means of 6.4 and 6.6 would be 6 and 7 and their difference 0."""
-
-
-def _digits(shifts: Sequence[Difference]) -> dict[str, int]:
-    """Decimals by factor: the same for all, unless factors are on scales of different width."""
-    own = {
-        f: in_line(d.ci for d in shifts if d.factor == f)
-        for f in {d.factor for d in shifts}
-    }
-    if max(own.values(), default=0) - min(own.values(), default=0) < 2:
-        own = dict.fromkeys(own, in_line(d.ci for d in shifts))
-    return {factor: max(FEWEST_DECIMALS, digits) for factor, digits in own.items()}
-
-
-def _gap_text(d: Difference, digits: int) -> str:
-    """The difference of the two means as they are shown, so that the row adds up, with its interval."""
-    return (
-        "-"
-        if d.difference is None
-        else figure_text(_shown_gap(d, digits), d.ci, sign=True, digits=digits)
+def _all_figures(comparisons: Sequence[PairedDifference]) -> Table:
+    """Return every difference in one table at full precision, for a data frame."""
+    return Table.listing(
+        {
+            "within": one.within,
+            "family": one.family,
+            "a": d.a,
+            "b": d.b,
+            "factor": d.factor,
+            "edits": d.n,
+            "images": d.groups,
+            "mean a": d.mean_a,
+            "mean b": d.mean_b,
+            "b - a": Figure(d.difference, d.ci, sign=True),
+            "p": d.p,
+            "p_holm": d.p_holm,
+            "level": d.level,
+            "method": d.method,
+            "d": d.effect,
+            "w/t/l": _won(d),
+            "MDE": d.detectable,
+        }
+        for one in comparisons
+        for d in [one.difference]
     )
 
 
-def _shown_gap(d: Difference, digits: int) -> float:
+def _digits(shifts: Sequence[Difference]) -> dict[str, int]:
+    """Return decimals by factor: the same for all, unless factors are on scales of different width."""
+    digits = {
+        factor: column_decimals(d.ci for d in shifts if d.factor == factor)
+        for factor in {d.factor for d in shifts}
+    }
+    if max(digits.values(), default=0) - min(digits.values(), default=0) < 2:
+        digits = dict.fromkeys(digits, column_decimals(d.ci for d in shifts))
+    return {factor: max(FEWEST_DECIMALS, n) for factor, n in digits.items()}
+
+
+def _gap(d: Difference, digits: int) -> float:
+    """Return the difference of the two means as they are shown, so that the row adds up."""
     return round(d.mean_b or 0.0, digits) - round(d.mean_a or 0.0, digits)
-
-
-def _failed(d: Difference) -> str:
-    return f"{d.failed_a}+{d.failed_b}" if d.failed_a + d.failed_b else ""
-
-
-def _rounded(value: float | None, digits: int) -> Figure:
-    return Figure(value, text=None if value is None else f"{value:.{digits}f}")
 
 
 def _won(d: Difference) -> Figure:
     counts = (("wins", d.wins), ("ties", d.ties), ("losses", d.losses))
-    return Figure(d.wins, text="/".join(str(n) for _, n in counts), parts=counts)
+    return Figure(d.wins, text=f"{d.wins}/{d.ties}/{d.losses}", parts=counts)
 
 
 def _mde(d: Difference, digits: int) -> Figure:
-    """With more decimals than its neighbours where it would be 0, which no number of edits can detect."""
+    """Return the MDE, with more decimals than its neighbours if it would be 0, which no number of edits can detect."""
     while d.detectable and round(d.detectable, digits) == 0:
         digits += 1
-    return _rounded(d.detectable, digits)
+    return Figure(d.detectable, digits=digits)
 
 
 _METHODS = {
@@ -622,156 +515,184 @@ _METHODS = {
 }
 
 
-def _notes(shifts: Sequence[Difference], correction: str = "") -> list[str]:
-    pairs = {(d.a, d.b) for d in shifts}
-    about = {
-        d.factor if len(pairs) == 1 else f"{d.factor} of {d.a} and {d.b}": _own_notes(d)
-        for d in shifts
-    }
-    notes = [*noted(about)]
+def _notes(shifts: Sequence[Difference], correction: str) -> list[str]:
+    one_pair = len({(d.a, d.b) for d in shifts}) == 1
+    about = {}
+    for d in shifts:
+        reasons = [*d.notes]
+        if d.n and d.detectable_reason:
+            reasons.append(d.detectable_reason)
+        name = d.factor if one_pair else f"{d.factor} of {d.a} and {d.b}"
+        about[name] = [words(reason) for reason in dict.fromkeys(reasons)]
+    notes = merge_notes(about)
     abstained = any(d.abstained_a + d.abstained_b for d in shifts)
-    if abstained and any(map(_failed, shifts)):
+    if abstained and any(d.failed for d in shifts):
         notes.append(
             "bounds exclude abstentions: they are about edits that can be scored"
         )
-    methods = dict.fromkeys(_METHODS[d.method] for d in shifts if d.method in _METHODS)
     tested = [d for d in shifts if d.ci is not None]
-    if not tested:
-        return notes
-    how = f"p, CI and MDE by {', or '.join(methods)}"
-    notes.append(
-        "; ".join(
-            filter(
-                None,
-                (
-                    how,
-                    correction,
-                    f"CI and MDE at {_levels(tested)}",
-                    "a CI excludes 0 where p < .05",
-                ),
-            )
+    if tested:
+        methods = dict.fromkeys(
+            _METHODS[d.method] for d in shifts if d.method in _METHODS
         )
-    )
+        parts = [f"p, CI and MDE by {', or '.join(methods)}", correction]
+        parts += [f"CI and MDE at {_levels(tested)}", "a CI excludes 0 where p < .05"]
+        notes.append("; ".join(filter(None, parts)))
     return notes
 
 
-def _own_notes(d: Difference) -> tuple[str, ...]:
-    reasons = dict.fromkeys(d.notes)
-    if d.n and d.detectable_reason:
-        reasons[d.detectable_reason] = None
-    return tuple(map(words, reasons))
-
-
-# --- drift ----------------------------------------------------------------------------------------------------
+# --- sentences ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class DriftReport:
-    """Shifts between two runs, judge by judge."""
+class PairVerdict:
+    """Verdict of one judge on two models, runs, judges or rubrics, in sentences."""
 
-    run: str
-    against: str
-    changed: Sequence[str]
-    same_answers: int
-    """Judgements that are the very same stored answer in both: nothing was asked again for them."""
-    judgements: int
-    pending: int
-    """Judgements of either run without an answer yet."""
-    judges: dict[str, Drift]
-    earlier: dict[str, str]
-    """Name of the judge of the earlier run, for each of these."""
-    match: Match
-    """Pairing of `run` (a) and `against` (b)."""
+    within: str
+    a: str
+    b: str
+    claims: Sequence[str]
+    """Each difference that is evident, with its size and CI."""
+    doubts: Sequence[str]
+    """Scores without evidence, with nothing to compare, or of which failed judgements could overturn a claim."""
 
-    def as_json(self) -> dict[str, object]:
-        return {
-            "run": self.run,
-            "against": self.against,
-            "changed": list(self.changed),
-            "same_answers": self.same_answers,
-            "judgements": self.judgements,
-            "pending": self.pending,
-            "judges": plain(self.judges),
-            "earlier_judges": self.earlier,
-            **self.match.counts(),
-        }
-
-    def lead(self) -> list[str]:
-        lines = [f"changed: {one}" for one in self.changed] or [
-            "nothing recorded about the judging changed"
-        ]
-        lines += self.match.describe(self.run, self.against)
-        if self.same_answers:
-            share = f"{self.same_answers:,} of {self.judgements:,} judgements are the same stored answers in both runs"
-            lines.append(f"{share}: they were not asked again, so they show no drift")
-        return lines + [
-            f"{self.who(judge)}: {drift_verdict(drift)}"
-            for judge, drift in self.judges.items()
-        ]
-
-    def who(self, judge: str) -> str:
-        return (
-            judge
-            if self.earlier[judge] == judge
-            else f"{judge} (b) against {self.earlier[judge]} (a)"
-        )
+    @property
+    def lines(self) -> Sequence[str]:
+        first, *others = (*self.claims, *self.doubts)
+        return (first if self.claims else f"{self.a} and {self.b}: {first}", *others)
 
 
-def drifted(now: RunData, then: RunData) -> DriftReport:
-    """The same edits at another time. One judge on each side is compared whatever the two are called."""
-    mine = now.scores.judge.present()
-    theirs = then.scores.judge.present()
-    pairs = [(judge, judge) for judge in mine if judge in theirs]
-    if not pairs and len(mine) == len(theirs) == 1:
-        pairs = [(mine[0], theirs[0])]
-    if not pairs:
-        raise UsageError(
-            f"no judge is in both runs: {', '.join(mine) or 'none'} now, {', '.join(theirs) or 'none'} then"
-        )
-    after, before, match = pair_runs(now, then, "edit")
-    drifts = [
-        drift(
-            shared(before.where(judge=old)),
-            shared(after.where(judge=new)),
-            provenance=(then.provenance, now.provenance),
-            on="pair",
-            scales=_common_scales(now, then),
-        )
-        for new, old in pairs
+def conclusions(comparisons: Sequence[PairedDifference]) -> list[str]:
+    """Return a few lines for each pair, with the judge's name if there are several."""
+    several = len({one.within for one in comparisons}) > 1
+    return [
+        f"{verdict.within}: {line}" if several else line
+        for verdict in pair_verdicts(comparisons)
+        for line in verdict.lines
     ]
-    judges = {
-        new: one
-        for (new, _), one in zip(pairs, corrected_together(drifts), strict=True)
-    }
-    changed = changes(next(iter(judges.values())))
-    same = len(now.keys & then.keys)
-    pending = now.pending + then.pending
-    return DriftReport(
-        now.run.name,
-        then.run.name,
-        changed,
-        same,
-        len(now.keys),
-        pending,
-        judges,
-        dict(pairs),
-        match,
-    )
 
 
-def drift_tables(report: DriftReport) -> list[Table]:
-    tables = []
-    for judge, one in report.judges.items():
-        lost = [f"{factor}: only {report.against} has it" for factor in one.only_then]
-        lost += [f"{factor}: only {report.run} has it" for factor in one.only_now]
-        caption = f"Shift from {report.against} (a) to {report.run} (b); judge {report.who(judge)}"
-        tests = sum(
-            shift.p is not None
-            for each in report.judges.values()
-            for shift in each.shifts
-        )
-        correction = f"Holm-corrected over {tests} comparisons" if tests > 1 else ""
-        tables.append(
-            _table(one.shifts, caption, (*_notes(one.shifts, correction), *lost))
-        )
-    return tables
+def pair_verdicts(comparisons: Sequence[PairedDifference]) -> list[PairVerdict]:
+    pairs: dict[tuple[str, str, str], list[PairedDifference]] = {}
+    for one in comparisons:
+        pair = (one.within, one.difference.a, one.difference.b)
+        pairs.setdefault(pair, []).append(one)
+    return [_pair_verdict(*pair, members) for pair, members in pairs.items()]
+
+
+def _pair_verdict(
+    within: str, a: str, b: str, comparisons: Sequence[PairedDifference]
+) -> PairVerdict:
+    primary = [one.marked for one in comparisons if one.family == "primary"]
+    decides = any(d.difference is not None for d in primary)
+    rows = primary if decides else [one.marked for one in comparisons]
+    rows = sorted(rows, key=lambda d: d.factor != OVERALL)
+    doubts = []
+    if rows and all(d.method == "identity" for d in rows):
+        doubts.append("the same answers on both sides: there is no difference to test")
+    compared = [d for d in rows if d.difference is not None]
+    unclear = [d for d in compared if not d.evident and d.method != "identity"]
+    if unclear:
+        doubts.append(f"no evidence of a difference on {_undecided(unclear)}")
+    if len(compared) < len(rows):
+        never = ", ".join(d.factor for d in rows if d.difference is None)
+        doubts.append(f"not compared, because no input has a score for both: {never}")
+    if overturnable := ", ".join(d.factor for d in compared if d.overturnable):
+        doubts.append(f"failed judgements could overturn this on {overturnable}")
+    if decides:
+        others = [one.marked for one in comparisons if one.family == "exploratory"]
+        doubts += [f"exploratory: {claim}" for claim in _claims(a, b, others)]
+    return PairVerdict(within, a, b, _claims(a, b, rows), doubts)
+
+
+def _claims(a: str, b: str, rows: Sequence[Difference]) -> list[str]:
+    claims = []
+    for side, sign in (("higher", 1), ("lower", -1)):
+        evident = [d for d in rows if d.evident and sign * (d.difference or 0) > 0]
+        sizes = []
+        for d in evident:
+            ci = Interval(*sorted((sign * d.ci.lo, sign * d.ci.hi))) if d.ci else None
+            digits = max(FEWEST_DECIMALS, column_decimals([ci]))
+            size = figure_text(abs(_gap(d, digits)), ci, digits=digits)
+            sizes.append(f"{d.factor} by {size}")
+        if evident:
+            claims.append(
+                f"{b} scores {side} than {a} on {', '.join(sizes)} ({_levels(evident)} CI, n = {_span(evident)})"
+            )
+    return claims
+
+
+def _undecided(rows: Sequence[Difference]) -> str:
+    """Name the scores, and what they could have shown."""
+    parts = []
+    reasons: dict[str, None] = {}
+    for d in rows:
+        digits = max(FEWEST_DECIMALS, column_decimals([d.ci]))
+        if d.detectable is not None:
+            parts.append(f"{d.factor} (MDE {_mde(d, digits)})")
+        else:
+            parts.append(d.factor)
+            if d.detectable_reason:
+                reasons[words(d.detectable_reason)] = None
+    text = f"{', '.join(parts)}; n = {_span(rows)}"
+    if any(d.detectable is not None for d in rows):
+        text += f", MDE at 80 % power and {_levels(rows[:1])}"
+    return "; ".join([text, *reasons])
+
+
+def _span(rows: Sequence[Difference]) -> str:
+    """Return the numbers of edits from the fewest to the most."""
+    numbers = [d.n for d in rows]
+    return " to ".join(dict.fromkeys(map(str, (min(numbers), max(numbers)))))
+
+
+def _levels(rows: Sequence[Difference]) -> str:
+    """Return levels of confidence from the lowest to the highest: 95 %, or 95 % to 98.3 %."""
+    levels = [d.level for d in rows]
+    ends = (min(levels), max(levels))
+    return " to ".join(dict.fromkeys(f"{100 * level:.3g} %" for level in ends))
+
+
+# --- charts ---------------------------------------------------------------------------------------------------
+
+FOREST_PAIRS = 6
+"""Pairs of models in one forest plot: more cannot be told apart."""
+
+
+def forests(comparisons: Sequence[PairedDifference]) -> dict[str, DotChart]:
+    """Return a forest plot for each judge: every paired difference that has a CI, on one axis around zero."""
+    charts = {}
+    for context in dict.fromkeys(one.within for one in comparisons):
+        here = [one.marked for one in comparisons if one.within == context]
+        here = [d for d in here if d.ci is not None]
+        pairs = list(dict.fromkeys((d.a, d.b) for d in here))[:FOREST_PAIRS]
+        if pairs:
+            drawn = [d for d in here if (d.a, d.b) in pairs]
+            charts[context] = _forest(drawn, pairs)
+    return charts
+
+
+def _forest(drawn: Sequence[Difference], pairs: Sequence[tuple[str, str]]) -> DotChart:
+    dots = [
+        Dot(d.factor, f"{d.b} − {d.a}", d.difference or 0.0, d.ci, not d.evident)
+        for d in drawn
+    ]
+    largest = max(abs(end) for dot in dots for end in (dot.value, *(dot.ci or ())))
+    step = _step(largest)
+    steps = max(1, math.ceil(largest / step))
+    high = step * steps
+    ticks = [step * n for n in range(-steps, steps + 1)]
+    a, b = ("the second", "the first") if len(pairs) > 1 else pairs[0]
+    sides = (f"\u2190\u00a0{a} scores higher", f"{b} scores higher\u00a0\u2192")
+    note = "Filled: Holm-corrected p < .05, the CI excludes 0. Hollow: no evidence of a difference."
+    bounded = dict.fromkeys(d.factor for d in drawn if d.method == "guaranteed")
+    if bounded:
+        note += f" Guaranteed bounds, wider than a bootstrap: {', '.join(bounded)}."
+    title = f"Paired differences with {_levels(drawn)} CI"
+    return DotChart(title, dots, -high, high, ticks, note, sides)
+
+
+def _step(largest: float) -> float:
+    """Return a round distance between ticks, at most five on each side."""
+    power = 10.0 ** math.floor(math.log10(largest / 5)) if largest > 0 else 1.0
+    return next((power * n for n in (1, 2, 5) if power * n * 5 >= largest), power * 10)

@@ -1,155 +1,31 @@
-"""Check a run against limits and a baseline: pass, fail, or not enough evidence."""
+"""`gate`: check a run against limits and a baseline: pass, fail, or not enough evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
-from editjudge.errors import Option, UsageError, near_miss
-from editjudge.matching import Match
-from editjudge.report.run_data import (
-    RunData,
-    aggregates,
-    pair_runs,
-    shared,
+from editjudge.errors import Option, UsageError
+from editjudge.report.answers import Answer
+from editjudge.report.run_data import RunData, check_name, pair_runs, shared
+from editjudge.report.selection import (
+    ACROSS,
+    SameRubrics,
+    deciding_both,
+    primary_scores,
+    same_rubrics,
 )
-from editjudge.report.selection import Primary, deciding_both
-from editjudge.report.tables import Figure, Table, between, in_line
+from editjudge.report.tables import Cell, Figure, Table, bounds_figure, column_decimals
 from editjudge.report.words import check_reason, plain, rule_words
-from editjudge.stats.gate import UNSURE, Gate, gate
+from editjudge.stats import gate as statistics
+from editjudge.stats.gate import UNSURE, Gate
 from editjudge.stats.summary import Aggregate, aggregate
 
 MANY = 4
 """So many checks that are undecided in the same way are reported in one line."""
-
-
-@dataclass(frozen=True)
-class GateReport:
-    """The checks of a gate, and what they rest on."""
-
-    judged: RunData
-    before: RunData | None
-    gate: Gate
-    judge: str
-    baseline_judge: str
-    models: Sequence[str]
-    """Several are pooled."""
-    match: Match | None
-
-    @property
-    def outcome(self) -> str:
-        return self.gate.outcome
-
-    @property
-    def undecidable(self) -> str | None:
-        """Why there is nothing to decide on; None where every check has a score."""
-        empty = [rule_words(check.rule) for check in self.gate.checks if check.n == 0]
-        if not empty:
-            return None
-        return f"nothing to decide on: no score for {', '.join(empty)}{self._unscored_parts()}"
-
-    def _unscored_parts(self) -> str:
-        """Why a mean of several factors has no score: which of them nobody scored."""
-        scores = self.judged.scores.where(judge=self.judge)
-        scored = {
-            name
-            for name in scores.factor.present()
-            if np.isfinite(scores.where(factor=name).score).any()
-        }
-        empty = {check.rule.factor for check in self.gate.checks if check.n == 0}
-        parts = {
-            one.name: [f for f in one.factors if f not in scored]
-            for one in aggregates(self.judged, self.judge)
-        }
-        return "".join(
-            f"; {name} is a mean of factors, of which {self.judge} scored none of these: {', '.join(parts[name])}"
-            if parts[name]
-            else f"; no edit has scores on all factors of {name}"
-            for name in parts
-            if name in empty
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        before = self.before
-        names = {"run": self.judged.run.name}
-        pending = {"pending_baseline": before.pending} if before else {}
-        return {
-            **names,
-            "baseline": before and before.run.name,
-            "pending": self.judged.pending,
-            **pending,
-            **plain(self.gate),
-            **(self.match.counts() if self.match else {}),
-        }
-
-    def lead(self) -> list[str]:
-        return [f"gate: {self.outcome}", *self.judged.unjudged(), *self.judged.lead()]
-
-    def _paired(self) -> list[str]:
-        return (
-            self.match.describe(self.judged.run.name, self.before.run.name)
-            if self.match and self.before
-            else []
-        )
-
-    def table(self) -> Table:
-        gate = self.gate
-        mine = self.judge
-        theirs = self.baseline_judge
-        rows = []
-        for c in gate.checks:
-            failed = c.failed + c.failed_baseline or None
-            digits = max(2, in_line([c.ci]))
-            bounds = between(c.bounds, digits, sign=c.rule.is_drop) if failed else None
-            estimate = Figure(c.estimate, c.ci, sign=c.rule.is_drop, digits=digits)
-            rows.append(
-                (
-                    c.outcome,
-                    rule_words(c.rule),
-                    c.n,
-                    c.groups,
-                    failed,
-                    estimate,
-                    bounds,
-                    c.method,
-                )
-            )
-        caption = f"Checks by {mine}: {100 * (1 - 2 * gate.alpha):.3g} % CI, each end at {100 * gate.alpha:.3g} %"
-        notes = [*_failures(gate), *_notes(gate), *self._paired()]
-        if gate.left_out:
-            left = ", ".join(gate.left_out)
-            notes.append(
-                f"not compared with the baseline, since no edit has a score on both sides: {left}"
-            )
-        if theirs != mine:
-            notes.append(
-                f"the baseline is judged by {theirs}, a recorded file: check that it is the same judge"
-            )
-        if len(self.models) > 1:
-            notes.append(
-                f"{len(self.models)} models are pooled; name one to check it alone: {', '.join(self.models)}"
-            )
-        columns = (
-            "outcome",
-            "check",
-            "scores",
-            "images",
-            "failed",
-            "estimate",
-            "bounds",
-            "method",
-        )
-        legend = {
-            "bounds": "the estimate with all that failed at the worst and at the best of the scale",
-            "method": "studentised: bootstrap-t over source images; guaranteed: allows for any score not seen; "
-            "identity: the same answers as the baseline",
-        }
-        return Table.of(
-            columns, rows, caption, notes=tuple(notes), legend=legend
-        ).trimmed("failed", "bounds")
 
 
 @dataclass(frozen=True)
@@ -168,48 +44,108 @@ class GateLimits:
     guaranteed: bool = False
 
 
-def gate_run(run: RunData, baseline: RunData | None, limits: GateLimits) -> GateReport:
-    """Check a run's means against limits and a baseline; load both with `pairing` where there is a baseline.
+def gate(
+    run: RunData,
+    baseline: RunData | None,
+    limits: GateLimits,
+    *,
+    across_rubrics: bool = False,
+    if_unsure: Literal["pass", "fail"] | None = None,
+) -> Answer:
+    """Check a run's means against limits and a baseline; with a baseline both were loaded with `pairing`.
 
     Several judges decide by their mean, unless a judge is named. The primary scores are compared with the baseline,
     unless `max_drop` names others.
     """
-    run, before, judges = deciding_both(run, baseline or run, limits.judge)
+    same = _same_rubrics(run, baseline, limits, across_rubrics)
+    # Limits hold without the baseline, so only the baseline lacks factors of another scale.
+    run, before, judges = deciding_both(run, same.b, limits.judge)
     if len(judges) > 1:
         # One judge scores a factor under two rubrics: its scores of either rubric decide.
         raise UsageError(
             f"run {run.run.name} has several judges: name one with --judge: {', '.join(judges)}",
             options=[Option("judge")],
         )
-    [(mine, theirs)] = judges.items()
+    [(judge, judge_before)] = judges.items()
     models = () if limits.model else run.scores.model.present()
     run = _of_model(run, limits.model)
-    match = None
+    document = {"run": run.run.name, "baseline": None, "pending": run.pending}
+    notes = []
+    counts = {}
     if baseline is not None:
-        before = _of_model(before, limits.model, optional=True)
-        scores, base, match = pair_runs(run, before, "task")
+        if limits.model in before.scores.model.present():
+            before = _of_model(before, limits.model)
+        scores, scores_before, match = pair_runs(run, before, "task")
         run = replace(run, scores=scores)
-        baseline = replace(before, scores=shared(base))
-    result = _gate(run, baseline, mine, theirs, limits)
-    return GateReport(run, baseline, result, mine, theirs, models, match)
+        before = replace(before, scores=shared(scores_before))
+        document["baseline"] = before.run.name
+        document["pending_baseline"] = before.pending
+        notes = match.describe(run.run.name, before.run.name)
+        counts = {**match.counts(), **same.as_json()}
+    result = _checked(run, before if baseline else None, judge, judge_before, limits)
+    if judge_before != judge:
+        notes.append(
+            f"the baseline is judged by {judge_before}, a recorded file: check that it is the same judge"
+        )
+    if len(models) > 1:
+        notes.append(
+            f"{len(models)} models are pooled; name one to check it alone: {', '.join(models)}"
+        )
+    is_open = result.outcome != "fail" and if_unsure is None
+    return Answer(
+        {
+            **document,
+            **plain(result),
+            **counts,
+            "error": _undecidable(result, run, judge) if is_open else None,
+        },
+        [f"gate: {result.outcome}", *run.unjudged(), *run.lead(), *same.lead()],
+        [_table(result, judge, notes)],
+    )
 
 
-def _gate(
-    run: RunData, before: RunData | None, mine: str, theirs: str, limits: GateLimits
+def _same_rubrics(
+    run: RunData, baseline: RunData | None, limits: GateLimits, across_rubrics: bool
+) -> SameRubrics:
+    if baseline is not None:
+        drops = limits.max_drop if isinstance(limits.max_drop, Mapping) else ()
+        return same_rubrics(run, baseline, across_rubrics=across_rubrics, factors=drops)
+    if across_rubrics:
+        raise UsageError(
+            f"{ACROSS} is about a baseline: name one with --baseline",
+            options=[ACROSS, Option("baseline")],
+        )
+    return SameRubrics(run, run)
+
+
+def _of_model(run: RunData, model: str | None) -> RunData:
+    if model is None:
+        return run
+    check_name("model", model, run.scores.model.present())
+    scores = run.scores.where(model=model)
+    return replace(run, scores=scores, side=run.side.of_model(model))
+
+
+def _checked(
+    run: RunData,
+    before: RunData | None,
+    judge: str,
+    judge_before: str,
+    limits: GateLimits,
 ) -> Gate:
-    scores = run.scores.where(judge=mine)
-    sums = aggregates(run, mine)
-    primary = Primary.of(run, limits.primary).names
+    scores = run.scores.where(judge=judge)
+    sums = run.aggregates[judge]
+    primary, _ = primary_scores(run, limits.primary)
+    # If nothing is primary, as with metrics of different kinds, every factor is compared with the baseline.
+    drops = limits.max_drop
     named = [*limits.minimum, *limits.maximum]
-    if isinstance(limits.max_drop, Mapping):
-        drops = limits.max_drop
+    if isinstance(drops, Mapping):
         named += drops
     else:
-        # Where nothing is primary, as with metrics of different kinds, every factor is compared with the baseline.
-        drops = dict.fromkeys(primary or scores.factor.present(), limits.max_drop)
+        drops = dict.fromkeys(primary or scores.factor.present(), drops)
     for factor in named:
         names = [*scores.factor.present(), *(one.name for one in sums)]
-        _known("factor", factor, names)
+        check_name("factor", factor, names)
     for factor, most in limits.maximum.items():
         if factor not in run.falling:
             limit = Option("min", {factor: most}, "minimum")
@@ -229,10 +165,10 @@ def _gate(
     compared: list[Aggregate] = []
     if before is not None:
         compared = [one for one in sums if one.name in drops]
-        same = [one for one in aggregates(before, theirs) if one in compared]
-        base = aggregate(before.scores.where(judge=theirs), same)
+        same = [one for one in before.aggregates[judge_before] if one in compared]
+        base = aggregate(before.scores.where(judge=judge_before), same)
     added = [one for one in sums if one.name in minimum or one in compared]
-    return gate(
+    return statistics.gate(
         aggregate(scores, added),
         minimum,
         baseline=base,
@@ -246,20 +182,61 @@ def _gate(
     )
 
 
-def _of_model(judged: RunData, model: str | None, *, optional: bool = False) -> RunData:
-    models = judged.scores.model.present()
-    if model is None or (optional and model not in models):
-        return judged
-    scores = judged.scores.where(model=_known("model", model, models))
-    return replace(judged, scores=scores, side=judged.side.of_model(model))
+def _undecidable(result: Gate, run: RunData, judge: str) -> str | None:
+    """Return why there is nothing to decide on; None if every check has a score."""
+    empty = [check.rule for check in result.checks if check.n == 0]
+    if not empty:
+        return None
+    names = ", ".join(map(rule_words, empty))
+    message = f"nothing to decide on: no score for {names}"
+    scores = run.scores.where(judge=judge)
+    for one in run.aggregates[judge]:
+        if one.name in {rule.factor for rule in empty}:
+            unscored = ", ".join(
+                name
+                for name in one.factors
+                if not np.isfinite(scores.where(factor=name).score).any()
+            )
+            message += (
+                f"; {one.name} is a mean of factors, of which {judge} scored none of these: {unscored}"
+                if unscored
+                else f"; no edit has scores on all factors of {one.name}"
+            )
+    return message
 
 
-def _known(kind: str, name: str, names: Sequence[str]) -> str:
-    if name not in names:
-        raise UsageError(
-            f'the run has no {kind} "{name}"{near_miss(name, names)} It has {", ".join(names)}'
+# --- the table ------------------------------------------------------------------------------------------------
+
+
+def _table(result: Gate, judge: str, more: Sequence[str]) -> Table:
+    rows: list[dict[str, Cell]] = []
+    for check in result.checks:
+        digits = max(2, column_decimals([check.ci]))
+        failed = check.failed + check.failed_baseline
+        sign = check.rule.is_drop
+        bounds = bounds_figure(check.bounds, digits, sign=sign)
+        rows.append(
+            {
+                "outcome": check.outcome,
+                "check": rule_words(check.rule),
+                "scores": check.n,
+                "images": check.groups,
+                "failed": failed or None,
+                "estimate": Figure(check.estimate, check.ci, sign=sign, digits=digits),
+                "bounds": bounds if failed else None,
+                "method": check.method,
+            }
         )
-    return name
+    confidence = f"{100 * (1 - 2 * result.alpha):.3g} % CI"
+    caption = f"Checks by {judge}: {confidence}, each end at {100 * result.alpha:.3g} %"
+    legend = {
+        "bounds": "the estimate with all that failed at the worst and at the best of the scale",
+        "method": "studentised: bootstrap-t over source images; guaranteed: allows for any score not seen; "
+        "identity: the same answers as the baseline",
+    }
+    notes = [*_failures(result), *_reasons(result), *more]
+    table = Table.listing(rows, caption, notes=notes, legend=legend)
+    return table.trimmed("failed", "bounds")
 
 
 def _failures(result: Gate) -> list[str]:
@@ -283,8 +260,8 @@ def _failures(result: Gate) -> list[str]:
     return notes
 
 
-def _notes(result: Gate) -> list[str]:
-    """Why each check did not pass; where many wait for more images, in one line, since the table has their figures."""
+def _reasons(result: Gate) -> list[str]:
+    """Return why each check did not pass; if many wait for more images, in one line, since the table has the figures."""
     waiting = [c for c in result.checks if c.outcome == UNSURE and c.ci]
     if len(waiting) < MANY:
         waiting = []
@@ -301,4 +278,9 @@ def _notes(result: Gate) -> list[str]:
         parts = [f"source images that would decide: {more}"] if more else []
         parts += [f"inconclusive at any practical number: {near}"] if near else []
         notes.append(f"{len(waiting)} checks are inconclusive; {'; '.join(parts)}")
+    if result.left_out:
+        left_out = ", ".join(result.left_out)
+        notes.append(
+            f"not compared with the baseline, since no edit has a score on both sides: {left_out}"
+        )
     return notes

@@ -1,20 +1,19 @@
-"""The whole report as one HTML file: no script, no request to anywhere, bounded, the same for the same store."""
+"""The report of a run in its formats, above all one HTML file: no script, no request to anywhere, bounded, and the
+same for the same store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import html
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from editjudge.report import agreement
-from editjudge.report.agreement import PEOPLE, AgreementReport
+from editjudge.report.agreement import stored_agreement
+from editjudge.report.answers import Answer, written
 from editjudge.report.charts import (
     SERIES,
     THIN,
-    Bar,
-    BarChart,
     Dot,
     DotChart,
     HeatCell,
@@ -24,22 +23,25 @@ from editjudge.report.charts import (
 from editjudge.report.comparison import (
     PairVerdict,
     compare_tables,
+    conclusions,
     forests,
     pair_verdicts,
 )
-from editjudge.report.edit_view import EditView
-from editjudge.report.gallery import choices, sections
+from editjudge.report.gallery import EditView, choices, sections
+from editjudge.report.run_data import RunData
 from editjudge.report.summary import (
     COMPARED,
     MOST_VALUES,
     SummaryReport,
     contradicted,
+    document,
+    long,
     not_scored,
     tables,
 )
+from editjudge.report.tables import Table
 from editjudge.report.templating import ROWS, render
 from editjudge.stats.summary import Cell
-from editjudge.store.records import Item
 from editjudge.store.store import Store
 
 JUDGES = 4
@@ -49,39 +51,72 @@ _HEAT_ROWS = 40
 MOST_TICKS = 11
 """Scores that an axis has room for: 0 to 10."""
 
-Ask = Callable[[Item, str], "str | None"]
-"""The question that a rubric, by its hash, asks about an edit."""
+
+def rendered(
+    means: SummaryReport,
+    form: str,
+    store: Store | None = None,
+    mappings: Sequence[str] = (),
+) -> str:
+    """Return a report as text in one of its formats. HTML reads images, questions and ratings from the store."""
+    run = means.run
+    if form == "fragment":
+        # A frame of its own: the page's style changes nothing around it, and nothing around it changes the page.
+        inside = html.escape(rendered(means, "html", store, mappings))
+        name = html.escape(run.run.name)
+        frame = f'<iframe title="Report of {name}" sandbox srcdoc="{inside}" style="width:100%;height:900px;border:0">'
+        return f"{frame}</iframe>\n"
+    if form == "html" and store is not None:
+        return page(means, store, *stored_agreement(run, store, mappings))
+    results = conclusions(means.compared)
+    return written(
+        form,
+        f"Run {run.run.name}",
+        [*run.unjudged(), *results, not_scored(means), *run.lead()],
+        [*tables(means, full=True), *compare_tables(means.compared, "model")],
+        long(means),
+        document(means),
+    )
 
 
 def page(
-    means: SummaryReport,
-    store: Store,
-    agreed: AgreementReport | None = None,
-    unmatched: str = "",
+    means: SummaryReport, store: Store, agreed: Answer | None, unmatched: str
 ) -> str:
-    """A report of a run; `store` is read only for the edits that are shown. `unmatched` says which ratings belong to
-    no factor of the run."""
-    judged = means.judged
-    view = EditView(judged.run, store)
-    galleries = choices(judged)
+    """Return the HTML report of a run; `store` is read only for the edits that are shown.
+
+    `agreed` compares judges with people, `unmatched` says which ratings belong to no factor of the run.
+    """
+    run = means.run
+    view = EditView(run.run, store)
+    galleries = choices(run)
     coverage, *scores = tables(means, full=True)
-    charts, omitted = _charts(means)
-    if len(judged.scores.model.present()) > COMPARED:
+    drawing = _Drawing(means)
+    charts = drawing.judges()
+    omitted = drawing.omitted
+    if len(run.scores.model.present()) > COMPARED:
         omitted.append(
             f"paired differences of more than {COMPARED} models, which `editjudge compare` has"
         )
     if any(len(table.rows) > ROWS for table in (coverage, *scores)):
         omitted.append(f"rows of tables beyond the first {ROWS}")
     example = next((item for gallery in galleries for item in gallery.items), None)
-    item = next(store.items(judged.run, example), None)
-    verdicts = _by_judge(pair_verdicts(means.compared))
-    plots = dict(forests(means.compared))
+    item = next(store.items(run.run, example), None)
+    rubrics: Mapping[str, str] = run.run.spec.get("rubrics", {}) if item else {}
+    questions = (
+        (name, rubric_hash, item and view.question(item, rubric_hash))
+        for name, rubric_hash in rubrics.items()
+    )
+    verdicts: dict[str, list[PairVerdict]] = {}
+    for verdict in pair_verdicts(means.compared):
+        verdicts.setdefault(verdict.within, []).append(verdict)
+    plots = forests(means.compared)
+    notes = [note for table in scores for note in table.notes]
     return render(
         "report.html",
-        run=judged.run,
+        run=run.run,
         not_scored=not_scored(means),
-        unjudged=judged.unjudged(),
-        lead=judged.lead()[1:],
+        unjudged=run.unjudged(),
+        lead=run.lead()[1:],
         facts=list(_facts(means)),
         coverage=coverage,
         charts=charts,
@@ -91,43 +126,27 @@ def page(
             )
             for table in scores
         ],
-        formulas=[
-            words
-            for table in scores
-            for words in table.notes
-            if words in means.formulas
-        ],
+        formulas=[note for note in notes if note in means.formulas],
         compared=compare_tables(means.compared, "model"),
         verdicts=verdicts,
         forests=[(judge, plots.get(judge)) for judge in verdicts],
         unmatched=unmatched,
-        people=[table for table in agreement.tables(agreed) if table.rows]
-        if agreed
-        else [],
-        people_chart=_people_chart(agreed) if agreed else None,
-        contradictions=_contradictions(means),
-        galleries=sections(judged, store, view.picture, galleries),
+        people=[table for table in agreed.tables if table.rows] if agreed else [],
+        people_charts=agreed.charts if agreed else [],
+        contradictions=_contradictions(run),
+        galleries=sections(run, store, view, galleries),
         example=item.item if item else "",
-        questions=list(
-            _questions(judged.run.spec.get("rubrics", {}), item, view.question)
-        ),
+        questions=[question for question in questions if question[2]],
         omitted=omitted,
     )
-
-
-def _by_judge(verdicts: Sequence[PairVerdict]) -> dict[str, list[PairVerdict]]:
-    judges: dict[str, list[PairVerdict]] = {}
-    for verdict in verdicts:
-        judges.setdefault(verdict.within, []).append(verdict)
-    return judges
 
 
 # --- what was judged, by whom, how ----------------------------------------------------------------------------
 
 
 def _facts(means: SummaryReport) -> Iterator[tuple[str, str]]:
-    run = means.judged.run
-    provenance = means.judged.provenance
+    run = means.run.run
+    provenance = means.run.provenance
 
     def about(prefix: str) -> dict[str, str]:
         return {
@@ -147,23 +166,16 @@ def _facts(means: SummaryReport) -> Iterator[tuple[str, str]]:
     server_models = about("server model of ")
     schemas = about("schema of ")
     for judge in run.spec.get("judges", ()):
-        details = (
-            [f"server ran {server_models[judge]}"] if judge in server_models else []
-        )
-        details += [f"schema {schemas[judge]}"] if judge in schemas else []
-        yield "judge", "; ".join([judge, *details])
+        details = [judge]
+        if judge in server_models:
+            details.append(f"server ran {server_models[judge]}")
+        if judge in schemas:
+            details.append(f"schema {schemas[judge]}")
+        yield "judge", "; ".join(details)
     yield "rubrics", listed(about("rubric "))
     yield "pictures sent", listed(about("preparation of "))
-    yield (
-        "settings",
-        listed(
-            {
-                name: provenance[name]
-                for name in ("layout", "repeats", "fuse")
-                if name in provenance
-            }
-        ),
-    )
+    names = [name for name in ("layout", "repeats", "fuse") if name in provenance]
+    yield "settings", listed({name: provenance[name] for name in names})
     yield "options", listed(about("option "))
     yield "editjudge", run.version
 
@@ -186,214 +198,150 @@ class JudgeCharts:
     slices: Sequence[HeatMap]
 
 
-def _charts(means: SummaryReport) -> tuple[list[JudgeCharts], list[str]]:
-    """The charts of each judge, and what was left out."""
-    judges = means.judged.scores.judge.present()
-    models = means.judged.scores.model.present()
-    omitted = (
-        [f"{len(judges) - JUDGES} more judges in charts"]
-        if len(judges) > JUDGES
-        else []
-    )
-    omitted += (
-        [f"{len(models) - SERIES} more models in means and distributions"]
-        if len(models) > SERIES
-        else []
-    )
-    charts = []
-    for judge in judges[:JUDGES]:
-        cells = [cell for cell in means.factors if cell.judge == judge]
-        scales = _by_scale(means, cells).items()
-        slices = []
-        for name, sliced in means.slices.items():
-            heat, left = _slice_heat(
-                means,
-                name,
-                [c for c in sliced if c.judge == judge and c.factor in means.own],
+class _Drawing:
+    """Draws the scores of a report, and notes what it leaves out."""
+
+    def __init__(self, means: SummaryReport) -> None:
+        self._means = means
+        self._run = means.run
+        self._scales = means.run.all_scales()
+        self._factors = {cell.factor for cell in means.factors}
+        self.omitted: list[str] = []
+
+    def judges(self) -> list[JudgeCharts]:
+        judges = self._run.scores.judge.present()
+        models = self._run.scores.model.present()
+        if len(judges) > JUDGES:
+            self.omitted.append(f"{len(judges) - JUDGES} more judges in charts")
+        if len(models) > SERIES:
+            self.omitted.append(
+                f"{len(models) - SERIES} more models in means and distributions"
             )
-            slices += [heat] if heat.cells else []
-            omitted += (
-                [f"{left} more rows of the heat map by {name}"] if left > 0 else []
-            )
-        charts.append(
-            JudgeCharts(
-                judge,
-                _leaderboard(means, judge),
-                [_means_chart(scale, some) for scale, some in scales],
-                [
-                    chart
-                    for scale, some in scales
-                    if (chart := _distributions(means, scale, some)).cells
-                ],
-                slices,
-            )
+        return [self._judge(judge) for judge in judges[:JUDGES]]
+
+    def _judge(self, judge: str) -> JudgeCharts:
+        # Only factors of one scale share an axis; a factor without a known scale is not drawn.
+        by_scale: dict[tuple[float, ...], list[Cell]] = {}
+        for cell in self._means.factors:
+            scale = self._run.scales.get(cell.factor, ())
+            if cell.judge == judge and len(scale) > 1 and cell.mean is not None:
+                by_scale.setdefault(scale, []).append(cell)
+        histograms = [self._histograms(*group) for group in by_scale.items()]
+        slices = [
+            self._slices(name, [c for c in cells if c.judge == judge])
+            for name, cells in self._means.slices.items()
+        ]
+        return JudgeCharts(
+            judge,
+            self._leaderboard(judge),
+            [_means_chart(*group) for group in by_scale.items()],
+            [chart for chart in histograms if chart.cells],
+            [chart for chart in slices if chart.cells],
         )
-    return charts, omitted
 
+    def _leaderboard(self, judge: str) -> HeatMap:
+        """Draw models by factors, in order only if one figure is known of all of them."""
+        headline = {f for name, f in self._means.headline if name == judge}
+        headline -= self._factors
+        drawn = headline | self._factors
+        cells = [
+            c
+            for c in (*self._means.aggregates, *self._means.factors)
+            if c.judge == judge and c.factor in drawn
+        ]
+        models = list(dict.fromkeys(cell.model for cell in cells))
+        note = ""
+        if len(models) > 1:
+            note = "Not in order: no single figure is known of all models."
+            for factor in sorted(headline):
+                levels = {
+                    c.model: c.mean
+                    for c in cells
+                    if c.factor == factor and c.mean is not None
+                }
+                if len(levels) == len(models):
+                    falls = factor in self._run.falling
+                    models.sort(key=levels.__getitem__, reverse=not falls)
+                    note = f"In order of {factor}."
+                    break
+        cells.sort(key=lambda c: models.index(c.model))
+        return HeatMap(
+            "Mean by model and factor, with 95 % CI and the number of edits",
+            {
+                (c.model or "–", self._run.label(c.factor)): self._heat_cell(c)
+                for c in cells
+                if c.ok or c.failed
+            },
+            note,
+        )
 
-def _by_scale(
-    means: SummaryReport, cells: Sequence[Cell]
-) -> dict[tuple[float, ...], list[Cell]]:
-    """Only factors of one scale share an axis; a factor without a known scale is not drawn."""
-    groups: dict[tuple[float, ...], list[Cell]] = {}
-    for cell in cells:
-        scale = means.judged.scales.get(cell.factor, ())
-        if len(scale) > 1 and cell.mean is not None:
-            groups.setdefault(scale, []).append(cell)
-    return groups
+    def _heat_cell(self, cell: Cell) -> HeatCell:
+        scale = self._scales.get(cell.factor)
+        ends = (scale[0], scale[-1]) if scale and scale[0] != scale[-1] else None
+        return HeatCell(cell.mean, cell.ok, cell.ci, ends, cell.n)
 
-
-def _leaderboard(means: SummaryReport, judge: str) -> HeatMap:
-    """Models by factors. They are in order only where one figure is known of all of them."""
-    headline = sorted(
-        factor
-        for name, factor in means.headline
-        if name == judge and factor not in means.own
-    )
-    cells = [
-        c
-        for c in (*means.aggregates, *means.factors)
-        if c.judge == judge and c.factor in {*headline, *means.own}
-    ]
-    models = list(dict.fromkeys(cell.model for cell in cells))
-    by = next((factor for factor in headline if _all_have(cells, factor, models)), None)
-    note = (
-        "Not in order: no single figure is known of all models."
-        if len(models) > 1
-        else ""
-    )
-    if by is not None and len(models) > 1:
-        levels = {
-            c.model: c.mean for c in cells if c.factor == by and c.mean is not None
+    def _histograms(
+        self, scale: tuple[float, ...], cells: Sequence[Cell]
+    ) -> Histograms:
+        stepped = [c for c in cells if c.factor not in self._run.continuous]
+        enough = {
+            c.factor
+            for c in stepped
+            if c.ok >= THIN and len(c.distribution) <= MOST_VALUES
         }
-        models.sort(
-            key=lambda model: levels[model], reverse=by not in means.judged.falling
+        return Histograms(
+            f"Distribution of scores, {scale[0]:g} to {scale[-1]:g}",
+            {
+                (c.factor, c.model or "–"): c.distribution
+                for c in stepped
+                if c.factor in enough
+            },
         )
-        note = f"In order of {by}."
-    scored = [
-        c
-        for c in sorted(cells, key=lambda c: models.index(c.model))
-        if c.ok or c.failed
-    ]
-    title = "Mean by model and factor, with 95 % CI and the number of edits"
-    return HeatMap(
-        title,
-        {
-            (c.model or "–", means.judged.label(c.factor)): _heat_cell(means, c)
-            for c in scored
-        },
-        note,
-    )
 
-
-def _all_have(cells: Sequence[Cell], factor: str, models: Sequence[str]) -> bool:
-    return {c.model for c in cells if c.factor == factor and c.mean is not None} == {
-        *models
-    }
-
-
-def _heat_cell(means: SummaryReport, cell: Cell) -> HeatCell:
-    scale = means.scales.get(cell.factor)
-    ends = (scale[0], scale[-1]) if scale and scale[0] != scale[-1] else None
-    return HeatCell(cell.mean, cell.ok, cell.ci, ends, cell.n)
+    def _slices(self, name: str, cells: Sequence[Cell]) -> HeatMap:
+        several = len({c.model for c in cells}) > 1
+        drawn: dict[tuple[str, str], HeatCell] = {}
+        rows: dict[str, None] = {}
+        for c in sorted(cells, key=lambda c: (c.slice or "", c.model)):
+            if c.ok and c.factor in self._factors:
+                row = c.slice or "–"
+                if several:
+                    row = f"{row} · {c.model or '–'}"
+                rows[row] = None
+                if len(rows) <= _HEAT_ROWS:
+                    cell = replace(self._heat_cell(c), ci=None)
+                    drawn[row, self._run.label(c.factor)] = cell
+        if len(rows) > _HEAT_ROWS:
+            left_out = len(rows) - _HEAT_ROWS
+            self.omitted.append(f"{left_out} more rows of the heat map by {name}")
+        return HeatMap(
+            f"Mean by {name.replace('_', ' ')}, model and factor",
+            drawn,
+            f"Faint: fewer than {THIN} edits, too few for any paired test to reach p < .05.",
+        )
 
 
 def _means_chart(scale: tuple[float, ...], cells: Sequence[Cell]) -> DotChart:
+    low = scale[0]
+    high = scale[-1]
     dots = [
         Dot(c.factor, c.model or "–", c.mean, c.ci) for c in cells if c.mean is not None
     ]
-    ticks = (
-        scale
-        if len(scale) <= MOST_TICKS
-        else (scale[0], (scale[0] + scale[-1]) / 2, scale[-1])
-    )
-    title = (
-        f"Mean by factor and model, scale {scale[0]:g} to {scale[-1]:g}, with 95 % CI"
-    )
-    return DotChart(title, dots, scale[0], scale[-1], ticks)
+    ticks = scale if len(scale) <= MOST_TICKS else (low, (low + high) / 2, high)
+    title = f"Mean by factor and model, scale {low:g} to {high:g}, with 95 % CI"
+    return DotChart(title, dots, low, high, ticks)
 
 
-def _distributions(
-    means: SummaryReport, scale: tuple[float, ...], cells: Sequence[Cell]
-) -> Histograms:
-    stepped = [cell for cell in cells if cell.factor not in means.judged.continuous]
-    enough = {
-        cell.factor
-        for cell in stepped
-        if cell.ok >= THIN and len(cell.distribution) <= MOST_VALUES
-    }
-    counts = {
-        (c.factor, c.model or "–"): c.distribution
-        for c in stepped
-        if c.factor in enough
-    }
-    return Histograms(f"Distribution of scores, {scale[0]:g} to {scale[-1]:g}", counts)
-
-
-def _slice_heat(
-    means: SummaryReport, name: str, cells: Sequence[Cell]
-) -> tuple[HeatMap, int]:
-    models = {cell.model for cell in cells}
-    drawn: dict[tuple[str, str], HeatCell] = {}
-    for c in sorted(cells, key=lambda c: (c.slice or "", c.model)):
-        if c.ok:
-            row = (
-                f"{c.slice or '–'} · {c.model or '–'}"
-                if len(models) > 1
-                else c.slice or "–"
-            )
-            drawn[row, means.judged.label(c.factor)] = replace(
-                _heat_cell(means, c), ci=None
-            )
-    rows = list(dict.fromkeys(row for row, _ in drawn))
-    visible = {
-        place: cell for place, cell in drawn.items() if place[0] in rows[:_HEAT_ROWS]
-    }
-    note = (
-        f"Faint: fewer than {THIN} edits, too few for any paired test to reach p < .05."
-    )
-    return HeatMap(
-        f"Mean by {name.replace('_', ' ')}, model and factor", visible, note
-    ), len(rows) - _HEAT_ROWS
-
-
-def _people_chart(agreed: AgreementReport) -> DotChart | None:
+def _contradictions(run: RunData) -> tuple[DotChart, Table] | None:
+    """Return the chart and the table; None if no verdict was checked."""
+    if not run.contradictions.counts:
+        return None
     dots = [
-        Dot(factor, PEOPLE, person.spearman, ci)
-        for factor, human in agreed.factors.humans.items()
-        if (ci := (person := human.further_rater).ci.get("spearman"))
-        and person.spearman is not None
+        Dot(factor, judge, n / checked, None)
+        for (factor, judge), (checked, n) in sorted(
+            run.contradicted("factor", "judge").items()
+        )
     ]
-    dots += [
-        Dot(factor, judge, figures.spearman, ci)
-        for factor, judges in agreed.factors.factors.items()
-        for judge, figures in judges.items()
-        if (ci := figures.ci.get("spearman")) and figures.spearman is not None
-    ]
-    low = (
-        -1.0
-        if any(min(d.value, d.ci.lo if d.ci else 1.0) < -0.25 for d in dots)
-        else -0.25
-    )
-    ticks = [-1, -0.5, 0, 0.5, 1] if low == -1.0 else [0, 0.25, 0.5, 0.75, 1]
-    title = f"Spearman correlation with people's mean rating; {PEOPLE}: what one more person would reach"
-    return DotChart(title, dots, low, 1.0, ticks) if dots else None
-
-
-def _contradictions(means: SummaryReport) -> tuple[Any, ...]:
-    """The chart and the table, where any verdict was checked."""
-    if not means.judged.contradictions:
-        return ()
-    counts = sorted(means.judged.contradicted("factor", "judge").items())
-    bars = [Bar(factor, judge, n, checked) for (factor, judge), (checked, n) in counts]
-    return BarChart(
-        "Share of checked verdicts that are contradicted", bars
-    ), contradicted(means.judged)
-
-
-def _questions(
-    rubrics: Mapping[str, str], item: Item | None, ask: Ask
-) -> Iterator[tuple[str, str, str]]:
-    for name, rubric_hash in rubrics.items():
-        if item and (text := ask(item, rubric_hash)):
-            yield name, rubric_hash, text
+    title = "Share of checked verdicts that are contradicted"
+    ticks = (0, 0.25, 0.5, 0.75, 1)
+    return DotChart(title, dots, 0, 1, ticks), contradicted(run)

@@ -1,29 +1,32 @@
-"""Reports of runs of pairs: win rates, ties, flips and strengths of models."""
+"""Runs of pairs: win rates, ties, flips and strengths of models; and judges against people's preferences."""
 
 from __future__ import annotations
 
 import math
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from editjudge.errors import InputError, UsageError
 from editjudge.judgement import instruction_warning
-from editjudge.ratings import PairRating
+from editjudge.ratings import PairRating, read_pair_ratings, read_preferences, vote_of
+from editjudge.report.answers import Answer, written
 from editjudge.report.charts import Dot, DotChart
-from editjudge.report.run_data import RunData
+from editjudge.report.run_data import RunData, again, status_line
 from editjudge.report.tables import (
     Cell,
     Figure,
     Table,
-    between,
-    covered,
+    bounds_figure,
+    column_decimals,
+    coverage_figure,
     figure_text,
-    in_line,
-    noted,
+    merge_notes,
 )
 from editjudge.report.words import plain, words
 from editjudge.stats.columns import item_means
@@ -43,12 +46,15 @@ from editjudge.stats.pairwise import (
 )
 from editjudge.stats.strengths import Strength, bradley_terry
 from editjudge.store.pairs import PairAnswers, pair_answers, ranking_factor
+from editjudge.store.ratings import ratings_of
 from editjudge.store.records import PENDING, RunRecord
 from editjudge.store.store import Store
 
+MATRIX = 8
+"""Models that a matrix of win rates has room for; of more there is a list of pairs."""
 
-@dataclass(frozen=True)
-class PairOrigin:
+
+class PairOrigin(NamedTuple):
     """Models of the two outputs of a pair, and the source image that they share."""
 
     model_a: str
@@ -70,57 +76,56 @@ class PairRun:
         return list(dict.fromkeys(pair.judge for pair in self.answers))
 
     def factors(self, judge: str) -> list[str]:
-        """The one that ranks first."""
-        mine = [pair for pair in self.answers if pair.judge == judge]
-        keys = list(dict.fromkeys(factor for pair in mine for factor in pair.answers))
-        lead = ranking_factor(mine)
-        return [lead, *(key for key in keys if key != lead)]
+        """Return the factors of a judge, the one that ranks first."""
+        pairs = [pair for pair in self.answers if pair.judge == judge]
+        keys = (factor for pair in pairs for factor in pair.answers)
+        return list(dict.fromkeys((ranking_factor(pairs), *keys)))
 
     def summary(self, judge: str, factor: str) -> PairwiseSummary:
-        mine = [
+        pairs = [
             pair
             for pair in self.answers
             if pair.judge == judge and factor in pair.answers
         ]
-        origins = [self.origins[pair.item] for pair in mine]
-        both = any(len(pair.orders) > 1 for pair in mine)
-        first = [
-            pair.answers[factor].get("ab" if both else pair.orders[0]) for pair in mine
-        ]
+        origins = [self.origins[pair.item] for pair in pairs]
+        both = any(len(pair.orders) > 1 for pair in pairs)
         return summarise(
-            [one.model_a for one in origins],
-            [one.model_b for one in origins],
-            first,
-            [pair.answers[factor].get("ba") for pair in mine] if both else None,
-            group=[one.group for one in origins],
+            [origin.model_a for origin in origins],
+            [origin.model_b for origin in origins],
+            [p.answers[factor].get("ab" if both else p.orders[0]) for p in pairs],
+            [p.answers[factor].get("ba") for p in pairs] if both else None,
+            group=[origin.group for origin in origins],
         )
 
+    @cached_property
+    def summaries(self) -> list[tuple[str, str, PairwiseSummary]]:
+        """Judge, factor and figures, for every judge the factor that ranks first."""
+        return [
+            (judge, factor, self.summary(judge, factor))
+            for judge in self.judges
+            for factor in self.factors(judge)
+        ]
+
     def lead(self) -> list[str]:
-        """The run's judgements by status, before any figure."""
+        """Return the run's judgements by status, before any figure."""
         counts = Counter(
             status
             for pair in self.answers
-            for some in pair.statuses.values()
-            for status in some
+            for statuses in pair.statuses.values()
+            for status in statuses
         )
-        outcome = (
-            ", ".join(f"{n:,} {status}" for status, n in counts.most_common()) or "none"
-        )
-        run = self.run
-        sizes = f"{len(self.origins):,} pairs, {counts.total():,} judgements"
-        lines = [f"run {run.name} ({run.id}), {run.state}: {sizes}: {outcome}"]
+        lines = [status_line(self.run, counts, f"{len(self.origins):,} pairs, ")]
         if counts[PENDING]:
-            again = f"editjudge runs again {shlex.quote(run.name)}"
             lines.append(
-                f"{counts[PENDING]:,} judgements are pending: their pairs have no verdict; finish with `{again}`"
+                f"{counts[PENDING]:,} judgements are pending: their pairs have no verdict; finish with `{again(self.run)}`"
             )
-        if words := instruction_warning(pair.judge for pair in self.answers):
-            lines.append(words)
+        if warning := instruction_warning(self.judges):
+            lines.append(warning)
         return lines
 
 
 def load_pairs(store: Store, word: str) -> PairRun | None:
-    """The run of this name or id; None where it asked about no pairs."""
+    """Load the run of this name or id; return None if it asked about no pairs."""
     run = store.find_run(word)
     answers = pair_answers(store, run)
     if not answers:
@@ -136,85 +141,56 @@ def load_pairs(store: Store, word: str) -> PairRun | None:
     return PairRun(run, answers, origins)
 
 
-@dataclass(frozen=True)
-class PairReport:
-    """The figures of every judge and factor."""
-
-    pairs: PairRun
-    summaries: Mapping[str, Mapping[str, PairwiseSummary]]
-    """Summaries by judge and factor, the one that ranks first."""
-
-    def lead(self) -> list[str]:
-        """A judge whose verdicts say nothing is said before anything else."""
-        useless = [
-            f"judge {judge} is useless here ({factor}): {words(why)}"
-            for judge, factors in self.summaries.items()
-            for factor, summary in list(factors.items())[:1]
-            if (why := summary.useless)
-        ]
-        return [*useless, *self.pairs.lead()]
-
-    def as_json(self) -> dict[str, Any]:
-        judges = {
-            judge: {factor: plain(summary) for factor, summary in factors.items()}
-            for judge, factors in self.summaries.items()
-        }
-        return {
-            "run": self.pairs.run.name,
-            "kind": "pairs",
-            "lead": self.lead(),
-            "judges": judges,
-        }
+# --- the report of a run of pairs -----------------------------------------------------------------------------
 
 
-def measure_pairs(pairs: PairRun) -> PairReport:
-    return PairReport(
-        pairs,
-        {
-            judge: {
-                factor: pairs.summary(judge, factor) for factor in pairs.factors(judge)
-            }
-            for judge in pairs.judges
-        },
+def report_pairs(pairs: PairRun) -> Answer:
+    """Report a run of pairs as a terminal shows it: of each judge the factor that ranks."""
+    lead = []
+    judges: dict[str, dict[str, Any]] = {}
+    tables = [_verdicts(pairs)]
+    for judge, factor, summary in pairs.summaries:
+        if judge not in judges:
+            tables += _model_tables(judge, factor, summary)
+            if summary.useless:
+                reason = words(summary.useless)
+                lead.append(f"judge {judge} is useless here ({factor}): {reason}")
+        judges.setdefault(judge, {})[factor] = plain(summary)
+    lead += pairs.lead()
+    document = {"run": pairs.run.name, "kind": "pairs", "lead": lead, "judges": judges}
+    return Answer(document, lead, [table for table in tables if table.rows])
+
+
+def rendered_pairs(pairs: PairRun, form: str) -> str:
+    """Return the report of a run of pairs as text in one of its formats: of every factor."""
+    answer = report_pairs(pairs)
+    tables = [_verdicts(pairs)]
+    charts = []
+    for summary in pairs.summaries:
+        tables += _model_tables(*summary)
+        charts += _strength_chart(*summary)
+    tables = [table for table in tables if table.rows]
+    title = f"Run {pairs.run.name}"
+    if form not in ("html", "fragment"):
+        return written(form, title, answer.lead, tables, _long(pairs), answer.document)
+    from editjudge.report.templating import render
+
+    return render(
+        "figures.html",
+        kicker="editjudge report",
+        title=title,
+        lead=answer.lead,
+        charts=charts,
+        tables=tables,
     )
 
 
-# --- tables ---------------------------------------------------------------------------------------------------
-
-
-def tables(report: PairReport, *, full: bool = False) -> list[Table]:
-    """Flips first, since they say what the rest is worth; then models, and two by two. `full`: of every factor."""
-    parts = [_verdicts(report)]
-    for judge, factors in report.summaries.items():
-        for factor, summary in list(factors.items())[: None if full else 1]:
-            parts.append(_strengths(judge, factor, summary))
-            parts.append(_matrix(judge, factor, summary))
-    return [table for table in parts if table.rows]
-
-
-def _verdicts(report: PairReport) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    notes: dict[str, Sequence[str]] = {}
-    for judge, factors in report.summaries.items():
-        for factor, one in factors.items():
-            rows.append((
-                judge, factor, covered(one.n - one.failed, one.n), one.decided, one.ties, one.half, one.flipped,
-                _figure(one.flips), _figure(one.position, sign=True),
-            ))  # fmt: skip
-            useless = [f"useless: {words(one.useless)}"] if one.useless else []
-            lines = (*map(words, one.notes), *useless)
-            notes[f"{factor} by {judge}"] = lines
-    columns = (
-        "judge",
-        "factor",
-        "verdicts",
-        "decided",
-        "ties",
-        "half",
-        "flipped",
-        "flip rate",
-        "first place",
-    )
+def _verdicts(pairs: PairRun) -> Table:
+    """Show flips first, since they say what the rest is worth."""
+    notes = {}
+    for judge, factor, one in pairs.summaries:
+        useless = [f"useless: {words(one.useless)}"] if one.useless else []
+        notes[f"{factor} by {judge}"] = [*map(words, one.notes), *useless]
     legend = {
         "verdicts": "pairs with an answer in every order that was asked, of all",
         "ties": "called a tie in both orders, half ties and flips together",
@@ -222,162 +198,169 @@ def _verdicts(report: PairReport) -> Table:
         "flipped": "another output in each order: a tie that the place decided",
         "first place": "answers for the output shown first less those for the second, as a share of all answers",
     }
-    return Table.of(
-        columns, rows, "Verdicts over both orders, 95 % CI", notes=tuple(noted(notes)), stub=2, legend=legend,
+    return Table.listing(
+        (
+            {
+                "judge": judge,
+                "factor": factor,
+                "verdicts": coverage_figure(one.n - one.failed, one.n),
+                "decided": one.decided,
+                "ties": one.ties,
+                "half": one.half,
+                "flipped": one.flipped,
+                "flip rate": Figure(one.flips.share, one.flips.ci),
+                "first place": Figure(one.position.share, one.position.ci, sign=True),
+            }
+            for judge, factor, one in pairs.summaries
+        ),
+        "Verdicts over both orders, 95 % CI",
+        notes=merge_notes(notes),
+        stub=2,
+        legend=legend,
         spare=("half", "ties"),
-    ).folded("judge")  # fmt: skip
+    ).folded("judge")
 
 
-def _figure(share: Share, *, sign: bool = False) -> Figure:
-    return Figure(share.share, share.ci, sign=sign)
+def _model_tables(judge: str, factor: str, one: PairwiseSummary) -> list[Table]:
+    return [_strengths(judge, factor, one), _two_by_two(judge, factor, one)]
 
 
 def _strengths(judge: str, factor: str, one: PairwiseSummary) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            model.rank, model.model or "-", _letters(model), model.n, f"{model.wins}/{model.ties}/{model.losses}",
-            Figure(model.win_rate, model.ci), model.scale, Figure(model.strength, model.strength_ci, sign=True),
-        )
-        for model in one.models
-    ]  # fmt: skip
-    columns = (
-        "",
-        "model",
-        "group",
-        "n",
-        "won/tied/lost",
-        "win rate",
-        "scale",
-        "strength",
-    )
-    reasons = {
-        model.model: [
-            words(reason)
-            for reason in dict.fromkeys(
-                (*model.notes, model.strength_ci_reason, model.ci_reason)
-            )
-            if reason
-        ]
-        for model in one.models
-    }
+    reasons = {}
+    for model in one.models:
+        codes = dict.fromkeys((*model.notes, model.strength_ci_reason, model.ci_reason))
+        reasons[model.model] = [words(reason) for reason in codes if reason]
     legend = {
         "group": "models with a letter in common cannot be told apart at 95 %, all comparisons together",
         "win rate": "a tie is half a win; clustered on the source image",
         "strength": "log odds of being preferred over the average model, ties and position bias fitted (Davidson)",
         "scale": "strengths can be compared within one scale only",
     }
-    table = Table.of(
-        columns, rows, f"Models by {judge}, {factor}, 95 % CI", notes=tuple(noted(reasons)), stub=2,
-        legend=legend, spare=("n", "won/tied/lost"),
-    )  # fmt: skip
-    return (
-        table
-        if any(model.scale > 1 for model in one.models)
-        else table.without("scale")
+    table = Table.listing(
+        (
+            {
+                "": model.rank,
+                "model": model.model or "-",
+                "group": _letters(model),
+                "n": model.n,
+                "won/tied/lost": f"{model.wins}/{model.ties}/{model.losses}",
+                "win rate": Figure(model.win_rate, model.ci),
+                "scale": model.scale,
+                "strength": Figure(model.strength, model.strength_ci, sign=True),
+            }
+            for model in one.models
+        ),
+        f"Models by {judge}, {factor}, 95 % CI",
+        notes=merge_notes(reasons),
+        stub=2,
+        legend=legend,
+        spare=("n", "won/tied/lost"),
     )
+    several = any(model.scale > 1 for model in one.models)
+    return table if several else table.without("scale")
 
 
 def _letters(model: ModelRecord) -> str:
-    return (
-        "".join(
-            chr(ord("a") + number - 1) if number <= 26 else f"({number})"
-            for number in model.groups
-        )
-        or "-"
-    )
+    letters = [
+        chr(ord("a") + number - 1) if number <= 26 else f"({number})"
+        for number in model.groups
+    ]
+    return "".join(letters) or "-"
 
 
-def _matrix(judge: str, factor: str, one: PairwiseSummary) -> Table:
-    """Win rates of the row against the column; of many models a list of pairs."""
+def _two_by_two(judge: str, factor: str, one: PairwiseSummary) -> Table:
+    """Show win rates of the row over the column, or a list of pairs."""
     names = [model.model for model in one.models]
+    if len(names) > MATRIX:
+        return Table.listing(
+            (
+                {
+                    "a": pair.a,
+                    "b": pair.b,
+                    "n": pair.n,
+                    "a won": pair.a_wins,
+                    "tied": pair.ties,
+                    "b won": pair.b_wins,
+                    "flips": pair.flips,
+                    "win rate of a": Figure(pair.a_win_rate, pair.ci),
+                }
+                for pair in one.pairs
+            ),
+            f"Two by two, by {judge}, {factor}, 95 % CI",
+            stub=2,
+        )
     rates: dict[tuple[str, str], Figure] = {}
     for pair in one.pairs:
-        back = None if pair.a_win_rate is None else 1 - pair.a_win_rate
-        rates[pair.a, pair.b] = Figure(
-            pair.a_win_rate, text=_rate(pair.a_win_rate, pair.n)
-        )
-        rates[pair.b, pair.a] = Figure(back, text=_rate(back, pair.n))
-    caption = f"Win rate of the row over the column and pairs with a verdict, by {judge}, {factor}"
-    if len(names) <= 8:
-        rows = [
-            (name or "-", *(rates.get((name, other)) for other in names))
-            for name in names
-        ]
-        return Table.of(("", *(name or "-" for name in names)), rows, caption, stub=1)
-    listed: list[tuple[Cell, ...]] = [
-        (
-            pair.a,
-            pair.b,
-            pair.n,
-            pair.a_wins,
-            pair.ties,
-            pair.b_wins,
-            pair.flips,
-            Figure(pair.a_win_rate, pair.ci),
-        )
-        for pair in one.pairs
-    ]
-    columns = ("a", "b", "n", "a won", "tied", "b won", "flips", "win rate of a")
+        if pair.a_win_rate is not None:
+            for key, rate in (
+                ((pair.a, pair.b), pair.a_win_rate),
+                ((pair.b, pair.a), 1 - pair.a_win_rate),
+            ):
+                rates[key] = Figure(rate, text=f"{rate:.2f} ({pair.n})")
     return Table.of(
-        columns, listed, f"Two by two, by {judge}, {factor}, 95 % CI", stub=2
+        ("", *(name or "-" for name in names)),
+        [(row or "-", *(rates.get((row, name)) for name in names)) for row in names],
+        f"Win rate of the row over the column and pairs with a verdict, by {judge}, {factor}",
+        stub=1,
     )
 
 
-def _rate(rate: float | None, n: int) -> str:
-    return f"{rate:.2f} ({n})" if rate is not None else "-"
+def _long(pairs: PairRun) -> Table:
+    """Return one row for each judge, factor and model: what CSV has."""
+    rows: list[dict[str, Cell]] = []
+    for judge, factor, summary in pairs.summaries:
+        for m in summary.models:
+            (lo, hi) = m.ci or (None, None)
+            (low, high) = m.strength_ci or (None, None)
+            rows.append(
+                {
+                    "judge": judge,
+                    "factor": factor,
+                    "model": m.model,
+                    "rank": m.rank,
+                    "n": m.n,
+                    "wins": m.wins,
+                    "ties": m.ties,
+                    "losses": m.losses,
+                    "failed": m.failed,
+                    "win_rate": m.win_rate,
+                    "win_rate_lo": lo,
+                    "win_rate_hi": hi,
+                    "strength": m.strength,
+                    "strength_lo": low,
+                    "strength_hi": high,
+                    "scale": m.scale,
+                    "groups": " ".join(map(str, m.groups)),
+                }
+            )
+    return Table.listing(rows)
 
 
-def long_table(report: PairReport) -> Table:
-    """One row for each judge, factor and model: what CSV has."""
-    columns = (
-        "judge", "factor", "model", "rank", "n", "wins", "ties", "losses", "failed", "win_rate", "win_rate_lo",
-        "win_rate_hi", "strength", "strength_lo", "strength_hi", "scale", "groups",
-    )  # fmt: skip
-    rows: list[tuple[Cell, ...]] = []
-    for judge, factors in report.summaries.items():
-        for factor, summary in factors.items():
-            for m in summary.models:
-                (lo, hi) = m.ci or (None, None)
-                (low, high) = m.strength_ci or (None, None)
-                rows.append((
-                    judge, factor, m.model, m.rank, m.n, m.wins, m.ties, m.losses, m.failed, m.win_rate, lo, hi,
-                    m.strength, low, high, m.scale, " ".join(map(str, m.groups)),
-                ))  # fmt: skip
-    return Table.of(columns, rows)
-
-
-def strength_chart(
+def _strength_chart(
     judge: str, factor: str, summary: PairwiseSummary
-) -> DotChart | None:
-    """Models by strength; None where none has one."""
+) -> list[DotChart]:
+    """Return models by strength; nothing if none has one."""
     dots = [
         Dot(model.model or "-", "strength", model.strength, model.strength_ci)
         for model in summary.models
         if model.strength is not None
     ]
     if not dots:
-        return None
-    ends = [abs(x) for dot in dots for x in (dot.value, *(dot.ci or ()))]
-    most = max(1.0, float(int(max(ends)) + 1))
-    return DotChart(
-        f"Strength by {judge}, {factor}: log odds over the average model, with 95 % CI",
-        dots, -most, most, [-most, -most / 2, 0, most / 2, most],
-    )  # fmt: skip
-
-
-def strength_charts(report: PairReport) -> list[DotChart]:
-    """Return a chart of each judge and factor that gives a strength."""
-    charts = (
-        strength_chart(judge, factor, summary)
-        for judge, factors in report.summaries.items()
-        for factor, summary in factors.items()
+        return []
+    largest = max(abs(end) for dot in dots for end in (dot.value, *(dot.ci or ())))
+    most = float(int(largest) + 1)
+    ticks = [-most, -most / 2, 0, most / 2, most]
+    title = (
+        f"Strength by {judge}, {factor}: log odds over the average model, with 95 % CI"
     )
-    return [chart for chart in charts if chart]
+    return [DotChart(title, dots, -most, most, ticks)]
 
+
+# --- judges against people's preferences ----------------------------------------------------------------------
 
 OVERTURNS = "answers that failed could move the accuracy out of its interval"
 VOTE = "vote"
-"""Stands among the factors: what a judge itself said of a pair."""
+"""Name among the factors: what a judge itself said of a pair."""
 
 
 @dataclass(frozen=True)
@@ -400,181 +383,219 @@ class JudgeVotes:
         return {**plain(self.accuracy), **ties, **flips}
 
 
-@dataclass(frozen=True)
-class PreferenceReport:
-    """Judges against people, and models by people's votes."""
+def agree_preferences(file: Path, run: RunData | None) -> Answer:
+    """Compare people's preferences in a file with the scores of a run, or with judges' votes in the same file."""
+    rows = list(read_preferences(file, of_run=run is not None))
+    pairs = [preference for _, preference in rows]
+    lead: list[str] = []
+    if run is not None:
+        items = {*run.scores.item.present()}
+        pairs = [one for one in pairs if items.issuperset(one.pair)]
+        unknown = [
+            f"{file}:{line}: found {name!r:.80}, and the run has no judgement of it"
+            for line, preference in rows
+            for name in preference.pair
+            if name not in items
+        ]
+        expected = (
+            "nor of both edits of any other pair; expected ids of the run's edits"
+        )
+        left_out = _left_out("pairs", len(rows), len(pairs), unknown, expected)
+        lead = [*run.lead(), *left_out]
+    elif not any(one.votes for one in pairs):
+        raise InputError(
+            f"{file}: has no judge's votes; name a RUN, or add columns vote:NAME or an object judge_votes"
+        )
+    elif not all(one.group for one in pairs):
+        lead = [
+            "some pairs have no group and count as source images of their own: intervals may be too narrow"
+        ]
+    voted, strengths = _preferred(pairs, run)
+    counts = {
+        "pairs": len(rows),
+        "left_out": len(rows) - len(pairs),
+        "pending": run.pending if run else 0,
+    }
+    tables = [_accuracies(voted, "Accuracy against people's preferences (A, B or tie)")]
+    tables += _ties([one for one in voted if one.ties])
+    tables += _strength_table(voted, strengths)
+    return Answer(counts | _document(voted, strengths), lead, tables)
 
-    voted: Sequence[JudgeVotes]
-    strengths: Sequence[Strength]
-    """Strengths of models, by people."""
-    people: HumanAgreement | None = None
-    """Only if a run of pairs says which pairs people had in common."""
 
-    def as_json(self) -> dict[str, Any]:
-        factors: dict[str, dict[str, Any]] = {}
-        for one in self.voted:
-            factors.setdefault(one.factor, {})[one.judge] = one.as_json()
-        people = plain(self.people) if self.people else {}
-        return {
-            "factors": factors,
-            "humans": people | {"strengths": plain(self.strengths)},
-        }
+def agree_pair_file(pairs: PairRun, file: Path) -> Answer:
+    """Compare a run of pairs with a file of people's votes on the same pairs."""
+    rows = list(read_pair_ratings(file))
+    votes = [vote for _, vote in rows if vote.item in pairs.origins]
+    unknown = [
+        f"{file}:{line}: found {vote.item!r:.80}, which is not a pair of the run"
+        for line, vote in rows
+        if vote.item not in pairs.origins
+    ]
+    example = next(iter(pairs.origins))
+    expected = f"nor is any other; expected ids of pairs, such as {example!r}"
+    notes = _left_out("votes", len(rows), len(votes), unknown, expected)
+    return _agree_pairs(pairs, {VOTE: votes}, len(rows), notes)
 
 
-def preferred_pairs(
-    ratings: Mapping[str, Sequence[PairRating]], pairs: PairRun
-) -> PreferenceReport:
-    """`ratings` by factor, or under `VOTE` where people only said which is better: then every factor is compared with
-    that. One vote of a person is one row; the judge's is its verdict over both orders."""
-    groups = {item: origin.group for item, origin in pairs.origins.items()}
+def agree_stored_pairs(pairs: PairRun, store: Store) -> Answer:
+    """Compare a run of pairs with the votes that people gave in the browser."""
+    rows = [row for row in ratings_of(store, pairs.run) if row.choice]
+    votes: dict[str, list[PairRating]] = {}
+    for row in sorted(rows, key=lambda row: (row.rater, row.factor, row.choice)):
+        vote = PairRating(row.item, row.rater, vote_of(row.choice) or "tie")
+        votes.setdefault(row.factor, []).append(vote)
+    if not votes:
+        raise UsageError(
+            f"nobody has rated the pairs of run {pairs.run.name}: rate them under /rate of `editjudge serve`, or give "
+            "--preferences FILE"
+        )
+    return _agree_pairs(pairs, votes, len(rows), [])
+
+
+def _left_out(
+    noun: str, total: int, used: int, unknown: Sequence[str], expected: str
+) -> list[str]:
+    """Return a line about rows that the run does not know; raise `InputError` if it knows none."""
+    if not unknown:
+        return []
+    if not used:
+        raise InputError(f"{unknown[0]}, {expected}")
+    return [
+        f"{total - used:,} of {total:,} {noun} are left out; the first at {unknown[0]}"
+    ]
+
+
+def _agree_pairs(
+    pairs: PairRun,
+    ratings: Mapping[str, Sequence[PairRating]],
+    total: int,
+    notes: Sequence[str],
+) -> Answer:
+    """Compare with votes by factor, or under `VOTE` if people only said which is better: then by every factor.
+
+    One vote of a person is one row; the judge's is its verdict over both orders.
+    """
+    origins = pairs.origins
     voted: list[JudgeVotes] = []
     for judge in pairs.judges:
-        mine = {pair.item: pair for pair in pairs.answers if pair.judge == judge}
+        answers = {pair.item: pair for pair in pairs.answers if pair.judge == judge}
         for factor in pairs.factors(judge):
             votes = ratings.get(factor, ratings.get(VOTE, ()))
-            rated = {one.item for one in votes}
-            decisions = {
-                item: one.decision(factor)
-                for item, one in mine.items()
-                if item in rated and factor in one.answers
-            }
-            called = [
-                _as_vote(decisions[one.item].verdict) if one.item in decisions else None
-                for one in votes
-            ]
             if votes:
-                group = [groups[one.item] for one in votes]
-                both = [
-                    item for item, one in decisions.items() if one.verdict is not None
-                ]
-                flips = share_of(
-                    [decisions[x].flipped for x in both], [groups[x] for x in both]
-                )
-                correct = accuracy([one.vote for one in votes], called, group=group)
-                voted.append(JudgeVotes(judge, factor, correct, flips=flips))
-    lead = next(
-        (name for name in ("overall", VOTE) if name in ratings), next(iter(ratings))
-    )
+                voted.append(_pair_votes(judge, factor, votes, answers, origins))
+    decisive = next((name for name in ("overall", VOTE) if name in ratings), None)
+    votes = ratings[decisive or next(iter(ratings))]
     by_pair: dict[str, list[tuple[str, str]]] = {}
-    for n, one in enumerate(ratings[lead]):
+    for n, one in enumerate(votes):
         by_pair.setdefault(one.item, []).append((one.rater or f"row {n}", one.vote))
-    named = [(pairs.origins[one.item], one.vote) for one in ratings[lead]]
-    rows = [
-        (o.model_a, o.model_b, vote, o.group)
-        for o, vote in named
-        if o.model_a and o.model_b != o.model_a
-    ]
-    first, second, votes_of, image = (
-        zip(*rows, strict=True) if rows else ((), (), (), ())
+    people = human_agreement(
+        by_pair, {item: origin.group for item, origin in origins.items()}
     )
-    strengths = bradley_terry(first, second, votes_of, group=image)
-    return PreferenceReport(voted, strengths, human_agreement(by_pair, groups))
-
-
-def _as_vote(verdict: str | None) -> str | None:
-    return {"a": "A", "b": "B", "tie": "tie", None: None}[verdict]
-
-
-def pair_tables(report: PreferenceReport) -> list[Table]:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            one.judge, one.factor, covered(a.answered, a.n), Figure(a.accuracy, a.ci), a.strict,
-            Figure(a.without_ties, a.without_ties_ci), a.judge_ties,
-            Figure(one.flips.share, one.flips.ci) if one.flips else None,
-        )
-        for one in report.voted
-        for a in [one.accuracy]
-    ]  # fmt: skip
-    columns = (
-        "judge",
-        "factor",
-        "answered",
-        "accuracy",
-        "strict",
-        "without ties",
-        "ties",
-        "flip rate",
+    strengths = _strengths_by(
+        [origins[one.item][:2] for one in votes],
+        [one.vote for one in votes],
+        [origins[one.item].group for one in votes],
     )
-    people = report.people
-    first = report.voted[0].accuracy
     among = "no pair has votes of two people: what people reach among themselves is not known"
-    if people and people.agreement is not None:
+    if people.agreement is not None:
         apart = "-" if people.without_ties is None else f"{people.without_ties:.2f}"
         agreed = figure_text(people.agreement, people.ci)
         among = f"two people say the same in {agreed} of {people.pairs:,} pairs, without ties in {apart}"
-    notes = (
-        among,
-        f"people call {first.human_ties:,} of {first.n:,} votes a tie; a judge's flip is a tie",
-        *noted(
-            {
-                f"{one.factor} by {one.judge}": map(words, one.accuracy.notes)
-                for one in report.voted
-            }
+    caption = "Verdicts over both orders against people's preferences"
+    used = sum(map(len, ratings.values()))
+    return Answer(
+        {
+            "votes": total,
+            "left_out": total - used,
+            **_document(voted, strengths, people),
+        },
+        [*pairs.lead(), *notes],
+        [
+            _accuracies(voted, caption, among, "a judge's flip is a tie"),
+            *_strength_table(voted, strengths),
+        ],
+    )
+
+
+def _pair_votes(
+    judge: str,
+    factor: str,
+    votes: Sequence[PairRating],
+    answers: Mapping[str, PairAnswers],
+    origins: Mapping[str, PairOrigin],
+) -> JudgeVotes:
+    rated = {one.item for one in votes}
+    decisions = {}
+    for item, pair in answers.items():
+        if item in rated and factor in pair.answers:
+            decisions[item] = pair.decision(factor)
+    decided = [item for item, one in decisions.items() if one.verdict is not None]
+    verdicts = {"a": "A", "b": "B", "tie": "tie", None: None}
+    return JudgeVotes(
+        judge,
+        factor,
+        accuracy(
+            [one.vote for one in votes],
+            [
+                verdicts[decisions[one.item].verdict] if one.item in decisions else None
+                for one in votes
+            ],
+            group=[origins[one.item].group for one in votes],
+        ),
+        flips=share_of(
+            [decisions[item].flipped for item in decided],
+            [origins[item].group for item in decided],
         ),
     )
-    legend = {"strict": "over all votes, a pair without a verdict being wrong"}
-    caption = "Verdicts over both orders against people's preferences, 95 % CI"
-    table = Table.of(
-        columns,
-        rows,
-        caption,
-        notes=notes,
-        stub=2,
-        legend=legend,
-        spare=("ties", "strict"),
-    )
-    return [
-        table.folded("judge"),
-        *([_strength_table(report)] if report.strengths else []),
+
+
+def _strengths_by(
+    models: Sequence[tuple[str, ...]],
+    votes: Sequence[str | None],
+    groups: Sequence[str],
+) -> list[Strength]:
+    """Return the strengths of models by votes on pairs of two models."""
+    rows = [
+        (*pair, vote, group)
+        for pair, vote, group in zip(models, votes, groups, strict=True)
+        if all(pair) and len({*pair}) > 1
     ]
+    first, second, chosen, group = zip(*rows, strict=True) if rows else [()] * 4
+    return bradley_terry(first, second, chosen, group=group)
 
 
-def preferred(pairs: Sequence[Preference], judged: RunData | None) -> PreferenceReport:
+def _preferred(
+    pairs: Sequence[Preference], run: RunData | None
+) -> tuple[list[JudgeVotes], list[Strength]]:
     """Compare with the scores of a run, whose edits the pairs then name, and with the votes that came with the pairs."""
-    origin: Mapping[str, tuple[str, str]] = {}
-    if judged:
-        edits = judged.scores.take(
-            np.unique(judged.scores.item.codes, return_index=True)[1]
-        )
-        origin = dict(
-            zip(edits.item, zip(edits.model, edits.group, strict=True), strict=True)
-        )
     human = [one.human for one in pairs]
-    models = [tuple(origin[x][0] if judged else x for x in one.pair) for one in pairs]
-    group = [
-        one.group or (origin[one.pair[0]][1] if judged else f"row {n}")
-        for n, one in enumerate(pairs)
-    ]
-
-    def strengths(votes: Sequence[str | None]) -> list[Strength]:
-        rows = [i for i, (a, b) in enumerate(models) if a and b and a != b]
-        first, second, vote, image = (
-            [x[i] for i in rows] for x in (*zip(*models, strict=True), votes, group)
-        )
-        return bradley_terry(first, second, vote, group=image)
-
+    models: list[tuple[str, ...]] = [one.pair for one in pairs]
+    group = [one.group or f"row {n}" for n, one in enumerate(pairs)]
     voted: list[JudgeVotes] = []
-    for (judge, factor), gaps in (
-        _differences(judged, pairs) if judged else {}
-    ).items():
-        votes = [_vote_by_gap(gap) for gap in gaps]
-        leads = judge not in {one.judge for one in voted}
-        one = JudgeVotes(
-            judge,
-            factor,
-            accuracy(human, votes, group=group),
-            tie_calibrated(human, gaps, group=group),
-        )
-        voted.append(replace(one, strengths=strengths(votes)) if leads else one)
-    voted += [
-        JudgeVotes(
-            judge,
-            VOTE,
-            accuracy(human, [one.votes.get(judge) for one in pairs], group=group),
-        )
-        for judge in dict.fromkeys(name for one in pairs for name in one.votes)
-    ]
-    return PreferenceReport(voted, strengths(human))
+    if run:
+        scores = run.scores
+        _, first = np.unique(scores.item.codes, return_index=True)
+        edits = scores.take(first)
+        model_of = dict(zip(edits.item, edits.model, strict=True))
+        group_of = dict(zip(edits.item, edits.group, strict=True))
+        models = [tuple(model_of[item] for item in one.pair) for one in pairs]
+        group = [one.group or group_of[one.pair[0]] for one in pairs]
+        for (judge, factor), gaps in _differences(run, pairs).items():
+            votes = [_vote_by_gap(gap) for gap in gaps]
+            leads = judge not in {one.judge for one in voted}
+            voted.append(
+                JudgeVotes(
+                    judge,
+                    factor,
+                    accuracy(human, votes, group=group),
+                    tie_calibrated(human, gaps, group=group),
+                    _strengths_by(models, votes, group) if leads else None,
+                )
+            )
+    for judge in dict.fromkeys(name for one in pairs for name in one.votes):
+        votes = [one.votes.get(judge) for one in pairs]
+        voted.append(JudgeVotes(judge, VOTE, accuracy(human, votes, group=group)))
+    return voted, _strengths_by(models, human, group)
 
 
 def _vote_by_gap(gap: float) -> str | None:
@@ -587,22 +608,21 @@ def _vote_by_gap(gap: float) -> str | None:
 
 
 def _differences(
-    judged: RunData, pairs: Sequence[Preference]
+    run: RunData, pairs: Sequence[Preference]
 ) -> dict[tuple[str, str], list[float]]:
-    """Return by how much A's mean score is better than B's, by judge and factor, overall means first; NaN where either has
+    """Return by how much A's mean score is better than B's, by judge and factor, overall means first; NaN if either has
     none."""
-    scores, added = judged.with_aggregates()
+    scores = run.with_aggregates()
     differences: dict[tuple[str, str], list[float]] = {}
-    for judge, aggregates in added.items():
-        means = [one.name for one in reversed(aggregates) if one.how == "mean"]
-        for factor in (*means, *judged.scores.where(judge=judge).factor.present()):
+    for judge, sums in run.aggregates.items():
+        means = [one.name for one in reversed(sums) if one.how == "mean"]
+        for factor in (*means, *run.scores.where(judge=judge).factor.present()):
             part = scores.where(judge=judge, factor=factor)
             item = part.item.compact()
-            mean = dict(
-                zip(item.labels, item_means(item, part.score).tolist(), strict=True)
-            )
+            values = item_means(item, part.score).tolist()
+            mean = dict(zip(item.labels, values, strict=True))
             # Rounded, because equal means over repeats of thirds need not be equal in their last digit.
-            sign = -1 if factor in judged.falling else 1
+            sign = -1 if factor in run.falling else 1
             differences[judge, factor] = [
                 round(sign * (mean.get(a, math.nan) - mean.get(b, math.nan)), 9)
                 for a, b in (one.pair for one in pairs)
@@ -610,128 +630,114 @@ def _differences(
     return differences
 
 
-# --- preference_tables ---------------------------------------------------------------------------------------------------
+def _document(
+    voted: Sequence[JudgeVotes],
+    strengths: Sequence[Strength],
+    people: HumanAgreement | None = None,
+) -> dict[str, Any]:
+    factors: dict[str, dict[str, Any]] = {}
+    for one in voted:
+        factors.setdefault(one.factor, {})[one.judge] = one.as_json()
+    humans = plain(people) if people else {}
+    return {"factors": factors, "humans": humans | {"strengths": plain(strengths)}}
 
 
-def preference_tables(report: PreferenceReport) -> list[Table]:
-    ties = [one for one in report.voted if one.ties]
-    strengths = [_strength_table(report)] if report.strengths else []
-    return [_accuracies(report.voted), *([_ties(ties)] if ties else []), *strengths]
-
-
-def _accuracies(voted: Sequence[JudgeVotes]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            one.judge, one.factor, covered(a.answered, a.n), a.failed, Figure(a.accuracy, a.ci),
-            between(a.bounds, in_line([a.ci])) if a.failed else None, a.strict, a.without_ties, a.judge_ties,
-            a.first_share,
-        )
-        for one in voted
-        for a in [one.accuracy]
-    ]  # fmt: skip
-    columns = (
-        "judge",
-        "by",
-        "answered",
-        "failed",
-        "accuracy",
-        "bounds",
-        "strict",
-        "without ties",
-        "ties",
-        "takes A",
-    )
+def _accuracies(voted: Sequence[JudgeVotes], caption: str, *notes: str) -> Table:
+    about = {}
+    for one in voted:
+        lines = [words(note) for note in one.accuracy.notes]
+        if one.accuracy.overturnable:
+            lines.append(OVERTURNS)
+        about[f"{one.factor} by {one.judge}"] = lines
     people = voted[0].accuracy
-    share = (
-        "-" if people.human_first_share is None else f"{people.human_first_share:.2f}"
-    )
-    notes = (
-        "answered: by a vote that can be read, or scores of both edits; strict: over all pairs, the rest being wrong",
-        f"takes A: of votes that decide; people take A in {share} of theirs, and call {people.human_ties:,} a tie",
-        *noted(
-            {
-                f"{one.factor} by {one.judge}": map(words, one.accuracy.notes)
-                for one in voted
-            }
-        ),
-        *noted(
-            {
-                f"{o.factor} by {o.judge}": (OVERTURNS,)
-                for o in voted
-                if o.accuracy.overturnable
-            }
-        ),
-    )
-    caption = "Accuracy against people's preferences (A, B or tie), 95 % CI"
+    share = people.human_first_share
+    first = "-" if share is None else f"{share:.2f}"
     legend = {
-        "bounds": "over all pairs, if all that failed were wrong, and if all were right"
+        "answered": "pairs with a vote that can be read, a verdict, or scores of both edits",
+        "bounds": "over all pairs, if all that failed were wrong, and if all were right",
+        "strict": "over all, one without an answer being wrong",
+        "takes A": f"of votes that decide; people take A in {first} of theirs, and call {people.human_ties:,} a tie",
     }
-    table = Table.of(
-        columns,
-        rows,
-        caption,
-        notes=notes,
+    table = Table.listing(
+        (
+            {
+                "judge": one.judge,
+                "by": one.factor,
+                "answered": coverage_figure(a.answered, a.n),
+                "failed": a.failed,
+                "accuracy": Figure(a.accuracy, a.ci),
+                "bounds": bounds_figure(a.bounds, column_decimals([a.ci]))
+                if a.failed
+                else None,
+                "strict": a.strict,
+                "without ties": Figure(a.without_ties, a.without_ties_ci),
+                "ties": a.judge_ties,
+                "takes A": a.first_share,
+                "flip rate": Figure(one.flips.share, one.flips.ci)
+                if one.flips
+                else None,
+            }
+            for one in voted
+            for a in [one.accuracy]
+        ),
+        f"{caption}, 95 % CI",
+        notes=[*notes, *merge_notes(about)],
         stub=2,
-        spare=("failed", "ties"),
+        spare=("failed", "ties", "strict"),
         legend=legend,
     )
-    return table.folded("judge", "by").trimmed("bounds")
+    return table.folded("judge", "by").trimmed("bounds", "flip rate")
 
 
-def _ties(voted: Sequence[JudgeVotes]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            one.judge,
-            one.factor,
-            t.n,
-            one.accuracy.accuracy,
-            t.accuracy,
-            t.epsilon,
-            t.held_out,
-        )
+def _ties(voted: Sequence[JudgeVotes]) -> list[Table]:
+    rows = [
+        {
+            "judge": one.judge,
+            "by": one.factor,
+            "n": ties.n,
+            "accuracy": one.accuracy.accuracy,
+            "tie-calibrated": ties.accuracy,
+            "epsilon": ties.epsilon,
+            "held out": ties.held_out,
+        }
         for one in voted
-        if (t := one.ties)
+        if (ties := one.ties)
     ]
-    columns = ("judge", "by", "n", "accuracy", "tie-calibrated", "epsilon", "held out")
-    notes = (
+    note = (
         "differences of scores up to epsilon are called ties; -1 calls none so. Epsilon is the best for these pairs; "
-        "held out: chosen on other source images, what to expect of new pairs",
+        "held out: chosen on other source images, what to expect of new pairs"
     )
-    return Table.of(
-        columns, rows, "Accuracy where small differences are ties", notes=notes, stub=2
-    ).folded("judge")
+    table = Table.listing(
+        rows, "Accuracy where small differences are ties", notes=[note], stub=2
+    )
+    return [table.folded("judge")] if rows else []
 
 
-def _strength_table(report: PreferenceReport) -> Table:
-    by = [("people", report.strengths)]
-    by += [
-        (f"{one.judge}, {one.factor}", one.strengths)
-        for one in report.voted
-        if one.strengths
-    ]
-    rows: list[tuple[Cell, ...]] = [
-        (
-            who,
-            one.scale,
-            one.model,
-            one.games,
-            Figure(one.strength, one.ci, sign=True),
-            _remarks(one),
-        )
-        for who, strengths in by
-        for one in strengths
-    ]
+def _strength_table(
+    voted: Sequence[JudgeVotes], strengths: Sequence[Strength]
+) -> list[Table]:
+    if not strengths:
+        return []
+    by = {"people": strengths}
+    by |= {f"{one.judge}, {one.factor}": one.strengths or () for one in voted}
+    rows: list[dict[str, Cell]] = []
+    for name, fitted in by.items():
+        for one in fitted:
+            reasons = dict.fromkeys((*one.notes, one.ci_reason))
+            rows.append(
+                {
+                    "by": name,
+                    "scale": one.scale,
+                    "model": one.model,
+                    "games": one.games,
+                    "strength": Figure(one.strength, one.ci, sign=True),
+                    "": "; ".join(words(reason) for reason in reasons if reason),
+                }
+            )
     caption = "Strength of models (Bradley-Terry): log odds of being preferred over the average one, 95 % CI"
-    notes = (
-        "scale: only strengths of one scale can be compared; those above won against those below",
-    )
-    table = Table.of(
-        ("by", "scale", "model", "games", "strength", ""), rows, caption, stub=3
-    ).trimmed("")
-    several = any(one.scale > 1 for _, strengths in by for one in strengths)
-    return replace(table, notes=notes) if several else table.without("scale")
-
-
-def _remarks(one: Strength) -> str:
-    reasons = dict.fromkeys((*one.notes, one.ci_reason))
-    return "; ".join(words(reason) for reason in reasons if reason)
+    legend = {
+        "scale": "only strengths of one scale can be compared; those above won against those below"
+    }
+    table = Table.listing(rows, caption, legend=legend, stub=3).trimmed("")
+    several = any(one.scale > 1 for fitted in by.values() for one in fitted)
+    return [table if several else table.without("scale")]

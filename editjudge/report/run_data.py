@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
-
-import numpy as np
 
 from editjudge.errors import InputError, Option, UsageError, near_miss
 from editjudge.judgement import instruction_warning
@@ -20,15 +19,15 @@ from editjudge.rubrics.sets import Formula
 from editjudge.running.sums import OVERALL, RubricFactor, RunFactors, sums_of
 from editjudge.stats.columns import Column, FarEnds, Scores, combinations
 from editjudge.stats.summary import Aggregate, aggregate, stacked
-from editjudge.store.records import PENDING, Count, RunRecord
+from editjudge.store.records import PENDING, RunRecord
 from editjudge.store.set_scores import SetScore, SetScorer, scorer_of
 from editjudge.store.store import Store
 
-OWN = ("rubric", "edit_type")
+COLUMNS = ("rubric", "edit_type")
 """Columns that every run can be sliced by."""
 
 FALLS = "\u2193"
-"""Stands after a factor of which lower scores are better."""
+"""Mark after a factor of which lower scores are better."""
 FALLS_NOTE = f"{FALLS}: lower is better"
 SPEC = "spec"
 """The slice that holds a judge's own name, without the rubric that tells it apart."""
@@ -40,6 +39,8 @@ _FIELDS = (
     "item", "model", "group", "repeat", "status", "scores", "abstained", "judge", "rubric", "rubric_hash", "key",
     "server_model", "schema_mode", "prepared", "edit_type", "metadata", "choices", "variant",
 )  # fmt: skip
+_AT_ONCE = 5_000
+"""Judgements that are rows at a time; as columns a hundred times as many take the same memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,17 +51,17 @@ class RunData:
     scores: Scores
     """If one judge scores a factor under two rubrics, the judge is called `SPEC@RUBRIC` there."""
     scales: Mapping[str, tuple[float, ...]]
-    """Every legal score of each factor, or the two ends where any decimal between them is one; none where an end is
-    open, or where two rubrics give it different scales."""
+    """Every legal score of each factor, or the two ends if any decimal between them is one; none if an end is
+    open, or if two rubrics give it different scales."""
     rubrics: Mapping[str, tuple[str, ...]]
     """Each rubric of the run and its factors."""
     statuses: Mapping[tuple[str, str, str, str], int]
-    """How many judgements, by judge, rubric, model and status."""
+    """Number of judgements by judge, rubric, model and status."""
     provenance: Mapping[str, str]
-    """How the scores came about: rubric hashes, what servers say they ran, how pictures were prepared, settings."""
+    """How the scores came about: rubric hashes, what servers say they ran, how images were prepared, settings."""
     keys: frozenset[str]
-    against_evidence: Contradictions = field(default_factory=Contradictions)
-    """Contradictions of measured evidence with of the run's verdicts, where it was asked for."""
+    contradictions: Contradictions = field(default_factory=Contradictions)
+    """Verdicts that measured evidence contradicts, if the run was loaded with `evidence`."""
     falling: frozenset[str] = frozenset()
     """Factors whose lower scores are the better ones."""
     continuous: frozenset[str] = frozenset()
@@ -70,81 +71,102 @@ class RunData:
     side: RunEdits = field(default_factory=lambda: RunEdits({}))
     """Identity of its edits, if the run is to be paired with another one."""
     formulas: Sequence[Formula] = ()
-    """The scores of its rubric sets, which stand among its scores as factors do."""
+    """The scores of its rubric sets, which are among its scores as factors are."""
     of: Of = "scores"
     questions: Mapping[str, Mapping[str, RubricFactor]] = field(default_factory=dict)
-    """How each factor was asked for, by factor and rubric."""
+    """The questions about each factor, by factor and rubric."""
 
     @property
     def set_scores(self) -> frozenset[str]:
         return frozenset(formula.name for formula in self.formulas)
 
     @property
-    def pending(self) -> int:
-        """Judgements that were planned and have no answer yet."""
-        return sum(n for (*_, status), n in self.statuses.items() if status == PENDING)
-
-    def with_aggregates(
-        self, wanted: Container[str] | None = None
-    ) -> tuple[Scores, dict[str, list[Aggregate]]]:
-        """The scores with what they add up to (or what is wanted of that) as further factors, and each judge's sums."""
-        added = {
-            judge: [
-                one
-                for one in aggregates(self, judge)
-                if wanted is None or one.name in wanted
-            ]
-            for judge in self.scores.judge.present()
-        }
-        parts = [
-            aggregate(self.scores.where(judge=judge), some)
-            for judge, some in added.items()
-        ]
-        return stacked(parts) if parts else self.scores, added
-
-    def all_scales(self) -> dict[str, tuple[float, ...]]:
-        """From the worst score to the best; of aggregates the ends of their factors' scale, if they share one."""
-        ends: dict[str, tuple[float, ...]] = {}
-        for judge in self.scores.judge.present():
-            for one in aggregates(self, judge):
-                scales = {self.scales.get(factor) for factor in one.factors}
-                if len(scales) == 1 and (scale := scales.pop()):
-                    ends[one.name] = (min(scale), max(scale))
-        own = {
-            f: scale[::-1] if f in self.falling else scale
-            for f, scale in self.scales.items()
-        }
-        return ends | {
-            f: FarEnds(scale) if f in self.computed else scale
-            for f, scale in own.items()
-        }
-
-    def sums(self) -> tuple[str, ...]:
-        """The names of all that factors add up to, by any judge."""
-        return tuple(
-            dict.fromkeys(
-                one.name
-                for j in self.scores.judge.present()
-                for one in aggregates(self, j)
-            )
-        )
-
-    def label(self, factor: str) -> str:
-        """A factor as tables name it: an arrow where lower is better, which a note explains."""
-        return f"{factor} {FALLS}" if factor in self.falling else factor
+    def status_counts(self) -> Counter[str]:
+        """Number of judgements by status."""
+        counts = Counter[str]()
+        for (*_, status), n in self.statuses.items():
+            counts[status] += n
+        return counts
 
     @property
-    def contradictions(self) -> Sequence[Count]:
-        """How many verdicts could be checked against measured evidence, and how many it contradicts."""
-        return self.against_evidence.counts
+    def pending(self) -> int:
+        """Judgements that were planned and have no answer yet."""
+        return self.status_counts[PENDING]
+
+    @cached_property
+    def aggregates(self) -> Mapping[str, Sequence[Aggregate]]:
+        """The means of each judge's factors: the published groups, rubrics of one's own, and all on one scale."""
+        # A set says itself what its factors add up to: a mean beside it would be a figure that nobody published.
+        left_out = self.computed | self.set_scores
+        left_out |= {key for formula in self.formulas for _, key in formula.refs}
+        by_judge = {}
+        for judge in self.scores.judge.present():
+            factors = self.scores.where(judge=judge).factor.present()
+            rest = [factor for factor in factors if factor not in left_out]
+            by_judge[judge] = self._aggregates(judge, rest)
+        return by_judge
+
+    def _aggregates(self, judge: str, factors: Sequence[str]) -> list[Aggregate]:
+        sums = sums_of(factors, self.rubrics, self.scales, self.falling)
+        alike = {*sums.alike}
+        means = [
+            Aggregate(name, parts)
+            for name, parts in sums.groups.items()
+            if {*parts} < alike
+        ]
+        if sums.scale is None or len(alike) < 2:
+            return means
+        # A judge told apart by rubric has only the factors of that rubric, whose mean has the rubric's name.
+        own = [name for name, parts in sums.groups.items() if {*parts} == alike]
+        overall = own[0] if own and "@" in judge else OVERALL
+        means.append(Aggregate(overall, sums.alike))
+        if min(sums.scale) >= 0:
+            means.append(Aggregate(f"{overall}_geometric", sums.alike, "geometric"))
+        means.append(Aggregate(f"{overall}_minimum", sums.alike, "minimum"))
+        return means
+
+    @property
+    def sums(self) -> dict[str, Aggregate]:
+        """The means of factors by any judge, by name."""
+        return {one.name: one for sums in self.aggregates.values() for one in sums}
+
+    def with_aggregates(self, wanted: Container[str] | None = None) -> Scores:
+        """Return the scores with the means of factors, or with the wanted ones, as further factors."""
+        parts = [
+            aggregate(
+                self.scores.where(judge=judge),
+                [one for one in sums if wanted is None or one.name in wanted],
+            )
+            for judge, sums in self.aggregates.items()
+        ]
+        return stacked(parts) if parts else self.scores
+
+    def all_scales(self) -> dict[str, tuple[float, ...]]:
+        """Return scales from the worst score to the best; of a mean the ends of its factors' scale, if they share one."""
+        all_scales: dict[str, tuple[float, ...]] = {}
+        for sums in self.aggregates.values():
+            for one in sums:
+                scales = {self.scales.get(factor) for factor in one.factors}
+                if len(scales) == 1 and (scale := scales.pop()):
+                    all_scales[one.name] = (min(scale), max(scale))
+        for factor, scale in self.scales.items():
+            ordered = scale[::-1] if factor in self.falling else scale
+            all_scales[factor] = (
+                FarEnds(ordered) if factor in self.computed else ordered
+            )
+        return all_scales
+
+    def label(self, factor: str) -> str:
+        """Return a factor as tables name it: with an arrow if lower is better, which a note explains."""
+        return f"{factor} {FALLS}" if factor in self.falling else factor
 
     def contradicted(self, *by: str) -> dict[tuple[str, ...], tuple[int, int]]:
-        """Checked and contradicted verdicts, added up by these fields of a count."""
+        """Return the number of checked and contradicted verdicts, added up by these fields of a count."""
         sums: dict[tuple[str, ...], tuple[int, int]] = {}
-        for count in self.contradictions:
-            place = tuple(getattr(count, name) for name in by)
-            checked, n = sums.get(place, (0, 0))
-            sums[place] = checked + count.checked, n + count.contradicted
+        for count in self.contradictions.counts:
+            key = tuple(getattr(count, name) for name in by)
+            checked, contradicted = sums.get(key, (0, 0))
+            sums[key] = (checked + count.checked, contradicted + count.contradicted)
         return sums
 
     def unjudged(self) -> list[str]:
@@ -153,23 +175,12 @@ class RunData:
         return [line] if line else []
 
     def lead(self) -> list[str]:
-        """The run's judgements by status, and what limits its scores."""
-        counts = Counter[str]()
-        for (*_, status), n in self.statuses.items():
-            counts[status] += n
-        outcome = (
-            ", ".join(f"{n:,} {status}" for status, n in counts.most_common()) or "none"
-        )
-        total = counted(counts.total(), "judgement")
-        lines = [
-            f"run {self.run.name} ({self.run.id}), {self.run.state}: {total}: {outcome}"
-        ]
+        """Return the run's judgements by status, and what limits its scores."""
+        lines = [status_line(self.run, self.status_counts)]
         if self.pending:
-            again = f"editjudge runs again {shlex.quote(self.run.name)}"
+            command = f"`{again(self.run)}`, with the same --store"
             how = (
-                f"`{again}`, with the same --store"
-                if "asked_for" in self.run.spec
-                else "the command that began it"
+                command if "asked_for" in self.run.spec else "the command that began it"
             )
             lines.append(
                 f"{self.pending:,} judgements are pending and count as failed: finish the run with {how}"
@@ -181,6 +192,30 @@ class RunData:
         return lines
 
 
+def status_line(run: RunRecord, counts: Counter[str], more: str = "") -> str:
+    """Return a run's judgements by status."""
+    outcome = ", ".join(f"{n:,} {status}" for status, n in counts.most_common())
+    total = counted(counts.total(), "judgement")
+    return f"run {run.name} ({run.id}), {run.state}: {more}{total}: {outcome or 'none'}"
+
+
+def again(run: RunRecord) -> str:
+    """Return the command that finishes a run."""
+    return f"editjudge runs again {shlex.quote(run.name)}"
+
+
+def check_name(kind: str, name: str, names: Iterable[str]) -> None:
+    """Raise `UsageError` for a name that the run does not have."""
+    known = list(names)
+    if name not in known:
+        raise UsageError(
+            f"the run has no {kind} {name!r}{near_miss(name, known)} It has {', '.join(known)}"
+        )
+
+
+# --- loading --------------------------------------------------------------------------------------------------
+
+
 def load(
     store: Store,
     word: str,
@@ -190,74 +225,50 @@ def load(
     of: Of = "scores",
     evidence: bool = False,
 ) -> RunData:
-    """The run of this name or id; `by` names metadata to slice by. `evidence`: hold verdicts against it, which takes as
-    long as reading them."""
+    """Load the run of this name or id.
+
+    `by` names metadata to slice by, `pairing` identifies its edits, `evidence` checks its verdicts against what was
+    measured, which takes as long as reading them.
+    """
     run = store.find_run(word)
-    words = {item.item: item.instruction for item in store.items(run)}
-    known = RunFactors.of(store, run)
+    asked = RunFactors.of(store, run)
     scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
-    gathered = _Gathered(scorer=scorer)
-    parts = [
-        Scores.from_judgements(done, factors=known.rubrics, slices=(*OWN, *by))
-        for done in gathered.through(_rows(store, run, of), words, by)
-    ]
-    _check_slices(gathered.metadata, by)
+    reading = _Reading(store, run, by, scorer)
+    scores = reading.scores(_rows(store, run, of), asked.rubrics)
     if of == "expected":  # a mean is any number between the ends of its scale
         scales = {
             factor: replace(
                 scale, values=(), range=(scale.low, scale.high), step=None, labels={}
             )
-            for factor, scale in known.scales.items()
+            for factor, scale in asked.scales.items()
             if not scale.choices
         }
-        known = replace(known, scales=scales)
-    scores = _told_apart(
-        stacked(parts) if parts else Scores.from_judgements([], slices=(*OWN, *by))
-    )
+        asked = replace(asked, scales=scales)
     formulas = scorer.formulas if scorer else ()
+    falling = {formula.name for formula in formulas if formula.direction == "down"}
+    continuous = {factor for factor, scale in asked.scales.items() if not scale.steps}
+    ends = {one.name: one.term.ends for one in formulas if one.term.ends}
     return RunData(
         run,
-        stacked([scores, _as_factors(list(scorer.scores()), gathered.first, by)])
-        if scorer
-        else scores,
-        known.legal | {one.name: one.term.ends for one in formulas if one.term.ends},
-        known.rubrics,
-        gathered.statuses,
-        _provenance(run, gathered.seen),
-        frozenset(gathered.keys),
+        scores,
+        asked.legal | ends,
+        asked.rubrics,
+        reading.statuses,
+        _provenance(run, reading.seen),
+        frozenset(reading.keys),
         contradictions_of(store, run) if evidence else Contradictions(),
-        known.falling | {one.name for one in formulas if one.direction == "down"},
-        frozenset(factor for factor, scale in known.scales.items() if not scale.steps)
-        | {one.name for one in formulas},
-        known.computed,
+        asked.falling | falling,
+        frozenset({*continuous, *(formula.name for formula in formulas)}),
+        asked.computed,
         RunEdits.of(store.items(run) if pairing else (), run.spec.get("manifest")),
         formulas,
         of,
-        known.questions,
+        asked.questions,
     )
 
 
-def _as_factors(
-    values: Sequence[SetScore],
-    edits: Mapping[str, Mapping[str, Any]],
-    by: Sequence[str],
-) -> Scores:
-    """Set scores as rows, with the edit's own model, group and slices."""
-    rows = [edits[one.item] for one in values]
-    groups = [str(row["group"] or row["item"]) for row in rows]
-    judges = Column.of(one.judge for one in values)
-    slices: dict[str, Any] = {name: [row[name] for row in rows] for name in (*OWN, *by)}
-    return Scores.of(
-        [one.item for one in values], [one.name for one in values], [one.value for one in values],
-        judge=judges, status=[one.reason for one in values], model=[row["model"] or "" for row in rows], group=groups,
-        pair=[f"{group}\x1f{row['instruction']}" for group, row in zip(groups, rows, strict=True)],
-        repeat=[one.repeat for one in values],
-        slices=slices | {"rubric": Column.constant("", len(values)), SPEC: judges},
-    )  # fmt: skip
-
-
 def _rows(store: Store, run: RunRecord, of: Of) -> Iterator[dict[str, Any]]:
-    """The judgements; with `expected`, what was read from probabilities stands in the place of the scores."""
+    """Yield the judgements; with `expected`, the means by probabilities are their scores."""
     if of == "scores":
         yield from store.judgements(run, fields=_FIELDS)
         return
@@ -273,195 +284,113 @@ def _rows(store: Store, run: RunRecord, of: Of) -> Iterator[dict[str, Any]]:
         )
 
 
-def common_judges(a: RunData, b: RunData) -> dict[str, str]:
-    """The judges of both runs: what the second calls each of the first."""
-    mine = a.scores.judge.present()
-    theirs = b.scores.judge.present()
-    for judged, judges in ((a, mine), (b, theirs)):
-        if not judges:
-            raise InputError(f"run {judged.run.name} has no judgements to decide on")
-    same = {name: name for name in mine if name in theirs}
-    # A file of recorded replies does not say who wrote them, and two runs cannot share one: the table names both.
-    recorded = [
-        [name for name in side if name.startswith("replay:")] for side in (mine, theirs)
-    ]
-    if not same and all(len(side) == 1 for side in recorded):
-        same = {recorded[0][0]: recorded[1][0]}
-    if not same:
-        raise UsageError(
-            f"run {a.run.name} is judged by {', '.join(mine)}, run {b.run.name} by {', '.join(theirs)}: "
-            "scores of different judges cannot be compared. Judge both runs with the same judge"
-        )
-    return same
+class _Reading:
+    """Judgements as they are read: counted, and made into columns."""
 
-
-def pair_runs(a: RunData, b: RunData, same: MatchBy) -> tuple[Scores, Scores, Match]:
-    """The scores of both runs with the content that they share in the column `pair`, empty where they share none."""
-    pairing = match(a.side, b.side, same)
-    if not pairing.matched:
-        what = (
-            "input, output and instruction"
-            if same == "edit"
-            else "input and instruction"
-        )
-        counted = f"{pairing.unmatched_a:,} edits of {a.run.name} and {pairing.unmatched_b:,} of {b.run.name}"
-        raise InputError(
-            f"no edit is in both runs: {counted}, none with the same {what}. Ids do not count: judge the same edits"
-        )
-    return _paired(a.scores, pairing.a), _paired(b.scores, pairing.b), pairing
-
-
-def _paired(scores: Scores, keys: Mapping[str, str]) -> Scores:
-    labels = Column.of(keys.get(label, "") for label in scores.item.labels)
-    return replace(scores, pair=Column(labels.codes[scores.item.codes], labels.labels))
-
-
-def shared(scores: Scores) -> Scores:
-    """Return the scores on what both runs have, of scores that were paired with another run's."""
-    return scores.take(
-        np.array([label != "" for label in scores.pair.labels] or [False])[
-            scores.pair.codes
-        ]
-    )
-
-
-_AT_ONCE = 5_000
-"""Judgements that are rows at a time; as columns a hundred times as many take the same memory."""
-
-
-@dataclass
-class _Gathered:
-    """Counts and sets gathered while judgements are read."""
-
-    statuses: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
-    seen: dict[str, set[str]] = field(default_factory=dict)
-    keys: set[str] = field(default_factory=set)
-    metadata: set[str] = field(default_factory=set)
-    scorer: SetScorer | None = None
-    first: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """A row of each edit if scores of sets are wanted, for its model, group and columns."""
-
-    def through(
+    def __init__(
         self,
-        rows: Iterator[dict[str, Any]],
-        words: Mapping[str, str],
+        store: Store,
+        run: RunRecord,
         by: Sequence[str],
-    ) -> Iterator[list[dict[str, Any]]]:
-        while some := list(islice(rows, _AT_ONCE)):
-            self.metadata.update(name for row in some for name in row["metadata"] or ())
-            for row in some:
-                self.statuses[
-                    row["judge"], row["rubric"], row["model"] or "", row["status"]
-                ] += 1
-                if self.scorer:
-                    self.scorer.add(row)
-                    self.first.setdefault(row["item"], _row(row, words, by))
-                if row["status"] == PENDING:
-                    continue
-                self.keys.add(row["key"])
-                for name, value in _marks(row):
-                    self.seen.setdefault(name, set()).add(value)
-            yield [_row(row, words, by) for row in some]
+        scorer: SetScorer | None,
+    ) -> None:
+        self.statuses = Counter[tuple[str, str, str, str]]()
+        self.seen: dict[str, set[str]] = defaultdict(set)
+        self.keys: set[str] = set()
+        self._instructions = {item.item: item.instruction for item in store.items(run)}
+        self._by = by
+        self._metadata = {*COLUMNS}
+        self._scorer = scorer
+        # A row of each edit if scores of sets are wanted, for its model, group and columns.
+        self._edits: dict[str, dict[str, Any]] = {}
 
+    def scores(
+        self, rows: Iterator[dict[str, Any]], factors: Mapping[str, Sequence[str]]
+    ) -> Scores:
+        slices = (*COLUMNS, *self._by)
+        parts = []
+        while chunk := list(islice(rows, _AT_ONCE)):
+            taken = map(self._take, chunk)
+            parts.append(Scores.from_judgements(taken, factors=factors, slices=slices))
+        for name in self._by:
+            check_name("column", name, sorted(self._metadata))
+        if not parts:
+            parts.append(Scores.from_judgements([], slices=slices))
+        scores = _told_apart(stacked(parts))
+        if self._scorer is None:
+            return scores
+        return stacked([scores, self._set_scores(list(self._scorer.scores()))])
 
-def aggregates(judged: RunData, judge: str) -> list[Aggregate]:
-    """Return what the factors of a judge add up to: the published groups, rubrics of one's own, and all on one scale."""
-    # A set says itself what its factors add up to: a mean beside it would be a figure that nobody published.
-    scored = judged.set_scores | {
-        key for formula in judged.formulas for _, key in formula.refs
-    }
-    left_out = judged.computed | scored
-    have = [
-        f
-        for f in judged.scores.where(judge=judge).factor.present()
-        if f not in left_out
-    ]
-    sums = sums_of(have, judged.rubrics, judged.scales, judged.falling)
-    parts = [
-        Aggregate(name, factors)
-        for name, factors in sums.groups.items()
-        if set(factors) < set(sums.alike)
-    ]
-    return parts + (
-        _overall(judge, sums.alike, sums.groups, sums.scale)
-        if sums.scale and len(sums.alike) > 1
-        else []
-    )
+    def _take(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Count a judgement; return it with the columns that scores are sliced and paired by."""
+        metadata = row["metadata"] or {}
+        self._metadata.update(metadata)
+        model = row["model"] or ""
+        self.statuses[row["judge"], row["rubric"], model, row["status"]] += 1
+        if row["status"] != PENDING:
+            self.keys.add(row["key"])
+            for name, value in _marks(row):
+                self.seen[name].add(value)
+        slices = {name: metadata.get(name, "") for name in self._by}
+        edit = {
+            **row,
+            **slices,
+            "rubric": row["rubric"],
+            "edit_type": row["edit_type"] or "",
+            "instruction": self._instructions.get(row["item"], ""),
+        }
+        if self._scorer:
+            self._scorer.add(row)
+            self._edits.setdefault(row["item"], edit)
+        return edit
 
-
-def _overall(
-    judge: str,
-    factors: tuple[str, ...],
-    groups: Mapping[str, tuple[str, ...]],
-    scale: tuple[float, ...],
-) -> list[Aggregate]:
-    """All factors in one number, three ways. A judge told apart by rubric has a part only, and that part's name."""
-    same = [
-        name
-        for name, group in groups.items()
-        if set(group) == set(factors) and "@" in judge
-    ]
-    name = same[0] if same else OVERALL
-    overall = [
-        Aggregate(name, factors),
-        Aggregate(f"{name}_minimum", factors, "minimum"),
-    ]
-    if min(scale) >= 0:
-        overall.insert(1, Aggregate(f"{name}_geometric", factors, "geometric"))
-    return overall
-
-
-def _check_slices(metadata: set[str], by: Sequence[str]) -> None:
-    known = metadata | {*OWN}
-    for name in by:
-        if name not in known:
-            raise UsageError(
-                f"the run has no column {name!r}{near_miss(name, known)} There are {', '.join(sorted(known))}"
-            )
-
-
-def _row(
-    row: dict[str, Any], words: Mapping[str, str], by: Sequence[str]
-) -> dict[str, Any]:
-    extra = {
-        name: (row["metadata"] or {}).get(name, "") for name in by if name not in OWN
-    }
-    return {
-        **row,
-        "instruction": words.get(row["item"], ""),
-        "edit_type": row["edit_type"] or "",
-        **extra,
-    }
+    def _set_scores(self, values: Sequence[SetScore]) -> Scores:
+        """Return scores of sets as rows, with the edit's own model, group and slices."""
+        edits = [self._edits[one.item] for one in values]
+        judges = Column.of(one.judge for one in values)
+        groups = [str(edit["group"] or edit["item"]) for edit in edits]
+        pairs = (
+            f"{group}\x1f{edit['instruction']}"
+            for group, edit in zip(groups, edits, strict=True)
+        )
+        slices: dict[str, Iterable[object]] = {
+            name: [edit[name] for edit in edits] for name in (*COLUMNS, *self._by)
+        }
+        return Scores.of(
+            [one.item for one in values],
+            [one.name for one in values],
+            [one.value for one in values],
+            judge=judges,
+            status=[one.reason for one in values],
+            model=[edit["model"] or "" for edit in edits],
+            group=groups,
+            pair=pairs,
+            repeat=[one.repeat for one in values],
+            slices=slices | {"rubric": [""] * len(values), SPEC: judges},
+        )
 
 
 def _told_apart(scores: Scores) -> Scores:
-    """With `SPEC@RUBRIC` for a judge wherever it scores a factor under more than one rubric."""
-    rows, places = combinations(scores.judge, scores.slices["rubric"], scores.factor)
-    rubrics = Counter((judge, factor) for judge, _, factor in places)
+    """Return scores with the judge `SPEC@RUBRIC` wherever it scores a factor under more than one rubric."""
+    rows, cells = combinations(scores.judge, scores.slices["rubric"], scores.factor)
+    rubrics = Counter((judge, factor) for judge, _, factor in cells)
     names = Column.of(
         f"{judge}@{rubric}" if rubrics[judge, factor] > 1 else judge
-        for judge, rubric, factor in places
+        for judge, rubric, factor in cells
     )
     judge = Column(names.codes[rows], names.labels)
     return replace(scores, judge=judge, slices={**scores.slices, SPEC: scores.judge})
 
 
 def _provenance(run: RunRecord, seen: Mapping[str, set[str]]) -> dict[str, str]:
-    settings = {
-        name: run.spec[name]
-        for name in ("layout", "fuse", "repeats")
-        if name in run.spec
-    }
-    settings |= {
-        "judges": ", ".join(run.spec.get("judges", ())),
-        "version": run.version,
-    }
-    settings |= {
-        f"option {name}": value for name, value in _flat(run.spec.get("options", {}))
-    }
-    return {name: str(value) for name, value in settings.items()} | {
-        n: ", ".join(sorted(v)) for n, v in seen.items()
-    }
+    spec = run.spec
+    names = [name for name in ("layout", "fuse", "repeats") if name in spec]
+    settings = {name: str(spec[name]) for name in names}
+    settings["judges"] = ", ".join(spec.get("judges", ()))
+    settings["version"] = run.version
+    for name, value in _flat(spec.get("options", {})):
+        settings[f"option {name}"] = str(value)
+    return settings | {name: ", ".join(sorted(values)) for name, values in seen.items()}
 
 
 def _marks(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -480,3 +409,50 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
+
+
+# --- two runs -------------------------------------------------------------------------------------------------
+
+
+def common_judges(a: RunData, b: RunData) -> dict[str, str]:
+    """Return the judges of both runs: by the name in the first run, the name in the second."""
+    sides = []
+    for run in (a, b):
+        judges = run.scores.judge.present()
+        if not judges:
+            raise InputError(f"run {run.run.name} has no judgements to decide on")
+        sides.append(judges)
+    same = {name: name for name in sides[0] if name in sides[1]}
+    # A file of recorded replies does not say who wrote them, and two runs cannot share one: the table names both.
+    recorded = [[name for name in side if name.startswith("replay:")] for side in sides]
+    if not same and all(len(side) == 1 for side in recorded):
+        same = {recorded[0][0]: recorded[1][0]}
+    if not same:
+        raise UsageError(
+            f"run {a.run.name} is judged by {', '.join(sides[0])}, run {b.run.name} by {', '.join(sides[1])}: "
+            "scores of different judges cannot be compared. Judge both runs with the same judge"
+        )
+    return same
+
+
+def pair_runs(a: RunData, b: RunData, same: MatchBy) -> tuple[Scores, Scores, Match]:
+    """Return the scores of both runs with the content that they share in the column `pair`, empty if they share none."""
+    pairing = match(a.side, b.side, same)
+    if not pairing.matched:
+        task = "input and instruction"
+        content = "input, output and instruction" if same == "edit" else task
+        raise InputError(
+            f"no edit is in both runs: {pairing.unmatched_a:,} edits of {a.run.name} and {pairing.unmatched_b:,} of "
+            f"{b.run.name}, none with the same {content}. Ids do not count: judge the same edits"
+        )
+    return _paired(a.scores, pairing.a), _paired(b.scores, pairing.b), pairing
+
+
+def _paired(scores: Scores, keys: Mapping[str, str]) -> Scores:
+    labels = Column.of(keys.get(label, "") for label in scores.item.labels)
+    return replace(scores, pair=Column(labels.codes[scores.item.codes], labels.labels))
+
+
+def shared(scores: Scores) -> Scores:
+    """Return the scores on what both runs have, of scores that were paired with another run's."""
+    return scores.take(~scores.pair.among(("",)))

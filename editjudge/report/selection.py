@@ -1,27 +1,16 @@
-"""The scores that decide where several judges scored a run: the mean of the panel, or those of one judge."""
+"""The scores that decide: of the panel or one judge, the primary ones, and those that mean the same in two runs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
 from editjudge.errors import Option, UsageError, near_miss
-from editjudge.report.run_data import SPEC, RunData, aggregates, common_judges
+from editjudge.report.run_data import SPEC, RunData, check_name, common_judges
 from editjudge.running.sums import RubricFactor
-from editjudge.stats.columns import (
-    ABSTAINED,
-    OK,
-    PENDING,
-    Column,
-    Floats,
-    Ints,
-    Mask,
-    Scores,
-    joined,
-)
+from editjudge.stats.columns import ABSTAINED, OK, PENDING, Column, Scores, joined
 
 PANEL = "panel"
 
@@ -42,35 +31,31 @@ class Choice:
 EVERYTHING = Choice()
 
 
-def deciding(judged: RunData, judge: str | None = None) -> RunData:
+def deciding(run: RunData, judge: str | None = None) -> RunData:
     """Return the run with the scores of one judge: the one named, the only one, or the panel's mean.
 
     A judge that scores a factor under two rubrics is `SPEC@RUBRIC` there; its `SPEC` names both.
     """
-    scores = judged.scores
-    specs = scores.slices[SPEC].present()
-    if judge is not None:
-        names = dict.fromkeys((*specs, *scores.judge.present()))
-        if judge not in names:
-            raise UsageError(
-                f'the run has no judge "{judge}"{near_miss(judge, names)} It has {", ".join(names)}, and without '
-                "--judge the mean of all of them decides",
-                options=[Option("judge")],
-            )
-        is_spec = judge in specs
-        return replace(
-            judged,
-            scores=scores.take(
-                (scores.slices[SPEC] if is_spec else scores.judge).where(judge)
-            ),
+    scores = run.scores
+    specs = scores.slices[SPEC]
+    if judge is None:
+        is_panel = len(specs.present()) > 1
+        return replace(run, scores=panel_mean(scores)) if is_panel else run
+    names = dict.fromkeys((*specs.present(), *scores.judge.present()))
+    if judge not in names:
+        raise UsageError(
+            f'the run has no judge "{judge}"{near_miss(judge, names)} It has {", ".join(names)}, and without '
+            "--judge the mean of all of them decides",
+            options=[Option("judge")],
         )
-    return replace(judged, scores=panel_mean(scores)) if len(specs) > 1 else judged
+    column = specs if judge in specs.present() else scores.judge
+    return replace(run, scores=scores.take(column.where(judge)))
 
 
 def deciding_both(
     a: RunData, b: RunData, judge: str | None = None
 ) -> tuple[RunData, RunData, dict[str, str]]:
-    """Return two runs with the scores that decide, and what B calls each judge of A.
+    """Return two runs with the scores that decide, and the name in B of each judge of A.
 
     Only judges that both runs have make up a panel.
     """
@@ -85,147 +70,80 @@ def deciding_both(
 def panel_mean(scores: Scores) -> Scores:
     """Return one score an edit, rubric, factor and repeat: the mean of all judges that score the factor at all.
 
-    It exists only where each of them gave a score: a failure of one is a failure of the panel, an abstention an
-    abstention. A mean over whoever answered would move with who did.
+    It exists only if each of them gave a score: the first failure of a judge is the panel's, else an abstention. A mean
+    over the judges that answered would depend on which ones did. Repeats that not every judge was asked for are left
+    out.
     """
     spec = scores.slices[SPEC].compact()
-    unit = joined(
-        scores.item, scores.factor, scores.slices["rubric"], Column.of(scores.repeat)
-    )
+    rubric = scores.slices["rubric"]
+    unit = joined(scores.item, scores.factor, rubric, Column.of(scores.repeat))
+    cell = (unit.codes, spec.codes)
     shape = (len(unit.labels), len(spec.labels))
     values = np.full(shape, np.nan)
-    values[unit.codes, spec.codes] = scores.score
-    status = np.full(shape, -1)
-    status[unit.codes, spec.codes] = scores.status.codes
-    answer = np.zeros(len(unit.labels), np.uint64)
+    values[cell] = scores.score
+    # What was never asked, code -1, is the last of the names.
+    names = np.array([*scores.status.labels, PENDING], dtype=object)
+    codes = np.full(shape, -1)
+    codes[cell] = scores.status.codes
+    status = names[codes]
+    answer = np.zeros(shape[0], np.uint64)
     np.add.at(answer, unit.codes, scores.answer)
-    first = np.full(len(unit.labels), len(scores))
-    np.minimum.at(first, unit.codes, np.arange(len(scores)))
+    _, first = np.unique(unit.codes, return_index=True)
     row = scores.take(first)
-    member = _members(scores, spec)[_questions(row).codes]
-    asked_by_all = row.repeat <= _last_repeats(scores, spec, member)
-    labels = _joint(status, member, scores.status.labels)
-    mean = _mean(values, member)
-    ok = np.array([label == OK for label in labels])
-    panel = replace(
-        row,
-        score=np.where(ok, mean, np.nan),
-        status=Column.of(labels),
-        judge=_names(row),
-        answer=answer,
-        slices={**row.slices, SPEC: Column.constant(PANEL, len(row))},
-    )
-    return panel.take(asked_by_all)
 
-
-def _questions(scores: Scores) -> Column:
-    """A factor under its rubric; with the labels of the whole run, so that codes of parts agree."""
-    rubric = scores.slices["rubric"]
-    codes = scores.factor.codes.astype(np.int64) * len(rubric.labels) + rubric.codes
-    labels = tuple(
-        f"{factor}\x1f{name}"
-        for factor in scores.factor.labels
-        for name in rubric.labels
-    )
-    return Column(codes.astype(np.int32), labels)
-
-
-def _members(scores: Scores, spec: Column) -> Mask:
-    """Which judges score each question at all (questions x judges): those that do not abstain from every edit."""
-    question = _questions(scores)
+    # A judge that abstains from a factor on every edit is not a member for it.
+    question = joined(scores.factor, rubric)
     takes_part = ~scores.status.among((ABSTAINED,))
     members = np.zeros((len(question.labels), len(spec.labels)), dtype=bool)
     members[question.codes[takes_part], spec.codes[takes_part]] = True
-    return members
-
-
-def _last_repeats(scores: Scores, spec: Column, member: Mask) -> Ints:
-    """The last repeat that every member was asked for."""
+    member = members[question.codes[first]]
     last = np.zeros(len(spec.labels), np.int64)
     np.maximum.at(last, spec.codes, scores.repeat)
-    everywhere = np.iinfo(np.int64).max
-    lowest: Ints = np.where(member, last[None, :], everywhere).min(axis=1)
-    return lowest
+    last_of_all = np.where(member, last, np.iinfo(np.int64).max).min(axis=1)
 
-
-def _mean(values: Floats, member: Mask) -> Floats:
+    is_ok = member & (status == OK)
+    failed = member & (status != OK) & (status != ABSTAINED)
+    failure = status[np.arange(shape[0]), failed.argmax(axis=1)]
+    ok = member.any(axis=1) & (is_ok == member).all(axis=1)
+    joint = np.where(failed.any(axis=1), failure, np.where(ok, OK, ABSTAINED))
     total = np.where(member, values, 0.0).sum(axis=1)
-    count = member.sum(axis=1)
-    mean: Floats = np.divide(
-        total, count, out=np.full(len(total), np.nan), where=count > 0
+    judges = zip(row.judge, row.slices[SPEC], strict=True)
+    panel = replace(
+        row,
+        score=np.where(ok, total / np.maximum(member.sum(axis=1), 1), np.nan),
+        status=Column.of(joint),
+        # With the `@RUBRIC` of judges that are told apart by rubric.
+        judge=Column.of(f"{PANEL}{judge.removeprefix(name)}" for judge, name in judges),
+        answer=answer,
+        slices={**row.slices, SPEC: Column.constant(PANEL, len(row))},
     )
-    return mean
+    return panel.take(row.repeat <= last_of_all)
 
 
-def _joint(status: Ints, member: Mask, labels: tuple[str, ...]) -> list[str]:
-    """The panel's status: the first failure of a member, else an abstention, else ok."""
-    joint = []
-    for codes, members in zip(status.tolist(), member.tolist(), strict=True):
-        names = [
-            labels[code] if code >= 0 else PENDING
-            for code, is_member in zip(codes, members, strict=True)
-            if is_member
-        ]
-        failures = [name for name in names if name not in (OK, ABSTAINED)]
-        if failures:
-            joint.append(failures[0])
-        elif not names or ABSTAINED in names:
-            joint.append(ABSTAINED)
-        else:
-            joint.append(OK)
-    return joint
+def primary_scores(
+    run: RunData, chosen: Sequence[str] = ()
+) -> tuple[Sequence[str], bool]:
+    """Return the scores that a comparison is about, and whether they were declared before the run.
 
-
-def _names(row: Scores) -> Column:
-    """`panel`, or `panel@RUBRIC` where judges are told apart by rubric."""
-    suffixes = (
-        judge[len(spec) :]
-        for judge, spec in zip(row.judge, row.slices[SPEC], strict=True)
-    )
-    return Column.of(f"{PANEL}{suffix}" for suffix in suffixes)
-
-
-@dataclass(frozen=True)
-class Primary:
-    """The scores that a comparison is about; Holm's correction is over these alone."""
-
-    names: tuple[str, ...]
-    how: Literal["default", "declared", "chosen"] = "default"
-    """`default`: a set's own scores, or rubric means and `overall`; `declared` before the run; `chosen` afterwards."""
-
-    @classmethod
-    def of(cls, judged: RunData, chosen: Sequence[str] = ()) -> Primary:
-        """Choose what was asked for, else what was declared with the run, else the default."""
-        scores = {
-            one.name: one
-            for judge in judged.scores.judge.present()
-            for one in aggregates(judged, judge)
-        }
-        known = dict.fromkeys((*judged.scores.factor.present(), *scores))
-        declared = tuple(judged.run.spec.get("primary") or ())
-        if chosen:
-            for name in chosen:
-                if name not in known:
-                    raise UsageError(
-                        f"the run has no score {name!r}{near_miss(name, known)} It has {', '.join(known)}"
-                    )
-            return cls(
-                tuple(chosen), "declared" if set(chosen) == set(declared) else "chosen"
-            )
-        if declared:
-            return cls(declared, "declared")
-        if judged.set_scores:
-            return cls(tuple(formula.name for formula in judged.formulas))
-        alone = [factors[0] for factors in judged.rubrics.values() if len(factors) == 1]
-        means = [one.name for one in scores.values() if one.how == "mean"]
-        return cls(
-            tuple(
-                dict.fromkeys(
-                    (*means, *(name for name in alone if name not in judged.computed))
-                )
-            )
+    They are the chosen ones, else those declared with the run, else a set's own scores, or rubric means and `overall`.
+    Holm's correction is over these alone.
+    """
+    declared = run.run.spec.get("primary") or ()
+    for name in chosen:
+        check_name(
+            "score", name, {**dict.fromkeys(run.scores.factor.present()), **run.sums}
         )
+    if chosen or declared:
+        return chosen or declared, not chosen or {*chosen} == {*declared}
+    if run.formulas:
+        return [formula.name for formula in run.formulas], False
+    means = [name for name, one in run.sums.items() if one.how == "mean"]
+    alone = [factors[0] for factors in run.rubrics.values() if len(factors) == 1]
+    means += [name for name in alone if name not in run.computed]
+    return list(dict.fromkeys(means)), False
 
+
+# --- rubrics of two runs --------------------------------------------------------------------------------------
 
 ACROSS = Option("across-rubrics", True)
 _LISTED = 4
@@ -234,21 +152,21 @@ _LISTED = 4
 
 @dataclass(frozen=True)
 class SameRubrics:
-    """Two runs without the factors that cannot be paired, and what has to be said of the others."""
+    """Two runs without the factors that cannot be paired, and notices about the others."""
 
     a: RunData
     b: RunData
-    across: tuple[str, ...] = ()
+    across: Sequence[str] = ()
     """Factors that are compared although their rubrics differ."""
-    left_out: tuple[str, ...] = ()
+    left_out: Sequence[str] = ()
     """Factors that are not compared, since their scales or formulas differ."""
 
     def lead(self) -> list[str]:
         lines = []
         if self.across:
-            names = f"{self.a.run.name} and {self.b.run.name}"
+            runs = f"{self.a.run.name} and {self.b.run.name}"
             lines.append(
-                f"{names} asked by different rubrics; compared all the same: {', '.join(self.across)}"
+                f"{runs} asked by different rubrics; compared all the same: {', '.join(self.across)}"
             )
         if self.left_out:
             lines.append(
@@ -272,148 +190,104 @@ def same_rubrics(
 ) -> SameRubrics:
     """Return both runs as far as they can be paired; `factors` are those that will be compared, by default all.
 
-    Raises `UsageError` that names the rubrics where they differ and `across_rubrics` is false, and where no factor has
+    Raises `UsageError` that names the rubrics if they differ and `across_rubrics` is false, and if no factor has
     the same scale in both.
     """
-    differing: dict[str, tuple[RubricFactor, RubricFactor]] = {}
-    for name, pairs in _asked_by_both(a, b, factors):
-        for one, other in pairs:
-            if one.hash != other.hash:
-                differing[name] = (one, other)
-    formulas = {
-        name
-        for name in _shared_formulas(a, b)
-        if _formula(a, name) != _formula(b, name)
+    asked = _asked_by_both(a, b, factors)
+    differing = {
+        name: pair
+        for name, pairs in asked.items()
+        for pair in pairs
+        if pair[0].hash != pair[1].hash
     }
-    computed = _computed_from(a, b, differing)
-    if differing and not across_rubrics:
-        raise UsageError(_refusal(a, b, differing), options=[ACROSS])
     other_scale = {
-        name
-        for name, (one, other) in differing.items()
-        if not one.is_on_scale_of(other)
+        name: pair
+        for name, pair in differing.items()
+        if not pair[0].is_on_scale_of(pair[1])
     }
-    if other_scale and other_scale == {
-        name for name, _ in _asked_by_both(a, b, factors)
-    }:
-        refused = {name: differing[name] for name in other_scale}
-        raise UsageError(_refusal(a, b, refused), options=[ACROSS])
-    affected = {name for name in computed if computed[name] & other_scale}
-    left_out = other_scale | formulas | affected
-    across = (differing.keys() | computed.keys()) - left_out
+    if differing and not across_rubrics:
+        raise UsageError(_refusal(a, b, differing, other_scale), options=[ACROSS])
+    if other_scale and other_scale.keys() == asked.keys():
+        raise UsageError(_refusal(a, b, other_scale, other_scale), options=[ACROSS])
+    left_out = {*other_scale}
+    across = {*differing}
+    formulas = {formula.name: formula for formula in b.formulas}
+    for formula in a.formulas:
+        if formula.name in formulas:
+            keys = {key for _, key in formula.refs}
+            if keys & differing.keys():
+                across.add(formula.name)
+            if (
+                formula.words != formulas[formula.name].words
+                or keys & other_scale.keys()
+            ):
+                left_out.add(formula.name)
     return SameRubrics(
         _without(a, left_out),
         _without(b, left_out),
-        tuple(sorted(across)),
-        tuple(sorted(left_out)),
+        sorted(across - left_out),
+        sorted(left_out),
     )
 
 
-def same_baseline(
-    judged: RunData,
-    before: RunData | None,
-    *,
-    across_rubrics: bool,
-    max_drop: float | Mapping[str, float],
-) -> SameRubrics | None:
-    """Return the same for a run and its baseline, of which only the baseline lacks factors: limits hold without it."""
-    if before is None:
-        if across_rubrics:
-            raise UsageError(
-                f"{ACROSS} is about a baseline: name one with --baseline",
-                options=[ACROSS, Option("baseline")],
-            )
-        return None
-    factors = max_drop if isinstance(max_drop, Mapping) else ()
-    same = same_rubrics(judged, before, across_rubrics=across_rubrics, factors=factors)
-    return replace(same, a=judged)
-
-
-def within_one_run(judged: RunData) -> SameRubrics:
-    """Return a run whose rubrics are to be compared with each other, without the factors that they scale otherwise."""
-    left_out = set()
-    for name, questions in judged.questions.items():
+def within_one_run(run: RunData) -> SameRubrics:
+    """Return a run whose rubrics are to be compared with each other, without the factors that they scale differently."""
+    left_out = []
+    for name, questions in run.questions.items():
         first, *others = questions.values()
         if not all(first.is_on_scale_of(other) for other in others):
-            left_out.add(name)
-    one = _without(judged, left_out)
-    return SameRubrics(one, one, left_out=tuple(sorted(left_out)))
+            left_out.append(name)
+    run = _without(run, left_out)
+    return SameRubrics(run, run, left_out=sorted(left_out))
 
 
 def _asked_by_both(
     a: RunData, b: RunData, factors: Collection[str]
-) -> Iterator[tuple[str, list[tuple[RubricFactor, RubricFactor]]]]:
-    """Each factor of both runs, with how each asked for it: by the rubric's name where a run has several."""
-    wanted = (
-        set(factors)
-        if set(factors) <= a.questions.keys() & b.questions.keys()
-        else set()
-    )
-    for name, mine in a.questions.items():
-        theirs = b.questions.get(name, {})
-        if not theirs or (wanted and name not in wanted):
-            continue
-        if len(mine) == len(theirs) == 1:
-            yield name, list(zip(mine.values(), theirs.values(), strict=True))
-        else:
-            yield (
-                name,
-                [(mine[rubric], theirs[rubric]) for rubric in mine if rubric in theirs],
-            )
-
-
-def _shared_formulas(a: RunData, b: RunData) -> Iterable[str]:
-    return a.set_scores & b.set_scores
-
-
-def _formula(judged: RunData, name: str) -> str:
-    return next(formula.words for formula in judged.formulas if formula.name == name)
-
-
-def _computed_from(
-    a: RunData, b: RunData, differing: Collection[str]
-) -> Mapping[str, set[str]]:
-    """Scores of sets that both runs have, with the factors among these that they are computed from."""
-    shared = set(_shared_formulas(a, b))
-    parts = {
-        formula.name: {key for _, key in formula.refs} & set(differing)
-        for formula in a.formulas
-    }
-    return {name: keys for name, keys in parts.items() if name in shared and keys}
+) -> dict[str, list[tuple[RubricFactor, RubricFactor]]]:
+    """Return how both runs asked for each factor that they share: by the rubric's name if a run has several."""
+    names = [name for name in a.questions if name in b.questions]
+    if {*factors} <= {*names}:
+        names = [name for name in names if not factors or name in factors]
+    asked = {}
+    for name in names:
+        ours = a.questions[name]
+        theirs = b.questions[name]
+        pairs = [(ours[rubric], theirs[rubric]) for rubric in ours if rubric in theirs]
+        if len(ours) == len(theirs) == 1:
+            pairs = list(zip(ours.values(), theirs.values(), strict=True))
+        asked[name] = pairs
+    return asked
 
 
 def _refusal(
-    a: RunData, b: RunData, differing: Mapping[str, tuple[RubricFactor, RubricFactor]]
+    a: RunData,
+    b: RunData,
+    differing: Mapping[str, tuple[RubricFactor, RubricFactor]],
+    other_scale: Collection[str],
 ) -> str:
-    rubrics: dict[tuple[RubricFactor, RubricFactor], list[str]] = {}
+    rubrics: dict[str, list[str]] = {}
     for name, (one, other) in differing.items():
-        places = (replace(one, scale=None), replace(other, scale=None))
-        rubrics.setdefault(places, []).append(name)
-    parts = [
-        f"{_listed(names)}: {a.run.name} asked by {one.title}, {b.run.name} by {other.title}"
-        for (one, other), names in rubrics.items()
-    ]
+        asked = f"{a.run.name} asked by {one.title}, {b.run.name} by {other.title}"
+        rubrics.setdefault(asked, []).append(name)
+    parts = [f"{_listed(names, ', ')}: {asked}" for asked, names in rubrics.items()]
     scales = [
         f"{name} is {one.scale_words} in {a.run.name} and {other.scale_words} in {b.run.name}"
         for name, (one, other) in differing.items()
-        if not one.is_on_scale_of(other)
+        if name in other_scale
     ]
     message = f"the runs asked by different rubrics. {'; '.join(parts)}"
     if scales:
-        more = f" and {len(scales) - _LISTED:,} more" if len(scales) > _LISTED else ""
-        message += f". Scales differ: {'; '.join(scales[:_LISTED])}{more}: these are never compared"
+        message += f". Scales differ: {_listed(scales, '; ')}: these are never compared"
     if len(scales) < len(differing):
         message += f". {ACROSS} compares factors of the same scale"
     return message
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more
+def _listed(parts: Sequence[str], separator: str) -> str:
+    more = f" and {len(parts) - _LISTED:,} more" if len(parts) > _LISTED else ""
+    return separator.join(parts[:_LISTED]) + more
 
 
-def _without(judged: RunData, names: Collection[str]) -> RunData:
-    if not names:
-        return judged
-    factors = [name for name in judged.scores.factor.present() if name not in names]
-    return replace(judged, scores=judged.scores.where(factor=factors))
+def _without(run: RunData, names: Collection[str]) -> RunData:
+    factors = [name for name in run.scores.factor.present() if name not in names]
+    return replace(run, scores=run.scores.where(factor=factors)) if names else run

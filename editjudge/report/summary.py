@@ -1,4 +1,4 @@
-"""Report of a run: coverage first, then means with intervals, aggregates, pass rates, ranks and noise."""
+"""`report`: coverage first, then means with intervals, aggregates, pass rates, ranks and noise."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from typing import Any
 import numpy as np
 
 from editjudge.judgement import DONE
-from editjudge.report.comparison import ComparisonReport, differences
+from editjudge.report.answers import Answer
+from editjudge.report.comparison import PairedDifference, conclusions, differences
 from editjudge.report.run_data import FALLS_NOTE, SPEC, RunData
 from editjudge.report.selection import Choice
-from editjudge.report.tables import Cell as Shown
-from editjudge.report.tables import Figure, Table, between, counted, covered, in_line
+from editjudge.report.tables import (
+    Cell,
+    Figure,
+    Table,
+    bounds_figure,
+    column_decimals,
+    counted,
+    coverage_figure,
+)
 from editjudge.report.words import plain, words
+from editjudge.stats import summary as statistics
 from editjudge.stats.columns import OK, Column, FailureBounds, Interval
 from editjudge.stats.inference import clopper_pearson, evenly
 from editjudge.stats.noise import Noise, noise
-from editjudge.stats.summary import (
-    Aggregate,
-    Cell,
-    PassRate,
-    Rank,
-    pass_rates,
-    rank,
-    summarise,
-)
+from editjudge.stats.summary import PassRate, Rank, pass_rates, rank, summarise
 
 FEW_VALUES = 3
 """A scale of so few values is a decision, and gets a pass rate: the share of its best value."""
@@ -39,234 +40,217 @@ MOST_VALUES = 21
 """A table of how often each score was given has no more columns: 0 to 10 in halves."""
 
 COMPARED = 4
-"""Models that a report compares pair by pair: of five, ten pairs of tables are nothing to read."""
+"""Models that a report compares pair by pair: ten pairs of tables, of five models, are too many to read."""
 
 
 @dataclass(frozen=True, eq=False)
 class SummaryReport:
     """Everything that a report is made of."""
 
-    judged: RunData
-    factors: Sequence[Cell]
-    slices: Mapping[str, Sequence[Cell]]
+    run: RunData
+    factors: Sequence[statistics.Cell]
+    slices: Mapping[str, Sequence[statistics.Cell]]
     """Slices by the column that was sliced by: factors and aggregates for each of its values."""
-    aggregates: Sequence[Cell]
+    aggregates: Sequence[statistics.Cell]
     formulas: Sequence[str]
     passes: Sequence[PassRate]
     ranks: Sequence[Rank]
     headline: frozenset[tuple[str, str]]
-    """Judge and factor that stand for the rest where space is short."""
+    """Judge and factor that stand for the rest if space is short."""
     noise: Sequence[Noise]
     width: float | None
-    """The width of interval that somebody wishes for."""
+    """The width of an interval to plan for."""
     guaranteed: bool = False
     """Whether intervals allow for any score that was not seen."""
 
     @cached_property
-    def own(self) -> frozenset[str]:
-        """The factors of rubrics, without what is computed from them."""
-        return frozenset(cell.factor for cell in self.factors)
-
-    @cached_property
-    def scales(self) -> Mapping[str, tuple[float, ...]]:
-        """From the worst score to the best."""
-        return self.judged.all_scales()
-
-    @cached_property
-    def compared(self) -> Sequence[ComparisonReport]:
-        """Models pair by pair, as `compare` does it; only where a report shows it, since it takes a while."""
-        models = self.judged.scores.model.present()
-        return (
-            differences(self.judged, choice=Choice(guaranteed=self.guaranteed))
-            if 1 < len(models) <= COMPARED
-            else ()
-        )
+    def compared(self) -> Sequence[PairedDifference]:
+        """Models pair by pair, as `compare` does it; only if a report shows it, since it takes a while."""
+        if not 1 < len(self.run.scores.model.present()) <= COMPARED:
+            return ()
+        return differences(self.run, choice=Choice(guaranteed=self.guaranteed))
 
 
 def measure(
-    judged: RunData,
+    run: RunData,
     by: Sequence[str] = (),
     *,
     width: float | None = None,
     guaranteed: bool = False,
 ) -> SummaryReport:
     """Compute all figures of a run; `by` names columns to slice by beside the edit type."""
-    scores = judged.scores
-    every, added = judged.with_aggregates()
-    scales = judged.all_scales()
+    scores = run.scores
+    every = run.with_aggregates()
+    scales = run.all_scales()
     cells = summarise(every, scales=scales, guaranteed=guaranteed)
-    names = {
-        one.name for wanted in added.values() for one in wanted
-    } | judged.set_scores
-    sliced = [
-        name
+    names = {*run.sums, *run.set_scores}
+    slices = {
+        name: summarise(every, by=name, scales=scales, guaranteed=guaranteed)
         for name in dict.fromkeys(["edit_type", *by])
         if len(scores.slices[name].present()) > 1
-    ]
-    few = {
-        f: scale
-        for f, scale in judged.scales.items()
-        if len(scale) <= FEW_VALUES and f not in judged.continuous
     }
-    rules = {
-        f: min(scale) if f in judged.falling else max(scale) for f, scale in few.items()
-    }
+    formulas = _set_formulas(run)
+    formulas += [one.formula for sums in run.aggregates.values() for one in sums]
     present = scores.factor.present()
+    best = {}
+    for factor, scale in run.scales.items():
+        is_decision = len(scale) <= FEW_VALUES and factor not in run.continuous
+        if is_decision and factor in present:
+            best[factor] = min(scale) if factor in run.falling else max(scale)
+    ranks = []
+    if len(scores.model.present()) > 1:
+        ranks = rank(every, falling=run.falling, scales=scales, guaranteed=guaranteed)
+    repeated = scores.repeat.max(initial=0) or len(scores.judge.present()) > 1
     return SummaryReport(
-        judged,
+        run,
         [cell for cell in cells if cell.factor not in names],
-        {
-            name: summarise(every, by=name, scales=scales, guaranteed=guaranteed)
-            for name in sliced
-        },
+        slices,
         [cell for cell in cells if cell.factor in names],
-        list(
-            dict.fromkeys(
-                [
-                    *_formulas(judged),
-                    *(one.formula for wanted in added.values() for one in wanted),
-                ]
-            )
-        ),
-        pass_rates(scores, {f: best for f, best in rules.items() if f in present}),
-        rank(every, falling=judged.falling, scales=scales, guaranteed=guaranteed)
-        if len(scores.model.present()) > 1
-        else [],
-        _headlines(cells, added, judged.set_scores),
-        noise(scores)
-        if int(scores.repeat.max(initial=0)) or len(scores.judge.present()) > 1
-        else [],
+        list(dict.fromkeys(formulas)),
+        pass_rates(scores, best),
+        ranks,
+        _headlines(run, cells),
+        noise(scores) if repeated else [],
         width,
         guaranteed,
     )
 
 
-def pooled_intervals(
-    judged: RunData, by: str
-) -> dict[tuple[str, str], Interval | None]:
-    """The 95 % CI of each factor's mean by `model`, `judge` or `rubric`, over everything else."""
-    scores = judged.scores
+def pooled_intervals(run: RunData, by: str) -> dict[tuple[str, str], Interval | None]:
+    """Return the 95 % CI of each factor's mean by `model`, `judge` or `rubric`, over everything else."""
+    scores = run.scores
     names = {
         "judge": scores.slices[SPEC],
         "model": scores.model,
         "rubric": scores.slices["rubric"],
     }[by]
-    pooled = dataclasses.replace(
-        scores, judge=Column.constant("", len(scores)), model=names
-    )
-    return {
-        (cell.model, cell.factor): cell.ci
-        for cell in summarise(pooled, scales=judged.scales)
-    }
+    anyone = Column.constant("", len(scores))
+    pooled = dataclasses.replace(scores, judge=anyone, model=names)
+    cells = summarise(pooled, scales=run.scales)
+    return {(cell.model, cell.factor): cell.ci for cell in cells}
 
 
-def _formulas(judged: RunData) -> list[str]:
-    """Each score of a set in words, and how its edits without one came to be so."""
-    scores = judged.scores
-    out = []
-    for formula in judged.formulas:
-        known = formula.name in scores.factor.present()
-        counts = Counter(scores.where(factor=formula.name).status if known else ())
-        why = ", ".join(
-            f"{n:,} {reason}" for reason, n in counts.most_common() if reason != OK
-        )
-        out.append(formula.words + (f"; undefined: {why}" if why else ""))
-    return out
+def _set_formulas(run: RunData) -> list[str]:
+    """Return each score of a set in words, and why edits have none."""
+    scores = run.scores
+    lines = []
+    for formula in run.formulas:
+        line = formula.words
+        if formula.name in scores.factor.present():
+            counts = Counter(scores.where(factor=formula.name).status)
+            del counts[OK]
+            if reasons := _counts(counts):
+                line += f"; undefined: {reasons}"
+        lines.append(line)
+    return lines
+
+
+def _counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{n:,} {status}" for status, n in counts.most_common())
+
+
+def _coverage(
+    cells: Sequence[statistics.Cell],
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return the scores that exist and that were asked for, by judge and factor."""
+    coverage: dict[tuple[str, str], tuple[int, int]] = {}
+    for cell in cells:
+        ok, n = coverage.get((cell.judge, cell.factor), (0, 0))
+        coverage[cell.judge, cell.factor] = (ok + cell.ok, n + cell.n)
+    return coverage
+
+
+def _headlines(
+    run: RunData, cells: Sequence[statistics.Cell]
+) -> frozenset[tuple[str, str]]:
+    """Return for each judge the published scores of its sets and the mean of most factors that half of its edits have,
+    or else every factor that has scores."""
+    coverage = _coverage(cells)
+    headline: set[tuple[str, str]] = set()
+    for judge, sums in run.aggregates.items():
+        names = {one.name for one in sums}
+        own = [key for key in coverage if key[0] == judge]
+        widest = [key for key in own if key[1] in run.set_scores]
+        half = []
+        for one in sums:
+            ok, n = coverage.get((judge, one.name), (0, 0))
+            if one.how == "mean" and 2 * ok >= n:
+                half.append(one)
+        if half:
+            widest.append((judge, max(half, key=lambda one: len(one.factors)).name))
+        factors = [key for key in own if key[1] not in names]
+        scored = [key for key in factors if coverage[key][0]]
+        headline.update(widest or scored or factors)
+    return frozenset(headline)
 
 
 def not_scored(means: SummaryReport) -> str:
-    """One line for the top: how much was judged, what has no score, and why."""
-    judged = means.judged
-    counts = Counter[str]()
-    for (*_, status), n in judged.statuses.items():
-        counts[status] += n
-    edits = len(judged.scores.item.present())
-    models = [model for model in judged.scores.model.present() if model]
+    """Return one line for the top: how much was judged, what has no score, and why."""
+    run = means.run
+    counts = run.status_counts
+    total = counted(counts.total(), "judgement")
+    edits = counted(len(run.scores.item.present()), "edit")
+    models = [model for model in run.scores.model.present() if model]
     by = f" by {len(models)} models" if len(models) > 1 else ""
-    unscored = [f"{n:,} {status}" for status, n in counts.most_common() if status != OK]
-    parts = (
-        [f"{', '.join(unscored)} of {counted(counts.total(), 'judgement')}"]
-        if unscored
-        else []
-    )
-    judged_edits = Counter[tuple[str, str]]()
-    scored = Counter[tuple[str, str]]()
-    for cell in means.factors:
-        judged_edits[cell.judge, cell.factor] += cell.n
-        scored[cell.judge, cell.factor] += cell.ok
-    for judge in judged.scores.judge.present():
-        shares = {
-            factor: (n, judged_edits[name, factor])
-            for (name, factor), n in scored.items()
-            if name == judge
-        }
-        missing = [factor for factor, (n, _) in shares.items() if not n]
-        few = [
-            f"{factor} ({n:,} of {of:,})"
-            for factor, (n, of) in shares.items()
-            if 0 < 2 * n < of
-        ]
-        most = [of - n for n, of in shares.values() if n < of <= 2 * n]
-        parts += [f"{judge} has no score on {', '.join(missing)}"] if missing else []
-        parts += [f"{judge} has few scores on {', '.join(few)}"] if few else []
-        parts += (
-            [f"{judge} lacks up to {max(most):,} scores on {len(most)} other factors"]
-            if most
-            else []
-        )
-    what = (
-        f"Not scored: {'; '.join(parts)}."
-        if parts
-        else "Everything that was asked has a score."
-    )
-    return (
-        f"{counted(edits, 'edit')}{by}, {counted(counts.total(), 'judgement')}. {what}"
-    )
-
-
-def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:
-    """For people; `full` adds what is too long for a terminal: distributions, and every factor of every slice."""
-    parts = [coverage(means.judged)]
-    if means.aggregates:
-        parts.append(
-            _means(
-                means.judged,
-                means.aggregates,
-                "Aggregates",
-                notes=means.formulas,
-                ranks=means.ranks,
+    del counts[OK]
+    parts = [f"{_counts(counts)} of {total}"] if counts else []
+    coverage = _coverage(means.factors)
+    for judge in run.scores.judge.present():
+        missing = []
+        few = []
+        lacking = []
+        for (name, factor), (ok, n) in coverage.items():
+            if name != judge:
+                continue
+            if not ok:
+                missing.append(factor)
+            elif 2 * ok < n:
+                few.append(f"{factor} ({ok:,} of {n:,})")
+            elif ok < n:
+                lacking.append(n - ok)
+        if missing:
+            parts.append(f"{judge} has no score on {', '.join(missing)}")
+        if few:
+            parts.append(f"{judge} has few scores on {', '.join(few)}")
+        if lacking:
+            parts.append(
+                f"{judge} lacks up to {max(lacking):,} scores on {len(lacking)} other factors"
             )
-        )
-    parts.append(_means(means.judged, means.factors, "Scores by factor"))
-    parts += [_passes(means.passes)] if means.passes else []
-    for name, cells in means.slices.items():
-        chosen = (
-            cells
-            if full
-            else [c for c in cells if (c.judge, c.factor) in means.headline]
-        )
-        parts.append(_means(means.judged, chosen, f"Scores by {name}", slice_name=name))
-    parts += [_noise(means)] if means.noise else []
-    parts += [contradicted(means.judged)] if means.judged.contradictions else []
-    if full:
-        parts += [_ranks(means.judged, means.ranks)] if means.ranks else []
-        parts += _distributions(means.judged, means.factors)
-    return parts
+    rest = "Everything that was asked has a score."
+    if parts:
+        rest = f"Not scored: {'; '.join(parts)}."
+    return f"{edits}{by}, {total}. {rest}"
+
+
+# --- answers --------------------------------------------------------------------------------------------------
+
+
+def report(means: SummaryReport) -> Answer:
+    """Report the figures of a run as a terminal shows them."""
+    run = means.run
+    results = conclusions(means.compared)
+    return Answer(
+        document(means),
+        [*run.unjudged(), *run.lead(), *results],
+        tables(means),
+        long(means),
+        results,
+    )
 
 
 def document(means: SummaryReport) -> dict[str, Any]:
-    """For programs, at full precision."""
-    judged = means.judged
+    """Return the figures for programs, at full precision."""
+    run = means.run
     statuses = [
         {"judge": judge, "rubric": rubric, "model": model, "status": status, "n": n}
-        for (judge, rubric, model, status), n in judged.statuses.items()
+        for (judge, rubric, model, status), n in run.statuses.items()
     ]
     return {
-        "run": judged.run.name,
-        "id": judged.run.id,
-        "state": judged.run.state,
-        "pending": judged.pending,
-        "of": judged.of,
+        "run": run.run.name,
+        "id": run.run.id,
+        "state": run.run.state,
+        "pending": run.pending,
+        "of": run.of,
         "judgements": statuses,
         "factors": plain(means.factors),
         "slices": plain(means.slices),
@@ -275,9 +259,7 @@ def document(means: SummaryReport) -> dict[str, Any]:
         "pass_rates": plain(means.passes),
         "ranks": plain(means.ranks),
         "comparisons": [one.as_json() for one in means.compared],
-        "contradictions": [
-            dataclasses.asdict(count) for count in judged.contradictions
-        ],
+        "contradictions": plain(run.contradictions.counts),
         "noise": [
             plain(one)
             | {"reliability": {str(k): one.reliability(k) for k in (1, 2, 3, 5, 10)}}
@@ -289,184 +271,166 @@ def document(means: SummaryReport) -> dict[str, Any]:
 
 def long(means: SummaryReport, slices: Container[str] | None = None) -> Table:
     """Return one row for each judge, model, factor or aggregate, and value of a slice, or of these slices."""
-    cells = [*means.factors, *means.aggregates]
-    rows: list[tuple[str, Cell]] = [("", cell) for cell in cells]
-    rows += [(name, cell) for name, sliced in means.slices.items() for cell in sliced]
-    kinds = sorted({kind for _, cell in rows for kind in cell.failed})
-    if slices is not None:
-        rows = [(name, cell) for name, cell in rows if name in slices]
-    head = ("judge", "model", "factor", "slice_by", "slice", "n", "ok", "abstained")
-    checks = _held(means.judged)
-    records: list[tuple[Shown, ...]] = [
-        (
-            c.judge, c.model, c.factor, name, c.slice or "", c.n, c.ok, c.abstained,
-            *(c.failed.get(kind, 0) for kind in kinds),
-            c.worst_case, c.best_case, Figure(c.mean, c.ci), c.median, c.groups,
-            *(checks.get((c.judge, c.model, c.factor), (None, None)) if not name else (None, None)),
-        )
-        for name, c in rows
-    ]  # fmt: skip
-    return Table.of(
-        (*head, *(f"failed_{kind}" for kind in kinds), "worst_case", "best_case", "mean", "median", "groups",
-         "checked", "contradicted"),
-        records,
-    )  # fmt: skip
-
-
-def _held(judged: RunData) -> dict[tuple[str, str, str], tuple[int, int]]:
-    """Checked and contradicted verdicts by judge, also where it is told apart by rubric, model and factor."""
-    return {
-        (judge, c.model, c.factor): (c.checked, c.contradicted)
-        for c in judged.contradictions
-        for judge in (c.judge, f"{c.judge}@{c.rubric}")
+    every = {"": [*means.factors, *means.aggregates], **means.slices}
+    kinds = sorted(
+        {kind for sliced in every.values() for c in sliced for kind in c.failed}
+    )
+    # A judge that is told apart by rubric is `SPEC@RUBRIC`.
+    checks = {
+        (judge, count.model, count.factor): count
+        for count in means.run.contradictions.counts
+        for judge in (count.judge, f"{count.judge}@{count.rubric}")
     }
-
-
-def contradicted(judged: RunData) -> Table:
-    """Which judge says what the measured evidence of the same pictures refutes, how often."""
-    sums = judged.contradicted("judge", "rubric", "factor")
-    rows: list[tuple[Shown, ...]] = []
-    for place, (checked, n) in sums.items():
-        images = _effective_images(judged, place, checked)
-        ci = clopper_pearson(n / checked, images) if images >= 2 else None
-        rows.append((*place, checked, n, Figure(n / checked, ci)))
-    columns = ("judge", "rubric", "factor", "checked", "contradicted", "share")
-    notes = (
-        "checked: verdicts with a score that a rule speaks of, on pictures that were measured",
-        "share: Clopper-Pearson's 95 % CI at the effective number of source images; none with fewer than two",
-    )
-    caption = (
-        "Contradicted by what was measured: share of verdicts that could be checked"
-    )
-    return Table.of(columns, rows, caption, notes=notes, stub=3).folded(
-        "judge", "rubric"
-    )
-
-
-def _effective_images(judged: RunData, place: tuple[str, ...], checked: int) -> float:
-    """Kish's effective number of source images. Where only some verdicts were checked, the fewest images that they can
-    be of: which ones is not recorded."""
-    (judge, rubric, factor) = place
-    scores = judged.scores
-    spec = scores.slices[SPEC]
-    rubrics = scores.slices["rubric"]
-    if (
-        judge not in spec.labels
-        or rubric not in rubrics.labels
-        or factor not in scores.factor.labels
-    ):
-        return 0.0
-    here = (
-        scores.ok
-        & spec.where(judge)
-        & rubrics.where(rubric)
-        & scores.factor.where(factor)
-    )
-    sizes = np.bincount(scores.group.codes[here])
-    return evenly(sizes) * min(1.0, checked / max(1, int(here.sum())))
-
-
-def coverage(judged: RunData) -> Table:
-    """Show what became of every judgement that was asked for."""
-    places = dict.fromkeys(place[:3] for place in judged.statuses)
-    kinds = sorted({status for *_, status in judged.statuses if status not in DONE})
-    rows: list[tuple[Shown, ...]] = []
-    for place in places:
-        counts = {
-            status: n
-            for (*where, status), n in judged.statuses.items()
-            if tuple(where) == place
-        }
-        n = sum(counts.values())
-        ok = counts.get("ok", 0)
-        share = Figure(ok / n, text=f"{ok / n:.0%}")
-        rows.append(
-            (
-                *place,
-                n,
-                ok,
-                share,
-                counts.get("abstained", 0),
-                *(counts.get(kind, 0) for kind in kinds),
+    rows: list[dict[str, Cell]] = []
+    for name, cells in every.items():
+        for c in cells if slices is None or name in slices else ():
+            check = None if name else checks.get((c.judge, c.model, c.factor))
+            rows.append(
+                {
+                    "judge": c.judge,
+                    "model": c.model,
+                    "factor": c.factor,
+                    "slice_by": name,
+                    "slice": c.slice or "",
+                    "n": c.n,
+                    "ok": c.ok,
+                    "abstained": c.abstained,
+                    **{f"failed_{kind}": c.failed.get(kind, 0) for kind in kinds},
+                    "worst_case": c.worst_case,
+                    "best_case": c.best_case,
+                    "mean": Figure(c.mean, c.ci),
+                    "median": c.median,
+                    "groups": c.groups,
+                    "checked": check.checked if check else None,
+                    "contradicted": check.contradicted if check else None,
+                }
             )
+    return Table.listing(rows)
+
+
+# --- tables ---------------------------------------------------------------------------------------------------
+
+
+def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:
+    """Return tables for people; `full` adds what is too long for a terminal: distributions, and every factor of every
+    slice."""
+    run = means.run
+    parts = [coverage(run)]
+    if means.aggregates:
+        parts.append(
+            _means(run, means.aggregates, "Aggregates", means.formulas, means.ranks)
         )
-    columns = ("judge", "rubric", "model", "asked", "ok", "ok %", "abstained", *kinds)
+    parts.append(_means(run, means.factors, "Scores by factor"))
+    if means.passes:
+        parts.append(_passes(means.passes))
+    for name, cells in means.slices.items():
+        headline = [c for c in cells if (c.judge, c.factor) in means.headline]
+        sliced = cells if full else headline
+        parts.append(_means(run, sliced, f"Scores by {name}", slice_name=name))
+    if means.noise:
+        parts.append(_noise(means))
+    if run.contradictions.counts:
+        parts.append(contradicted(run))
+    if full and means.ranks:
+        parts.append(_ranks(run, means.ranks))
+    return [*parts, *(_distributions(means) if full else ())]
+
+
+def coverage(run: RunData) -> Table:
+    """Show what became of every judgement that was asked for."""
+    counts: dict[tuple[str, str, str], Counter[str]] = {}
+    for (judge, rubric, model, status), n in run.statuses.items():
+        counts.setdefault((judge, rubric, model), Counter())[status] += n
+    kinds = sorted({status for *_, status in run.statuses if status not in DONE})
+    rows: list[dict[str, Cell]] = []
+    for (judge, rubric, model), by_status in counts.items():
+        n = by_status.total()
+        share = by_status[OK] / n
+        rows.append(
+            {
+                "judge": judge,
+                "rubric": rubric,
+                "model": model,
+                "asked": n,
+                "ok": by_status[OK],
+                "ok %": Figure(share, text=f"{share:.0%}"),
+                "abstained": by_status["abstained"],
+                **{kind: by_status[kind] for kind in kinds},
+            }
+        )
     notes = [] if kinds else ["no judgement failed"]
-    table = Table.of(columns, rows, "Judgements by status", notes=tuple(notes), stub=3)
+    table = Table.listing(rows, "Judgements by status", notes=notes, stub=3)
     return table.folded("judge", "rubric", "model").trimmed("abstained")
 
 
 def _means(
-    judged: RunData,
-    cells: Sequence[Cell],
+    run: RunData,
+    cells: Sequence[statistics.Cell],
     caption: str,
-    *,
-    notes: Sequence[str] = (),
+    formulas: Sequence[str] = (),
     ranks: Sequence[Rank] = (),
     slice_name: str = "slice",
 ) -> Table:
-    silent = {c.factor for c in cells} - {c.factor for c in cells if c.ok or c.failed}
+    notes = list(formulas)
+    silent = dict.fromkeys(c.factor for c in cells)
+    for c in cells:
+        if c.ok or c.failed:
+            silent.pop(c.factor, None)
     if silent and (scored := [c for c in cells if c.factor not in silent]):
-        names = ", ".join(
-            f for f in dict.fromkeys(c.factor for c in cells) if f in silent
-        )
         cells = scored
-        notes = (
-            *(n for n in notes if n.partition(" = ")[0] not in silent),
-            f"no score of any: {names}",
+        notes = [note for note in notes if note.partition(" = ")[0] not in silent]
+        notes.append(f"no score of any: {', '.join(silent)}")
+    if any(c.factor in run.falling for c in cells):
+        notes.append(FALLS_NOTE)
+    if any(c.failed for c in cells):
+        notes.append(
+            "bounds: the mean if every failed judgement had the worst score of the scale, and the best"
         )
+    for note, n in Counter(note for c in cells for note in c.notes).items():
+        some = f" ({n} of {len(cells)} rows)" if n < len(cells) else ""
+        notes.append(words(note) + some)
     places = {(r.judge, r.factor, r.model): r for r in ranks}
-    digits = in_line(c.ci for c in cells)
-    own = {f: in_line(c.ci for c in cells if c.factor == f) for f in judged.continuous}
-    notes = (
-        *notes,
-        *([FALLS_NOTE] if any(c.factor in judged.falling for c in cells) else []),
-    )
-    rows = [
-        (
-            judged.label(c.factor), c.slice or "", c.judge, c.model, covered(c.ok, c.n), c.abstained or None,
-            sum(c.failed.values()) or None, _bounds(c, own.get(c.factor, digits)),
-            Figure(c.mean, c.ci, digits=own.get(c.factor)), _half(c.repeat_sd, 2), _half(c.median, own.get(c.factor)),
-            _rank(places.get((c.judge, c.factor, c.model))),
+    digits = column_decimals(c.ci for c in cells)
+    rows: list[dict[str, Cell]] = []
+    for c in _ordered(cells):
+        own = None
+        if c.factor in run.continuous:
+            own = column_decimals(o.ci for o in cells if o.factor == c.factor)
+        bounds = FailureBounds(c.worst_case, c.best_case) if c.failed else None
+        rows.append(
+            {
+                "factor": run.label(c.factor),
+                slice_name: c.slice or "",
+                "judge": c.judge,
+                "model": c.model,
+                "ok/n": coverage_figure(c.ok, c.n),
+                "abst.": c.abstained or None,
+                "failed": sum(c.failed.values()) or None,
+                "bounds": bounds_figure(bounds, digits if own is None else own),
+                "mean": Figure(c.mean, c.ci, digits=own),
+                "repeat SD": Figure(c.repeat_sd, digits=2),
+                "median": _median(c.median, own),
+                "rank": _rank(places.get((c.judge, c.factor, c.model))),
+            }
         )
-        for c in _ordered(cells)
-    ]  # fmt: skip
-    columns = ("factor", slice_name, "judge", "model", "ok/n", "abst.", "failed", "bounds", "mean", "repeat SD",
-               "median", "rank")  # fmt: skip
-    table = Table.of(
-        columns,
-        rows,
-        f"{caption}: mean with 95 % CI",
-        notes=_notes(cells, notes),
-        stub=4,
-        spare=("median",),
+    table = Table.listing(
+        rows, f"{caption}: mean with 95 % CI", notes=notes, stub=4, spare=("median",)
     )
-    return table.folded("judge", "model", slice_name).trimmed(
-        "abst.", "failed", "bounds", "repeat SD", "rank"
-    )
+    table = table.folded("judge", "model", slice_name)
+    return table.trimmed("abst.", "failed", "bounds", "repeat SD", "rank")
 
 
-def _ordered(cells: Sequence[Cell]) -> list[Cell]:
-    """Factor by factor, so that what is compared stands together."""
+def _ordered(cells: Sequence[statistics.Cell]) -> list[statistics.Cell]:
+    """Return cells factor by factor, so that what is compared is together."""
     factors = list(dict.fromkeys(cell.factor for cell in cells))
     return sorted(cells, key=lambda c: (factors.index(c.factor), c.slice or ""))
 
 
-def _bounds(c: Cell, digits: int) -> Figure:
-    """The mean if all failures were worst, and if all were best."""
-    if not c.failed or c.worst_case is None or c.best_case is None:
-        return Figure(None)
-    return between(FailureBounds(c.worst_case, c.best_case), digits)
-
-
-def _half(median: float | None, digits: int | None = None) -> Figure:
-    if digits is not None:
-        return Figure(median, digits=digits)
-    if median is None:
-        return Figure(None)
+def _median(median: float | None, digits: int | None) -> Figure:
     # A root of whole numbers may be off by rounding.
-    short = math.isclose(median, round(median, 2))
-    return Figure(median, text=f"{median:g}" if short else None)
+    if digits is None and median is not None and math.isclose(median, round(median, 2)):
+        return Figure(median, text=f"{median:g}")
+    return Figure(median, digits=digits)
 
 
 def _rank(place: Rank | None) -> Figure:
@@ -476,112 +440,60 @@ def _rank(place: Rank | None) -> Figure:
     return Figure(place.rank, text=f"{place.rank}{span}")
 
 
-def _notes(cells: Sequence[Cell], more: Sequence[str]) -> tuple[str, ...]:
-    """Return each note once, with the number of rows that it is about."""
-    counts = Counter(note for cell in cells for note in cell.notes)
-    lines = []
-    if any(cell.failed for cell in cells):
-        lines.append(
-            "bounds: the mean if every failed judgement had the worst score of the scale, and the best"
-        )
-    for note, n in counts.items():
-        rows = f" ({n} of {len(cells)} rows)" if n < len(cells) else ""
-        lines.append(words(note) + rows)
-    return (*more, *lines)
-
-
-def _headlines(
-    cells: Sequence[Cell],
-    added: Mapping[str, Sequence[Aggregate]],
-    published: frozenset[str] = frozenset(),
-) -> frozenset[tuple[str, str]]:
-    """For each judge the published scores of its sets, or the mean of most factors that half of its edits have, or else
-    every factor that has scores."""
-    counts = Counter[tuple[str, str]]()
-    ok = Counter[tuple[str, str]]()
-    for cell in cells:
-        counts[cell.judge, cell.factor] += cell.n
-        ok[cell.judge, cell.factor] += cell.ok
-    headline = set()
-    for judge, wanted in added.items():
-        means = [
-            one
-            for one in wanted
-            if one.how == "mean" and 2 * ok[judge, one.name] >= counts[judge, one.name]
-        ]
-        names = {one.name for one in wanted}
-        factors = [
-            place for place in counts if place[0] == judge and place[1] not in names
-        ]
-        widest = (
-            [(judge, max(means, key=lambda one: len(one.factors)).name)]
-            if means
-            else []
-        )
-        widest += [
-            place for place in counts if place[0] == judge and place[1] in published
-        ]
-        headline.update(widest or [place for place in factors if ok[place]] or factors)
-    return frozenset(headline)
-
-
 def _passes(rates: Sequence[PassRate]) -> Table:
-    rows = [
-        (p.rule, p.judge, p.model, covered(p.ok, p.n), p.passed, Figure(p.rate, p.ci))
-        for p in rates
-    ]
-    columns = ("rule", "judge", "model", "ok/n", "passed", "rate")
-    table = Table.of(
-        columns,
-        rows,
+    return Table.listing(
+        (
+            {
+                "rule": p.rule,
+                "judge": p.judge,
+                "model": p.model,
+                "ok/n": coverage_figure(p.ok, p.n),
+                "passed": p.passed,
+                "rate": Figure(p.rate, p.ci),
+            }
+            for p in rates
+        ),
         "Pass rates: share of ok judgements, 95 % CI clustered by source image",
         stub=3,
-    )
-    return table.folded("judge", "model")
+    ).folded("judge", "model")
 
 
-def _ranks(judged: RunData, ranks: Sequence[Rank]) -> Table:
-    rows = [(judged.label(r.factor), r.judge, r.model, r.mean, _rank(r)) for r in ranks]
-    caption = "Ranks: 1 is best; 95 % CI from comparisons of all pairs of models, Holm-corrected"
-    notes = (FALLS_NOTE,) if any(r.factor in judged.falling for r in ranks) else ()
-    return Table.of(
-        ("factor", "judge", "model", "mean", "rank"), rows, caption, notes=notes, stub=3
+def _ranks(run: RunData, ranks: Sequence[Rank]) -> Table:
+    falls = any(r.factor in run.falling for r in ranks)
+    return Table.listing(
+        (
+            {
+                "factor": run.label(r.factor),
+                "judge": r.judge,
+                "model": r.model,
+                "mean": r.mean,
+                "rank": _rank(r),
+            }
+            for r in ranks
+        ),
+        "Ranks: 1 is best; 95 % CI from comparisons of all pairs of models, Holm-corrected",
+        notes=[FALLS_NOTE] if falls else [],
+        stub=3,
     ).folded("judge")
 
 
-def _distributions(judged: RunData, cells: Sequence[Cell]) -> list[Table]:
-    """One table for each scale: how many judgements gave each score. Of decimals each occurs about once."""
-    scales: dict[tuple[str, ...], list[Cell]] = {}
-    for cell in _ordered(cells):
-        if cell.factor in judged.continuous or len(cell.distribution) > MOST_VALUES:
-            continue
-        scales.setdefault(tuple(cell.distribution), []).append(cell)
-    parts = []
-    for values, alike in scales.items():
-        rows: list[tuple[Shown, ...]] = [
-            (c.factor, c.judge, c.model, *c.distribution.values()) for c in alike
-        ]
-        caption = "Distribution: ok judgements with each score"
-        table = Table.of(("factor", "judge", "model", *values), rows, caption, stub=3)
-        parts.append(table.folded("judge", "model"))
-    return parts
+def _distributions(means: SummaryReport) -> list[Table]:
+    """Show how many judgements gave each score, a table for each scale. Each decimal occurs about once."""
+    scales: dict[tuple[str, ...], list[dict[str, Cell]]] = {}
+    for c in _ordered(means.factors):
+        values = c.distribution
+        if c.factor not in means.run.continuous and len(values) <= MOST_VALUES:
+            names = {"factor": c.factor, "judge": c.judge, "model": c.model}
+            scales.setdefault(tuple(values), []).append({**names, **values})
+    caption = "Distribution: ok judgements with each score"
+    return [
+        Table.listing(rows, caption, stub=3).folded("judge", "model")
+        for rows in scales.values()
+    ]
 
 
 def _noise(means: SummaryReport) -> Table:
-    rows = [
-        (
-            one.factor, one.edits, one.judges, Figure(one.repeats, text=f"{one.repeats:.3g}"),
-            one.same_answer, one.edit_variance, one.judge_variance, one.repeat_variance, one.reliability(1),
-            one.reliability(3), *_needed(one, means.width).values(),
-        )
-        for one in means.noise
-    ]  # fmt: skip
-    needs = ("want edits", "want repeats") if means.width else ()
-    columns = ("factor", "edits", "judges", "repeats", "same answer", "var edits", "var judges", "var repeats",
-               "reliab. 1", "reliab. 3", *needs)  # fmt: skip
-    notes = list(
-        dict.fromkeys(words(note) for one in means.noise for note in one.notes)
-    )
+    notes = [words(note) for one in means.noise for note in one.notes]
     if any(one.repeat_variance is not None for one in means.noise):
         notes.append(
             "reliab. k: share of the variance of a mean of k repeats that is not the judge's own noise"
@@ -590,8 +502,30 @@ def _noise(means: SummaryReport) -> Table:
         notes.append(
             f"want: how many make the 95 % interval of a mean {means.width:g} wide; - where no number can"
         )
-    table = Table.of(columns, rows, "Noise: where the variance of scores comes from", notes=tuple(notes),
-                     spare=("reliab. 3", "var judges", "same answer"))  # fmt: skip
+    table = Table.listing(
+        (
+            {
+                "factor": one.factor,
+                "edits": one.edits,
+                "judges": one.judges,
+                "repeats": Figure(one.repeats, text=f"{one.repeats:.3g}"),
+                "same answer": one.same_answer,
+                "var edits": one.edit_variance,
+                "var judges": one.judge_variance,
+                "var repeats": one.repeat_variance,
+                "reliab. 1": one.reliability(1),
+                "reliab. 3": one.reliability(3),
+                **{
+                    name.replace("needed_", "want "): n
+                    for name, n in _needed(one, means.width).items()
+                },
+            }
+            for one in means.noise
+        ),
+        "Noise: where the variance of scores comes from",
+        notes=dict.fromkeys(notes),
+        spare=("reliab. 3", "var judges", "same answer"),
+    )
     empty = ("same answer", "var judges", "var repeats", "reliab. 1", "reliab. 3")
     return table.folded("edits", "judges", "repeats").trimmed(*empty)
 
@@ -603,3 +537,49 @@ def _needed(one: Noise, width: float | None) -> dict[str, int | None]:
         "needed_edits": one.needed_edits(width),
         "needed_repeats": one.needed_repeats(width),
     }
+
+
+def contradicted(run: RunData) -> Table:
+    """Show how often each judge says what the measured evidence of the same images refutes."""
+    rows: list[dict[str, Cell]] = []
+    for (judge, rubric, factor), (checked, n) in run.contradicted(
+        "judge", "rubric", "factor"
+    ).items():
+        images = _effective_images(run, judge, rubric, factor, checked)
+        ci = clopper_pearson(n / checked, images) if images >= 2 else None
+        rows.append(
+            {
+                "judge": judge,
+                "rubric": rubric,
+                "factor": factor,
+                "checked": checked,
+                "contradicted": n,
+                "share": Figure(n / checked, ci),
+            }
+        )
+    notes = (
+        "checked: verdicts with a score that a rule speaks of, on pictures that were measured",
+        "share: Clopper-Pearson's 95 % CI at the effective number of source images; none with fewer than two",
+    )
+    caption = (
+        "Contradicted by what was measured: share of verdicts that could be checked"
+    )
+    table = Table.listing(rows, caption, notes=notes, stub=3)
+    return table.folded("judge", "rubric")
+
+
+def _effective_images(
+    run: RunData, judge: str, rubric: str, factor: str, checked: int
+) -> float:
+    """Return Kish's effective number of source images. If only some verdicts were checked, the fewest images that they
+    can be of: which ones is not recorded."""
+    scores = run.scores
+    here = scores.ok
+    for column, name in (
+        (scores.slices[SPEC], judge),
+        (scores.slices["rubric"], rubric),
+        (scores.factor, factor),
+    ):
+        here &= column.among((name,))
+    sizes = np.bincount(scores.group.codes[here])
+    return evenly(sizes) * min(1.0, checked / max(1, int(here.sum())))

@@ -10,10 +10,11 @@ import io
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from editjudge.files import spreadsheet_safe
 from editjudge.judgement import DONE, STATUSES
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ WIDTH = 100
 _GAP = 2
 """Columns between two columns."""
 _NARROWEST = 6
-"""A column is not squeezed below this: single letters under each other are no text."""
+"""A column is not squeezed below this: single letters under each other cannot be read."""
 
 
 def decimals(interval: Interval | None) -> int:
@@ -76,7 +77,7 @@ class Figure:
     text: str | None = None
     """Text for people instead of the rounded number."""
     digits: int | None = None
-    """Decimals of its own, where its column holds figures on different scales."""
+    """Decimals of its own, if its column has figures on different scales."""
     significant: bool = False
     """Whether a terminal marks it."""
     parts: tuple[tuple[str, float], ...] = ()
@@ -88,12 +89,10 @@ class Figure:
     def rounded(self, digits: int) -> str:
         if self.text is not None:
             return self.text
+        if self.value is None:
+            return "-"
         digits = digits if self.digits is None else self.digits
-        return (
-            "-"
-            if self.value is None
-            else figure_text(self.value, self.ci, sign=self.sign, digits=digits)
-        )
+        return figure_text(self.value, self.ci, sign=self.sign, digits=digits)
 
 
 Cell: TypeAlias = str | int | float | Figure | None
@@ -101,47 +100,50 @@ Cell: TypeAlias = str | int | float | Figure | None
 
 def p_value(p: float | None) -> Figure:
     if p is None:
-        return Figure(None, text="-")
+        return Figure(None)
     text = f"{p:.2f}"
     if p < 0.1:
         text = "<.0001" if p < 0.0001 else f"{p:.2g}"
     return Figure(p, text=text, significant=p < 0.05)
 
 
-def between(bounds: FailureBounds | None, digits: int, *, sign: bool = False) -> Figure:
+def bounds_figure(
+    bounds: FailureBounds | None, digits: int, *, sign: bool = False
+) -> Figure:
     """Show the bounds of a figure, whatever the failed judgements had said."""
     if bounds is None or bounds.worst is None or bounds.best is None:
         return Figure(None)
-    worst, best = (
-        figure_text(end, sign=sign, digits=digits)
-        for end in (bounds.worst, bounds.best)
-    )
+    worst = figure_text(bounds.worst, sign=sign, digits=digits)
+    best = figure_text(bounds.best, sign=sign, digits=digits)
     return Figure(bounds.worst, text=f"{worst}..{best}")
 
 
-def in_line(intervals: Iterable[Interval | None]) -> int:
-    """The decimals of a whole column: those that its typical interval supports; one without width supports none."""
-    digits = [decimals(one) for one in intervals if one and one.hi > one.lo]
+def coverage_figure(ok: int, n: int) -> Figure:
+    """Show how many of all have a score."""
+    return Figure(ok, text=f"{ok:,}/{n:,}")
+
+
+def column_decimals(intervals: Iterable[Interval | None]) -> int:
+    """Return the decimals that the typical interval of a column supports; one without width does not count."""
+    digits = [decimals(ci) for ci in intervals if ci and ci.hi > ci.lo]
     return statistics.median_low(digits) if digits else 2
 
 
-def noted(notes: Mapping[str, Iterable[str]]) -> Iterable[str]:
-    """Each note once, with whom it is about where that is not everybody."""
+def merge_notes(notes: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return each note once, with the rows that it is about unless it is about all."""
     about: dict[str, list[str]] = {}
-    for cell, lines in notes.items():
+    for row, lines in notes.items():
         for note in lines:
-            about.setdefault(note, []).append(cell)
-    for note, cells in about.items():
-        some = f"{', '.join(cells[:3])}{' ...' if len(cells) > 3 else ''}: "
-        yield note if len(cells) == len(notes) else some + note
+            about.setdefault(note, []).append(row)
+    merged = []
+    for note, rows in about.items():
+        some = f"{', '.join(rows[:3])}{' ...' if len(rows) > 3 else ''}: "
+        merged.append(note if len(rows) == len(notes) else some + note)
+    return merged
 
 
-def counted(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
-
-
-def covered(ok: int, n: int) -> Figure:
-    return Figure(ok, text=f"{ok:,}/{n:,}")
+def counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -151,10 +153,10 @@ class Table:
     caption: str = ""
     notes: tuple[str, ...] = ()
     stub: int = 0
-    """Leading columns that name the row; people are spared a name that stands in the row above already."""
+    """Leading columns that name the row; a name that is in the row above already is not repeated for people."""
     spare: tuple[str | tuple[str, ...], ...] = ()
-    """Columns, or columns that go together, that a terminal does without, the first one first, before names are
-    broken into lines."""
+    """Columns, or columns that go together, that a narrow terminal drops, the first one first, before names are broken
+    into lines."""
     legend: Mapping[str, str] = field(default_factory=dict)
     """Meaning of each column, printed under the table if the column is shown."""
 
@@ -164,37 +166,45 @@ class Table:
         columns: Sequence[str],
         rows: Iterable[Sequence[Cell]],
         caption: str = "",
+        *,
+        notes: Iterable[str] = (),
         **more: Any,
     ) -> Table:
-        return cls(tuple(columns), tuple(tuple(row) for row in rows), caption, **more)
+        cells = tuple(tuple(row) for row in rows)
+        return cls(tuple(columns), cells, caption, tuple(notes), **more)
+
+    @classmethod
+    def listing(
+        cls, rows: Iterable[Mapping[str, Cell]], caption: str = "", **more: Any
+    ) -> Table:
+        """Return a table of rows that have the same columns."""
+        records = list(rows)
+        columns = list(records[0]) if records else []
+        cells = (list(record.values()) for record in records)
+        return cls.of(columns, cells, caption, **more)
 
     def folded(self, *names: str) -> Table:
-        """Without those columns that say the same in every row: the caption says it once."""
+        """Move each column that has the same value in every row to the caption."""
         table = self
         for name in names:
-            at = table.columns.index(name)
-            values = {row[at] for row in table.rows}
-            if len(values) != 1:
-                continue
-            value = str(values.pop())
-            caption = (
-                f"{table.caption}; {name} {value}"
-                if value not in ("", "-")
-                else table.caption
-            )
-            table = replace(table.without(name), caption=caption)
+            values = table._values(name)
+            if len(values) == 1:
+                value = str(values.pop())
+                suffix = "" if value in ("", "-") else f"; {name} {value}"
+                table = replace(table.without(name), caption=table.caption + suffix)
         return table
 
     def trimmed(self, *names: str) -> Table:
-        """Without those columns that have nothing to say: every row is empty or zero."""
+        """Leave out each column whose cells are all empty or zero."""
         table = self
         for name in names:
-            at = table.columns.index(name)
-            if all(str(row[at]) in ("", "-", "0", "None") for row in table.rows):
+            if all(map(_is_empty, table._values(name))):
                 table = table.without(name)
         return table
 
     def without(self, name: str) -> Table:
+        if name not in self.columns:
+            return self
         at = self.columns.index(name)
         return replace(
             self,
@@ -203,55 +213,80 @@ class Table:
             stub=self.stub - (at < self.stub),
         )
 
+    def _values(self, name: str) -> set[Cell]:
+        """Return the different cells of a column."""
+        if name not in self.columns:
+            return set()
+        at = self.columns.index(name)
+        return {row[at] for row in self.rows}
+
     @property
     def footnotes(self) -> tuple[str, ...]:
         """Lines under the table."""
-        return (
-            *self.notes,
-            *(
-                f"{name}: {words}"
-                for name, words in self.legend.items()
-                if name in self.columns
-            ),
-        )
+        legend = self.legend.items()
+        meanings = (f"{name}: {text}" for name, text in legend if name in self.columns)
+        return (*self.notes, *meanings)
 
     # --- for people ---------------------------------------------------------------------------------------------
 
+    def cells(self, most: int | None = None) -> list[list[str]]:
+        """Return the first rows as people read them."""
+        columns = [
+            map(clean, _texts(column)) for column in zip(*self.rows, strict=True)
+        ]
+        lines = []
+        before: list[str] = []
+        for row in map(list, zip(*columns, strict=True)):
+            same = 0
+            # The last name stays even if it repeats, so that every row has one.
+            while before and same < self.stub - 1 and row[same] == before[same]:
+                same += 1
+            lines.append([""] * same + row[same:])
+            before = row
+        return lines[:most]
+
+    def text_columns(self) -> list[bool]:
+        """Return for each column whether it has words, and not numbers."""
+        return [
+            any(isinstance(row[at], str) for row in self.rows)
+            for at in range(len(self.columns))
+        ]
+
     def text(self, width: int = WIDTH) -> str:
-        """Plain text, never wider than asked: no column is cut, a name that is too wide is broken into lines."""
+        """Return plain text, never wider than `width`: no column is cut, a name that is too wide is broken into lines."""
         from rich.console import Console
 
         # In a notebook Rich would display what is captured here, too.
-        plain: dict[str, Any] = {
-            "color_system": None,
-            "legacy_windows": False,
-            "force_jupyter": False,
-        }
-        console = Console(file=io.StringIO(), width=width, **plain)
+        console = Console(
+            file=io.StringIO(),
+            width=width,
+            color_system=None,
+            legacy_windows=False,
+            force_jupyter=False,
+        )
         with console.capture() as capture:
             console.print(self.renderable(width))
         return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
     def renderable(self, width: int = WIDTH) -> RenderableType:
-        """The same for a Rich console, which colours failures and significant differences where it may."""
+        """Return the same for a Rich console, which colours failures and significant differences."""
         from rich.console import Group
         from rich.table import Table as Grid
         from rich.text import Text
 
-        table = self._fitting(width)
-        parts: list[RenderableType] = (
-            [Text(clean(self.caption), style="bold")] if self.caption else []
-        )
-        parts += [table._grid(width)] if self.rows else []
-        left_out = [name for name in self.columns if name not in table.columns]
-        notes = [
-            *table.footnotes,
-            *(
-                [f"left out for width: {', '.join(left_out)}; JSON has all"]
-                if left_out
-                else []
-            ),
-        ]
+        table = self
+        for names in self.spare:
+            if table.width() > width:
+                for name in (names,) if isinstance(names, str) else names:
+                    table = table.without(name)
+        parts: list[RenderableType] = []
+        if self.caption:
+            parts.append(Text(clean(self.caption), style="bold"))
+        if self.rows:
+            parts.append(table._grid(width))
+        notes = list(table.footnotes)
+        if left_out := [name for name in self.columns if name not in table.columns]:
+            notes.append(f"left out for width: {', '.join(left_out)}; JSON has all")
         if notes:
             listed = Grid.grid(padding=(0, 1, 0, 0))
             for note in notes:
@@ -259,25 +294,15 @@ class Table:
             parts.append(listed)
         return Group(*parts)
 
-    def _fitting(self, width: int) -> Table:
-        table = self
-        for names in self.spare:
-            if table.width() > width:
-                for name in (names,) if isinstance(names, str) else names:
-                    table = table.without(name) if name in table.columns else table
-        return table
-
     def width(self) -> int:
-        """Columns that the terminal form takes if nothing is squeezed."""
+        """Return the columns that the terminal form takes if nothing is squeezed."""
         return sum(self._widths()) + _GAP * (len(self.columns) - 1)
 
     def _widths(self) -> list[int]:
         from rich.cells import cell_len
 
-        return [
-            max(map(cell_len, column))
-            for column in zip(map(clean, self.columns), *self._shown(), strict=True)
-        ]
+        rows = [list(map(clean, self.columns)), *self.cells()]
+        return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
 
     def _grid(self, width: int) -> RenderableType:
         from rich.box import Box
@@ -295,157 +320,88 @@ class Table:
         texts = self.text_columns()
         widths = _squeezed(self._widths(), texts, width)
         for name, is_text, w in zip(self.columns, texts, widths, strict=True):
+            side: Literal["left", "right"] = "left" if is_text else "right"
             head = Text(_broken(clean(name), w))
-            grid.add_column(
-                head, justify="left" if is_text else "right", width=w, overflow="fold"
-            )
-        for cells, row in zip(self.rows, self._shown(), strict=True):
+            grid.add_column(head, justify=side, width=w, overflow="fold")
+        for cells, row in zip(self.rows, self.cells(), strict=True):
             styles = map(_style, self.columns, cells)
             lines = (
-                Text(_broken(t, w), style)
-                for t, w, style in zip(row, widths, styles, strict=True)
+                Text(_broken(text, w), style)
+                for text, w, style in zip(row, widths, styles, strict=True)
             )
-            grid.add_row(
-                *lines, style="green" if any(map(_is_significant, cells)) else None
-            )
+            significant = any(isinstance(c, Figure) and c.significant for c in cells)
+            grid.add_row(*lines, style="green" if significant else None)
         return grid
 
-    def _is_text(self, column: int) -> bool:
-        return any(isinstance(row[column], str) for row in self.rows)
-
-    def _shown(self) -> list[list[str]]:
-        digits = [self._digits(n) for n in range(len(self.columns))]
-        rows = [
-            [clean(_text(cell, most)) for cell, most in zip(row, digits, strict=True)]
-            for row in self.rows
-        ]
-        out = []
-        for i, row in enumerate(rows):
-            same = 0
-            while i and same < self.stub and row[same] == rows[i - 1][same]:
-                same += 1
-            # The last name stays even where it repeats: a row without any name would belong to nobody.
-            same = min(same, max(self.stub - 1, 0))
-            out.append([""] * same + row[same:])
-        return out
-
-    def cells(self, most: int) -> list[list[str]]:
-        """The first rows as people read them."""
-        return self._shown()[:most]
-
-    def text_columns(self) -> list[bool]:
-        """Which columns hold words, and not numbers."""
-        return [*map(self._is_text, range(len(self.columns)))]
-
-    def _digits(self, column: int) -> int:
-        cells = (row[column] for row in self.rows)
-        return in_line(
-            cell.ci
-            for cell in cells
-            if isinstance(cell, Figure) and cell.digits is None
-        )
-
     def markdown(self) -> str:
-        def line(cells: Iterable[str]) -> str:
-            return f"| {' | '.join(cells)} |"
-
-        marks = [":--" if self._is_text(n) else "--:" for n in range(len(self.columns))]
-        rows = [line(map(_markdown, row)) for row in self._shown()]
-        head = [line(map(_markdown, self.columns)), line(marks)] if self.rows else []
-        caption = [f"**{_markdown(clean(self.caption))}**", ""] if self.caption else []
-        notes = (
-            ["", *(f"- {_markdown(clean(note))}" for note in self.footnotes)]
-            if self.footnotes
-            else []
-        )
-        return "\n".join([*caption, *head, *rows, *notes])
+        lines = []
+        if self.caption:
+            lines += [f"**{markdown_text(self.caption)}**", ""]
+        if self.rows:
+            marks = [":--" if is_text else "--:" for is_text in self.text_columns()]
+            rows = [[markdown_text(cell) for cell in row] for row in self.cells()]
+            head = [markdown_text(name) for name in self.columns]
+            lines += [f"| {' | '.join(row)} |" for row in (head, marks, *rows)]
+        if self.footnotes:
+            lines += ["", *(f"- {markdown_text(note)}" for note in self.footnotes)]
+        return "\n".join(lines)
 
     def latex(self) -> str:
-        r"""A `table` with booktabs rules: the document needs `\usepackage{booktabs}`."""
-        notes = [
-            rf"\par\smallskip\footnotesize {_latex(clean(note))}"
-            for note in self.footnotes
+        r"""Return a `table` with booktabs rules: the document needs `\usepackage{booktabs}`."""
+        lines = [r"\begin{table}", r"\centering"]
+        if self.caption:
+            lines.append(rf"\caption{{{_latex(self.caption)}}}")
+        if self.rows:
+            marks = "".join("l" if is_text else "r" for is_text in self.text_columns())
+            head, *rows = (
+                " & ".join(map(_latex, row)) + r" \\"
+                for row in (self.columns, *self.cells())
+            )
+            lines += [rf"\begin{{tabular}}{{{marks}}}", r"\toprule", head, r"\midrule"]
+            lines += [*rows, r"\bottomrule", r"\end{tabular}"]
+        lines += [
+            rf"\par\smallskip\footnotesize {_latex(note)}" for note in self.footnotes
         ]
-        caption = (
-            [rf"\caption{{{_latex(clean(self.caption))}}}"] if self.caption else []
-        )
-        return "\n".join(
-            [
-                r"\begin{table}",
-                r"\centering",
-                *caption,
-                *self._tabular(),
-                *notes,
-                r"\end{table}",
-            ]
-        )
-
-    def _tabular(self) -> list[str]:
-        if not self.rows:
-            return []
-        marks = "".join(
-            "l" if self._is_text(n) else "r" for n in range(len(self.columns))
-        )
-        rows = [
-            " & ".join(map(_latex, row)) + r" \\"
-            for row in [[*map(clean, self.columns)], *self._shown()]
-        ]
-        return [
-            rf"\begin{{tabular}}{{{marks}}}", r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule",
-            r"\end{tabular}",
-        ]  # fmt: skip
+        return "\n".join([*lines, r"\end{table}"])
 
     # --- for programs -------------------------------------------------------------------------------------------
 
     def records(self) -> list[dict[str, Any]]:
-        """At full precision; a figure that has intervals somewhere has its limits in columns of their own."""
+        """Return the rows at full precision; a figure that has an interval in any row has its limits in columns."""
         limits = {
             name
-            for n, name in enumerate(self.columns)
-            if any(isinstance(row[n], Figure) and row[n].ci for row in self.rows)  # type: ignore[union-attr]
+            for row in self.rows
+            for name, cell in zip(self.columns, row, strict=True)
+            if isinstance(cell, Figure) and cell.ci
         }
-        out = []
+        records = []
         for row in self.rows:
             record: dict[str, Any] = {}
             for name, cell in zip(self.columns, row, strict=True):
-                if isinstance(cell, Figure) and cell.parts:
-                    record |= dict(cell.parts)
+                figure = cell if isinstance(cell, Figure) else None
+                if figure and figure.parts:
+                    record |= figure.parts
                     continue
-                record[name] = cell.value if isinstance(cell, Figure) else cell
+                record[name] = figure.value if figure else cell
                 if name in limits:
-                    ci = cell.ci if isinstance(cell, Figure) else None
+                    ci = figure and figure.ci
                     record |= {f"{name}_lo": ci and ci.lo, f"{name}_hi": ci and ci.hi}
-            out.append(record)
-        return out
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "caption": self.caption,
-            "rows": self.records(),
-            "notes": list(self.footnotes),
-        }
+            records.append(record)
+        return records
 
     def csv(self) -> str:
-        """No cell is a formula to a spreadsheet, whatever a model or an item is called."""
-        from editjudge.files import spreadsheet_safe
-
-        file = io.StringIO()
+        """Return CSV without a cell that a spreadsheet takes for a formula, whatever a model or an item is called."""
         records = self.records()
+        head = records[0] if records else self.columns
+        file = io.StringIO()
         writer = csv.writer(file)
-        writer.writerow(
-            [
-                spreadsheet_safe(name)
-                for name in (records[0] if records else self.columns)
-            ]
-        )
-        writer.writerows(
-            [spreadsheet_safe(value) for value in record.values()] for record in records
-        )
+        for row in (head, *(record.values() for record in records)):
+            writer.writerow(map(spreadsheet_safe, row))
         return file.getvalue()
 
 
 def clean(text: str) -> str:
-    """One line, without anything that a terminal obeys."""
+    """Return one line without anything that a terminal obeys."""
     return "".join(
         c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(text.split())
     )
@@ -457,28 +413,38 @@ _FAILURES = frozenset(
 """Columns whose counts are bad news."""
 
 
-def _is_significant(cell: Cell) -> bool:
-    return isinstance(cell, Figure) and cell.significant
+def _is_empty(cell: Cell) -> bool:
+    if isinstance(cell, Figure):
+        return cell.value is None
+    return not cell and not isinstance(cell, float)
 
 
 def _style(column: str, cell: Cell) -> str:
-    """The Rich style of a cell: failures are red, a significant p is bold in its green row."""
-    value = cell.value if isinstance(cell, Figure) else cell
+    """Return the Rich style of a cell: failures are red, a significant p is bold in its green row."""
+    value = cell
+    if isinstance(cell, Figure):
+        if cell.significant:
+            return "bold green"
+        value = cell.value
     if (column in _FAILURES and isinstance(value, int) and value) or value == "fail":
         return "red"
-    if _is_significant(cell):
-        return "bold green"
     return "green" if value == "pass" else ""
 
 
-def _text(cell: Cell, digits: int) -> str:
-    if isinstance(cell, bool | str):
-        return str(cell)
-    if isinstance(cell, int):
-        return f"{cell:,}"
-    if cell is None:
-        return "-"
-    return (cell if isinstance(cell, Figure) else Figure(cell)).rounded(digits)
+def _texts(column: Sequence[Cell]) -> list[str]:
+    """Return the cells of a column with the decimals that its intervals support."""
+    figures = [cell for cell in column if isinstance(cell, Figure)]
+    digits = column_decimals(cell.ci for cell in figures if cell.digits is None)
+    texts = []
+    for cell in column:
+        if isinstance(cell, bool | str):
+            texts.append(str(cell))
+        elif isinstance(cell, int):
+            texts.append(f"{cell:,}")
+        else:
+            figure = cell if isinstance(cell, Figure) else Figure(cell)
+            texts.append(figure.rounded(digits))
+    return texts
 
 
 def _squeezed(widths: list[int], texts: Sequence[bool], width: int) -> list[int]:
@@ -497,54 +463,37 @@ def _broken(text: str, width: int) -> str:
     """With line breaks after `_`, `/` and `-`: Rich would break a long name anywhere."""
     from rich.cells import cell_len
 
+    if cell_len(text) <= width:
+        return text
     lines = [""]
-    for part in (
-        re.findall(r"[^\s_/-]*[\s_/-]*", text) if cell_len(text) > width else [text]
-    ):
+    for part in re.findall(r"[^\s_/-]*[\s_/-]*", text):
         if lines[-1] and cell_len(lines[-1] + part.rstrip()) > width:
             lines.append("")
         lines[-1] += part
     return "\n".join(line.rstrip() for line in lines)
 
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    **{char: f"\\{char}" for char in "{}$&#%_"},
-    "\u2193": r"$\downarrow$",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    "[": "{[}",  # at the start of a row it would be an option of the line break before it
-}
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        **{char: f"\\{char}" for char in "{}$&#%_"},
+        "\u2193": r"$\downarrow$",
+        "^": r"\textasciicircum{}",
+        "~": r"\textasciitilde{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': r"\textquotedbl{}",
+        "[": "{[}",  # at the start of a row it would be an option of the line break before it
+    }
+)
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(char, char) for char in text)
+    return clean(text).translate(_LATEX)
 
 
-def _markdown(text: str) -> str:
-    escaped = re.sub(r"([\\`*_|~])|\[(?=[^]]*\]\()", r"\\\g<0>", text)
+def markdown_text(text: str) -> str:
+    """Return one line that Markdown shows as it is."""
+    escaped = re.sub(r"([\\`*_|~])|\[(?=[^]]*\]\()", r"\\\g<0>", clean(text))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def together_markdown(title: str, lead: Sequence[str], tables: Sequence[Table]) -> str:
-    parts = [f"# {_markdown(clean(title))}", *(_markdown(clean(line)) for line in lead)]
-    return "\n\n".join([*parts, *(table.markdown() for table in tables)]) + "\n"
-
-
-def together_latex(title: str, lead: Sequence[str], tables: Sequence[Table]) -> str:
-    parts = [
-        "% needs \\usepackage{booktabs}",
-        *(f"% {clean(line)}" for line in (title, *lead)),
-    ]
-    return "\n\n".join(["\n".join(parts), *(table.latex() for table in tables)]) + "\n"
-
-
-PROSE: Mapping[str, Callable[[str, Sequence[str], Sequence[Table]], str]] = {
-    "md": together_markdown,
-    "latex": together_latex,
-}
-"""Forms of a whole report: a title, leading lines and tables become one text. Another form is another entry."""

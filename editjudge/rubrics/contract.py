@@ -11,40 +11,20 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from editjudge.errors import near_miss
 from editjudge.rubrics import replies
-from editjudge.rubrics.answer import AnswerLeaf, AnswerObject, answer_keys, answer_tree
+from editjudge.rubrics.answer import AnswerNode, answer_keys, answer_tree
 from editjudge.rubrics.marks import read_marks
 from editjudge.rubrics.model import Consistency, Factor, Rubric
-from editjudge.rubrics.replies import (
-    CUT,
-    Candidate,
-    LabelledLines,
-    Scan,
-    TooComplex,
-    scan,
-)
+from editjudge.rubrics.replies import CUT, Candidate, NoAnswer, Scan, scan
 from editjudge.rubrics.scale import WrittenNumber
 from editjudge.rubrics.verdict import Failure, Finish, Remark, Verdict
 
 MAX_REASONS = 40
 MAX_SECTIONS = 1_000
 """Headings of the answer that are looked at; three are asked for."""
-
-
-class _NoVerdict(Exception):
-    """Ends the reading of a reply that is no answer."""
-
-    def __init__(
-        self,
-        code: str,
-        message: str,
-        status: Literal["refused", "invalid", "truncated"] = "invalid",
-    ) -> None:
-        super().__init__(message)
-        self.failure = Failure(status, (Remark(code, message),))
 
 
 def check(
@@ -55,123 +35,41 @@ def check(
     strict: bool = False,
     finish: Finish = "stop",
 ) -> Verdict | Failure:
-    """Hold a reply against the rubric's contract.
+    """Compare a reply with the rubric's contract.
 
-    `identifier` is the one the question stated; without it any is accepted. `strict` refuses reasons outside
-    their word limits instead of noting them. Raises nothing, whatever the reply: what is no answer is a `Failure`.
+    `identifier` is the one in the question; without it any is accepted. `strict` refuses reasons outside their word
+    limits instead of noting them. Raises nothing, whatever the reply: one that is not an answer is a `Failure`.
     """
+    reading = _ReplyReading(rubric, identifier)
     try:
         _check_end(reply, finish)
         text = reply.removeprefix("\ufeff")
-        reading = _ReplyReading(rubric, identifier)
-        return (_check_json if rubric.answer.is_json else _check_text)(
-            reading, text
-        ).verdict(strict)
-    except _NoVerdict as refused:
-        return refused.failure
-    except TooComplex:
-        return Failure(
-            "invalid",
-            (
-                Remark(
-                    "too_complex",
-                    "the reply has more braces, lines or headings than any answer",
-                ),
-            ),
-        )
+        match rubric.answer.form:
+            case "lines":
+                reading.take_lines(_without_thoughts(rubric, text))
+            case "token" | "marked":
+                reading.take_word(_without_thoughts(rubric, text))
+            case _:
+                reading.take_json(text)
+        return reading.verdict(strict)
+    except NoAnswer as refused:
+        return Failure(refused.status, (Remark(refused.code, str(refused)),))
 
 
-def _check_json(reading: _ReplyReading, text: str) -> _ReplyReading:
-    rubric = reading.rubric
-    reply = scan(text, answer_keys(rubric))
-    if reply.ends_in_thought or not reply.candidates:
-        raise _no_answer(
-            rubric, reply, "the reply holds no JSON object with a key of the answer"
-        )
-    reading.take_object(answer_tree(rubric), reading.choose(reply.candidates))
-    sections = _sections(rubric, reply)
-    last = rubric.answer.sections[-1:]
-    if [section.before_json for section in sections if section.title in last][:1] == [
-        False
-    ]:
-        # What stands before that heading was a draft, whatever it says.
-        raise _NoVerdict(
-            "no_answer", f'no JSON of the answer stands under "## {last[0]}"'
-        )
-    if (
-        not reading.reasons
-        and rubric.consistency
-        and rubric.consistency.factor in reading.scores
-    ):
-        reading.compare_list(rubric.consistency, sections)
-    reading.violations += _around(rubric, reply, sections)
-    return reading
-
-
-def _check_text(reading: _ReplyReading, text: str) -> _ReplyReading:
-    """An answer that is no JSON: labelled lines, the score as the whole reply, or one of several marks in it."""
-    rubric = reading.rubric
-    reply = scan(text, joint=CUT)
-    if reply.ends_in_thought:
-        raise _no_answer(rubric, reply, "")
-    if rubric.answer.form == "lines":
-        labels = {rubric.label(factor): factor for factor in rubric.factors}
-        headings = [factor.heading for factor in rubric.factors if factor.heading]
-        own_labels = [factor.label or factor.key for factor in rubric.factors]
-        lines = replies.read_lines(
-            reply.before, own_labels, rubric.answer.texts, headings
-        )
-        if not lines.values:
-            why = f'no line begins with "{next(iter(labels))}:" or another label of the answer'
-            raise _no_answer(rubric, reply, why)
-        reading.take_lines(lines, labels)
-        # what stands below headings is prose that was asked for
-        if lines.prose and not headings:
-            reading.violations.append(
-                Remark("prose", "text stands around the lines that were asked for")
-            )
-        return reading
-    (factor,) = rubric.factors
-    if rubric.answer.form == "token":
-        value = replies.value_of(reply.before.strip(replies.AROUND))
-        reading.take_score(factor, value)
-        if reading.reasons and _is_text(value):
-            raise _no_answer(
-                rubric, reply, f"the reply is more or other than {factor.scale.words}"
-            )
-        return reading
-    marks = [choice for choice in factor.scale.choices if choice in reply.before]
-    if not marks:
-        raise _no_answer(rubric, reply, f"the reply holds none of {factor.scale.words}")
-    if len(marks) > 1:
-        raise _NoVerdict(
-            "ambiguous", f"the reply holds {' and '.join(marks)}, and one was asked for"
-        )
-    reading.take_score(factor, marks[0])
-    reading.justifications[factor.key] = (
-        reply.before.replace(CUT, "").replace(marks[0], "").strip()
-    )
-    return reading
-
-
-# --- what ends before the answer is looked at -----------------------------------------------------------------
+# --- replies without an answer --------------------------------------------------------------------------------
 
 
 def _check_end(reply: str, finish: Finish) -> None:
     if finish == "refusal":
-        raise _NoVerdict("refusal", "the model declined to answer", "refused")
+        raise NoAnswer("refusal", "the model declined to answer", "refused")
     if finish == "length":
-        raise _NoVerdict(
-            "truncated", "the reply was cut off at the token limit", "truncated"
-        )
+        message = "the reply was cut off at the token limit"
+        raise NoAnswer("truncated", message, "truncated")
     if not reply.strip("\ufeff \t\r\n\v\f"):
-        raise _NoVerdict("empty", "the reply is empty")
-    try:
-        reply.encode()
-    except UnicodeEncodeError:
-        raise _NoVerdict(
-            "not_text", "the reply holds half of a surrogate pair, which is not text"
-        ) from None
+        raise NoAnswer("empty", "the reply is empty")
+    if not replies.is_unicode(reply):
+        message = "the reply holds half of a surrogate pair, which is not text"
+        raise NoAnswer("not_text", message)
 
 
 # Only asked of replies that hold no answer at all, so a wide net costs nothing but the word for the failure.
@@ -186,37 +84,40 @@ _OPENING = 400
 """A refusal says so at once; later in a text the same words describe the pictures."""
 
 
-def _no_answer(rubric: Rubric, reply: Scan, why: str) -> _NoVerdict:
+def _no_answer(rubric: Rubric, reply: Scan, message: str) -> NoAnswer:
     """Return why a reply has no answer."""
     if reply.ends_in_thought:
-        return _NoVerdict(
-            "truncated", "the reply ends inside its own reasoning", "truncated"
-        )
+        cut = "the reply ends inside its own reasoning"
+        return NoAnswer("truncated", cut, "truncated")
     text = reply.before.replace(CUT, "").strip()
     if not text:
-        return _NoVerdict(
-            "empty", "the reply holds nothing but reasoning that was set aside"
-        )
-    if _DECLINES.search(_without_options(rubric, text[:_OPENING])):
-        return _NoVerdict("refusal", "the model declined to answer", "refused")
-    return _NoVerdict("no_answer", why)
-
-
-def _without_options(rubric: Rubric, text: str) -> str:
-    """A text less the words that the question offers: who answers an offered "I cannot tell" declines nothing."""
+        empty = "the reply holds nothing but reasoning that was set aside"
+        return NoAnswer("empty", empty)
+    opening = text[:_OPENING]
     for factor in rubric.factors:
         for option in (*factor.scale.choices, *factor.scale.abstain):
+            # An answer that is an offered "I cannot tell" declines nothing.
             core = option.strip("[]()<>\"'. ")
             if _DECLINES.search(core):
-                text = re.sub(re.escape(core), "", text, flags=re.IGNORECASE)
-    return text
+                opening = re.sub(re.escape(core), "", opening, flags=re.IGNORECASE)
+    if _DECLINES.search(opening):
+        return NoAnswer("refusal", "the model declined to answer", "refused")
+    return NoAnswer("no_answer", message)
+
+
+def _without_thoughts(rubric: Rubric, text: str) -> Scan:
+    """Return a reply whose answer is not JSON, with its thoughts set aside."""
+    reply = scan(text, joint=CUT)
+    if reply.ends_in_thought:
+        raise _no_answer(rubric, reply, "")
+    return reply
 
 
 def canonical(candidate: Candidate) -> str | None:
-    """Equal for equal answers whatever the order of keys, None for what is none; unlike ==, it tells true from 1."""
+    """Return the canonical JSON of a candidate, or None if it is not an answer. It distinguishes true from 1."""
     try:
         return json.dumps(_value(candidate), sort_keys=True)
-    except _NoVerdict:
+    except NoAnswer:
         return None
 
 
@@ -224,24 +125,21 @@ def _value(candidate: Candidate) -> dict[str, Any]:
     if candidate.value is not None:
         return candidate.value
     if candidate.depth > replies.MAX_DEPTH:
-        raise _NoVerdict(
-            "not_json", f"the JSON nests more than {replies.MAX_DEPTH} deep"
-        )
+        message = f"the JSON nests more than {replies.MAX_DEPTH} deep"
+        raise NoAnswer("not_json", message)
     try:
-        value = replies.decode(candidate.text)
-    except replies.NotStrict as error:
+        # A text that starts with a brace decodes to an object or fails.
+        value: dict[str, Any] = replies.decode(candidate.text)
+        return value
+    except NoAnswer as error:
         if error.at_end and not candidate.closed:
-            raise _NoVerdict(
-                "truncated", "the reply breaks off inside its JSON", "truncated"
-            ) from None
-        raise _NoVerdict(
-            error.code, f"the answer is not strict JSON: {error}"
-        ) from None
-    assert isinstance(value, dict)  # noqa: S101  (a text that starts with a brace decodes to an object or fails)
-    return value
+            cut = "the reply breaks off inside its JSON"
+            raise NoAnswer("truncated", cut, "truncated") from None
+        message = f"the answer is not strict JSON: {error}"
+        raise NoAnswer(error.code, message) from None
 
 
-# --- what the answer says -------------------------------------------------------------------------------------
+# --- the content of an answer ---------------------------------------------------------------------------------
 
 
 class _ReplyReading:
@@ -263,13 +161,15 @@ class _ReplyReading:
     def verdict(self, strict: bool) -> Verdict | Failure:
         """Return the verdict on what was taken: every score, or none."""
         if self.reasons:
-            return Failure("invalid", tuple(self.reasons[:MAX_REASONS]))
-        reasons = (
-            (f.key, self.justifications.get(f.key, self.shared_reason))
-            for f in self.rubric.factors
-        )
-        justifications = {key: reason for key, reason in reasons if reason is not None}
-        lengths, unchecked = _lengths(self.rubric, justifications)
+            return Failure("invalid", tuple(self.reasons))
+        reasons = {
+            factor.key: self.justifications.get(factor.key, self.shared_reason)
+            for factor in self.rubric.factors
+        }
+        justifications = {k: text for k, text in reasons.items() if text is not None}
+        remarks = list(_length_remarks(self.rubric, justifications))
+        lengths = [remark for remark in remarks if remark.code != _UNCOUNTED]
+        uncounted = [remark for remark in remarks if remark.code == _UNCOUNTED]
         violations = tuple(self.violations)
         notes = tuple(self.notes)
         if strict and lengths:
@@ -278,235 +178,248 @@ class _ReplyReading:
             self.scores,
             justifications,
             (*violations, *lengths),
-            (*notes, *unchecked),
+            (*notes, *uncounted),
             self.choices,
             self.abstained,
         )
 
-    def choose(self, candidates: Sequence[Candidate]) -> dict[str, Any]:
-        """The one object that is the answer; two different ones are nobody's answer, unless the last is asked for."""
-        last_counts = bool(self.rubric.answer.sections)
-        values = [
-            _value(candidate)
-            for candidate in (candidates[-1:] if last_counts else candidates)
-        ]
-        if len(candidates) > 1:
-            answers = {canonical(candidate) for candidate in candidates}
-            if len(answers) == 1:
-                self.violations.append(
-                    Remark(
-                        "repeated_answer",
-                        f"the same answer stands {len(candidates)} times",
-                    )
+    # the forms of an answer
+
+    def take_json(self, text: str) -> None:
+        rubric = self.rubric
+        reply = scan(text, answer_keys(rubric))
+        if reply.ends_in_thought or not reply.candidates:
+            message = "the reply holds no JSON object with a key of the answer"
+            raise _no_answer(rubric, reply, message)
+        self._take_object(answer_tree(rubric), self._chosen(reply.candidates))
+        sections = _sections(rubric, reply)
+        last = rubric.answer.sections[-1:]
+        heads = [s.before_json for s in sections if s.title in last]
+        if heads and not heads[0]:
+            # What stands before that heading was a draft, whatever it says.
+            message = f'no JSON of the answer stands under "## {last[0]}"'
+            raise NoAnswer("no_answer", message)
+        rule = rubric.consistency
+        if rule and not self.reasons and rule.factor in self.scores:
+            self._compare_list(rule, sections)
+        self.violations += _remarks_around(rubric, reply, sections)
+
+    def take_lines(self, reply: Scan) -> None:
+        """Take the scores and reasons of labelled lines."""
+        rubric = self.rubric
+        factors = {rubric.label(factor): factor for factor in rubric.factors}
+        headings = [factor.heading for factor in rubric.factors if factor.heading]
+        labels = [factor.label or factor.key for factor in rubric.factors]
+        texts = rubric.answer.texts
+        lines = replies.read_lines(reply.before, labels, texts, headings)
+        if not lines.values:
+            message = f'no line begins with "{next(iter(factors))}:" or another label of the answer'
+            raise _no_answer(rubric, reply, message)
+        most = 0
+        for label in (*factors, *texts):
+            contents = lines.values.get(label) or lines.texts.get(label) or []
+            factor = factors.get(label)
+            key = factor.key if factor else None
+            if not contents:
+                code = "missing_factor" if factor else "missing_key"
+                self._refuse(code, f'no line begins with "{label}:"', key)
+            elif len({*contents}) > 1:
+                message = (
+                    f'{len(contents)} lines begin with "{label}:", and they differ'
                 )
-            elif last_counts:
-                self.notes.append(
-                    Remark(
-                        "earlier_answer",
-                        "an earlier object was passed over: the last one counts",
-                    )
-                )
+                self._refuse("ambiguous", message, key)
+            elif factor:
+                self.take_score(factor, replies.value_of(contents[0]))
             else:
-                message = f"the reply holds {len(values)} answers that differ; exactly one was asked for"
-                raise _NoVerdict("ambiguous", message)
+                self._share(contents[0].strip())
+            most = max(most, len(contents))
+        if most > 1:
+            self._violate("repeated_answer", f"the same line stands {most} times")
+        # what stands below headings is prose that was asked for
+        if lines.prose and not headings:
+            self._violate("prose", "text stands around the lines that were asked for")
+
+    def take_word(self, reply: Scan) -> None:
+        """Take the score that is the whole reply, or one of several marks in it."""
+        (factor,) = self.rubric.factors
+        text = reply.before
+        if self.rubric.answer.form == "token":
+            value = replies.value_of(text.strip(replies.AROUND))
+            self.take_score(factor, value)
+            if self.reasons and _is_text(value):
+                message = f"the reply is more or other than {factor.scale.words}"
+                raise _no_answer(self.rubric, reply, message)
+            return
+        marks = [choice for choice in factor.scale.choices if choice in text]
+        if not marks:
+            message = f"the reply holds none of {factor.scale.words}"
+            raise _no_answer(self.rubric, reply, message)
+        if len(marks) > 1:
+            message = f"the reply holds {' and '.join(marks)}, and one was asked for"
+            raise NoAnswer("ambiguous", message)
+        self.take_score(factor, marks[0])
+        reason = text.replace(CUT, "").replace(marks[0], "").strip()
+        self.justifications[factor.key] = reason
+
+    # JSON
+
+    def _chosen(self, candidates: Sequence[Candidate]) -> dict[str, Any]:
+        """Return the one object that is the answer; of two different ones none is, unless the last is asked for."""
+        last_counts = bool(self.rubric.answer.sections)
+        values = [_value(c) for c in candidates[-1:] if last_counts] or [
+            _value(c) for c in candidates
+        ]
+        count = len(candidates)
+        if count > 1 and len({*map(canonical, candidates)}) == 1:
+            self._violate("repeated_answer", f"the same answer stands {count} times")
+        elif count > 1 and not last_counts:
+            message = f"the reply holds {count} answers that differ; exactly one was asked for"
+            raise NoAnswer("ambiguous", message)
+        elif count > 1:
+            message = "an earlier object was passed over: the last one counts"
+            self.notes.append(Remark("earlier_answer", message))
         return values[-1]
 
-    def take_lines(self, lines: LabelledLines, labels: Mapping[str, Factor]) -> None:
-        """Scores and reasons of labelled lines."""
-        most = 0
-        for name in (*labels, *self.rubric.answer.texts):
-            values = lines.values.get(name) or lines.texts.get(name)
-            factor = labels[name].key if name in labels else None
-            if not values:
-                self._refuse(
-                    f"missing_{'factor' if factor else 'key'}",
-                    f'no line begins with "{name}:"',
-                    factor,
-                )
-            elif any(value != values[0] for value in values):
-                self._refuse(
-                    "ambiguous",
-                    f'{len(values)} lines begin with "{name}:", and they differ',
-                    factor,
-                )
-            elif factor:
-                self.take_score(labels[name], replies.value_of(values[0]))
-            else:
-                self._share(values[0].strip())
-            most = max(most, len(values or ()))
-        if most > 1:
-            self.violations.append(
-                Remark("repeated_answer", f"the same line stands {most} times")
-            )
-
-    def take_object(
-        self, shape: AnswerObject, value: Mapping[str, Any], place: str = ""
+    def _take_object(
+        self, part: AnswerNode, value: Mapping[str, Any], path: str = ""
     ) -> None:
-        """Scores and reasons of an object and of all below it; `place` are the keys that lead to it."""
-        if value.keys() != shape.members.keys():
-            self._compare_keys(shape, value)
-        for key, part in shape.in_order:
+        """Take the scores and reasons of an object and of all below it; `path` are the keys that lead to it."""
+        if value.keys() != part.members.keys():
+            self._compare_keys(part, value)
+        for key, inner in part.in_order:
             if key in value:
-                self._take(part, value[key], f"{place}{key}")
+                self._take(inner, value[key], f"{path}{key}")
 
-    def _take(self, part: Any, value: Any, place: str) -> None:
-        if isinstance(part, AnswerLeaf):
-            self._leaf(part, value, place)
-        elif isinstance(part, list):
-            if not isinstance(value, list) or len(value) != len(part):
-                self._wrong(place, f"a list of {len(part)} scores", value)
-                return
-            for leaf, item in zip(part, value, strict=True):
-                self._leaf(leaf, item, place)
-        elif isinstance(value, dict):
-            # Messages name an entry by its factor, and what is nested by its path.
-            self.take_object(
-                part,
-                value,
-                f"{place}."
-                if part.entry or self.rubric.answer.form == "nested"
-                else "",
-            )
-        elif part.entry:
-            self._wrong(
-                place,
-                f"an object with {' and '.join(key for key, _ in part.in_order)}",
-                value,
-                part.entry.key,
-            )
-        else:
-            nested = self.rubric.answer.form == "nested"
-            self._wrong(
-                place,
-                "an object" if nested else "an object with one entry a factor",
-                value,
-            )
+    def _take(self, part: AnswerNode, value: object, path: str) -> None:
+        is_nested = self.rubric.answer.form == "nested"
+        match part.kind:
+            case "score" if part.factor:
+                self.take_score(part.factor, value)
+            case "object" if isinstance(value, dict):
+                # Messages name an entry by its factor, and what is nested by its path.
+                prefix = f"{path}." if part.factor or is_nested else ""
+                self._take_object(part, value, prefix)
+            case "object" if part.factor:
+                keys = " and ".join(key for key, _ in part.in_order)
+                expected = f"an object with {keys}"
+                self._refuse_type(path, expected, value, part.factor.key)
+            case "object":
+                entries = "" if is_nested else " with one entry a factor"
+                self._refuse_type(path, f"an object{entries}", value)
+            case "list" if isinstance(value, list) and len(value) == len(part.items):
+                for item, score in zip(part.items, value, strict=True):
+                    self._take(item, score, path)
+            case "list":
+                expected = f"a list of {len(part.items)} scores"
+                self._refuse_type(path, expected, value)
+            case "other":
+                if not _is_kind(value, part.json_type):
+                    expected = f"a value of the kind {part.json_type}"
+                    self._refuse_type(path, expected, value)
+            case _:
+                self._take_text(part, value, path)
 
-    def _compare_keys(self, shape: AnswerObject, value: Mapping[str, Any]) -> None:
-        """Record what is missing in an object, and what was not asked for."""
-        factors = shape.factors
-        owner = shape.entry.key if shape.entry else None
-        for key in [key for key, _ in shape.in_order if key not in value]:
-            kind = "factor" if key in factors else "key"
-            message = (
-                f'"{owner}" has no "{key}"'
-                if owner
-                else f'the {kind} "{key}" is missing'
-            )
-            self._refuse(f"missing_{kind}", message, owner or factors.get(key))
-        kind = "factor" if len(factors) == len(shape.members) else "key"
-        # Not all of them, since a reply may have a million.
-        for key in itertools.islice(
-            (key[:80] for key in value if key not in shape.members), MAX_REASONS
-        ):
-            message = (
-                f'"{owner}" has a key "{key}" that' if owner else f'the {kind} "{key}"'
-            )
-            self._refuse(
-                f"unknown_{kind}",
-                f"{message} was not asked for{near_miss(key, shape.members)}",
-                owner,
-            )
-
-    def _leaf(self, leaf: AnswerLeaf, value: object, place: str) -> None:
-        factor = leaf.factor
-        if leaf.kind == "score" and factor:
-            self.take_score(factor, value)
-        elif leaf.kind == "other":
-            if not _is_kind(value, leaf.json_type):
-                self._wrong(place, f"a value of the kind {leaf.json_type}", value)
-        elif not isinstance(value, str) or not _is_text(value):
-            self._wrong(
-                place,
-                "a string" if leaf.kind == "id" else "text",
-                value,
-                factor.key if factor else None,
-            )
+    def _take_text(self, part: AnswerNode, value: object, path: str) -> None:
+        factor = part.factor.key if part.factor else None
+        if not isinstance(value, str) or not _is_text(value):
+            expected = "a string" if part.kind == "id" else "text"
+            self._refuse_type(path, expected, value, factor)
         elif factor:
-            self.justifications[factor.key] = value
-        elif leaf.kind == "text":
+            self.justifications[factor] = value
+        elif part.kind == "text":
             self._share(value)
-        elif self.identifier is not None and value != self.identifier:
-            message = f'"{place}" is "{value[:80]}" but the question was about "{self.identifier}"'
+        elif self.identifier not in (None, value):
+            message = f'"{path}" is "{value[:80]}" but the question was about "{self.identifier}"'
             self._refuse("wrong_id", message)
+
+    def _compare_keys(self, part: AnswerNode, value: Mapping[str, Any]) -> None:
+        """Record keys that are missing in an object, and keys that were not asked for."""
+        factors = part.factors
+        entry = part.factor.key if part.factor else None
+        for key, _ in part.in_order:
+            kind = "factor" if key in factors else "key"
+            message = f'the {kind} "{key}" is missing'
+            if entry:
+                message = f'"{entry}" has no "{key}"'
+            if key not in value:
+                self._refuse(f"missing_{kind}", message, entry or factors.get(key))
+        kind = "factor" if len(factors) == len(part.members) else "key"
+        unknown = (key[:80] for key in value if key not in part.members)
+        # Not all of them, since a reply may have a million.
+        for key in itertools.islice(unknown, MAX_REASONS):
+            message = f'the {kind} "{key}"'
+            if entry:
+                message = f'"{entry}" has a key "{key}" that'
+            hint = near_miss(key, part.members)
+            self._refuse(f"unknown_{kind}", f"{message} was not asked for{hint}", entry)
 
     def _share(self, text: str) -> None:
         """The first free text is the reason for every factor that has none of its own."""
         if self.shared_reason is None:
             self.shared_reason = text
 
+    # scores
+
     def take_score(self, factor: Factor, value: object) -> None:
         """Take the value of a factor: a score, a choice, or a word for "does not apply"."""
         scale = factor.scale
-        if scale.abstain and _is_text(value) and value in scale.abstain:
+        is_text = _is_text(value)
+        if is_text and value in scale.abstain:
             self.abstained[factor.key] = str(value)
-        elif scale.choices:  # to the letter: "A" is not "a"
-            if _is_text(value) and value in scale.choices:
-                self.choices[factor.key] = str(value)
-                return
-            kind = (
-                "none of the words offered"
-                if _is_text(value)
-                else _kind_in_words(value)
-            )
+        elif is_text and value in scale.choices:  # to the letter: "A" is not "a"
+            self.choices[factor.key] = str(value)
+        elif scale.choices:
+            kind = "none of the words offered" if is_text else _kind_in_words(value)
             message = f'the choice of "{factor.key}" is {kind}; expected {scale.words}'
             self._refuse("choice_unknown", message, factor.key)
         elif (score := scale.read(value)) is not None:
             self.scores[factor.key] = score
         else:
-            code = _score_code(value, decimals=scale.range is not None)
+            kind = _kind_in_words(value)
             # 6.5 may be quoted; 6.0 names a score that would be accepted.
-            quotable = (
-                _is_kind(value, "number") and float(str(value)) not in scale.values
-            )
-            kind = str(value)[:40] if quotable else _kind_in_words(value)
-            if _is_text(value) and not self.rubric.answer.is_json:
+            if _is_kind(value, "number") and float(str(value)) not in scale.values:
+                kind = str(value)[:40]
+            if is_text and not self.rubric.answer.is_json:
                 kind = _text_in_words(str(value))
             self._refuse(
-                code,
+                _score_code(value, decimals=scale.range is not None),
                 f'the score of "{factor.key}" is {kind}; expected {scale.words}',
                 factor.key,
             )
 
-    def compare_list(self, rule: Consistency, sections: Sequence[_Section]) -> None:
+    def _compare_list(self, rule: Consistency, sections: Sequence[_Section]) -> None:
         """Record how a list of differences contradicts the score, or else what keeps the list from proving anything.
 
         A contradiction never names the score that would be accepted: a judge that is told so obeys.
         """
         # Without its heading the list may stand anywhere.
-        lists = [
-            section for section in sections if section.title == rule.section
-        ] or sections
+        lists = [s for s in sections if s.title == rule.section] or sections
         marks = read_marks("\n".join(section.text for section in lists), rule)
         score = self.scores[rule.factor]
-        why = ""
+        contradiction = ""
         if marks.failing is not None and score != rule.fail_score:
-            why = f'a listed difference is marked "{marks.failing}"'
+            contradiction = f'a listed difference is marked "{marks.failing}"'
         elif marks.all_pass and score != rule.pass_score:
-            why = "every listed difference has a mark that passes"
-        if why:
-            self._refuse(
-                "inconsistent",
-                f"the score and the list contradict each other: {why}",
-                rule.factor,
-            )
-        elif marks.unread or (
-            marks.prose
-            and marks.passing
-            and marks.failing is None
-            and score != rule.pass_score
-        ):
+            contradiction = "every listed difference has a mark that passes"
+        # Prose beside marks that pass may mention a difference that fails.
+        in_doubt = marks.prose and marks.passing and marks.failing is None
+        if contradiction:
+            message = f"the score and the list contradict each other: {contradiction}"
+            self._refuse("inconsistent", message, rule.factor)
+        elif marks.unread or (in_doubt and score != rule.pass_score):
             message = f'lines under "## {rule.section}" have no mark that can be read, so the list proves nothing'
-            self.violations.append(Remark("unread_mark", message, rule.factor))
+            self._violate("unread_mark", message, rule.factor)
 
-    def _wrong(
-        self, where: str, expected: str, value: object, factor: str | None = None
+    # remarks
+
+    def _violate(self, code: str, message: str, factor: str | None = None) -> None:
+        self.violations.append(Remark(code, message, factor))
+
+    def _refuse_type(
+        self, path: str, expected: str, value: object, factor: str | None = None
     ) -> None:
-        self._refuse(
-            "wrong_type",
-            f'"{where}" is {_kind_in_words(value)}; expected {expected}',
-            factor,
-        )
+        message = f'"{path}" is {_kind_in_words(value)}; expected {expected}'
+        self._refuse("wrong_type", message, factor)
 
     def _refuse(self, code: str, message: str, factor: str | None = None) -> None:
         if len(self.reasons) < MAX_REASONS:
@@ -527,24 +440,22 @@ def _is_kind(value: object, kind: str) -> bool:
 
 def _score_code(value: object, *, decimals: bool) -> str:
     match value:
+        case None:
+            return "score_null"
         case bool():
             return "score_bool"
-        case int():
+        case WrittenNumber() if not decimals and not _INTEGER.fullmatch(value):
+            return "score_decimal"
+        case int() | WrittenNumber():
             return "score_out_of_scale"
-        case WrittenNumber():
-            return (
-                "score_out_of_scale"
-                if decimals or re.fullmatch(r"-?\d+", value)
-                else "score_decimal"
-            )
         case str():
             return "score_string"
-    return "score_null" if value is None else "score_wrong_type"
+    return "score_wrong_type"
 
 
 def _kind_in_words(value: object) -> str:
-    """A value as a message names it: its kind. The words of a message go back to the judge, and must not hold a
-    score that it could take for the one to give."""
+    """Return the kind of a value, which messages name. They go back to the judge, and must not hold a score that it
+    could take for the one to give."""
     match value:
         case bool() | None:
             return json.dumps(value)
@@ -552,28 +463,27 @@ def _kind_in_words(value: object) -> str:
             return "an object"
         case list():
             return f"a list of {len(value)}"
-        case WrittenNumber() if not re.fullmatch(r"-?\d+", value):
+        case WrittenNumber() if not _INTEGER.fullmatch(value):
             return "a decimal number"
     return "a string" if _is_text(value) else "a number"
 
 
 def _text_in_words(text: str) -> str:
-    """The value of a score in an answer that is not JSON; like the kinds above, it holds no number."""
+    """Return the kind of a score in an answer that is not JSON; like the kinds above, without a number."""
     if not text:
         return "left out"
     if _OUT_OF.search(text):
         return "a fraction, or a score out of a total"
-    return (
-        "a number with something beside it"
-        if re.search(r"\d", text)
-        else "text that is no number"
-    )
+    if re.search(r"\d", text):
+        return "a number with something beside it"
+    return "text that is no number"
 
 
+_INTEGER = re.compile(r"-?\d+")
 _OUT_OF = re.compile(r"\d\s*(?:/|out of|%)", re.IGNORECASE)
 
 
-# --- what stands around it ------------------------------------------------------------------------------------
+# --- text around an answer ------------------------------------------------------------------------------------
 
 
 class _Section(NamedTuple):
@@ -586,107 +496,86 @@ class _Section(NamedTuple):
 @functools.lru_cache(maxsize=64)
 def _heading(titles: tuple[str, ...]) -> re.Pattern[str]:
     # Possessive, and one pass for all titles: megabytes of spaces or of empty lines cost no more than reading them.
-    words = "|".join(
-        "({})".format(r"[ \t]++".join(map(re.escape, title.split())))
-        for title in titles
-    )
+    spaced = (r"[ \t]++".join(map(re.escape, title.split())) for title in titles)
+    options = "|".join(f"({title})" for title in spaced)
     return re.compile(
-        rf"^[ \t]*+#{{1,6}}[ \t]*+(?:{words})[ \t]*+:?[ \t]*+\r?$",
+        rf"^[ \t]*+#{{1,6}}[ \t]*+(?:{options})[ \t]*+:?[ \t]*+\r?$",
         re.IGNORECASE | re.MULTILINE,
     )
 
 
 def _sections(rubric: Rubric, reply: Scan) -> list[_Section]:
-    """A reply with headings, cut at those that were asked for, each as often as it stands there."""
-    rule = rubric.consistency
-    titles = tuple(
-        dict.fromkeys([*rubric.answer.sections, *([rule.section] if rule else [])])
-    )
+    """Return a reply cut at the headings that were asked for, each as often as it stands there."""
+    titles = dict.fromkeys(rubric.answer.sections)
+    if rubric.consistency:
+        titles[rubric.consistency.section] = None
     if not titles:
         return []
+    names = tuple(titles)
     text = f"{reply.before}\n{reply.after}"
     sections: list[_Section] = []
     title = None
-    begins = 0
-    for match in _heading(titles).finditer(text):
-        sections.append(
-            _Section(title, text[begins : match.start()], begins <= len(reply.before))
-        )
-        if len(sections) >= MAX_SECTIONS:
-            raise TooComplex
-        title = titles[(match.lastindex or 1) - 1]
-        begins = match.end()
-    return [*sections, _Section(title, text[begins:], begins <= len(reply.before))]
+    begin = 0
+    json_start = len(reply.before)
+    for match in _heading(names).finditer(text):
+        before = text[begin : match.start()]
+        sections.append(_Section(title, before, begin <= json_start))
+        replies.check_count(len(sections), MAX_SECTIONS - 1)
+        title = names[(match.lastindex or 1) - 1]
+        begin = match.end()
+    return [*sections, _Section(title, text[begin:], begin <= json_start)]
 
 
-def _around(
+def _remarks_around(
     rubric: Rubric, reply: Scan, sections: Sequence[_Section]
 ) -> Iterator[Remark]:
     after = replies.without_fences(reply.after)
-    if titles := rubric.answer.sections:
-        present = {section.title for section in sections if section.before_json}
-        for title in titles:
-            if title not in present:
-                yield Remark("missing_section", f'the section "## {title}" is missing')
-        if after:
-            yield Remark(
-                "text_after_json", "text follows the JSON, which should come last"
-            )
-    elif after or replies.without_fences(reply.before):
-        yield Remark(
-            "prose", "text stands around the JSON where only JSON was asked for"
-        )
+    present = {section.title for section in sections if section.before_json}
+    titles = rubric.answer.sections
+    for title in titles:
+        if title not in present:
+            yield Remark("missing_section", f'the section "## {title}" is missing')
+    if titles and after:
+        message = "text follows the JSON, which should come last"
+        yield Remark("text_after_json", message)
+    elif after or (not titles and replies.without_fences(reply.before)):
+        message = "text stands around the JSON where only JSON was asked for"
+        yield Remark("prose", message)
 
 
 # Han, kana, Thai, Lao, Myanmar, Khmer, Tibetan: written without spaces between words.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
+_UNCOUNTED = "words_not_counted"
 
 
-def _unspaced(text: str) -> bool:
+def _is_unspaced(text: str) -> bool:
     beginning = text[:1000]  # many times the longest reason that is asked for
-    return not beginning.isascii() and 2 * len(_UNSPACED.findall(beginning)) > len(
-        beginning
-    )
+    unspaced = () if beginning.isascii() else _UNSPACED.findall(beginning)
+    return 2 * len(unspaced) > len(beginning)
 
 
-def _lengths(
+def _length_remarks(
     rubric: Rubric, justifications: Mapping[str, str]
-) -> tuple[list[Remark], list[Remark]]:
-    """Reasons that are empty, too short or too long; and those that could not be counted."""
-    violations = []
-    notes = []
+) -> Iterator[Remark]:
+    """Yield remarks on reasons that are empty, too short or too long, or that cannot be counted."""
     for key, text in justifications.items():
         count = len(text.split())
+        least, most = rubric.answer.words or (count, count)
         if not count:
-            violations.append(
-                Remark("justification_empty", f'the reason for "{key}" is empty', key)
-            )
-        elif rubric.answer.words is None:
-            continue
-        elif _unspaced(text):
-            notes.append(
-                Remark(
-                    "words_not_counted",
-                    f'the script of the reason for "{key}" has no spaces',
-                    key,
-                )
-            )
-        else:
-            least, most = rubric.answer.words
-            if not least <= count <= most:
-                code = (
-                    "justification_too_short"
-                    if count < least
-                    else "justification_too_long"
-                )
-                message = f'the reason for "{key}" has {count} words; asked were {least} to {most}'
-                violations.append(Remark(code, message, key))
-    return violations, notes
+            message = f'the reason for "{key}" is empty'
+            yield Remark("justification_empty", message, key)
+        elif rubric.answer.words and _is_unspaced(text):
+            message = f'the script of the reason for "{key}" has no spaces'
+            yield Remark(_UNCOUNTED, message, key)
+        elif not least <= count <= most:
+            message = f'the reason for "{key}" has {count} words; asked were {least} to {most}'
+            size = "short" if count < least else "long"
+            yield Remark(f"justification_too_{size}", message, key)
 
 
-# --- where the scores stand -----------------------------------------------------------------------------------
+# --- positions of the scores ----------------------------------------------------------------------------------
 
 # Strings are skipped, so that what is left of digits are numbers, in the order in which a decoder meets them.
 _NUMBER = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?\d[\d.eE+-]*+)', re.DOTALL)
@@ -700,47 +589,34 @@ def score_places(rubric: Rubric, reply: str) -> dict[str, tuple[int, int]]:
     last.
     """
     text = reply.removeprefix("\ufeff")
-    mark = len(reply) - len(text)
+    start = len(reply) - len(text)
+    spans: dict[str, tuple[int, int]] = {}
     if rubric.answer.form == "token":
         number = replies.lone_number(text)
-        if not number:
-            return {}
-        return {rubric.factors[0].key: (mark + number[0], mark + number[1])}
-    if not rubric.answer.is_json:
-        return {}
-    candidates = replies.scan(text, answer_keys(rubric)).candidates
-    copies = len({canonical(candidate) for candidate in candidates}) == 1
-    answer = candidates[0] if copies else candidates[-1]
-    text = answer.text
-    start = mark + answer.start
-    spans = [match.span(1) for match in _NUMBER.finditer(text) if match[1]]
-    ordinals = itertools.count()
-    document = json.loads(
-        text, parse_int=lambda _: next(ordinals), parse_float=lambda _: next(ordinals)
-    )
-    ordinal_of = {
-        leaf.factor.key: value
-        for leaf, value in _scores(answer_tree(rubric), document)
-        if leaf.factor
-    }
-    numbers = {
-        key: spans[ordinal]
-        for key, ordinal in ordinal_of.items()
-        if type(ordinal) is int
-    }
-    return {key: (start + begin, start + end) for key, (begin, end) in numbers.items()}
+        spans = {rubric.factors[0].key: number} if number else {}
+    elif rubric.answer.is_json:
+        candidates = scan(text, answer_keys(rubric)).candidates
+        are_copies = len({*map(canonical, candidates)}) == 1
+        answer = candidates[0 if are_copies else -1]
+        start += answer.start
+        numbers = [m.span(1) for m in _NUMBER.finditer(answer.text) if m[1]]
+        ordinals = itertools.count()
+        document = json.loads(
+            answer.text,
+            parse_int=lambda _: next(ordinals),
+            parse_float=lambda _: next(ordinals),
+        )
+        for key, ordinal in _scores(answer_tree(rubric), document):
+            if type(ordinal) is int:
+                spans[key] = numbers[ordinal]
+    return {key: (start + begin, start + end) for key, (begin, end) in spans.items()}
 
 
-def _scores(part: Any, value: Any) -> Iterator[tuple[AnswerLeaf, Any]]:
-    """Yield the leaves of scores, each with what an answer holds there."""
-    if isinstance(part, AnswerLeaf):
-        if part.kind == "score":
-            yield part, value
-        return
-    parts = (
-        zip(part, value, strict=True)
-        if isinstance(part, list)
-        else ((inner, value[key]) for key, inner in part.members.items())
-    )
-    for inner, inner_value in parts:
-        yield from _scores(inner, inner_value)
+def _scores(part: AnswerNode, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the factors of an answer, each with the value of its score."""
+    if part.kind == "score" and part.factor:
+        yield part.factor.key, value
+    for key, inner in part.members.items():
+        yield from _scores(inner, value[key])
+    for item, score in zip(part.items, value if part.items else (), strict=True):
+        yield from _scores(item, score)

@@ -38,6 +38,10 @@ class Quantity(NamedTuple):
     code: Number
 
 
+Cells = Sequence[Quantity]
+"""The values of a term for each edit: one, or those of a list."""
+
+
 @dataclass(frozen=True)
 class Arithmetic:
     """Operations that differ between single numbers and arrays of them."""
@@ -121,7 +125,7 @@ def columns() -> Arithmetic:
 class Rows:
     """The edits that an expression is evaluated for."""
 
-    factors: Mapping[Ref, Sequence[Quantity]]
+    factors: Mapping[Ref, Cells]
     """The value of each factor, or its values for the elements of a list. A factor that is not there was not asked."""
     columns: Mapping[str, Column] = field(default_factory=dict)
     """Values of the manifest's columns."""
@@ -135,9 +139,16 @@ class Rows:
     def cell(self, value: Number, code: Number = OK) -> Quantity:
         return self.arithmetic.cell(value, code)
 
+    def where(self, test: Number, yes: Number, no: Number) -> Number:
+        return self.arithmetic.where(test, yes, no)
+
+    def each(self, function: Callable[[Any], Any], values: Column) -> Number:
+        """Apply a function to the value of a column of each edit."""
+        return self.arithmetic.each(function, values)
+
     def constant(self, value: Any) -> Number:
         """Return the same value for each edit."""
-        return self.arithmetic.each(lambda _: value, self.absent)
+        return self.each(lambda _: value, self.absent)
 
     def column(self, term: Term) -> Column:
         return self.columns.get(str(term.value), self.absent)
@@ -146,12 +157,12 @@ class Rows:
         """Return whether a column has one of these values."""
         keys = {word_of(word) for word in words}
         values = self.columns.get(str(name), self.absent)
-        return self.arithmetic.each(lambda value: word_of(value) in keys, values)
+        return self.each(lambda value: word_of(value) in keys, values)
 
 
 def column_rows(
     n: int,
-    factors: Mapping[Ref, Sequence[Quantity]],
+    factors: Mapping[Ref, Cells],
     values: Mapping[str, Sequence[Any]] | None = None,
     elements: Mapping[Ref, Sequence[Any]] | None = None,
 ) -> Rows:
@@ -192,7 +203,7 @@ def value_for_edit(term: Term, scores: Mapping[Ref, float]) -> float | None:
     return float(result.value) if result.code == OK else None
 
 
-def values_of(term: Term, rows: Rows) -> Sequence[Quantity]:
+def values_of(term: Term, rows: Rows) -> Cells:
     """Return the values of a term: one, or those of a list."""
     if term.op in _SPECIAL:
         return _SPECIAL[term.op](term, rows)
@@ -230,8 +241,8 @@ _ELEMENTWISE: Mapping[str, Callable[..., Number]] = {
 
 def _combined(
     function: Callable[[Number, Number], Number],
-    left: Sequence[Quantity],
-    right: Sequence[Quantity],
+    left: Cells,
+    right: Cells,
     rows: Rows,
 ) -> list[Quantity]:
     """Apply a function to pairs of values; a single value is paired with each of a list."""
@@ -243,18 +254,15 @@ def _combined(
     ]
 
 
-def _widened(values: Sequence[Quantity], width: int) -> Sequence[Quantity]:
+def _widened(values: Cells, width: int) -> Cells:
     return list(values) * width if len(values) == 1 else values
 
 
-def _factors(term: Term, rows: Rows) -> Sequence[Quantity]:
-    cells: list[Quantity] = []
-    for ref in term.refs:
-        cells += _factor(ref, rows)
-    return cells
+def _factors(term: Term, rows: Rows) -> Cells:
+    return [cell for ref in term.refs for cell in _factor(ref, rows)]
 
 
-def _factor(ref: Ref, rows: Rows) -> Sequence[Quantity]:
+def _factor(ref: Ref, rows: Rows) -> Cells:
     return rows.factors.get(ref) or [_not_asked(rows)]
 
 
@@ -262,23 +270,19 @@ def _not_asked(rows: Rows) -> Quantity:
     return Quantity(rows.constant(math.nan), rows.constant(NOT_ASKED))
 
 
-def _number(term: Term, rows: Rows) -> Sequence[Quantity]:
-    return [rows.cell(rows.constant(float(term.value)))]
-
-
 def _chosen(test: Number, yes: Quantity, no: Quantity, rows: Rows) -> Quantity:
     where = rows.arithmetic.where
     return rows.cell(where(test, yes.value, no.value), where(test, yes.code, no.code))
 
 
-def _if(term: Term, rows: Rows) -> Sequence[Quantity]:
+def _if(term: Term, rows: Rows) -> Cells:
     test, yes, no = (evaluate(part, rows) for part in term.parts)
     chosen = _chosen(test.value != 0, yes, no, rows)
-    code = rows.arithmetic.where(test.code != OK, test.code, chosen.code)
+    code = rows.where(test.code != OK, test.code, chosen.code)
     return [rows.cell(chosen.value, code)]
 
 
-def _by(term: Term, rows: Rows) -> Sequence[Quantity]:
+def _by(term: Term, rows: Rows) -> Cells:
     rest = term.parts[len(term.cases) :]
     # An edit of a kind that the formula does not name was not asked for this score.
     result = evaluate(rest[0], rows) if rest else _not_asked(rows)
@@ -288,7 +292,7 @@ def _by(term: Term, rows: Rows) -> Sequence[Quantity]:
     return [result]
 
 
-def _compared(term: Term, rows: Rows) -> Sequence[Quantity]:
+def _compared(term: Term, rows: Rows) -> Cells:
     left, right = term.parts
     if left.op == "column":
         same = rows.matches(left.value, [str(right.value)])
@@ -301,7 +305,7 @@ def _compared(term: Term, rows: Rows) -> Sequence[Quantity]:
     return _combined(function, values_of(left, rows), values_of(right, rows), rows)
 
 
-def _compared_with_labels(term: Term, rows: Rows) -> Sequence[Quantity]:
+def _compared_with_labels(term: Term, rows: Rows) -> Cells:
     """Return whether each answer is the edit's label. An answer without a label was not asked; with a label that is not
     one of the choices there is no right answer. A question that failed for want of a list has no element, and stays a
     failure."""
@@ -324,21 +328,13 @@ def _compared_with_labels(term: Term, rows: Rows) -> Sequence[Quantity]:
         labels = [rows.column(right)] * len(cells)
     results = []
     for cell, label in zip(cells, labels, strict=True):
-        place = rows.arithmetic.each(index, label)
-        unlabelled = rows.arithmetic.each(is_missing, label)
+        place = rows.each(index, label)
+        unlabelled = rows.each(is_missing, label)
         undefined = rows.arithmetic.larger(cell.code, UNDEFINED)
         code = where(place == place, cell.code, undefined)  # noqa: PLR0124  # NaN
         code = where(unlabelled | (cell.code == NOT_ASKED), NOT_ASKED, code)
         results.append(rows.cell((cell.value == place) == (term.op == "=="), code))
     return results
-
-
-def _given(term: Term, rows: Rows) -> Sequence[Quantity]:
-    return [rows.cell(rows.arithmetic.each(is_given, rows.column(term)))]
-
-
-def _in(term: Term, rows: Rows) -> Sequence[Quantity]:
-    return [rows.cell(rows.matches(term.value, term.cases))]
 
 
 def _any(tests: Iterable[Number]) -> Number:
@@ -349,32 +345,20 @@ def _all(tests: Iterable[Number]) -> Number:
     return functools.reduce(operator.and_, tests)
 
 
-def _asked(term: Term, rows: Rows) -> Sequence[Quantity]:
-    cells = values_of(term.parts[0], rows)
-    return [rows.cell(_any(cell.code != NOT_ASKED for cell in cells))]
-
-
-def _scored(term: Term, rows: Rows) -> Sequence[Quantity]:
+def _scored(term: Term, rows: Rows) -> Cells:
     """Return whether there is a number: an abstention has none, of a failure it is not known."""
     cells = values_of(term.parts[0], rows)
     worst = functools.reduce(rows.arithmetic.larger, (cell.code for cell in cells))
-    code = rows.arithmetic.where(worst >= UNDEFINED, worst, OK)
+    code = rows.where(worst >= UNDEFINED, worst, OK)
     return [rows.cell(_any(cell.code == OK for cell in cells), code)]
 
 
-def _applies(term: Term, rows: Rows) -> Sequence[Quantity]:
-    cells: list[Quantity] = []
-    for part in term.parts:
-        cells += values_of(part, rows)
-    return [_left_out(cell, rows) for cell in cells]
-
-
 def _left_out(cell: Quantity, rows: Rows) -> Quantity:
-    code = rows.arithmetic.where(cell.code == ABSTAINED, LEFT_OUT, cell.code)
+    code = rows.where(cell.code == ABSTAINED, LEFT_OUT, cell.code)
     return rows.cell(cell.value, code)
 
 
-def _share(term: Term, rows: Rows) -> Sequence[Quantity]:
+def _share(term: Term, rows: Rows) -> Cells:
     factors = term.parts[0]
     shares: list[Quantity] = []
     for ref, scale in zip(factors.refs, factors.scales, strict=True):
@@ -387,23 +371,20 @@ def _share(term: Term, rows: Rows) -> Sequence[Quantity]:
     return shares
 
 
-def _full(term: Term, rows: Rows) -> Sequence[Quantity]:
+def _full(term: Term, rows: Rows) -> Cells:
     full: list[Quantity] = []
     for part in term.parts:
         for factors in part.parts if part.op == "applies" else (part,):
             for ref, scale in zip(factors.refs, factors.scales, strict=True):
                 best = float(scale.best or 0)
-                cells = [
-                    rows.cell(compare(cell.value, "==", best), cell.code)
-                    for cell in _factor(ref, rows)
-                ]
-                if part.op == "applies":
-                    cells = [_left_out(cell, rows) for cell in cells]
-                full += cells
+                for cell in _factor(ref, rows):
+                    is_best = compare(cell.value, "==", best)
+                    counted = _left_out(cell, rows) if part.op == "applies" else cell
+                    full.append(rows.cell(is_best, counted.code))
     return [_reduced(Term("all"), [full], rows)]
 
 
-def _weighted_mean(term: Term, rows: Rows) -> Sequence[Quantity]:
+def _weighted_mean(term: Term, rows: Rows) -> Cells:
     """Return the weighted mean; the weights of what was asked count as a whole."""
     arithmetic = rows.arithmetic
     cells = [evaluate(pair.parts[0], rows) for pair in term.parts]
@@ -431,7 +412,7 @@ def _skipped(code: Number) -> Number:
 
 
 def _joint_code(
-    cells: Sequence[Quantity], answered: Sequence[bool], arithmetic: Arithmetic
+    cells: Cells, answered: Sequence[bool], arithmetic: Arithmetic
 ) -> Number:
     """Return the worst code of what was asked; if no answer was asked for, why. `answered` marks the values that come
     of answers: a constant alone is nobody's score."""
@@ -447,7 +428,7 @@ def _joint_code(
     return arithmetic.where(nothing, reason, worst)
 
 
-def _reduced(term: Term, parts: Sequence[Sequence[Quantity]], rows: Rows) -> Quantity:
+def _reduced(term: Term, parts: Sequence[Cells], rows: Rows) -> Quantity:
     """Return one value of many. If none of its answers was asked for there is none, whatever constants there are."""
     arithmetic = rows.arithmetic
     cells = [cell for part in parts for cell in part]
@@ -497,16 +478,18 @@ _REDUCTIONS: Mapping[
 }
 """The value that replaces what was not asked, and the function of all values and of how many were asked."""
 
-_SPECIAL: Mapping[str, Callable[[Term, Rows], Sequence[Quantity]]] = {
-    "number": _number,
+_SPECIAL: Mapping[str, Callable[[Term, Rows], Cells]] = {
+    "number": lambda term, rows: [rows.cell(rows.constant(float(term.value)))],
     "factors": _factors,
     "if": _if,
     "by": _by,
-    "in": _in,
-    "given": _given,
-    "asked": _asked,
+    "in": lambda term, rows: [rows.cell(rows.matches(term.value, term.cases))],
+    "given": lambda term, rows: [rows.cell(rows.each(is_given, rows.column(term)))],
+    "asked": lambda term, rows: [rows.cell(was_asked(term.parts[0], rows))],
     "scored": _scored,
-    "applies": _applies,
+    "applies": lambda term, rows: [
+        _left_out(cell, rows) for part in term.parts for cell in values_of(part, rows)
+    ],
     "share": _share,
     "full": _full,
     "weights": _weighted_mean,
@@ -526,7 +509,7 @@ def was_asked(term: Term, rows: Rows) -> Number:
             asked = was_asked(rest[0], rows) if rest else rows.constant(False)
             for case, part in zip(term.cases, term.parts, strict=False):
                 holds = rows.matches(term.value, [case])
-                asked = rows.arithmetic.where(holds, was_asked(part, rows), asked)
+                asked = rows.where(holds, was_asked(part, rows), asked)
             return asked
         case "if":
             test, yes, no = term.parts

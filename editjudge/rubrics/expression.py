@@ -123,14 +123,13 @@ class Term:
     """Values of the column: of `by` in the order of the parts."""
     shape: tuple[str, ...] = ()
     """The rubric of each value of a list; empty for a single value. Lists of one shape can be combined."""
-    choices: tuple[str, ...] = ()
-    """The words that it may be, if it is not a number."""
     for_each: bool = False
     """Whether one of the factors has as many values as a list has elements."""
 
     @property
-    def many(self) -> bool:
-        return bool(self.shape)
+    def choices(self) -> tuple[str, ...]:
+        """The words that it may be, if it is not a number."""
+        return self.scales[0].choices if self.scales else ()
 
     @property
     def is_word(self) -> bool:
@@ -172,7 +171,7 @@ class Term:
             return None
         most = 0
         for part in self.parts:
-            if part.many and part.op != "factors":
+            if part.shape and part.op != "factors":
                 return None
             most += len(part.refs) if part.op == "factors" else 1
         return min(low, low * most), max(high, high * most)
@@ -283,7 +282,7 @@ def _parse(
     text: str, as_python: Callable[[str], str], reader: _ExpressionReader
 ) -> Term:
     term = reader.read(_tree(text, as_python, reader.where))
-    if term.many:
+    if term.shape:
         raise reader.error(
             f"has many values for one edit: put them into one of {', '.join(REDUCTIONS)}"
         )
@@ -443,17 +442,17 @@ class _ExpressionReader:
             )
         return term
 
-    def _numbers(self, nodes: Iterable[ast.expr]) -> tuple[Term, ...]:
-        return tuple(map(self._number, nodes))
+    def _numbers(self, nodes: Iterable[ast.expr | None]) -> tuple[Term, ...]:
+        return tuple(self._number(node) for node in nodes if node)
 
     # names
 
-    def _column(self, name: str) -> str:
+    def _column(self, name: str) -> Term:
         if self._stored and name in _NOT_STORED:
             raise self.error(
                 f'a formula cannot look at "{name}": name another column of the manifest'
             )
-        return name
+        return Term("column", value=name)
 
     def _name(self, name: str) -> Term:
         if name in self._scores:
@@ -479,7 +478,7 @@ class _ExpressionReader:
         if owner == "each" and owner not in self._members:
             return Term("each", value=key)
         if owner == "item" and owner not in self._members:
-            return Term("column", value=self._column(key))
+            return self._column(key)
         if owner not in self._members:
             hint = near_miss(owner, self._members)
             raise self.error(f'no rubric of the set is called "{owner}"{hint}')
@@ -495,8 +494,7 @@ class _ExpressionReader:
 
     def _factors(self, refs: Sequence[Ref], name: str) -> Term:
         scales = tuple(self._members[owner].factors[key] for owner, key in refs)
-        choices = {scale.choices for scale in scales}
-        if len(choices) > 1:
+        if len({scale.choices for scale in scales}) > 1:
             raise self.error(
                 f"{name}: its factors are numbers and words, or different words"
             )
@@ -507,14 +505,13 @@ class _ExpressionReader:
             refs=tuple(refs),
             scales=scales,
             shape=tuple(owner for owner, _ in refs if len(refs) > 1 or for_each),
-            choices=choices.pop(),
             for_each=for_each,
         )
 
     # operators
 
     def _combined(self, op: str, *parts: Term) -> Term:
-        shapes = {part.shape for part in parts if part.many}
+        shapes = {part.shape for part in parts if part.shape}
         if len(shapes) > 1:
             raise self.error(
                 f"{_listed(parts)} are lists of different things: reduce each of them first"
@@ -581,7 +578,7 @@ class _ExpressionReader:
 
     def _if(self, test: ast.expr, yes: ast.expr, no: ast.expr) -> Term:
         parts = self._numbers([test, yes, no])
-        if any(term.many for term in parts):
+        if any(term.shape for term in parts):
             raise self.error(
                 "the parts of an if are single values: reduce a list first"
             )
@@ -652,7 +649,7 @@ class _ExpressionReader:
     def _weights(self, node: ast.expr) -> Term:
         if not isinstance(node, ast.Dict) or not node.keys or None in node.keys:
             raise self.error("weights takes {factor: weight, ...}")
-        parts = self._numbers(key for key in node.keys if key is not None)
+        parts = self._numbers(node.keys)
         shares = self._numbers(node.values)
         if any(
             share.op != "number" or float(share.value) < _LEAST_WEIGHT
@@ -666,7 +663,7 @@ class _ExpressionReader:
             raise self.error(
                 "weights: the same factor stands there twice: give it one weight"
             )
-        if many := next((part for part in parts if part.many), None):
+        if many := next((part for part in parts if part.shape), None):
             raise self.error(f"weights: {many} has many values: reduce it first")
         pairs = zip(parts, shares, strict=True)
         return Term("weights", tuple(Term("weighted", pair) for pair in pairs))
@@ -684,11 +681,11 @@ class _ExpressionReader:
                 )
         cases = tuple(self._text(key, "by") for key in keys if key is not None)
         parts = self._numbers([*values, *args[2:]])
-        if len({*map(word_of, cases)}) < len(values) or any(p.many for p in parts):
+        if len({*map(word_of, cases)}) < len(values) or any(p.shape for p in parts):
             raise self.error(
                 "by: each value of the column once, each with a formula of one value"
             )
-        return Term("by", parts, value=column, cases=cases)
+        return Term("by", parts, value=column.value, cases=cases)
 
     def _given(self, node: ast.expr) -> Term:
         column = self.read(node)

@@ -18,6 +18,7 @@ from editjudge.rubrics.sets import RubricSet, ScoreError, fuse
 from editjudge.rubrics.strict_yaml import (
     Lines,
     dump_plain,
+    lines_below,
     parse_yaml,
     printable,
     read_text,
@@ -210,11 +211,7 @@ def _set(
     content = validated(_SetFile, data, lines, source)
     rubrics = []
     for number, entry in enumerate(content.rubrics):
-        inside = {
-            path[2:]: line
-            for path, line in lines.items()
-            if path[:2] == ("rubrics", number)
-        }
+        inside = lines_below(lines, "rubrics", number)
         rubrics.append(_set_member(entry, inside, source, folder))
     scores = content.score or {}
     try:

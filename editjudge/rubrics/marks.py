@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from editjudge.rubrics.model import Consistency
-from editjudge.rubrics.tables import load_table, words
+from editjudge.rubrics.strict_yaml import load_table, words
 
 MAX_LINES = 1_000
 """Lines that are read; a judge lists about ten differences. Those beyond count as unread."""

@@ -40,7 +40,7 @@ import json
 import re
 import textwrap
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -49,7 +49,13 @@ from editjudge.errors import RubricError, near_miss
 from editjudge.files import LeavesFolder, resolve_inside
 from editjudge.rubrics.model import image_part_mark, text_part_mark
 from editjudge.rubrics.scale import FileContent
-from editjudge.rubrics.strict_yaml import Lines, parse_yaml, read_text, validated
+from editjudge.rubrics.strict_yaml import (
+    Lines,
+    lines_below,
+    parse_yaml,
+    read_text,
+    validated,
+)
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -89,7 +95,7 @@ class TextSource(FileContent):
 
 @dataclass(frozen=True)
 class PromptPart(FileContent):
-    """One part of a prompt that is no text of the checkout."""
+    """A part of a prompt that is not a text of the checkout."""
 
     picture: str = ""
     input: str = ""
@@ -141,41 +147,39 @@ class Recipe(FileContent):
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Title in a list of recipes."""
-        about = {
+        """Entry in the list of recipes."""
+        return {
             "name": self.name,
             "title": self.title,
             "repository": self.repository,
             "commit": self.commit,
-        }
-        names = [str(one.get("name")) for one in self.rubrics]
-        return about | {
             "description": self.description,
-            "rubrics": names,
+            "rubrics": [str(content.get("name")) for content in self.rubrics],
             "scores": list(self.score),
         }
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
+    """Return the recipes that come with the package."""
     return sorted(path.stem for path in RECIPES.glob("*.yaml"))
 
 
-def load_recipe(word: str) -> Recipe:
-    """A recipe by its name, or the path of a recipe file."""
-    if word in recipe_names():
-        return read_recipe(RECIPES / f"{word}.yaml")
-    path = Path(word)
+def load_recipe(name_or_path: str) -> Recipe:
+    """Return a recipe by its name, or by the path of a recipe file."""
+    names = recipe_names()
+    path = Path(name_or_path)
+    if name_or_path in names:
+        path = RECIPES / f"{name_or_path}.yaml"
     if path.suffix in (".yaml", ".yml"):
         return read_recipe(path)
-    known = recipe_names()
+    hint = near_miss(name_or_path, names)
     raise RubricError(
-        f'no recipe is called "{word}"{near_miss(word, known)} There are {", ".join(known)}; or give a file'
+        f'no recipe is called "{name_or_path}"{hint} There are {", ".join(names)}; or give a file'
     )
 
 
 def read_recipe(path: Path) -> Recipe:
-    """A recipe file, checked."""
+    """Return the recipe of a file, checked."""
     data, lines = parse_yaml(read_text(path), str(path))
     if not isinstance(data, dict):
         raise RubricError(
@@ -183,93 +187,84 @@ def read_recipe(path: Path) -> Recipe:
         )
     recipe = validated(Recipe, data, lines, str(path))
     for number, content in enumerate(recipe.rubrics):
-        inside = {
-            place[2:]: line
-            for place, line in lines.items()
-            if place[:2] == ("rubrics", number)
-        }
-        _recipe_rubric(content, inside, str(path))
+        _recipe_rubric(content, lines_below(lines, "rubrics", number), str(path))
     return recipe
 
 
 def _recipe_rubric(
     content: Mapping[str, Any], lines: Lines, source: str
 ) -> RecipeRubric:
-    own = {field.name for field in dataclasses.fields(RecipeRubric)} - {"rest"}
-    known = {key: value for key, value in content.items() if key in own}
-    rest = {key: value for key, value in content.items() if key not in own}
-    return validated(RecipeRubric, known | {"rest": rest}, lines, source)
+    rest = dict(content)
+    fields = {
+        field.name: rest.pop(field.name)
+        for field in dataclasses.fields(RecipeRubric)
+        if field.name in rest
+    }
+    return validated(RecipeRubric, fields | {"rest": rest}, lines, source)
+
+
+# --- putting a set together -----------------------------------------------------------------------------------
 
 
 def import_checkout(recipe: Recipe, checkout: Path) -> dict[str, Any]:
-    """The rubric set as plain data, as a set's file holds it; `RubricError` where the checkout is not as expected."""
+    """Return the rubric set as plain data, as a set's file holds it; `RubricError` if the checkout is not as expected."""
     texts = {
         name: read_source(checkout, source) for name, source in recipe.texts.items()
     }
-    rubrics = [
-        _built(_recipe_rubric(content, {}, recipe.name), texts, recipe)
-        for content in recipe.rubrics
-    ]
+    rubrics = []
+    for content in recipe.rubrics:
+        rubric = _recipe_rubric(content, {}, recipe.name)
+        rubrics.append(_built(rubric, texts, recipe))
     about = f"{recipe.title}, imported from {recipe.repository}"
-    return {"name": recipe.name, "description": about, "rubrics": rubrics} | (
-        {"score": dict(recipe.score)} if recipe.score else {}
-    )
+    score = {"score": dict(recipe.score)} if recipe.score else {}
+    return {"name": recipe.name, "description": about, "rubrics": rubrics} | score
 
 
 def _built(
     rubric: RecipeRubric, texts: Mapping[str, str], recipe: Recipe
 ) -> dict[str, Any]:
     where = f"{recipe.name}, rubric {rubric.name}"
-    text, slots = _assembled(rubric, texts, where)
-    files = ", ".join(
-        dict.fromkeys(
-            recipe.texts[part].file for part in rubric.prompt if isinstance(part, str)
-        )
-    )
-    for word in (*rubric.slots, *rubric.expects):
-        if word not in text:
+    names = [part for part in rubric.prompt if isinstance(part, str)]
+    for name in (*names, *rubric.system, *rubric.removes):
+        if name not in texts:
+            hint = near_miss(name, texts)
+            raise RubricError(f'{where}: no text is called "{name}"{hint}')
+    files = ", ".join(dict.fromkeys(recipe.texts[name].file for name in names))
+    text, slots = _assembled(rubric, texts)
+    for mark in (*rubric.slots, *rubric.expects):
+        if mark not in text:
             raise RubricError(
-                f"{where}: {word!r} is not in the text of {files}, and was expected there"
+                f"{where}: {mark!r} is not in the text of {files}, and was expected there"
             )
     for name in rubric.removes:
-        if (unwanted := _named(texts, name, where)) not in text:
+        if texts[name] not in text:
             raise RubricError(
                 f"{where}: the text of `{name}` is not in that of {files}, and was expected there"
             )
-        text = text.replace(unwanted, "")
+        text = text.replace(texts[name], "")
     for mark, roles in rubric.slots.items():
-        text, more = _with_slots(text, mark, roles, rubric, f"{where}: {files}")
-        slots += more
+        text = _with_slots(text, mark, roles, rubric, slots, f"{where}: {files}")
     template: dict[str, Any] = {"text": text, "slots": slots}
     if rubric.braces != "literal":
         template["braces"] = rubric.braces
     if rubric.adds_answer_format:
         template["adds_answer_format"] = True
-    joint = "\n\n" if rubric.join is None else rubric.join
-    system = (
-        {"system": joint.join(_named(texts, name, where) for name in rubric.system)}
-        if rubric.system
-        else {}
-    )
-    return {"name": rubric.name, **rubric.rest, **system, "template": template}
-
-
-def _named(texts: Mapping[str, str], name: str, where: str) -> str:
-    if name not in texts:
-        raise RubricError(
-            f'{where}: no text is called "{name}"{near_miss(name, texts)}'
-        )
-    return texts[name]
+    content: dict[str, Any] = {"name": rubric.name, **rubric.rest}
+    if rubric.system:
+        joint = "\n\n" if rubric.join is None else rubric.join
+        content["system"] = joint.join(texts[name] for name in rubric.system)
+    return content | {"template": template}
 
 
 def _assembled(
-    rubric: RecipeRubric, texts: Mapping[str, str], where: str
+    rubric: RecipeRubric, texts: Mapping[str, str]
 ) -> tuple[str, list[dict[str, Any]]]:
+    """Return the parts of a prompt as one text, and the slots of its inputs."""
     parts = []
     slots = []
     for part in rubric.prompt:
         if isinstance(part, str):
-            parts.append(_named(texts, part, where))
+            parts.append(texts[part])
         elif part.text:
             parts.append(part.text)
         else:
@@ -282,36 +277,33 @@ def _assembled(
 
 
 def _with_slots(
-    text: str, mark: str, roles: str | Sequence[str], rubric: RecipeRubric, where: str
-) -> tuple[str, list[dict[str, Any]]]:
-    """The text with the places of one mark, and the slots for them: an image becomes an image part, and a mark that
-    stands for several inputs becomes one mark for each."""
+    text: str,
+    mark: str,
+    roles: str | Sequence[str],
+    rubric: RecipeRubric,
+    slots: list[dict[str, Any]],
+    where: str,
+) -> str:
+    """Return the text with a mark for each input, and add the slots of these. An image becomes an image part, and a
+    mark that stands for several inputs becomes one mark for each."""
+    pattern = re.escape(mark)
+    if rubric.braces == "format" and mark.startswith("{"):
+        pattern = rf"(?<!\{{){pattern}(?!\}})"  # doubled braces are literal
+    first, *rest = re.split(pattern, text)
     images = rubric.rest.get("images", ())
-    pieces = _around_mark(text, mark, rubric.braces)
     if isinstance(roles, str):
-        own = image_part_mark(roles) if roles in images else mark
-        return own.join(pieces), [{"mark": own, "role": roles}]
-    if len(pieces) - 1 != len(roles):
+        marks = [image_part_mark(roles) if roles in images else mark]
+        slots.append({"mark": marks[0], "role": roles})
+        return marks[0].join([first, *rest])
+    if len(rest) != len(roles):
         raise RubricError(
-            f"{where}: {mark!r} stands {len(pieces) - 1} times, and was expected {len(roles)} times"
+            f"{where}: {mark!r} stands {len(rest)} times, and was expected {len(roles)} times"
         )
-    marks = [
-        image_part_mark(role) if role in images else text_part_mark(role)
-        for role in roles
-    ]
-    joined = pieces[0] + "".join(
-        own + piece for own, piece in zip(marks, pieces[1:], strict=True)
-    )
-    return joined, [
-        {"mark": own, "role": role} for own, role in zip(marks, roles, strict=True)
-    ]
-
-
-def _around_mark(text: str, mark: str, braces: str) -> list[str]:
-    """Return the texts between the places of a mark; under `braces: format` doubled braces are no place of one."""
-    if braces == "format" and mark.startswith("{"):
-        return re.split(rf"(?<!\{{){re.escape(mark)}(?!\}})", text)
-    return text.split(mark)
+    for role, piece in zip(roles, rest, strict=True):
+        new = image_part_mark(role) if role in images else text_part_mark(role)
+        slots.append({"mark": new, "role": role})
+        first += new + piece
+    return first
 
 
 # --- reading a checkout ---------------------------------------------------------------------------------------
@@ -322,28 +314,33 @@ _MAX_STEPS = 200
 
 
 def read_source(checkout: Path, source: TextSource) -> str:
-    """The text, word for word."""
-    path, content = _content(checkout, source.file)
+    """Return the text, word for word."""
+    file = source.file
+    text = _content(checkout, file)
     if source.constant or source.function:
-        text = _Python(source.file, content).text(source)
+        text = _PythonFile(file, text).text(source)
     elif source.key:
-        text = _entry(source, _loaded(path, source.file, content))
-    else:
-        text = content
-    text = _between(text, source)
+        text = _entry(source, text)
+    for mark, side in ((source.after, 2), (source.before, 0)):
+        count = text.count(mark)
+        if mark and count != 1:
+            raise RubricError(
+                f"{file}: {mark!r} stands {count} times, and was expected once"
+            )
+        if mark:
+            text = text.partition(mark)[side]
     for old, new in source.replace.items():
         if old not in text:
             raise RubricError(
-                f"{source.file}: {old!r} is not in the text, and was expected there"
+                f"{file}: {old!r} is not in the text, and was expected there"
             )
         text = text.replace(old, new)
-    text = text.strip() if source.strip else text
     if not text.strip():
-        raise RubricError(f"{source.file}: the text is empty")
-    return text
+        raise RubricError(f"{file}: the text is empty")
+    return text.strip() if source.strip else text
 
 
-def _content(checkout: Path, name: str) -> tuple[Path, str]:
+def _content(checkout: Path, name: str) -> str:
     root = checkout.resolve()
     if not root.is_dir():
         raise RubricError(
@@ -353,7 +350,7 @@ def _content(checkout: Path, name: str) -> tuple[Path, str]:
         path = Path(resolve_inside(root / name, root))
         if path.stat().st_size > _MAX_BYTES:
             raise RubricError(f"{name}: larger than {_MAX_BYTES:,} bytes; no prompt is")
-        return path, path.read_text("utf-8")
+        return path.read_text("utf-8")
     except LeavesFolder:
         raise RubricError(f"{name}: leads out of the checkout") from None
     except UnicodeDecodeError as error:
@@ -364,46 +361,34 @@ def _content(checkout: Path, name: str) -> tuple[Path, str]:
         ) from None
 
 
-def _between(text: str, source: TextSource) -> str:
-    for mark, side in ((source.after, 2), (source.before, 0)):
-        if mark:
-            if text.count(mark) != 1:
-                raise RubricError(
-                    f"{source.file}: {mark!r} stands {text.count(mark)} times, and was expected once"
-                )
-            text = text.partition(mark)[side]
-    return text
-
-
-def _loaded(path: Path, name: str, content: str) -> Any:
-    if path.suffix in (".yaml", ".yml"):
-        return parse_yaml(content, name)[0]
+def _entry(source: TextSource, content: str) -> str:
+    """Return an entry of a JSON or YAML file."""
+    file = source.file
     try:
-        return json.loads(content)
+        is_yaml = file.endswith((".yaml", ".yml"))
+        value: Any = parse_yaml(content, file)[0] if is_yaml else json.loads(content)
     except ValueError as error:
-        raise RubricError(f"{name}: not JSON: {error}") from None
+        raise RubricError(f"{file}: not JSON: {error}") from None
     except RecursionError:
-        raise RubricError(f"{name}: nested too deeply") from None
-
-
-def _entry(source: TextSource, content: Any) -> str:
-    value: Any = content
-    part: Any
-    for number, part in enumerate(source.key):
-        where = ".".join(map(str, source.key[: number + 1]))
+        raise RubricError(f"{file}: nested too deeply") from None
+    key: Any
+    path = ""
+    for key in source.key:
+        path += f".{key}"
         try:
-            value = value[part] if not isinstance(value, str) else {}[part]
+            value = value[key] if not isinstance(value, str) else {}[key]
         except (KeyError, IndexError, TypeError):
-            known = [str(key) for key in value] if isinstance(value, dict) else []
-            raise RubricError(
-                f'{source.file}: no "{where}"{near_miss(str(part), known)}'
-            ) from None
+            keys = [str(name) for name in value] if isinstance(value, dict) else []
+            hint = near_miss(str(key), keys)
+            raise RubricError(f'{file}: no "{path[1:]}"{hint}') from None
     if not isinstance(value, str):
-        raise RubricError(f"{source.file}: {'.'.join(map(str, source.key))} is no text")
+        raise RubricError(f"{file}: {path[1:]} is no text")
     return value
 
 
-class _Python:
+class _PythonFile:
+    """The constants of a Python file, which is parsed and never executed."""
+
     def __init__(self, name: str, content: str) -> None:
         self._name = name
         self._steps = 0
@@ -422,109 +407,109 @@ class _Python:
         node = (
             self._constant(source.constant)
             if source.constant
-            else self._of_function(source)
+            else self._from_function(source)
         )
-        for part in source.key:
-            node = self._item(node, part)
+        for key in source.key:
+            node = self._item(node, key)
         return self._text(node)
 
-    def _wrong(self, node: ast.AST, why: str) -> RubricError:
+    def _error(self, node: ast.AST, why: str) -> RubricError:
         return RubricError(f"{self._name}:{getattr(node, 'lineno', 1)}: {why}")
 
-    def _scope(self, path: Sequence[str]) -> Sequence[ast.stmt]:
+    def _scope(self, classes: Sequence[str]) -> Sequence[ast.stmt]:
+        """Return the statements of the file, or of a class inside classes."""
         body: Sequence[ast.stmt] = self._tree.body
-        for name in path:
-            classes = [
-                node
+        for name in classes:
+            bodies = [
+                node.body
                 for node in body
                 if isinstance(node, ast.ClassDef) and node.name == name
             ]
-            if len(classes) != 1:
+            if len(bodies) != 1:
                 raise RubricError(
-                    f"{self._name}: {len(classes)} classes are called {name}; expected one"
+                    f"{self._name}: {len(bodies)} classes are called {name}; expected one"
                 )
-            body = classes[0].body
+            body = bodies[0]
         return body
 
     def _constant(self, name: str) -> ast.expr:
-        *path, last = name.split(".")
-        return self._assigned(self._scope(path), last, f"{self._name}")
+        *classes, last = name.split(".")
+        return self._assigned(self._scope(classes), last, self._name)
 
-    def _assigned(self, body: Sequence[ast.stmt], name: str, where: str) -> ast.expr:
-        assignments = list(_assignments(body))
-        values = [value for known, value in assignments if known == name]
-        if len(values) != 1:
-            hint = (
-                near_miss(name, {known for known, _ in assignments})
-                if not values
-                else "."
-            )
-            lines = ", ".join(str(value.lineno) for value in values)
-            why = (
-                f"assigned {len(values)} times, on lines {lines}"
-                if values
-                else "not there"
-            )
-            raise RubricError(
-                f'{where}: the constant "{name}" was expected once and is {why}{hint}'
-            )
-        return values[0]
+    def _assigned(self, body: Iterable[ast.AST], name: str, where: str) -> ast.expr:
+        """Return the value of the one assignment to a name."""
+        values: dict[str, list[ast.expr]] = {}
+        for node in body:
+            match node:
+                case ast.Assign(targets=targets, value=value):
+                    for target in targets:
+                        values.setdefault(ast.unparse(target), []).append(value)
+                case ast.AnnAssign(
+                    target=ast.Name(id=target), value=ast.expr() as value
+                ):
+                    values.setdefault(target, []).append(value)
+        assigned = values.get(name, [])
+        if len(assigned) == 1:
+            return assigned[0]
+        problem = f"not there{near_miss(name, values)}"
+        if assigned:
+            lines = ", ".join(str(value.lineno) for value in assigned)
+            problem = f"assigned {len(assigned)} times, on lines {lines}."
+        raise RubricError(
+            f'{where}: the constant "{name}" was expected once and is {problem}'
+        )
 
-    def _of_function(self, source: TextSource) -> ast.expr:
-        *path, name = source.function.split(".")
-        kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    def _from_function(self, source: TextSource) -> ast.expr:
+        """Return what a function returns, or assigns to a variable."""
+        *classes, name = source.function.split(".")
         functions = [
             node
-            for node in self._scope(path)
-            if isinstance(node, kinds) and node.name == name
+            for node in self._scope(classes)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         ]
-        if len(functions) != 1:
-            known = {node.name for node in self._scope(path) if isinstance(node, kinds)}
+        matches = [function for function in functions if function.name == name]
+        if len(matches) != 1:
+            hint = near_miss(name, {function.name for function in functions})
             raise RubricError(
-                f'{self._name}: no single function "{source.function}"{near_miss(name, known)}'
+                f'{self._name}: no single function "{source.function}"{hint}'
             )
-        function = functions[0]
+        function = matches[0]
         if source.variable:
-            body = [node for node in ast.walk(function) if isinstance(node, ast.stmt)]
-            return self._assigned(
-                body, source.variable, f"{self._name}:{function.lineno}"
-            )
+            where = f"{self._name}:{function.lineno}"
+            return self._assigned(ast.walk(function), source.variable, where)
         returns = [
             node.value
             for node in ast.walk(function)
             if isinstance(node, ast.Return) and node.value
         ]
         if len(returns) != 1:
-            raise self._wrong(
+            raise self._error(
                 function,
                 f"{source.function} returns at {len(returns)} places; name a variable",
             )
         return returns[0]
 
-    def _item(self, node: ast.expr, part: str | int) -> ast.expr:
-        if isinstance(node, ast.Name):
-            node = self._constant(node.id)
-        if isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and key.value == part:
-                    return value
-            known = [
-                str(key.value) for key in node.keys if isinstance(key, ast.Constant)
-            ]
-            raise self._wrong(node, f'no key "{part}"{near_miss(str(part), known)}')
-        if (
-            isinstance(node, ast.List | ast.Tuple)
-            and isinstance(part, int)
-            and part < len(node.elts)
-        ):
-            return node.elts[part]
-        raise self._wrong(node, f"expected a dictionary or a list with {part!r}")
+    def _item(self, node: ast.expr, key: str | int) -> ast.expr:
+        match node:
+            case ast.Name(id=name):
+                return self._item(self._constant(name), key)
+            case ast.Dict(keys=nodes, values=values):
+                keys = [getattr(node, "value", None) for node in nodes]
+                if key in keys:
+                    return values[keys.index(key)]
+                hint = near_miss(str(key), [str(k) for k in keys if k is not None])
+                raise self._error(node, f'no key "{key}"{hint}')
+            case ast.List(elts=items) | ast.Tuple(elts=items) if isinstance(
+                key, int
+            ) and key < len(items):
+                return items[key]
+        raise self._error(node, f"expected a dictionary or a list with {key!r}")
 
     def _text(self, node: ast.expr) -> str:
-        """A text put together of constants; what an f-string fills in stays as `{name}`."""
+        """Return a text put together of constants; what an f-string fills in stays as `{name}`."""
         self._steps += 1
         if self._steps > _MAX_STEPS:
-            raise self._wrong(node, "the text is put together of too many parts")
+            raise self._error(node, "the text is put together of too many parts")
         match node:
             case ast.Constant(value=str() as text):
                 return text
@@ -538,11 +523,11 @@ class _Python:
                 return self._text(self._constant(name))
             case ast.Call(
                 func=ast.Attribute(
-                    value=value, attr="strip" | "lstrip" | "rstrip" as how
+                    value=value, attr="strip" | "lstrip" | "rstrip" as method
                 ),
                 args=[],
             ):
-                return str(getattr(self._text(value), how)())
+                return str(getattr(self._text(value), method)())
             case ast.Call(
                 func=ast.Attribute(value=value, attr="join"),
                 args=[ast.List(elts=parts) | ast.Tuple(elts=parts)],
@@ -552,23 +537,7 @@ class _Python:
                 func=ast.Name(id="dedent") | ast.Attribute(attr="dedent"), args=[value]
             ):
                 return textwrap.dedent(self._text(value))
-        raise self._wrong(
-            node,
-            f"expected a text, and it is {ast.unparse(node)[:60]!r}, which is not computed here",
+        code = ast.unparse(node)[:60]
+        raise self._error(
+            node, f"expected a text, and it is {code!r}, which is not computed here"
         )
-
-
-def _assignments(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
-    for node in body:
-        if isinstance(node, ast.Assign):
-            yield from (
-                (target.id, node.value)
-                for target in node.targets
-                if isinstance(target, ast.Name)
-            )
-        elif (
-            isinstance(node, ast.AnnAssign)
-            and isinstance(node.target, ast.Name)
-            and node.value
-        ):
-            yield node.target.id, node.value

@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 from editjudge.rubrics.scale import WrittenNumber
-from editjudge.rubrics.tables import load_table
+from editjudge.rubrics.strict_yaml import load_table
 
 MAX_TOKENS = 100_000
 """Strings, brackets and commas looked at before a reply is given up; the largest built-in answer has about 100."""
@@ -24,8 +25,31 @@ MAX_LINES = 100_000
 """Lines of a reply that are looked at: an answer has some ten."""
 
 
-class TooComplex(ValueError):
-    """More braces or lines than any answer has."""
+class NoAnswer(ValueError):
+    """A reply that is not an answer, or a text that is not strict JSON."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        status: Literal["refused", "invalid", "truncated"] = "invalid",
+        *,
+        at_end: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+        self.at_end = at_end
+        """Whether the text is right as far as it goes, and breaks off."""
+
+
+def check_count(count: int, limit: int) -> None:
+    """Raise `NoAnswer` if a reply has more parts of a kind than any answer has."""
+    if count > limit:
+        raise NoAnswer(
+            "too_complex",
+            "the reply has more braces, lines or headings than any answer",
+        )
 
 
 # --- thoughts -------------------------------------------------------------------------------------------------
@@ -89,49 +113,37 @@ def _opens(match: re.Match[str]) -> bool:
 
 @functools.cache
 def thought_formats() -> tuple[ThoughtFormat, ...]:
-    """Every format of the table."""
-    rows: list[dict[str, Any]] = load_table("thoughts")
-    lists = [
-        {"example": tuple(row["example"]), "hints": tuple(row["hints"])} for row in rows
-    ]
-    marks = [
-        {"mark": row["mark"].replace("TAG", _TAG)} if "mark" in row else {}
-        for row in rows
-    ]
-    return tuple(
-        ThoughtFormat(**row | own | mark)
-        for row, own, mark in zip(rows, lists, marks, strict=True)
-    )
+    """Return every format of the table."""
+    formats = []
+    for row in load_table("thoughts"):
+        lists = {name: tuple(row[name]) for name in ("example", "hints")}
+        mark = row.get("mark", _NEVER).replace("TAG", _TAG)
+        formats.append(ThoughtFormat(**row | lists | {"mark": mark}))
+    return tuple(formats)
 
 
 def marks_in(text: str) -> re.Pattern[str]:
-    """A pattern for a brace and for the marks of every format that the text hints at.
+    """Return a pattern for a brace and for the marks of every format that the text hints at.
 
-    Few texts hold any, and to look for all of them at each of millions of places takes seconds.
+    Few texts hold any, and to look for all of them at each of millions of positions takes seconds.
     """
     lowered = text.lower()
-    hinted = {
-        number
-        for hint, numbers in _hints().items()
-        if hint in lowered
-        for number in numbers
-    }
-    return _marks_pattern(tuple(sorted(hinted)))
+    # To look for a hint costs a pass over the text, so each is looked for once.
+    return _marks_pattern(frozenset(hint for hint in _hints() if hint in lowered))
 
 
 @functools.cache
-def _hints() -> dict[str, list[int]]:
-    """The hints of all formats, each with the numbers of its formats: to look for one costs a pass over the text."""
-    numbers: dict[str, list[int]] = {}
-    for number, form in enumerate(thought_formats()):
-        for hint in form.hints:
-            numbers.setdefault(hint, []).append(number)
-    return numbers
+def _hints() -> frozenset[str]:
+    return frozenset(hint for form in thought_formats() for hint in form.hints)
 
 
 @functools.lru_cache(maxsize=64)
-def _marks_pattern(numbers: tuple[int, ...]) -> re.Pattern[str]:
-    forms = [(number, thought_formats()[number]) for number in numbers]
+def _marks_pattern(hints: frozenset[str]) -> re.Pattern[str]:
+    forms = [
+        (number, form)
+        for number, form in enumerate(thought_formats())
+        if not hints.isdisjoint(form.hints)
+    ]
     # A group's name says which mark of which format it is. To try one that never matches costs as much as another.
     marks = [
         f"|(?P<{role}{number}>{getattr(form, role)})"
@@ -289,8 +301,7 @@ def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int
     braces = nesting = deepest = 0
     for match in _INSIDE.finditer(text, start):
         tokens += 1
-        if tokens > MAX_TOKENS:
-            raise TooComplex
+        check_count(tokens, MAX_TOKENS)
         mark = match.group()
         if mark == "," or mark[0] == '"':
             continue
@@ -302,45 +313,34 @@ def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int
     return len(text), False, deepest, tokens
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text holds no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 # --- strict JSON ----------------------------------------------------------------------------------------------
 
 
-class NotStrict(ValueError):
-    """A text that is not strict JSON."""
-
-    def __init__(self, code: str, message: str, at_end: bool = False) -> None:
-        super().__init__(message)
-        self.code = code
-        self.at_end = at_end
-        """The text is right as far as it goes, and breaks off."""
-
-
 def decode(text: str) -> Any:
-    """The value of a JSON text; raises `NotStrict`."""
+    """Return the value of a JSON text; raises `NoAnswer`."""
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         rest = text[error.pos :].rstrip()
-        at_end = (
-            not rest
-            or error.msg.startswith("Unterminated string")
-            or bool(_STUMP.fullmatch(rest))
-        )
-        raise NotStrict(
-            "not_json", f"{error.msg} at character {error.pos}", at_end
-        ) from None
-    if "\\u" in text:
-        try:
-            json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise NotStrict(
-                "not_json", "half of a surrogate pair is not text"
-            ) from None
+        is_cut = error.msg.startswith("Unterminated string") or _STUMP.fullmatch(rest)
+        message = f"{error.msg} at character {error.pos}"
+        raise NoAnswer("not_json", message, at_end=bool(is_cut)) from None
+    if "\\u" in text and not is_unicode(json.dumps(value, ensure_ascii=False)):
+        raise NoAnswer("not_json", "half of a surrogate pair is not text")
     return value
 
 
 # What an escape, a word or a number can be cut to.
-_STUMP = re.compile(r"u[0-9a-fA-F]{0,4}|tr?u?|fa?l?s?|nu?l?|-|\.|[eE][-+]?")
+_STUMP = re.compile(r"(?:u[0-9a-fA-F]{0,4}|tr?u?|fa?l?s?|nu?l?|-|\.|[eE][-+]?)?")
 
 
 def _integer(text: str) -> int | WrittenNumber:
@@ -351,16 +351,16 @@ def _integer(text: str) -> int | WrittenNumber:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise NotStrict(
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
+        raise NoAnswer(
             "duplicate_key", f'the key "{twice[:80]}" stands twice in one object'
         )
     return members
 
 
-def _constant(word: str) -> Any:
-    raise NotStrict("not_json", f"{word} is not JSON")
+def _constant(name: str) -> Any:
+    raise NoAnswer("not_json", f"{name} is not JSON")
 
 
 _DECODER = json.JSONDecoder(
@@ -380,7 +380,7 @@ AROUND = " \t\r\n" + CUT
 """Characters allowed around an answer that is the whole reply."""
 _BREAK = re.compile(r"\r\n|\n|\r")
 _FENCE_LINE = re.compile(r"[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*")
-_LIST_MARK = re.compile(r"(?:[-*+\u2022]|#{1,6}|\d{1,2}[.)])[ \t]+")
+_LIST_MARK = re.compile(r"\A(?:[-*+\u2022]|#{1,6}|\d{1,2}[.)])[ \t]+")
 _EMPHASIS = re.compile(r"\*{1,3}|_{1,3}|`")
 _EMPHASISED = re.compile(r"(\*{1,3}|`)(.*)\1")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
@@ -398,11 +398,6 @@ class LabelledLines:
     """Whether there are lines that belong to no label."""
 
 
-class _Labelled(NamedTuple):
-    label: str
-    content: str
-
-
 def read_lines(
     text: str, labels: Sequence[str], texts: Sequence[str], headings: Sequence[str] = ()
 ) -> LabelledLines:
@@ -413,76 +408,62 @@ def read_lines(
     """
     result = LabelledLines()
     heading = ""
-    known = sorted({*labels, *texts}, key=len, reverse=True)
+    all_labels = sorted({*labels, *texts}, key=len, reverse=True)
     open_text: list[str] | None = None
-    for line in _split_lines(text):
+    for count, line in enumerate(_BREAK.split(text, MAX_LINES + 1)):
+        check_count(count, MAX_LINES)
         if _FENCE_LINE.fullmatch(line):
             continue
-        if title := _labelled(line, headings):
-            heading = title.label
+        title, _ = _split_label(line, headings)
+        label, content = _split_label(line, all_labels)
+        if title:
+            heading = title
             open_text = None
-            continue
-        match = _labelled(line, known)
-        if match is None or (headings and not heading and match.label in labels):
+        elif not label or (headings and not heading and label in labels):
             if open_text is not None:
                 open_text[-1] += f"\n{line}"
             elif line.strip(" \t" + CUT):
                 result.prose = True
-        elif match.label in texts:
-            open_text = result.texts.setdefault(match.label, [])
-            open_text.append(match.content)
+        elif label in texts:
+            open_text = result.texts.setdefault(label, [])
+            open_text.append(content)
         else:
             open_text = None
-            name = f"{heading} > {match.label}" if headings else match.label
-            result.values.setdefault(name, []).append(match.content)
+            name = f"{heading} > {label}" if headings else label
+            result.values.setdefault(name, []).append(content)
     return result
 
 
-def _split_lines(text: str) -> Iterator[str]:
-    position = 0
-    for count, match in enumerate(_BREAK.finditer(text)):
-        if count >= MAX_LINES:
-            raise TooComplex
-        yield text[position : match.start()]
-        position = match.end()
-    yield text[position:]
-
-
-def _labelled(line: str, labels: Sequence[str]) -> _Labelled | None:
-    """The label that a line begins with, and what follows its colon."""
-    rest = line.lstrip(" \t" + CUT)
-    if mark := _LIST_MARK.match(rest):
-        rest = rest[mark.end() :]
-    emphasis = mark.group() if (mark := _EMPHASIS.match(rest)) else ""
-    rest = rest[len(emphasis) :]
-    label = next((label for label in labels if rest.startswith(label)), None)
-    if label is None:
-        return None
-    rest = rest[len(label) :].lstrip(" \t")
+def _split_label(line: str, labels: Sequence[str]) -> tuple[str, str]:
+    """Return the label that a line begins with, and what follows its colon; two empty texts if it has none."""
+    rest = _LIST_MARK.sub("", line.lstrip(" \t" + CUT), count=1)
+    match = _EMPHASIS.match(rest)
+    emphasis = match.group() if match else ""
+    rest = rest.removeprefix(emphasis)
+    label = next(filter(rest.startswith, labels), "")
+    rest = rest.removeprefix(label).lstrip(" \t")
     if emphasis and rest.startswith(emphasis):  # **Label**: 4
-        rest = rest[len(emphasis) :].lstrip(" \t")
+        rest = rest.removeprefix(emphasis).lstrip(" \t")
         emphasis = ""
-    if not rest.startswith((":", "\uff1a")):
-        return None
-    rest = rest[1:].lstrip(" \t")
-    if emphasis and rest.startswith(emphasis):  # **Label:** 4
-        rest = rest[len(emphasis) :]
-        emphasis = ""
-    elif emphasis and rest.rstrip(" \t").endswith(emphasis):  # **Label: 4**
-        rest = rest.rstrip(" \t")[: -len(emphasis)]
-        emphasis = ""
-    return None if emphasis else _Labelled(label, rest.strip(" \t"))
+    if not label or not rest.startswith((":", "\uff1a")):
+        return "", ""
+    content = rest[1:].strip(" \t")
+    if content.startswith(emphasis):  # **Label:** 4
+        return label, content.removeprefix(emphasis).strip(" \t")
+    if content.endswith(emphasis):  # **Label: 4**
+        return label, content.removesuffix(emphasis).strip(" \t")
+    return "", ""
 
 
 def value_of(text: str) -> Any:
-    """A number as strict JSON reads it, or the words themselves."""
+    """Return a number as strict JSON reads it, or the text itself."""
     if match := _EMPHASISED.fullmatch(text):
         text = match[2]
     return decode(text) if _NUMBER.fullmatch(text) else text
 
 
 def lone_number(reply: str) -> tuple[int, int] | None:
-    """Return start and end of the number that is all of a reply, its thoughts set aside; None where it is more."""
+    """Return start and end of the number that is all of a reply, its thoughts set aside; None if it is more."""
     scanned = scan(reply)
     pieces = [(start, reply[start:end]) for start, end in scanned.prose]
     pieces = [(start, piece) for start, piece in pieces if piece.strip(AROUND)]

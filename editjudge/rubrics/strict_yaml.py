@@ -43,6 +43,34 @@ def printable(text: str) -> str:
     return text if text.isprintable() else repr(text)[1:-1]
 
 
+# --- our own tables -------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def load_table(name: str) -> Any:
+    """Return the table `tables/NAME.yaml`: words and patterns by which prompts and replies are read."""
+    import yaml
+
+    path = Path(__file__).parent / "tables" / f"{name}.yaml"
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+@functools.cache
+def pattern(name: str) -> re.Pattern[str]:
+    """Return a pattern by which prompts are read."""
+    table = load_table("prompts")
+    text: str = table["patterns"][name]
+    for part, content in table["parts"].items():
+        text = text.replace(f"<{part}>", content)
+    return re.compile(text)
+
+
+@functools.cache
+def words(table: str, name: str) -> frozenset[str]:
+    """Return a list of words of a table."""
+    return frozenset(load_table(table)[name].split())
+
+
 # --- reading --------------------------------------------------------------------------------------------------
 
 
@@ -81,6 +109,12 @@ def parse_yaml(text: str, source: str) -> tuple[Any, Lines]:
         raise RubricError(f"{source}:1: not YAML: {error.reason}") from None
     lines: dict[YamlPath, int] = {}
     return None if node is None else _built(node, (), lines, source), lines
+
+
+def lines_below(lines: Lines, *path: str | int) -> Lines:
+    """Return the lines of a part of a document, by the paths inside that part."""
+    depth = len(path)
+    return {key[depth:]: n for key, n in lines.items() if key[:depth] == path}
 
 
 def _look_over(events: Iterable[Any], source: str) -> None:

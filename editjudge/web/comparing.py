@@ -13,8 +13,9 @@ import numpy as np
 from markupsafe import Markup
 
 from editjudge.errors import EditjudgeError, UsageError
-from editjudge.report.answers import Answer, compare, compare_runs
+from editjudge.report.answers import Answer
 from editjudge.report.charts import draw
+from editjudge.report.comparison import compare, compare_runs
 from editjudge.report.pairwise import PairRun, load_pairs
 from editjudge.report.run_data import RunData, load
 from editjudge.report.selection import Choice
@@ -335,11 +336,11 @@ class Leaderboards:
 
 def score_boards(run: RunData) -> list[ScoreBoard]:
     """Return a board for each judge that has scores."""
-    scores, sums = run.with_aggregates()
+    scores = run.with_aggregates()
     present = scores.factor.present()
     boards = []
     for judge in scores.judge.present():
-        aggregates = sums.get(judge, ())
+        aggregates = run.aggregates.get(judge, ())
         means = [one.name for one in aggregates if one.how == "mean"]
         names = [*sorted(run.set_scores), OVERALL, *means, *run.scores.factor.present()]
         names = list(dict.fromkeys(names))

@@ -428,8 +428,8 @@ class _Pages:
 
 
 def _report(store: Store, run: RunRecord) -> str:
-    from editjudge.report.answers import rendered, rendered_pairs
-    from editjudge.report.pairwise import load_pairs
+    from editjudge.report.page import rendered
+    from editjudge.report.pairwise import load_pairs, rendered_pairs
     from editjudge.report.run_data import load
     from editjudge.report.summary import measure
 

@@ -16,7 +16,7 @@ import pytest
 from running.made import picture
 from starlette.testclient import TestClient
 
-from editjudge.report.edit_view import EditView
+from editjudge.report.gallery import EditView
 from editjudge.store import Store
 from editjudge.web.app import create
 from editjudge.web.site import Site

@@ -19,10 +19,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page
 
 from editjudge.cli.reading import load_run
-from editjudge.report.answers import rendered
 from editjudge.report.charts import (
-    Bar,
-    BarChart,
     Dot,
     DotChart,
     HeatCell,
@@ -30,6 +27,7 @@ from editjudge.report.charts import (
     Histograms,
     draw,
 )
+from editjudge.report.page import rendered
 from editjudge.report.summary import measure
 from editjudge.report.tables import Table
 from editjudge.report.templating import ROWS, clipped, render_macro, visible
@@ -365,7 +363,6 @@ def test_charts_are_drawings_with_a_mark_for_each_figure() -> None:
         "dots": draw(DotChart("t", found, 1, 7, [1, 7])),
         "heat": draw(HeatMap("t", cells)),
         "bars": draw(Histograms("t", {("f", "a"): {"1": 1, "2": 3}})),
-        "shares": draw(BarChart("t", [Bar("f", "a", 1, 4), Bar("g", "a", 0, 0)])),
     }
     for name, markup in drawn.items():
         assert ElementTree.fromstring(markup).tag == "figure", name  # noqa: S314  # our own
@@ -377,4 +374,3 @@ def test_charts_are_drawings_with_a_mark_for_each_figure() -> None:
     assert 'class="hnone thin"><b>–</b><i>n 0</i>' in drawn["heat"], (
         "no score is not a score"
     )
-    assert "25.0% (1 of 4)" in drawn["shares"]

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from editjudge.report.answers import together_latex, together_markdown
 from editjudge.report.tables import (
     Figure,
     Table,
     clean,
-    covered,
+    coverage_figure,
     p_value,
-    together_latex,
-    together_markdown,
 )
 from editjudge.stats.columns import Interval
 
 SMALL = Table.of(
     ("model", "ok/n", "mean"),
     [
-        ("a_b", covered(9, 10), Figure(5.31234, Interval(5.10123, 5.52345))),
-        ("c", covered(10, 10), Figure(None)),
+        ("a_b", coverage_figure(9, 10), Figure(5.31234, Interval(5.10123, 5.52345))),
+        ("c", coverage_figure(10, 10), Figure(None)),
     ],
     "Scores",
     notes=("c has no score",),
@@ -96,9 +94,6 @@ def test_programs_get_full_precision_and_limits_of_their_own() -> None:
             "mean_hi": 5.52345,
         },
         {"model": "c", "ok/n": 10, "mean": None, "mean_lo": None, "mean_hi": None},
-    ]
-    assert json.loads(json.dumps(SMALL.as_json(), allow_nan=False))["notes"] == [
-        "c has no score"
     ]
     assert SMALL.csv().splitlines()[1] == "a_b,9,5.31234,5.10123,5.52345"
 
@@ -191,7 +186,7 @@ def test_a_column_is_explained_where_it_is_shown() -> None:
         "- one\n- d: the effect"
     ) and "the effect" not in table.text(42)
     assert "- d: the effect" in table.markdown() and "d: the effect" in table.latex()
-    assert table.as_json()["notes"] == ["one", "d: the effect"]
+    assert table.footnotes == ("one", "d: the effect")
 
 
 def test_a_column_has_one_number_of_decimals_and_an_interval_without_width_has_no_say() -> (

@@ -437,9 +437,9 @@ def test_every_inference_is_told_with_its_source() -> None:
         "images: input, edited (from [input image], [edited image])",
         "texts: instruction (from {instruction})",
         "factors: score (from JSON example)",
-        "scale: an integer from 1 to 5 (from JSON example, text or --scale)",
         "envelope: (top level) (from JSON example)",
         "free text: reason (from JSON example)",
+        "scale: an integer from 1 to 5 (from example, text or --scale)",
         "words: 1 to 9 (from text)",
     )
 
@@ -785,7 +785,7 @@ def test_limits_of_words_are_read_in_the_ways_people_write_them(
     ],
 )
 def test_a_block_that_is_no_example_says_why(block: str, why: str) -> None:
-    with pytest.raises(examples.NotAnExample, match=why):
+    with pytest.raises(examples.Unclear, match=why):
         examples.read(block)
 
 

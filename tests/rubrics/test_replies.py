@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from editjudge.rubrics import replies
 from editjudge.rubrics.replies import (
-    NotStrict,
-    TooComplex,
+    NoAnswer,
     blocks,
     decode,
     scan,
@@ -133,7 +132,7 @@ def test_nesting_is_measured_outside_strings(value: str, depth: int) -> None:
 
 @pytest.mark.parametrize("piece", ["{", "{}", '{"score": 1}', '{"score": ["', "{[,,,"])
 def test_more_brackets_than_any_answer_has_are_given_up(piece: str) -> None:
-    with pytest.raises(TooComplex):
+    with pytest.raises(NoAnswer, match="more braces"):
         scan(piece * (replies.MAX_TOKENS + 1), KEYS)
 
 
@@ -171,8 +170,8 @@ def test_what_is_found_stands_in_the_text_in_order(text: str) -> None:
 # --- strict JSON ----------------------------------------------------------------------------------------------
 
 
-def why_not(text: str) -> NotStrict:
-    with pytest.raises(NotStrict) as caught:
+def why_not(text: str) -> NoAnswer:
+    with pytest.raises(NoAnswer) as caught:
         decode(text)
     return caught.value
 
