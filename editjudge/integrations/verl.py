@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from editjudge.errors import InputError, UsageError
-from editjudge.rewards.trainers import RewardEdit, Rewarder, group_of, trainer
+from editjudge.rewards.trainers import RewardEdit, Rewarder, trainer
 
 _GROUPS = 4096
 """Groups of which rewards are remembered, for `group_mean`: more than a training step has."""
@@ -60,7 +60,7 @@ def single(rewarder: Rewarder) -> Callable[[RewardEdit], Any]:
     seen: OrderedDict[str, list[float]] = OrderedDict()
 
     async def rewarded(edit: RewardEdit) -> dict[str, float]:
-        group = group_of(edit)
+        group = edit.group_name
         (reward,) = await rewarder.arewards([edit])
         (settled,) = rewarder.settled([edit], [reward], masks=False, earlier=seen)
         if reward.value is not None:

@@ -20,35 +20,41 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 from editjudge.errors import InputError
 from editjudge.rewards import pickled
 from editjudge.rewards.protocol import schema
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 PATIENCE = 60.0
 """Seconds that a judge may take for the edits of one check."""
 SLACK = 5.0
 """Seconds by which an answer may miss its deadline: the protocol allows one, and machines are busy."""
 HURRY = 0.05
-"""Seconds that hardly any judge needs less than."""
+"""A deadline in seconds that hardly any judge meets."""
 LEAST_SPREAD = 1e-3
 """Difference between the best and the worst of several edits below which a judge tells nothing apart."""
 LEAST_NUMBERS = 4
 """Rewards that must be there for such a comparison."""
+REFUSALS = (400, 413, 422)
+"""Statuses of a request that cannot be read, or asks for too much."""
+
+Json = dict[str, Any]
 
 
 class ServerAnswer(NamedTuple):
     status: int
-    headers: Mapping[str, str]
     data: bytes
 
     def json(self) -> Any:
         try:
-            return json.loads(self.data, parse_constant=_no_constant)
+            return json.loads(self.data, parse_constant=_refuse_constant)
         except ValueError as error:
             raise Failed(
                 f"the answer ({self.status}) is not JSON: {error}; it begins {self.data[:80]!r}"
@@ -82,9 +88,9 @@ class Server:
             )
         self._url = url.rstrip("/")
         self._token = token
-        self._validator = _validator()
+        self._problems = _validator()
         self.failing_judge = failing_judge
-        self.seen: list[dict[str, Any]] = []
+        self.seen: list[Json] = []
         """Every reward by scores that the server gave so far."""
 
     def call(
@@ -96,45 +102,50 @@ class Server:
         request = urllib.request.Request(self._url + path, data, headers)  # noqa: S310  (http or https, see above)
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE + 30) as response:  # noqa: S310
-                return ServerAnswer(
-                    response.status, dict(response.headers.items()), response.read()
-                )
+                return ServerAnswer(response.status, response.read())
         except urllib.error.HTTPError as error:
-            return ServerAnswer(error.code, dict(error.headers.items()), error.read())
+            return ServerAnswer(error.code, error.read())
         except OSError as error:
             reason = getattr(error, "reason", error)
             raise Failed(f"{self._url}{path} cannot be reached: {reason}") from None
 
-    def reward(self, *edits: dict[str, Any], **options: Any) -> ServerAnswer:
-        request = {"edits": list(edits), "deadline": PATIENCE} | options
+    def post(self, request: Any) -> ServerAnswer:
         return self.call("/v1/reward", json.dumps(request).encode())
 
-    def rewards(self, *edits: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
-        answer = self.reward(*edits, **options)
-        expect(
-            answer.status == 200,
-            f"status {answer.status} instead of 200: {answer.data[:300]!r}",
-        )
-        rewards: list[dict[str, Any]] = self.valid(answer.json(), "Rewards")["rewards"]
-        expect(
-            len(rewards) == len(edits), f"{len(rewards)} rewards of {len(edits)} edits"
-        )
-        if options.get("ranking", "none") == "none":
+    def ask(self, *edits: Json, **options: Any) -> ServerAnswer:
+        return self.post({"edits": edits, "deadline": PATIENCE} | options)
+
+    def checked(self, answer: ServerAnswer, count: int = 1) -> list[Json]:
+        """Return the rewards of an answer. Raise `Failed` unless it has so many."""
+        expect_status(answer, 200)
+        rewards: list[Json] = self.valid(answer.json(), "Rewards")["rewards"]
+        expect(len(rewards) == count, f"{len(rewards)} rewards of {count} edits")
+        return rewards
+
+    def rewards(self, *edits: Json, **options: Any) -> list[Json]:
+        rewards = self.checked(self.ask(*edits, **options), len(edits))
+        if "ranking" not in options:
             self.seen += rewards
         return rewards
 
+    def numbers(self, *edits: Json, **options: Any) -> list[float | None]:
+        return [reward["reward"] for reward in self.rewards(*edits, **options)]
+
     def valid(self, value: Any, kind: str) -> Any:
-        for problem in self._validator(value, kind):
+        for problem in self._problems(value, kind):
             raise Failed(f"not a {kind} of the schema: {problem}")
         return value
 
-    def refusal(self, answer: ServerAnswer, *statuses: int) -> None:
-        expected = " or ".join(map(str, statuses))
-        expect(
-            answer.status in statuses,
-            f"status {answer.status} instead of {expected}: {answer.data[:200]!r}",
-        )
+    def expect_refusal(self, answer: ServerAnswer, *statuses: int) -> None:
+        expect_status(answer, *statuses)
         self.valid(answer.json(), "Refusal")
+
+    def is_refused(self, answer: ServerAnswer) -> bool:
+        """Whether a request was refused, as it may be; then in the form of the protocol."""
+        if answer.status not in REFUSALS:
+            return False
+        self.expect_refusal(answer, *REFUSALS)
+        return True
 
 
 def expect(true: bool, message: str) -> None:
@@ -142,54 +153,54 @@ def expect(true: bool, message: str) -> None:
         raise Failed(message)
 
 
-# --- pictures -------------------------------------------------------------------------------------------------
+def expect_status(answer: ServerAnswer, *statuses: int) -> None:
+    expected = " or ".join(map(str, statuses))
+    what = f"status {answer.status} instead of {expected}: {answer.data[:200]!r}"
+    expect(answer.status in statuses, what)
+
+
+def expect_null(reward: Json, what: str) -> None:
+    number = reward["reward"]
+    expect(number is None, f"the reward of {what} is {number}")
+
+
+def expect_shares(numbers: Sequence[float | None]) -> None:
+    are_shares = all(n is None or 0 <= n <= 1 for n in numbers)
+    expect(are_shares, f"the rewards are {numbers}")
+
+
+def unanswered(reward: Json) -> NoReturn:
+    status = reward["status"]
+    raise Skipped(
+        f"the judge has no answer (status {status}), so that nothing can be kept"
+    )
+
+
+# --- edits ----------------------------------------------------------------------------------------------------
 
 
 @functools.cache
 def picture(shift: int = 0, side: int = 160) -> bytes:
-    """A scene of shapes; `shift` paints the house in another colour."""
+    """Return a scene of shapes; `shift` paints the house in another colour."""
     from PIL import Image, ImageDraw
 
     image = Image.linear_gradient("L").resize((side, side)).convert("RGB")
     draw = ImageDraw.Draw(image)
-    # grass, always the same: without texture a picture is taken for a blank one
+    # Grass, always the same: an image without texture is taken for a blank one.
     for n in range(600):
         x = n * 7919 % side
         y = side * 3 // 5 + n * 104729 % (side * 2 // 5)
-        draw.line(
-            (x, y, x + n % 5 - 2, y - n % 9),
-            fill=(60 + n * 13 % 90, 110 + n * 31 % 80, 40),
-        )
+        colour = (60 + n * 13 % 90, 110 + n * 31 % 80, 40)
+        draw.line((x, y, x + n % 5 - 2, y - n % 9), fill=colour)
     draw.ellipse((side // 8, side // 8, side // 3, side // 3), fill=(250, 220, 80))
     house = ((200 + 37 * shift) % 256, 40, (40 + 90 * shift) % 256)
     draw.rectangle((side // 2, side // 3, side * 7 // 8, side * 5 // 6), fill=house)
-    data = io.BytesIO()
-    image.save(data, "PNG")
-    return data.getvalue()
-
-
-def edit(number: int, **more: Any) -> dict[str, Any]:
-    return {
-        "id": f"edit-{number}",
-        "input": base64.b64encode(picture()).decode(),
-        "edited": base64.b64encode(picture(number + 1)).decode(),
-        "instruction": f"Paint the house in colour {number}.",
-    } | more
-
-
-def new_edit(number: int, **more: Any) -> dict[str, Any]:
-    """An edit that no server has an answer to yet."""
-    return (
-        edit(
-            number, instruction=f"Paint the house in colour {number} ({uuid.uuid4()})."
-        )
-        | more
-    )
+    return _png(image)
 
 
 @functools.cache
-def spoiled(step: int) -> str:
-    """A picture of which less and less is left, from none to most of it painted over."""
+def spoiled(step: int) -> bytes:
+    """Return the scene with less and less left, from all of it to most of it painted over."""
     from PIL import Image, ImageDraw
 
     image = Image.open(io.BytesIO(picture(1)))
@@ -198,13 +209,34 @@ def spoiled(step: int) -> str:
     for n in range(step * 40):
         x = n * 6007 % side
         y = n * 3571 % side
-        draw.ellipse(
-            (x, y, x + 8 + n % 13, y + 8 + n % 7),
-            fill=(n * 97 % 256, n * 57 % 256, n * 31 % 256),
-        )
+        colour = (n * 97 % 256, n * 57 % 256, n * 31 % 256)
+        draw.ellipse((x, y, x + 8 + n % 13, y + 8 + n % 7), fill=colour)
+    return _png(image)
+
+
+def _png(image: Image) -> bytes:
     data = io.BytesIO()
     image.save(data, "PNG")
-    return base64.b64encode(data.getvalue()).decode()
+    return data.getvalue()
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def edit(number: int, **more: Any) -> Json:
+    return {
+        "id": f"edit-{number}",
+        "input": _base64(picture()),
+        "edited": _base64(picture(number + 1)),
+        "instruction": f"Paint the house in colour {number}.",
+    } | more
+
+
+def new_edit(number: int) -> Json:
+    """Return an edit that no server has an answer to yet."""
+    instruction = f"Paint the house in colour {number} ({uuid.uuid4()})."
+    return edit(number, instruction=instruction)
 
 
 # --- checks ---------------------------------------------------------------------------------------------------
@@ -224,82 +256,57 @@ def rewards_come_in_order(server: Server) -> None:
     ids = [reward["id"] for reward in together]
     expect(ids == [one["id"] for one in sent], f"the order is {ids}")
     numbers = [reward["reward"] for reward in together]
-    alone = [server.rewards(one)[0]["reward"] for one in sent]
-    is_shuffled = numbers != alone and sorted(map(str, numbers)) == sorted(
-        map(str, alone)
-    )
-    expect(
-        not is_shuffled, f"together the rewards are {numbers}, and one by one {alone}"
-    )
+    alone = [server.numbers(one)[0] for one in sent]
+    same = sorted(map(str, numbers)) == sorted(map(str, alone))
+    message = f"together the rewards are {numbers}, and one by one {alone}"
+    expect(numbers == alone or not same, message)
 
 
 def rewards_lie_between_0_and_1(server: Server) -> None:
     """A reward is a number from 0 to 1, or null."""
-    numbers = [reward["reward"] for reward in server.rewards(edit(0), edit(1))]
-    expect(all(n is None or 0 <= n <= 1 for n in numbers), f"the rewards are {numbers}")
+    expect_shares(server.numbers(edit(0), edit(1)))
 
 
 def different_edits_have_different_rewards(server: Server) -> None:
     """An edit as it was asked for and one of which little is left do not have the same reward as all between them: a
     constant is no judgement."""
     sent = [
-        edit(n, edited=spoiled(n), instruction="Paint the house red.") for n in range(8)
+        edit(n, edited=_base64(spoiled(n)), instruction="Paint the house red.")
+        for n in range(8)
     ]
-    numbers = [
-        reward["reward"]
-        for reward in server.rewards(*sent)
-        if reward["reward"] is not None
-    ]
+    numbers = [number for number in server.numbers(*sent) if number is not None]
     if len(numbers) < LEAST_NUMBERS:
         raise Skipped(f"only {len(numbers)} of {len(sent)} edits have a reward")
-    expect(
-        max(numbers) - min(numbers) >= LEAST_SPREAD,
-        f"{len(numbers)} different edits all have {numbers[0]}",
-    )
+    spread = max(numbers) - min(numbers)
+    message = f"{len(numbers)} different edits all have {numbers[0]}"
+    expect(spread >= LEAST_SPREAD, message)
 
 
 def a_missing_output_is_null(server: Server) -> None:
     """An edit without an output has no reward and a status that is not `ok`; the others keep their places."""
     first, missing, last = server.rewards(edit(0), edit(1, edited=None), edit(2))
-    expect(
-        missing["reward"] is None,
-        f"the reward of an edit without an output is {missing['reward']}",
-    )
-    expect(
-        (first["id"], last["id"]) == ("edit-0", "edit-2"), "the others changed places"
-    )
+    expect_null(missing, "an edit without an output")
+    ids = (first["id"], last["id"])
+    expect(ids == ("edit-0", "edit-2"), "the others changed places")
 
 
 def a_broken_picture_is_null(server: Server) -> None:
     """Bytes that are no picture, or half of one, fail their own edit, and no other."""
-    whole = picture(1)
-    for broken in (b"these bytes are no picture", whole[: len(whole) // 2]):
-        answer = server.reward(
-            edit(0, edited=base64.b64encode(broken).decode()), edit(1)
-        )
-        if answer.status in (400, 413, 422):
-            server.refusal(answer, 400, 413, 422)
-            continue
-        rewards = {
-            reward["id"]: reward["reward"]
-            for reward in server.valid(answer.json(), "Rewards")["rewards"]
-        }
-        expect(
-            rewards["edit-0"] is None,
-            f"the reward of a broken picture is {rewards['edit-0']}",
-        )
+    complete = picture(1)
+    for broken in (b"these bytes are no picture", complete[: len(complete) // 2]):
+        answer = server.ask(edit(0, edited=_base64(broken)), edit(1))
+        if not server.is_refused(answer):
+            by_id = {reward["id"]: reward for reward in server.checked(answer, 2)}
+            expect_null(by_id["edit-0"], "a broken picture")
 
 
 def a_failing_judge_is_null(server: Server) -> None:
     """A judge that does not answer leaves null, whatever else is in the request."""
     if server.failing_judge is None:
         raise Skipped("name a judge that never answers with --failing-judge")
-    rewards = server.rewards(new_edit(0), new_edit(1), judge=server.failing_judge)
-    numbers = [reward["reward"] for reward in rewards]
-    expect(
-        numbers == [None, None],
-        f"the judge does not answer, and the rewards are {numbers}",
-    )
+    numbers = server.numbers(new_edit(0), new_edit(1), judge=server.failing_judge)
+    message = f"the judge does not answer, and the rewards are {numbers}"
+    expect(numbers == [None, None], message)
 
 
 def odd_edits_do_not_break_a_server(server: Server) -> None:
@@ -307,50 +314,36 @@ def odd_edits_do_not_break_a_server(server: Server) -> None:
     refused; it is never an error of the server."""
     from PIL import Image
 
-    data = io.BytesIO()
-    Image.new("RGB", (1, 1), (200, 40, 40)).save(data, "PNG")
-    pixel = base64.b64encode(data.getvalue()).decode()
-    odd = [
-        edit(0, edited=pixel),
-        edit(0, input=pixel),
-        edit(0, input=None),
-        edit(0, instruction=""),
-        edit(0, instruction="{} {0.real} %s %(a)d {{ \\ </s> ``` \" '"),
-        edit(0, instruction="\u0007\u200f\u202e\U0001f3a8 " + "colour " * 2800),
-        edit(0, id="x" * 200),
-        edit(0, id="../../etc/passwd?a=b#c"),
+    pixel = _base64(_png(Image.new("RGB", (1, 1), (200, 40, 40))))
+    odd: list[Json] = [
+        {"edited": pixel},
+        {"input": pixel},
+        {"input": None},
+        {"instruction": ""},
+        {"instruction": "{} {0.real} %s %(a)d {{ \\ </s> ``` \" '"},
+        {"instruction": "\u0007\u200f\u202e\U0001f3a8 " + "colour " * 2800},
+        {"id": "x" * 200},
+        {"id": "../../etc/passwd?a=b#c"},
     ]
-    for sent in odd:
-        answer = server.reward(sent)
-        if answer.status in (400, 413, 422):
-            server.refusal(answer, 400, 413, 422)
-            continue
-        expect(
-            answer.status == 200,
-            f"status {answer.status} for {_short(sent)}: {answer.data[:200]!r}",
-        )
-        rewards = server.valid(answer.json(), "Rewards")["rewards"]
-        ids = [reward["id"] for reward in rewards]
-        expect(ids == [sent["id"]], f"the id {sent['id']} comes back as {ids}")
-        server.seen += rewards
+    for fields in odd:
+        sent = edit(0, **fields)
+        answer = server.ask(sent)
+        if not server.is_refused(answer):
+            (reward,) = server.checked(answer)
+            expect(
+                reward["id"] == sent["id"], f"{sent['id']} comes back as {reward['id']}"
+            )
+            server.seen.append(reward)
 
 
 def a_repeated_edit_has_the_same_reward(server: Server) -> None:
     """The same edit twice in one request is one question, and asked again it has the same answer."""
-    rewards = server.rewards(edit(0), edit(1), edit(0))
-    expect(
-        rewards[0]["reward"] == rewards[2]["reward"],
-        f"{rewards[0]['reward']} and {rewards[2]['reward']}",
-    )
+    first, _, second = server.numbers(edit(0), edit(1), edit(0))
+    expect(first == second, f"{first} and {second}")
     (again,) = server.rewards(edit(0))
     if again["reward"] is None:
-        raise Skipped(
-            f"the judge has no answer (status {again['status']}), so that nothing can be kept"
-        )
-    expect(
-        rewards[0]["reward"] == again["reward"],
-        f"{rewards[0]['reward']}, and asked again {again['reward']}",
-    )
+        unanswered(again)
+    expect(first == again["reward"], f"{first}, and asked again {again['reward']}")
 
 
 def cached_says_what_was_there_before(server: Server) -> None:
@@ -359,50 +352,38 @@ def cached_says_what_was_there_before(server: Server) -> None:
     for options, expected in (({}, False), ({}, True), ({"fresh": True}, False)):
         (reward,) = server.rewards(sent, **options)
         if reward["reward"] is None:
-            raise Skipped(
-                f"the judge has no answer (status {reward['status']}), so that nothing can be kept"
-            )
-        expect(
-            reward["cached"] is expected,
-            f"`cached` is {reward['cached']} instead of {expected}",
-        )
+            unanswered(reward)
+        cached = reward["cached"]
+        expect(cached is expected, f"`cached` is {cached} instead of {expected}")
 
 
 def a_deadline_holds(server: Server) -> None:
     """An answer comes by the deadline; what is not judged by then is null, and has its own number later."""
     sent = [new_edit(n) for n in range(3)]
     begun = time.monotonic()
-    early = [reward["reward"] for reward in server.rewards(*sent, deadline=HURRY)]
+    early = server.numbers(*sent, deadline=HURRY)
     took = time.monotonic() - begun
-    expect(
-        took < HURRY + SLACK,
-        f"an answer with a deadline of {HURRY} s took {took:.1f} s",
-    )
-    late = [reward["reward"] for reward in server.rewards(*sent)]
-    changed = [
-        (a, b) for a, b in zip(early, late, strict=True) if a is not None and a != b
-    ]
-    expect(
-        not changed,
-        f"at the deadline a reward is {changed and changed[0][0]}, and later {changed and changed[0][1]}",
-    )
+    message = f"an answer with a deadline of {HURRY} s took {took:.1f} s"
+    expect(took < HURRY + SLACK, message)
+    late = server.numbers(*sent)
+    for before, after in zip(early, late, strict=True):
+        message = f"at the deadline a reward is {before}, and later {after}"
+        expect(before is None or before == after, message)
     if None in early:
         return
     # The same number for all, then and later, may be what a server keeps of a judge that was too late.
     if len(set(early)) == 1:
-        fresh = [reward["reward"] for reward in server.rewards(*sent, fresh=True)]
-        made_up = all(number is not None and number != early[0] for number in fresh)
-        expect(
-            not made_up,
-            f"at the deadline all rewards are {early[0]}, and asked again they are {fresh}",
-        )
+        fresh = server.numbers(*sent, fresh=True)
+        is_made_up = all(number not in (None, early[0]) for number in fresh)
+        message = f"at the deadline all rewards are {early[0]}, and asked again they are {fresh}"
+        expect(not is_made_up, message)
     raise Skipped(f"the judge answers within {HURRY} s, so that nothing was late")
 
 
 def strict_answers_503(server: Server) -> None:
     """With `strict`, a null makes the answer 503, with the same body."""
-    answer = server.reward(edit(0), edit(1, edited=None), strict=True)
-    expect(answer.status == 503, f"status {answer.status} instead of 503")
+    answer = server.ask(edit(0), edit(1, edited=None), strict=True)
+    expect_status(answer, 503)
     server.valid(answer.json(), "Rewards")
 
 
@@ -410,26 +391,20 @@ def groups_are_compared(server: Server) -> None:
     """Each reward says where it stands among the edits of its group, and ranks are 0 to 1."""
     sent = [edit(n, group="g") for n in range(3)]
     plain = server.rewards(*sent)
-    ranked = server.rewards(*sent, ranking="scores")
+    ranks = server.numbers(*sent, ranking="scores")
     for reward in plain:
-        group = reward["group"]
-        expect(
-            group is not None and group["name"] == "g" and group["size"] == 3,
-            f"the group is {group}",
-        )
-    numbers = [reward["reward"] for reward in plain if reward["reward"] is not None]
-    if len(numbers) < 2:
-        raise Skipped("fewer than two edits of the group have a reward")
-    known = [
-        (p["reward"], r["reward"])
-        for p, r in zip(plain, ranked, strict=True)
-        if p["reward"] is not None
+        group = reward["group"] or {}
+        place = (group.get("name"), group.get("size"))
+        expect(place == ("g", 3), f"the group is {reward['group']}")
+    pairs = [
+        (reward["reward"], rank)
+        for reward, rank in zip(plain, ranks, strict=True)
+        if reward["reward"] is not None
     ]
-    expect(
-        all(0 <= rank <= 1 for _, rank in known),
-        f"the ranks are {[rank for _, rank in known]}",
-    )
-    wrong = [(a, b) for a in known for b in known if a[0] > b[0] and a[1] <= b[1]]
+    if len(pairs) < 2:
+        raise Skipped("fewer than two edits of the group have a reward")
+    expect_shares([rank for _, rank in pairs])
+    wrong = [(a, b) for a in pairs for b in pairs if a[0] > b[0] and a[1] <= b[1]]
     expect(not wrong, f"reward and rank disagree: {wrong[:1]}")
 
 
@@ -438,37 +413,31 @@ def groups_are_ranked_by_pairs(server: Server) -> None:
     output is compared with nobody; a server whose judge compares nothing refuses with 422."""
     same = {"group": "g", "instruction": "Paint the house in another colour."}
     sent = [edit(n, **same) for n in range(3)] + [edit(3, **same, edited=None)]
-    answer = server.reward(*sent, ranking="pairs")
+    answer = server.ask(*sent, ranking="pairs")
     if answer.status == 422:
-        server.refusal(answer, 422)
+        server.expect_refusal(answer, 422)
         raise Skipped("the server does not compare pairs")
     *members, missing = server.rewards(*sent, ranking="pairs")
-    expect(
-        missing["reward"] is None,
-        f"the reward of an edit without an output is {missing['reward']}",
-    )
+    expect_null(missing, "an edit without an output")
     numbers = [reward["reward"] for reward in members]
-    expect(all(n is None or 0 <= n <= 1 for n in numbers), f"the rewards are {numbers}")
+    expect_shares(numbers)
     if None in numbers:
-        raise Skipped(
-            f"a comparison has no verdict (status {members[numbers.index(None)]['status']})"
-        )
+        status = members[numbers.index(None)]["status"]
+        raise Skipped(f"a comparison has no verdict (status {status})")
     # Every comparison hands out one point, and each edit has two of them.
-    expect(
-        abs(sum(numbers) - 1.5) < 1e-6,
-        f"three edits share three comparisons, and their rewards are {numbers}",
-    )
-    # two instructions
-    other = server.reward(edit(0, group="g"), edit(1, group="g"), ranking="pairs")
-    server.refusal(other, 422)
+    message = f"three edits share three comparisons, and their rewards are {numbers}"
+    expect(abs(sum(numbers) - 1.5) < 1e-6, message)
+    # Two instructions.
+    other = server.ask(edit(0, group="g"), edit(1, group="g"), ranking="pairs")
+    server.expect_refusal(other, 422)
 
 
 def samples_say_how_certain(server: Server) -> None:
     """With several samples, a reward has a standard error."""
-    answer = server.reward(edit(0), samples=2)
+    answer = server.ask(edit(0), samples=2)
     if answer.status == 422:
         raise Skipped("the server takes one sample alone")
-    (reward,) = server.valid(answer.json(), "Rewards")["rewards"]
+    (reward,) = server.checked(answer)
     if reward["reward"] is None:
         raise Skipped(f"the judge has no second answer (status {reward['status']})")
     expect(reward["uncertainty"] is not None, "two samples, and `uncertainty` is null")
@@ -476,7 +445,7 @@ def samples_say_how_certain(server: Server) -> None:
 
 def what_is_not_known_is_refused(server: Server) -> None:
     """A field, a judge or a version that is not known, and a picture by its path: 422 with where and what."""
-    requests = [
+    requests: list[Any] = [
         {"edits": [edit(0)], "colour": "red"},
         {"edits": [edit(0, colour="red")]},
         {"edits": [edit(0)], "judge": f"nobody/{uuid.uuid4()}"},
@@ -488,13 +457,13 @@ def what_is_not_known_is_refused(server: Server) -> None:
         [],
     ]
     for request in requests:
-        server.refusal(server.call("/v1/reward", json.dumps(request).encode()), 422)
+        server.expect_refusal(server.post(request), 422)
 
 
 def what_is_not_json_is_refused(server: Server) -> None:
     """A cut-off body and NaN are 4xx."""
     for data in (b"", b'{"edits": [', b'{"edits": [], "deadline": NaN}', b"\xff\xfe"):
-        server.refusal(server.call("/v1/reward", data), 400, 422)
+        server.expect_refusal(server.call("/v1/reward", data), 400, 422)
 
 
 def a_pickle_is_refused(server: Server) -> None:
@@ -502,31 +471,32 @@ def a_pickle_is_refused(server: Server) -> None:
     for value in (None, {"edits": [edit(0)]}):
         data = pickled.dumps(value)
         for kind in ("application/octet-stream", "application/x-pickle"):
-            server.refusal(server.call("/v1/reward", data, kind), 415)
-        server.refusal(server.call("/v1/reward", data), 400, 415, 422)
+            server.expect_refusal(server.call("/v1/reward", data, kind), 415)
+        server.expect_refusal(server.call("/v1/reward", data), 400, 415, 422)
 
 
 def too_many_edits_are_refused(server: Server) -> None:
     """More edits than a server takes are refused before anything is judged, with 413 (or 429 where it is full)."""
-    request = {"edits": [{"edited": None}] * 10_000}
-    server.refusal(
-        server.call("/v1/reward", json.dumps(request).encode()), 413, 422, 429
-    )
+    answer = server.post({"edits": [{"edited": None}] * 10_000})
+    server.expect_refusal(answer, 413, 422, 429)
 
 
 def multipart_means_the_same(server: Server) -> None:
     """Pictures as parts of their own mean what base64 means."""
     sent = edit(0)
-    texts = {
-        name: value for name, value in sent.items() if name not in ("input", "edited")
-    }
-    parts = [("request", json.dumps({"edits": [texts], "deadline": PATIENCE}).encode())]
-    parts += [
-        (f"edits.0.{role}", base64.b64decode(sent[role]))
-        for role in ("input", "edited")
-    ]
-    answer = server.call("/v1/reward", *_multipart(parts))
-    _same(server, sent, answer)
+    images = {role: base64.b64decode(sent.pop(role)) for role in ("input", "edited")}
+    request = json.dumps({"edits": [sent], "deadline": PATIENCE}).encode()
+    parts = {"request": request}
+    parts |= {f"edits.0.{role}": data for role, data in images.items()}
+    boundary = uuid.uuid4().hex
+    body = b""
+    for name, data in parts.items():
+        disposition = f'form-data; name="{name}"; filename="{name}"'
+        head = f"--{boundary}\r\nContent-Disposition: {disposition}\r\n\r\n"
+        body += head.encode() + data + b"\r\n"
+    body += f"--{boundary}--\r\n".encode()
+    kind = f"multipart/form-data; boundary={boundary}"
+    _expect_same(server, server.call("/v1/reward", body, kind))
 
 
 def msgpack_means_the_same(server: Server) -> None:
@@ -536,15 +506,19 @@ def msgpack_means_the_same(server: Server) -> None:
     except ModuleNotFoundError:
         raise Skipped("the package msgpack is not installed here") from None
     sent = edit(0)
-    raw = sent | {role: base64.b64decode(sent[role]) for role in ("input", "edited")}
-    answer = server.call(
-        "/v1/reward",
-        msgpack.packb({"edits": [raw], "deadline": PATIENCE}),
-        "application/msgpack",
-    )
+    sent |= {role: base64.b64decode(sent[role]) for role in ("input", "edited")}
+    body = msgpack.packb({"edits": [sent], "deadline": PATIENCE})
+    answer = server.call("/v1/reward", body, "application/msgpack")
     if answer.status == 415:
         raise Skipped("the server does not read msgpack")
-    _same(server, sent, answer)
+    _expect_same(server, answer)
+
+
+def _expect_same(server: Server, answer: ServerAnswer) -> None:
+    """Raise `Failed` unless the answer is that to edit 0 as JSON."""
+    (reward,) = server.checked(answer)
+    (plain,) = server.numbers(edit(0))
+    expect(reward["reward"] == plain, f"{reward['reward']} instead of {plain}")
 
 
 def the_schema_is_served(server: Server) -> None:
@@ -552,32 +526,25 @@ def the_schema_is_served(server: Server) -> None:
     answer = server.call("/v1/reward/schema")
     if answer.status == 404:
         raise Skipped("the server does not serve the schema")
-    expect(
-        answer.json().get("$id") == schema()["$id"],
-        f"another schema: {answer.json().get('$id')}",
-    )
+    served = answer.json().get("$id")
+    expect(served == schema()["$id"], f"another schema: {served}")
 
 
 def every_number_has_scores_behind_it(server: Server) -> None:
     """In all the answers so far, a number comes with a score of every factor that does not abstain. Only an output that
     is no edit may have a 0 without scores, and then a reason says what was seen."""
-    numbers = [reward for reward in server.seen if reward["reward"] is not None]
     judged = [
         reward
-        for reward in numbers
-        if reward["scores"] or reward["reward"] != 0 or not reward["reasons"]
+        for reward in server.seen
+        if reward["reward"] is not None
+        and (reward["scores"] or reward["reward"] != 0 or not reward["reasons"])
     ]
     factors = set(itertools.chain.from_iterable(reward["scores"] for reward in judged))
     for reward in judged:
+        about = f"the reward of {reward['id']} is {reward['reward']}"
         missing = factors - {*reward["scores"], *reward["abstained"]}
-        expect(
-            bool(reward["scores"]),
-            f"the reward of {reward['id']} is {reward['reward']}, and it has no scores",
-        )
-        expect(
-            not missing,
-            f"the reward of {reward['id']} is {reward['reward']} without a score of {sorted(missing)}",
-        )
+        expect(bool(reward["scores"]), f"{about}, and it has no scores")
+        expect(not missing, f"{about} without a score of {sorted(missing)}")
 
 
 CHECKS: Sequence[Callable[[Server], None]] = (
@@ -610,7 +577,7 @@ CHECKS: Sequence[Callable[[Server], None]] = (
 def run(
     url: str, token: str | None = None, failing_judge: str | None = None
 ) -> Iterator[Result]:
-    """The result of every check, one after the other."""
+    """Yield the result of every check, one after the other."""
     server = Server(url, token, failing_judge)
     for check in CHECKS:
         name = check.__name__.replace("_", " ")
@@ -630,48 +597,8 @@ def run(
             yield Result(name, "passed")
 
 
-# --- bodies, schema -------------------------------------------------------------------------------------------
-
-
-def _same(server: Server, sent: dict[str, Any], answer: ServerAnswer) -> None:
-    expect(
-        answer.status == 200,
-        f"status {answer.status} instead of 200: {answer.data[:200]!r}",
-    )
-    (reward,) = server.valid(answer.json(), "Rewards")["rewards"]
-    (plain,) = server.rewards(sent)
-    expect(
-        reward["reward"] == plain["reward"],
-        f"{reward['reward']} instead of {plain['reward']}",
-    )
-
-
-def _short(sent: Mapping[str, Any]) -> str:
-    """The edit without its pictures, for a message."""
-    return str(
-        {
-            name: str(value)[:80]
-            for name, value in sent.items()
-            if name not in ("input", "edited")
-        }
-    )
-
-
-def _multipart(parts: Sequence[tuple[str, bytes]]) -> tuple[bytes, str]:
-    boundary = uuid.uuid4().hex
-    body = b"".join(
-        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"; filename="{name}"\r\n\r\n'.encode()
-        + data
-        + b"\r\n"
-        for name, data in parts
-    )
-    return (
-        body + f"--{boundary}--\r\n".encode(),
-        f"multipart/form-data; boundary={boundary}",
-    )
-
-
 def _validator() -> Callable[[Any, str], Iterator[str]]:
+    """Return a function that yields what is wrong with a value of the published schema."""
     try:
         from jsonschema.validators import Draft202012Validator
     except ModuleNotFoundError:
@@ -679,22 +606,22 @@ def _validator() -> Callable[[Any, str], Iterator[str]]:
             "the conformance kit needs jsonschema: pip install 'editjudge[conformance]'"
         ) from None
     published = schema()
+    del published["anyOf"]
 
     def problems(value: Any, kind: str) -> Iterator[str]:
-        whole = {name: part for name, part in published.items() if name != "anyOf"} | {
-            "$ref": f"#/$defs/{kind}"
-        }
-        for error in Draft202012Validator(whole).iter_errors(value):
-            yield f"{'.'.join(map(str, error.absolute_path)) or 'the answer'}: {error.message[:300]}"
+        validator = Draft202012Validator(published | {"$ref": f"#/$defs/{kind}"})
+        for error in validator.iter_errors(value):
+            where = ".".join(map(str, error.absolute_path)) or "the answer"
+            yield f"{where}: {error.message[:300]}"
 
     return problems
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m editjudge.conformance", description=__doc__
     )
@@ -711,34 +638,25 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--json", action="store_true", help="one JSON document on stdout"
     )
-    given = parser.parse_args(words)
+    options = parser.parse_args(arguments)
     results: list[Result] = []
     try:
-        for result in run(given.url, given.token, given.failing_judge):
+        for result in run(options.url, options.token, options.failing_judge):
             results.append(result)
-            if not given.json:
+            if not options.json:
                 note = f": {result.message}" if result.message else ""
                 print(f"{result.outcome:8} {result.check}{note}", flush=True)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     failed = sum(result.outcome == "failed" for result in results)
-    if given.json:
-        print(
-            json.dumps(
-                {
-                    "conforms": not failed,
-                    "checks": [asdict(result) for result in results],
-                },
-                indent=2,
-            )
-        )
-    else:
-        print(
-            f"{len(results) - failed} of {len(results)} checks passed"
-            if failed
-            else "conforms"
-        )
+    summary = "conforms"
+    if failed:
+        summary = f"{len(results) - failed} of {len(results)} checks passed"
+    if options.json:
+        checks = [asdict(result) for result in results]
+        summary = json.dumps({"conforms": not failed, "checks": checks}, indent=2)
+    print(summary)
     return 1 if failed else 0
 
 

@@ -145,10 +145,7 @@ def _described(value: Any) -> dict[str, Any]:
 
 def _why(reward: RewardedEdit) -> str:
     """Return why there is no reward, in one line."""
-    messages = [reason.message for reason in reward.reasons]
-    messages += [f"{factor}: {why}" for factor, why in reward.abstained.items()]
-    text = "; ".join(list(dict.fromkeys(messages))[:3])
-    return f"{reward.status}: {text}" if text else reward.status
+    return ": ".join(filter(None, (reward.status, reward.why())))
 
 
 # --- dialects as data -----------------------------------------------------------------------------------------

@@ -447,6 +447,12 @@ class RewardedEdit(BaseModel, frozen=True):
         why = RewardReason(rubric="-", code="not_taken", factor=None, message=message)
         return cls(id=edit, status=status, reasons=[why])
 
+    def why(self) -> str:
+        """Return the reasons in one line; empty if there are none."""
+        messages = [reason.message for reason in self.reasons]
+        messages += [f"{factor}: {why}" for factor, why in self.abstained.items()]
+        return "; ".join(list(dict.fromkeys(messages))[:3])
+
     def changed(self, **fields: Any) -> Self:
         return self.model_copy(update=fields)
 

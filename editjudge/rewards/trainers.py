@@ -15,8 +15,8 @@ leaves. A whole one, for a trainer that calls `reward(samples)` and skips sample
         return reward
 
 Users call `edit_reward(judge, rubric, score, server, on_failure)`: what `Rewarder` takes, and the keyword arguments of
-the function. Pictures are what `editjudge.media.source` takes. Inside an event loop, `await rewarder.arewards(edits)`.
-`masks=False` is for a trainer that has no word for "no reward": a failure then raises, unless the user asked for
+the function. Images are what `editjudge.media.source` takes. Inside an event loop, `await rewarder.arewards(edits)`.
+`masks=False` is for a trainer that cannot leave a sample out: a failure then raises, unless the user asked for
 `on_failure="group_mean"`, which marks each number that it makes (`imputed`).
 
 A rewarder opens its judge, or its connections to a server, with the first edit and keeps them: one for each process, so
@@ -29,6 +29,7 @@ import asyncio
 import base64
 import functools
 import inspect
+import json
 import logging
 import os
 import threading
@@ -66,33 +67,41 @@ _IN_FLIGHT = 8
 _TRIES = 8
 """Requests to a server that is full or being started, with the wait that it asks for in between."""
 _CLOSING = 30.0
-"""Seconds that closing a judge may take; longer than any takes, and no process hangs for it at its end."""
+"""Seconds that closing a judge may take; longer than any takes, so that no process hangs at its end."""
 
 
 class NoReward(JudgeError):
-    """Edits without a reward, in a trainer that has no word for that."""
+    """Edits without a reward, in a trainer that cannot leave them out."""
 
 
 @dataclass(frozen=True)
 class Reward:
     value: float | None
-    """0 to 1; None: there is none."""
+    """0 to 1; None if there is none."""
     status: str
     message: str = ""
     """Why there is none."""
     imputed: bool = False
-    """It is the mean of its group, since this edit has none: nobody said it of this edit."""
+    """Whether it is the mean of its group, since no judge gave this edit a reward."""
 
 
 @dataclass(frozen=True)
 class RewardEdit:
-    """An edit to reward; pictures as `editjudge.media.source` takes them."""
+    """An edit to reward; images as `editjudge.media.source` takes them."""
 
     input: Any
     edited: Any
     instruction: str
     group: str | None = None
     """Edits that are compared with each other."""
+
+    @property
+    def group_name(self) -> str:
+        return self.instruction if self.group is None else self.group
+
+
+Batch = dict[int, RewardEdit]
+"""Edits by their number, with their images as bytes or paths."""
 
 
 class Rewarder:
@@ -122,35 +131,21 @@ class Rewarder:
             raise UsageError(
                 f"ranking={ranking!r}: groups are ranked by a server: give its address as server"
             )
-        self.ranking = ranking
-        self.on_failure = on_failure
-        self._rubrics = [rubric] if isinstance(rubric, str) else list(rubric or ())
-        weights = dict(score) if isinstance(score, Mapping) else {}
-        if not weights and isinstance(score, Mapping):
+        if server is not None and options is not None:
+            raise UsageError("options: how a judge is asked is set at the server")
+        if isinstance(score, Mapping) and not score:
             raise UsageError(
                 "score: expected a formula, a factor, an expression, or factors with weights"
             )
-        from editjudge.rewards.reduction import FORMULAS
-
-        field = "formula" if score in FORMULAS else "score"
-        self._score = {"weights": weights} if weights else {field: score}
-        self._deadline = deadline
-        self._server = None if server is None else server.rstrip("/")
+        self.ranking = ranking
+        self.on_failure = on_failure
+        rubrics = [rubric] if isinstance(rubric, str) else list(rubric or ())
         if server is None:
-            from editjudge.api import default_judge
-
-            self._source: Callable[[_Batch], Awaitable[dict[int, Reward]]] = (
-                self._judged
-            )
-            self._judge = judge or default_judge()
-            self._options = options
-            self._prepare("mean" if weights or score is None else str(score), weights)
+            self._source: _Source = _LocalJudge(judge, rubrics, score, options)
         else:
-            if options is not None:
-                raise UsageError("options: how a judge is asked is the server's to say")
-            self._source = self._served
-            self._judge = judge or ""
-            self._token = token
+            self._source = _RewardServer(
+                server.rstrip("/"), token, deadline, judge, rubrics, score, ranking
+            )
         self._begin()
 
     # --- what is open -----------------------------------------------------------------------------------------
@@ -189,40 +184,33 @@ class Rewarder:
 
     async def _rewarded(self, edits: Sequence[RewardEdit]) -> list[Reward]:
         """Return a reward for each edit. An image that cannot be read fails its own edit. If that is so of all edits,
-        raise the first error: the caller hands over something else than images."""
+        raise the first error: the caller passes something else than images."""
         encoded = await _each(
             range(len(edits)),
             lambda number: asyncio.to_thread(self._encoded, number, edits[number]),
         )
-        batch = {
-            number: edit
-            for number, edit in enumerate(encoded)
-            if isinstance(edit, RewardEdit)
-        }
-        failed = {
-            number: error
-            for number, error in enumerate(encoded)
-            if isinstance(error, ImageError)
-        }
-        if failed and not batch:
-            raise failed[0]
-        rewards = {
-            number: Reward(None, "bad_image", str(error))
-            for number, error in failed.items()
-        }
-        rewards |= await self._source(batch)
+        batch: Batch = {}
+        rewards: dict[int, Reward] = {}
+        for number, edit in enumerate(encoded):
+            if isinstance(edit, RewardEdit):
+                batch[number] = edit
+            else:
+                rewards[number] = Reward(None, "bad_image", str(edit))
+        if not batch and encoded and isinstance(encoded[0], ImageError):
+            raise encoded[0]
+        source = await self._session.opened(self._source.open)
+        rewards |= await self._source.rewards(source, batch)
         return [rewards[number] for number in range(len(edits))]
 
     def _encoded(self, number: int, edit: RewardEdit) -> RewardEdit | ImageError:
-        """Return the edit with its images as a judge takes them; a server is sent what a path leads to."""
+        """Return the edit with its images as a judge takes them; a server is sent the bytes of a file."""
         images: dict[str, Any] = {}
-        for role in ("input", "edited"):
+        for role, image in (("input", edit.input), ("edited", edit.edited)):
             where = f"edit {number}, {role}"
             try:
-                image = encode(getattr(edit, role), where)
-                if isinstance(image, Path) and self._server is not None:
-                    image = image.read_bytes()
-                images[role] = image
+                images[role] = encode(image, where)
+                if isinstance(images[role], Path) and self._source.is_remote:
+                    images[role] = images[role].read_bytes()
             except ImageError as error:
                 return error
             except OSError as error:
@@ -239,189 +227,79 @@ class Rewarder:
     ) -> list[Reward]:
         """Return what the trainer gets. `masks`: it leaves out a sample whose reward is None, so None may stay.
         `earlier`: rewards by group that count for `group_mean` too."""
-        if all(reward.value is not None for reward in rewards) or (
-            self.on_failure == "native" and masks
-        ):
+        failed = [
+            (n, reward) for n, reward in enumerate(rewards) if reward.value is None
+        ]
+        if not failed or (self.on_failure == "native" and masks):
             return list(rewards)
         if self.on_failure == "group_mean":
-            filled = with_group_means(edits, rewards, earlier)
             _log.warning(
                 "%d of %d rewards are the mean of their group: those edits have none of their own",
-                sum(reward.imputed for reward in filled),
-                len(filled),
+                len(failed),
+                len(rewards),
             )
-            return filled
-        raise NoReward(_message(rewards))
-
-    # --- in this process --------------------------------------------------------------------------------------
-
-    def _prepare(self, score: str, weights: Mapping[str, float]) -> None:
-        """Raise now what would fail with the first edit: an unknown rubric or factor, or a judge that cannot answer."""
-        from editjudge.judges.registry import check_answers
-        from editjudge.rewards.reduction import checked_weights, names, read_score
-        from editjudge.rubrics.files import resolve
-
-        self._questions = resolve(self._rubrics or ["online"])
-        check_answers([self._judge], self._questions)
-        by_factor = checked_weights(weights, names(self._questions))
-        self._reduction = read_score(score, self._questions, by_factor)
-
-    async def _judged(self, batch: _Batch) -> dict[int, Reward]:
-        judge: EditJudge = await self._session.opened(
-            functools.partial(_open_judge, self._judge, self._options)
+            return _with_group_means(edits, rewards, earlier)
+        reasons = "; ".join(
+            f"edit {n}: {reward.status}: {reward.message}" for n, reward in failed[:3]
         )
-        rewards = await _each(
-            batch, lambda number: self._judge_edit(judge, number, batch[number])
+        raise NoReward(
+            f"{len(failed)} of {len(rewards)} edits have no reward ({reasons}). A number in their place would be made up: "
+            'skip this batch, or give on_failure="group_mean" to train on the mean of the group'
         )
-        return dict(zip(batch, rewards, strict=True))
 
-    async def _judge_edit(
-        self, judge: EditJudge, number: int, encoded: RewardEdit
-    ) -> Reward:
-        from editjudge.edit import Edit
-        from editjudge.judgement import DONE
-        from editjudge.rewards.queue import screen
-        from editjudge.rewards.reduction import scores_of
 
-        if encoded.edited is None:
-            return Reward(
-                None, "missing_output", "the editing model produced no picture"
+def _with_group_means(
+    edits: Sequence[RewardEdit],
+    rewards: Sequence[Reward],
+    earlier: Mapping[str, Sequence[float]],
+) -> list[Reward]:
+    """Replace each missing reward by the mean of its group, and mark it. Raise `NoReward` if a group has none."""
+    groups = [edit.group_name for edit in edits]
+    values = {group: list(earlier.get(group, ())) for group in groups}
+    for group, reward in zip(groups, rewards, strict=True):
+        if reward.value is not None:
+            values[group].append(reward.value)
+    filled = []
+    for group, reward in zip(groups, rewards, strict=True):
+        if reward.value is not None:
+            filled.append(reward)
+            continue
+        if not values[group]:
+            raise NoReward(
+                f"no edit of the group {group} has a reward yet: {reward.status}: {reward.message}"
             )
-        edit = Edit(
-            str(number),
-            encoded.input,
-            encoded.edited,
-            encoded.instruction,
-            group=encoded.group,
-        )
-        finding = await asyncio.to_thread(screen, edit)
-        if finding and finding.set_aside:
-            return Reward(None, finding.status, finding.message)
-        try:
-            judgements = await judge.judge(edit, self._questions)
-        except ImageError as error:
-            return Reward(None, "bad_image", str(error))
-        failed = next((j.status for j in judgements if j.status not in DONE), None)
-        if failed:
-            reasons = (remark.message for j in judgements for remark in j.reasons)
-            return Reward(None, failed, next(reasons, ""))
-        value = self._reduction.of(scores_of(judgements))
-        if value is not None:
-            return Reward(value, "ok")
-        abstained = (
-            f"{key}: {why}" for j in judgements for key, why in j.abstained.items()
-        )
-        return Reward(None, "abstained", next(abstained, "nothing was scored"))
-
-    # --- from a server ----------------------------------------------------------------------------------------
-
-    async def _served(self, batch: _Batch) -> dict[int, Reward]:
-        headers = {"authorization": f"Bearer {self._token}"} if self._token else {}
-        session = await self._session.opened(
-            functools.partial(_open_connections, headers, self._deadline + 30)
-        )
-        parts = _batches(batch, whole_groups=self.ranking != "none")
-        answers = await _each(parts, lambda part: self._post(session, part))
-        return {
-            number: reward for answer in answers for number, reward in answer.items()
-        }
-
-    async def _post(self, session: Any, batch: _Batch) -> dict[int, Reward]:
-        """Return the rewards of a request. It is sent again while the server is full or cannot be reached, which is
-        safe: what was judged is not asked again."""
-        import aiohttp
-
-        body, kind = await asyncio.to_thread(self._body, batch)
-        for attempt in range(1, _TRIES + 1):
-            wait = "1"
-            try:
-                url = f"{self._server}/v1/reward"
-                async with session.post(
-                    url, data=body, headers={"content-type": kind}
-                ) as response:
-                    if response.status == 200:
-                        return _read(str(self._server), batch, await response.json())
-                    problem = (
-                        f"answers {response.status}: {(await response.text())[:500]}"
-                    )
-                    if response.status not in (429, 503):
-                        raise JudgeError(f"{self._server} {problem}")
-                    wait = response.headers.get("retry-after", "1")
-            except TimeoutError:
-                raise JudgeError(
-                    f"{self._server} did not answer within {self._deadline + 30:g} s"
-                ) from None
-            except ValueError as error:
-                raise JudgeError(
-                    f"{self._server}: the answer is not JSON: {error}"
-                ) from None
-            except aiohttp.ClientError as error:
-                problem = f"cannot be reached: {error}"
-            if attempt < _TRIES:
-                await asyncio.sleep(min(60, int(wait) if wait.isdecimal() else 1))
-        raise JudgeError(f"{self._server} {problem}")
-
-    def _body(self, batch: _Batch) -> tuple[bytes, str]:
-        """Pictures as bytes where msgpack is installed, else as base64."""
-        edits = []
-        for number, edit in batch.items():
-            pictures = {"input": edit.input, "edited": edit.edited}
-            edits.append(
-                {
-                    "id": str(number),
-                    "instruction": edit.instruction,
-                    "group": edit.group,
-                    **pictures,
-                }
-            )
-        own = {
-            "judge": self._judge,
-            "rubrics": self._rubrics,
-            **self._score,
-        }
-        own["ranking"] = "" if self.ranking == "none" else self.ranking
-        request = {"edits": edits, "deadline": self._deadline} | {
-            name: value for name, value in own.items() if value
-        }
-        try:
-            import msgpack  # type: ignore[import-untyped]
-        except ModuleNotFoundError:
-            import json
-
-            def text(value: Any) -> Any:
-                return (
-                    base64.b64encode(value).decode()
-                    if isinstance(value, bytes)
-                    else value
-                )
-
-            request["edits"] = [
-                {name: text(value) for name, value in edit.items()} for edit in edits
-            ]
-            return json.dumps(request).encode(), "application/json"
-        return msgpack.packb(request), "application/msgpack"
+        mean = sum(values[group]) / len(values[group])
+        filled.append(replace(reward, value=mean, imputed=True))
+    return filled
 
 
 def trainer(make: Callable[..., T]) -> Callable[..., T]:
     """Return a factory that takes the arguments of `Rewarder`, and the keyword arguments of `make`."""
-    own = [
-        one
-        for one in inspect.signature(make).parameters.values()
-        if one.kind is one.KEYWORD_ONLY
-    ]
+    parameters = inspect.signature(make).parameters.values()
+    keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
 
     @functools.wraps(make)
-    def factory(*given: Any, **named: Any) -> T:
-        mine = {one.name: named.pop(one.name) for one in own if one.name in named}
-        return make(Rewarder(*given, **named), **mine)
+    def factory(*arguments: Any, **named: Any) -> T:
+        passed = {p.name: named.pop(p.name) for p in keywords if p.name in named}
+        return make(Rewarder(*arguments, **named), **passed)
 
     shared = inspect.signature(Rewarder).parameters.values()
-    vars(factory)["__signature__"] = inspect.Signature([*shared, *own])
+    vars(factory)["__signature__"] = inspect.Signature([*shared, *keywords])
     return factory
 
 
-_Batch = dict[int, RewardEdit]
-"""Edits by their number, with their images as bytes or paths."""
+def column(columns: Mapping[str, Any], name: str, count: int) -> list[Any]:
+    """Return a column of a batch. Raise `InputError` if it is not there, or is of another length."""
+    if name not in columns:
+        raise InputError(
+            f'there is no column "{name}": expected one entry for each edit; there are {sorted(columns)}'
+        )
+    values = columns[name]
+    if len(values) != count:
+        raise InputError(
+            f'the column "{name}" has {len(values)} entries for {count} edits'
+        )
+    return [values[n] for n in range(count)]
 
 
 async def _each(keys: Iterable[Any], ask: Callable[[Any], Awaitable[T]]) -> list[T]:
@@ -441,125 +319,219 @@ async def _each(keys: Iterable[Any], ask: Callable[[Any], Awaitable[T]]) -> list
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _batches(edits: _Batch, *, whole_groups: bool) -> list[_Batch]:
-    """The edits of each request, by their numbers; a group that is ranked is never divided."""
-    if not whole_groups:
-        return [
-            dict(list(edits.items())[n : n + _BATCH])
-            for n in range(0, len(edits), _BATCH)
+# --- in this process ------------------------------------------------------------------------------------------
+
+
+class _LocalJudge:
+    """A judge of this process."""
+
+    is_remote = False
+
+    def __init__(
+        self,
+        judge: str | None,
+        rubrics: Sequence[str],
+        score: Score,
+        options: Options | None,
+    ) -> None:
+        """Raise now what would fail with the first edit: an unknown rubric or factor, or a judge that cannot answer."""
+        from editjudge.api import default_judge
+        from editjudge.judges.judge import Options
+        from editjudge.judges.registry import check_answers
+        from editjudge.rewards.reduction import checked_weights, names, read_score
+        from editjudge.rubrics.files import resolve
+
+        self._judge = judge or default_judge()
+        self._options = options or Options()
+        self._rubrics = resolve(rubrics or ["online"])
+        check_answers([self._judge], self._rubrics)
+        weights = score if isinstance(score, Mapping) else {}
+        expression = score if isinstance(score, str) else "mean"
+        by_factor = checked_weights(weights, names(self._rubrics))
+        self._reduction = read_score(expression, self._rubrics, by_factor)
+
+    async def open(self, resources: AsyncExitStack) -> EditJudge:
+        from editjudge.running.job import EditJudge
+
+        return await EditJudge.open(self._judge, self._options, resources)
+
+    async def rewards(self, judge: EditJudge, batch: Batch) -> dict[int, Reward]:
+        rewards = await _each(batch, lambda n: self._reward(judge, n, batch[n]))
+        return dict(zip(batch, rewards, strict=True))
+
+    async def _reward(self, judge: EditJudge, number: int, sent: RewardEdit) -> Reward:
+        from editjudge.edit import Edit
+        from editjudge.judgement import DONE
+        from editjudge.rewards.queue import screen
+        from editjudge.rewards.reduction import scores_of
+
+        if sent.edited is None:
+            return Reward(None, "missing_output", "the editing model produced no image")
+        edit = Edit(
+            str(number), sent.input, sent.edited, sent.instruction, group=sent.group
+        )
+        finding = await asyncio.to_thread(screen, edit)
+        if finding and finding.set_aside:
+            return Reward(None, finding.status, finding.message)
+        try:
+            judgements = await judge.judge(edit, self._rubrics)
+        except ImageError as error:
+            return Reward(None, "bad_image", str(error))
+        failed = [j.status for j in judgements if j.status not in DONE]
+        if failed:
+            reasons = (remark.message for j in judgements for remark in j.reasons)
+            return Reward(None, failed[0], next(reasons, ""))
+        value = self._reduction.of(scores_of(judgements))
+        if value is not None:
+            return Reward(value, "ok")
+        abstained = (
+            f"{key}: {why}" for j in judgements for key, why in j.abstained.items()
+        )
+        return Reward(None, "abstained", next(abstained, "nothing was scored"))
+
+
+# --- from a server --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _RewardServer:
+    """A server that speaks the reward protocol."""
+
+    url: str
+    token: str | None
+    deadline: float
+    judge: str | None
+    rubrics: Sequence[str]
+    score: Score
+    ranking: Ranking
+    is_remote = True
+
+    async def open(self, resources: AsyncExitStack) -> Any:
+        import aiohttp
+
+        headers = {"authorization": f"Bearer {self.token}"} if self.token else {}
+        timeout = aiohttp.ClientTimeout(total=self.deadline + 30)
+        session = aiohttp.ClientSession(headers=headers, timeout=timeout)
+        return await resources.enter_async_context(session)
+
+    async def rewards(self, session: Any, batch: Batch) -> dict[int, Reward]:
+        batches = _batches(batch, whole_groups=self.ranking != "none")
+        answers = await _each(batches, lambda part: self._post(session, part))
+        return {n: reward for answer in answers for n, reward in answer.items()}
+
+    async def _post(self, session: Any, batch: Batch) -> dict[int, Reward]:
+        """Return the rewards of a request. It is sent again while the server is full or cannot be reached, which is
+        safe: what was judged is not asked again."""
+        import aiohttp
+
+        body, kind = await asyncio.to_thread(self._body, batch)
+        url = f"{self.url}/v1/reward"
+        for attempt in range(1, _TRIES + 1):
+            wait = "1"
+            try:
+                async with session.post(
+                    url, data=body, headers={"content-type": kind}
+                ) as response:
+                    if response.status == 200:
+                        return _read(batch, await response.read())
+                    problem = (
+                        f"answers {response.status}: {(await response.text())[:500]}"
+                    )
+                    if response.status not in (429, 503):
+                        raise JudgeError(f"{self.url} {problem}")
+                    wait = response.headers.get("retry-after", "1")
+            except TimeoutError:
+                seconds = self.deadline + 30
+                raise JudgeError(
+                    f"{self.url} did not answer within {seconds:g} s"
+                ) from None
+            except ValueError as error:
+                raise JudgeError(
+                    f"{self.url}: the answer is not one of the reward protocol: {error!s:.500}"
+                ) from None
+            except aiohttp.ClientError as error:
+                problem = f"cannot be reached: {error}"
+            if attempt < _TRIES:
+                await asyncio.sleep(min(60, int(wait) if wait.isdecimal() else 1))
+        raise JudgeError(f"{self.url} {problem}")
+
+    def _body(self, batch: Batch) -> tuple[bytes, str]:
+        """Return the request and its content type: msgpack with images as bytes if it is installed, else JSON."""
+        from editjudge.rewards.reduction import FORMULAS
+
+        fields: dict[str, Any] = {
+            "judge": self.judge,
+            "rubrics": self.rubrics,
+            "weights" if isinstance(self.score, Mapping) else "score": self.score,
+            "ranking": None if self.ranking == "none" else self.ranking,
+        }
+        if self.score in FORMULAS:
+            # As servers of the first version call it.
+            fields["formula"] = fields.pop("score")
+        edits = [
+            {
+                "id": str(number),
+                "instruction": edit.instruction,
+                "group": edit.group,
+                "input": edit.input,
+                "edited": edit.edited,
+            }
+            for number, edit in batch.items()
         ]
-    groups: dict[str, _Batch] = {}
+        request = {"edits": edits, "deadline": self.deadline}
+        request |= {name: value for name, value in fields.items() if value}
+        try:
+            import msgpack  # type: ignore[import-untyped]
+        except ModuleNotFoundError:
+            text = json.dumps(request, default=lambda b: base64.b64encode(b).decode())
+            return text.encode(), "application/json"
+        return msgpack.packb(request), "application/msgpack"
+
+
+_Source = _LocalJudge | _RewardServer
+
+
+def _batches(edits: Batch, *, whole_groups: bool) -> list[Batch]:
+    """Return the edits of each request; a group that is ranked is never divided."""
+    groups: dict[Any, Batch] = {}
     for number, edit in edits.items():
-        groups.setdefault(group_of(edit), {})[number] = edit
-    batches: list[_Batch] = []
-    for group in groups.values():
-        if not batches or len(batches[-1]) + len(group) > _BATCH:
+        group = edit.group_name if whole_groups else number
+        groups.setdefault(group, {})[number] = edit
+    batches: list[Batch] = []
+    for members in groups.values():
+        if not batches or len(batches[-1]) + len(members) > _BATCH:
             batches.append({})
-        batches[-1].update(group)
+        batches[-1].update(members)
     return batches
 
 
-def with_group_means(
-    edits: Sequence[RewardEdit],
-    rewards: Sequence[Reward],
-    earlier: Mapping[str, Sequence[float]] = MappingProxyType({}),
-) -> list[Reward]:
-    """Replace each missing reward by the mean of its group, and mark it. Raises `NoReward` where a group has none."""
-    groups = [group_of(edit) for edit in edits]
-    known = {group: list(earlier.get(group, ())) for group in groups}
-    for group, reward in zip(groups, rewards, strict=True):
-        known[group] += [] if reward.value is None else [reward.value]
+def _read(batch: Batch, answer: bytes) -> dict[int, Reward]:
+    """Return the rewards of an answer. Raise `ValueError` if it is not what the protocol says: a number that belongs to
+    another edit, or comes with a failure, is never used."""
+    from pydantic import TypeAdapter
 
-    def filled(group: str, reward: Reward) -> Reward:
-        if reward.value is not None:
-            return reward
-        if not known[group]:
-            raise NoReward(
-                f"no edit of the group {group} has a reward yet: {reward.status}: {reward.message}"
-            )
-        return replace(
-            reward, value=sum(known[group]) / len(known[group]), imputed=True
-        )
+    from editjudge.rewards.protocol import RewardedEdit
 
-    return list(map(filled, groups, rewards))
-
-
-def group_of(edit: RewardEdit) -> str:
-    return edit.instruction if edit.group is None else edit.group
-
-
-def _message(rewards: Sequence[Reward]) -> str:
-    failed = [(n, reward) for n, reward in enumerate(rewards) if reward.value is None]
-    words = "; ".join(
-        f"edit {n}: {reward.status}: {reward.message}" for n, reward in failed[:3]
+    content = json.loads(answer)
+    if not isinstance(content, dict):
+        raise ValueError("expected an object with `rewards`")
+    rewards = TypeAdapter(list[RewardedEdit]).validate_python(
+        content.get("rewards"), strict=True
     )
-    return (
-        f"{len(failed)} of {len(rewards)} edits have no reward ({words}). A number in their place would be made up: "
-        'skip this batch, or give on_failure="group_mean" to train on the mean of the group'
-    )
+    ids = [reward.id for reward in rewards]
+    if ids != list(map(str, batch)):
+        sent = ", ".join(map(str, batch))
+        raise ValueError(f"the edits {sent} were sent and {ids} came back")
+    for reward in rewards:
+        if reward.reward is not None and not 0 <= reward.reward <= 1:
+            raise ValueError(f"edit {reward.id} has the reward {reward.reward!r}")
+    return {
+        number: Reward(reward.reward, reward.status, reward.why())
+        for number, reward in zip(batch, rewards, strict=True)
+    }
 
 
-def _read(server: str, batch: _Batch, answer: Any) -> dict[int, Reward]:
-    """Return the rewards of an answer. Raise `JudgeError` if it is not what the protocol says: a number that belongs to
-    another edit, or that stands beside a failure, is never used."""
-    try:
-        rewards = list(answer["rewards"])
-        ids = [reward["id"] for reward in rewards]
-        if ids != list(map(str, batch)):
-            raise ValueError(
-                f"the edits {', '.join(map(str, batch))} were sent and {ids} came back"
-            )
-        return {
-            number: _read_one(reward)
-            for number, reward in zip(batch, rewards, strict=True)
-        }
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        why = f"{type(error).__name__}: {error}"[:500]
-        raise JudgeError(
-            f"{server}: the answer is not one of the reward protocol: {why}"
-        ) from None
-
-
-def _read_one(reward: Mapping[str, Any]) -> Reward:
-    value = reward["reward"]
-    status = reward["status"]
-    if value is None:
-        if status == "ok":
-            raise ValueError(f"edit {reward['id']} has the status ok and no reward")
-        reasons = [reason["message"] for reason in reward["reasons"]]
-        reasons += [f"{factor}: {why}" for factor, why in reward["abstained"].items()]
-        return Reward(None, str(status), "; ".join(reasons[:3]))
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 <= value <= 1
-    ):
-        raise ValueError(f"edit {reward['id']} has the reward {value!r}")
-    if status != "ok":
-        raise ValueError(
-            f"edit {reward['id']} has the reward {value!r} and the status {status!r}"
-        )
-    return Reward(value, status)
-
-
-async def _open_judge(
-    spec: str, options: Options | None, resources: AsyncExitStack
-) -> EditJudge:
-    from editjudge.judges.judge import Options
-    from editjudge.running.job import EditJudge
-
-    return await EditJudge.open(spec, options or Options(), resources)
-
-
-async def _open_connections(
-    headers: Mapping[str, str], seconds: float, resources: AsyncExitStack
-) -> Any:
-    import aiohttp
-
-    session = aiohttp.ClientSession(
-        headers=headers, timeout=aiohttp.ClientTimeout(total=seconds)
-    )
-    return await resources.enter_async_context(session)
+# --- an event loop of its own ---------------------------------------------------------------------------------
 
 
 class _Session:
@@ -643,17 +615,3 @@ class _LoopThread(threading.Thread):
             await self.resources.aclose()
         finally:
             self.loop.stop()
-
-
-def column(columns: Mapping[str, Any], name: str, count: int) -> list[Any]:
-    """Return a column of a batch. Raise `InputError` if it is not there, or is of another length."""
-    if name not in columns:
-        raise InputError(
-            f'there is no column "{name}": expected one entry for each edit; there are {sorted(columns)}'
-        )
-    values = columns[name]
-    if len(values) != count:
-        raise InputError(
-            f'the column "{name}" has {len(values)} entries for {count} edits'
-        )
-    return [values[n] for n in range(count)]
