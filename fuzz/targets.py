@@ -147,8 +147,8 @@ def request(data: bytes) -> None:
         return
     edits = [edit.edit(number) for number, edit in enumerate(taken.edits)]
     assert sum(sizes) == len(data[1:]) and 1 <= len(edits) <= _TERMS.edits
-    if isinstance(body, bytes):
-        _SCHEMAS[type(taken)].validate(json.loads(body))
+    if body.kind == "application/json":
+        _SCHEMAS[type(taken)].validate(json.loads(body.data))
 
 
 _TERMS = Terms(max_picture=64, max_body=4096, max_edits=4)

@@ -33,9 +33,12 @@ from editjudge.judgement import DONE, Judgement
 from editjudge.store.records import Item, RunRecord
 from editjudge.store.store import Store
 
+Row = dict[str, Any]
+"""A judgement as a store yields it."""
+
 
 def export_inspect(store: Store, run: RunRecord, folder: Path) -> list[Path]:
-    """One log for each editing model and judge: a sample for each edit and repeat, a score for each factor.
+    """Write one log for each editing model and judge: a sample for each edit and repeat, a score for each factor.
 
     What has no score is unscored in Inspect's own sense, with its status for a reason, and so in no mean.
     """
@@ -45,44 +48,36 @@ def export_inspect(store: Store, run: RunRecord, folder: Path) -> list[Path]:
         key: [factor.key for factor in rubric.factors]
         for key, rubric in store.rubrics().items()
     }
-    by_log: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    by_log: dict[tuple[str, str], list[Row]] = {}
     for row in store.judgements(run):
         by_log.setdefault((row["model"] or "", row["judge"]), []).append(row)
-    written = []
+    paths = []
     for (model, judge), rows in sorted(by_log.items()):
-        # Names are made from words that strangers chose; the digest keeps two that look alike apart.
+        # Models and judges may have any name; the digest keeps two apart that look alike in a path.
         mark = hashlib.sha256(f"{model}\0{judge}".encode()).hexdigest()[:8]
-        path = (
-            folder / f"{_plain(run.name)}_{_plain(model)}_{_plain(judge)}_{mark}.eval"
-        )
-        write_eval_log(_log(run, model, judge, rows, items, factors), path)
-        written.append(path)
-    return written
+        name = "_".join((*map(_plain, (run.name, model, judge)), mark))
+        key = operator.itemgetter("item", "repeat")
+        samples = [
+            _sample(items[item], repeat, list(group), factors)
+            for (item, repeat), group in itertools.groupby(sorted(rows, key=key), key)
+        ]
+        path = folder / f"{name}.eval"
+        write_eval_log(_log(run, model, judge, samples), path)
+        paths.append(path)
+    return paths
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).strip("-.")[:60] or "any"
 
 
-def _log(
-    run: RunRecord,
-    model: str,
-    judge: str,
-    rows: list[dict[str, Any]],
-    items: Mapping[str, Item],
-    factors: Mapping[str, list[str]],
-) -> EvalLog:
-    key = operator.itemgetter("item", "repeat")
-    grouped = itertools.groupby(sorted(rows, key=key), key)
-    samples = [
-        _sample(items[item], repeat, list(some), factors)
-        for (item, repeat), some in grouped
-    ]
+def _log(run: RunRecord, model: str, judge: str, samples: list[EvalSample]) -> EvalLog:
     ids = list(dict.fromkeys(sample.id for sample in samples))
+    created = datetime.datetime.fromtimestamp(run.created, datetime.UTC)
     return EvalLog(
         status="success" if run.state == "finished" else "cancelled",
         eval=EvalSpec(
-            created=_when(run.created),
+            created=created.isoformat(timespec="seconds"),
             task=f"editjudge/{run.name}",
             model=model or "unnamed model",
             # What was asked over HTTP has no manifest, and other fields may be absent as well.
@@ -111,15 +106,14 @@ def _log(
 def _sample(
     item: Item,
     repeat: int,
-    rows: list[dict[str, Any]],
+    rows: list[Row],
     factors: Mapping[str, list[str]],
 ) -> EvalSample:
-    scores = {
-        f"{row['rubric']}.{factor}": _score(row, factor)
-        for row in rows
-        for factor in factors.get(row["rubric_hash"])
-        or [*(row["scores"] or {}), *(row["abstained"] or {})]
-    }
+    scores: dict[str, Score] = {}
+    for row in rows:
+        answered = [*(row["scores"] or {}), *(row["abstained"] or {})]
+        for factor in factors.get(row["rubric_hash"]) or answered:
+            scores[f"{row['rubric']}.{factor}"] = _score(row, factor)
     sources = {role: image["source"] for role, image in item.images.items()}
     return EvalSample(
         id=item.item,
@@ -136,7 +130,7 @@ def _sample(
     )
 
 
-def _score(row: Mapping[str, Any], factor: str) -> Score:
+def _score(row: Row, factor: str) -> Score:
     about = {
         "key": row["key"],
         "rubric_hash": row["rubric_hash"],
@@ -155,7 +149,7 @@ def _score(row: Mapping[str, Any], factor: str) -> Score:
 
 
 def _results(samples: Iterable[EvalSample]) -> Iterable[EvalScore]:
-    """Means with how many samples they rest on: over repeats first, then over edits."""
+    """Yield the mean of each factor, over repeats first and then over edits, with the number of edits in it."""
     by_name: dict[str, dict[int | str, list[float]]] = {}
     for sample in samples:
         for name, score in (sample.scores or {}).items():
@@ -175,74 +169,72 @@ def _results(samples: Iterable[EvalSample]) -> Iterable[EvalScore]:
         yield EvalScore(name=name, scorer="editjudge", metrics=metrics, **counts)
 
 
-def _when(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(
-        timespec="seconds"
-    )
-
-
 @scorer(metrics={"*": [mean(), stderr()]})
 def edit_scorer(
     rubrics: str | list[str] = "online", judge: str | None = None, **options: Any
 ) -> Scorer:
-    """Judge the picture that a task's model answered with against the one that it was given.
+    """Return a scorer that judges the image in the answer of a task's model, as an edit of the image in the sample.
 
-    The input is the first picture of the sample, the edit the last one of the output; `metadata` may name other files
+    The input is the first image of the sample, the edit the last one of the output; `metadata` may name other files
     as `input`, `edited`, `mask` and `ground_truth`. The instruction is the sample's text.
     """
 
     async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001  (Inspect passes it by name)
-        given = state.metadata
-        pictures: dict[str, Any] = {
-            "input": given.get("input")
-            or next(iter(_pictures(state.messages[:1])), None),
-            "edited": given.get("edited")
-            or next(iter(reversed(_pictures([state.output.message]))), None),
-            **{role: given[role] for role in ("mask", "ground_truth") if role in given},
-        }
-        if pictures["edited"] is None:
+        files = state.metadata
+        inputs = _images(state.messages[:1])
+        outputs = _images([state.output.message])
+        edited = files.get("edited") or next(reversed(outputs), None)
+        if edited is None:
             return Score.unscored(
                 reason="missing_output",
                 explanation="the model answered without a picture",
             )
-        edit = pictures | {"instruction": state.input_text, "id": str(state.sample_id)}
-        return _verdict(
-            await asyncio.to_thread(
-                judge_one, **edit, rubrics=rubrics, judge=judge, **options
-            )
+        further = {
+            role: files[role] for role in ("mask", "ground_truth") if role in files
+        }
+        judgements = await asyncio.to_thread(
+            judge_one,
+            input=files.get("input") or next(iter(inputs), None),
+            edited=edited,
+            instruction=state.input_text,
+            id=str(state.sample_id),
+            rubrics=rubrics,
+            judge=judge,
+            **further,
+            **options,
         )
+        return _verdict(judgements)
 
     return score
 
 
-def _pictures(messages: Iterable[Any]) -> list[str]:
-    contents = [m.content for m in messages if not isinstance(m.content, str)]
+def _images(messages: Iterable[Any]) -> list[str]:
     return [
         part.image
-        for content in contents
-        for part in content
+        for message in messages
+        for part in message.content
         if isinstance(part, ContentImage)
     ]
 
 
 def _verdict(judgements: Mapping[str, Judgement]) -> Score:
-    scores = {
-        f"{name}.{factor}": score
-        for name, j in judgements.items()
-        for factor, score in (j.scores or {}).items()
-    }
-    about = {
-        name: {"status": j.status, "key": j.key, "abstained": dict(j.abstained)}
-        for name, j in judgements.items()
-    }
-    why = "\n".join(
-        f"{f}: {text}"
-        for j in judgements.values()
-        for f, text in (j.justifications or {}).items()
+    scores: dict[str, float] = {}
+    explanations: list[str] = []
+    about: dict[str, Any] = {}
+    for name, judgement in judgements.items():
+        for factor, score in (judgement.scores or {}).items():
+            scores[f"{name}.{factor}"] = score
+        for factor, text in (judgement.justifications or {}).items():
+            explanations.append(f"{factor}: {text}")
+        about[name] = {
+            "status": judgement.status,
+            "key": judgement.key,
+            "abstained": dict(judgement.abstained),
+        }
+    explanation = "\n".join(explanations)
+    if scores:
+        return Score(value=scores, explanation=explanation, metadata=about)
+    failed = (j.status for j in judgements.values() if j.status not in DONE)
+    return Score.unscored(
+        reason=next(failed, "abstained"), explanation=explanation, metadata=about
     )
-    if not scores:
-        status = next(
-            (j.status for j in judgements.values() if j.status not in DONE), "abstained"
-        )
-        return Score.unscored(reason=status, explanation=why, metadata=about)
-    return Score(value=scores, explanation=why, metadata=about)

@@ -23,7 +23,7 @@ from starlette.routing import compile_path
 from editjudge.errors import UsageError, near_miss
 from editjudge.rewards.pickled import NotPlain, dumps, loads
 from editjudge.rewards.protocol import RewardedEdit
-from editjudge.rewards.requests import Refused, RequestReader
+from editjudge.rewards.requests import Body, Refused, RequestReader
 from editjudge.rubrics.scale import Scale
 
 REWARD = "editjudge"
@@ -100,13 +100,13 @@ class Dialect(BaseModel):
             return ("application/octet-stream", "")
         return ("application/json",)
 
-    def read(self, data: Any, reader: RequestReader, factors: Factors) -> Sent:
-        """Return the request of the bytes of a body. Raise `Refused` if it is none."""
+    def read(self, body: Body, reader: RequestReader, factors: Factors) -> Sent:
+        """Return the request of a body. Raise `Refused` if it is none."""
         if self.body == "json":
-            values = reader.parse(data)
+            values = reader.parse(body.data)
         else:
             try:
-                values = loads(data, reader.max_values)
+                values = loads(body.data, reader.max_values)
             except NotPlain as error:
                 raise Refused(422, str(error)) from None
         if not isinstance(values, dict):

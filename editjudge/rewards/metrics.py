@@ -18,9 +18,6 @@ _RECENT = 200
 _LEAST = 30
 """Rewards on either side of such a comparison."""
 
-Samples = Iterable[tuple[str, float | None]]
-"""Suffix and labels of a metric, with the value; None if there is none."""
-
 
 @dataclass
 class RewardFigures:
@@ -74,23 +71,21 @@ class RewardFigures:
     def prometheus_text(
         self, *, waiting: int = 0, held: int = 0, spent: float = 0.0
     ) -> str:
-        """Return all figures; one that there is not is left out, and never 0."""
+        """Return all figures, and those of the queue. One that does not exist is left out, and never 0."""
         numbers = self.numbers
-        count = len(self.latest)
         total = sum(self.total_seconds.values())
         own = sum(self.server_seconds.values())
+        failed = len(self.latest) - len(numbers)
+        mean = statistics.fmean(numbers) if numbers else None
         gauges: dict[str, tuple[str, float | None]] = {
             "server_share": (
                 "Share of the time of requests that is the server's own.",
-                own / total if total else None,
+                _ratio(own, total),
             ),
-            "reward_mean": (
-                "Of the last 2000 rewards.",
-                statistics.fmean(numbers) if numbers else None,
-            ),
+            "reward_mean": ("Of the last 2000 rewards.", mean),
             "reward_failed_share": (
                 "Of the last 2000 rewards, those without a number.",
-                1 - len(numbers) / count if count else None,
+                _ratio(failed, len(self.latest)),
             ),
             "reward_drift": (
                 "Mean of the last 200 rewards less that of those before, in standard errors.",
@@ -100,47 +95,40 @@ class RewardFigures:
             "held_bytes": ("Bytes of the requests that wait.", held),
             "spent_dollars": ("Cost of the judges since the server began.", spent),
         }
-        by_protocol = [
-            (f'{{protocol="{protocol}"}}', seconds)
+        text = self._counters()
+        for name, (meaning, value) in gauges.items():
+            if value is not None:
+                text += _family(name, "gauge", meaning, {"": value})
+        return text
+
+    def _counters(self) -> str:
+        by_protocol = {
+            f'{{protocol="{protocol}"}}': seconds
             for protocol, seconds in sorted(self.server_seconds.items())
-        ]
-        families = [
-            _family(
-                "rewards_total",
-                "counter",
+        }
+        meanings: dict[str, tuple[str, Mapping[str, float]]] = {
+            "rewards_total": (
                 "Rewards by status; only ok has a number.",
                 _by_status(self.statuses),
             ),
-            _family(
-                "refused_total",
-                "counter",
+            "refused_total": (
                 "Requests that were not accepted, by HTTP status.",
                 _by_status(self.refused),
             ),
-            _family(
-                "request_seconds",
-                "summary",
-                "Time of a request, over the last 2000.",
-                self._quantiles(),
-            ),
-            _family(
-                "server_seconds_total",
-                "counter",
+            "server_seconds_total": (
                 "Time of requests while no judge worked on them.",
                 by_protocol,
             ),
-            *(
-                _family(name, "gauge", meaning, [("", value)])
-                for name, (meaning, value) in gauges.items()
-            ),
-            _family(
-                "low_variance_groups_total",
-                "counter",
+            "low_variance_groups_total": (
                 "Groups whose rewards hardly differ.",
-                [("", self.low_variance)],
+                {"": self.low_variance},
             ),
-        ]
-        return "".join(families)
+        }
+        meaning = "Time of a request, over the last 2000."
+        text = _family("request_seconds", "summary", meaning, dict(self._quantiles()))
+        for name, (meaning, samples) in meanings.items():
+            text += _family(name, "counter", meaning, samples)
+        return text
 
     def _quantiles(self) -> Iterator[tuple[str, float]]:
         for protocol, seconds in sorted(self.seconds.items()):
@@ -166,23 +154,24 @@ def at_work(spans: Iterable[tuple[float, float]], begun: float, ended: float) ->
     return total
 
 
-def _family(name: str, kind: str, meaning: str, samples: Samples) -> str:
-    name = f"editjudge_{name}"
-    lines = [
-        f"{name}{labels} {_number(value)}\n"
-        for labels, value in samples
-        if value is not None
-    ]
-    if not lines:
+def _ratio(part: float, total: float) -> float | None:
+    return part / total if total else None
+
+
+def _family(name: str, kind: str, meaning: str, samples: Mapping[str, float]) -> str:
+    """Return a metric with its samples, by suffix and labels; nothing without samples."""
+    if not samples:
         return ""
-    return f"# HELP {name} {meaning}\n# TYPE {name} {kind}\n" + "".join(lines)
+    name = f"editjudge_{name}"
+    head = f"# HELP {name} {meaning}\n# TYPE {name} {kind}\n"
+    return head + "".join(f"{name}{s} {_number(v)}\n" for s, v in samples.items())
 
 
-def _by_status(
-    counts: Mapping[tuple[str, str | int], int],
-) -> Iterator[tuple[str, float]]:
-    for (protocol, status), count in sorted(counts.items(), key=str):
-        yield f'{{protocol="{protocol}",status="{status}"}}', count
+def _by_status(counts: Mapping[tuple[str, str | int], int]) -> dict[str, float]:
+    return {
+        f'{{protocol="{protocol}",status="{status}"}}': count
+        for (protocol, status), count in sorted(counts.items(), key=str)
+    }
 
 
 def _number(value: float) -> str:

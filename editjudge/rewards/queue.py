@@ -38,7 +38,7 @@ from editjudge.rewards.protocol import Terms
 from editjudge.rewards.requests import Refused, UploadFolder
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.verdict import Remark
-from editjudge.running.asker import LOOK, Asker, Window, unexpected
+from editjudge.running.asker import LOOK, Asker, Lookup, Window, unexpected
 from editjudge.running.pace import Circuit, Pace, Retry
 from editjudge.running.plan import (
     QuestionSettings,
@@ -248,14 +248,15 @@ def _unplanned(edit: Edit, rubric: Rubric, spec: str) -> Work:
 
 @dataclass
 class JudgeLane:
-    """A judge, opened once, the runs that its answers are part of, and the questions that wait for it."""
+    """A judge, opened once, and the runs that its answers are part of."""
 
     judge: Judge
     pace: Pace
     window: Window
     runs: dict[bool, RunRecord] = field(default_factory=dict)
     """Run of edits (False) and of pairs (True): a run of pairs is reported by win rates."""
-    waiting: asyncio.Queue[Work] = field(default_factory=asyncio.Queue)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the next question, so that questions are asked in the order in which they came."""
     is_down: bool = False
 
     def try_again(self) -> None:
@@ -389,8 +390,7 @@ class JudgingQueue:
         run = await self._asker.write(lambda: self._keep(lane, batch, items, tasks))
         batch.note_run(spec, run)
         lookup = await self._asker.start(work for _, work in questions)
-        for work in lookup.open:
-            lane.waiting.put_nowait(work)
+        self._ask_all(lane, lookup)
         await _all(
             self._answer(lane, edit, work, lookup.answers[work.task.key])
             for edit, work in questions
@@ -520,7 +520,6 @@ class JudgingQueue:
             spec, self.terms.options, lambda _: pace, self._resources, funds=self.budget
         )
         lane = JudgeLane(judge, pace, Window(judge, len(self._rubrics)))
-        self._start(self._drive(lane), self._tasks)
         self._start(self._look_again(lane), self._tasks)
         return lane
 
@@ -546,23 +545,13 @@ class JudgingQueue:
         if judgement is not None:
             edit.answers[key] = judgement
 
-    async def _drive(self, lane: JudgeLane) -> None:
-        while True:
-            work = await lane.waiting.get()
-            await lane.window.enter()
+    def _ask_all(self, lane: JudgeLane, lookup: Lookup) -> None:
+        for work in lookup.open:
             self._start(self._ask(lane, work), self._tasks)
 
-    async def _look_again(self, lane: JudgeLane) -> None:
-        """Ask what a run beside this server left unanswered."""
-        while True:
-            await asyncio.sleep(LOOK)
-            # A store that fails now may work the next time.
-            with contextlib.suppress(StoreError):
-                lookup = await self._asker.look_again(lane.judge)
-                for work in lookup.open:
-                    lane.waiting.put_nowait(work)
-
     async def _ask(self, lane: JudgeLane, work: Work) -> None:
+        async with lane.turn:
+            await lane.window.enter()
         begun = time.monotonic()
         # An error is raised in the requests that wait for the answer.
         with contextlib.suppress(Exception):
@@ -571,6 +560,14 @@ class JudgingQueue:
             if len(self.spans) > _SPANS:
                 del self.spans[next(iter(self.spans))]
         lane.window.leave()
+
+    async def _look_again(self, lane: JudgeLane) -> None:
+        """Ask what a run beside this server left unanswered."""
+        while True:
+            await asyncio.sleep(LOOK)
+            # A store that fails now may work the next time.
+            with contextlib.suppress(StoreError):
+                self._ask_all(lane, await self._asker.look_again(lane.judge))
 
     # --- the end --------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 _MULTIPART = "multipart/form-data"
 _MSGPACK = ("application/msgpack", "application/x-msgpack")
 TYPES = ("application/json", _MULTIPART, *_MSGPACK)
-"""Content types of a body."""
+"""Content types that are accepted."""
 _PART = re.compile(
     rf"(?:edits\.(\d{{1,4}})\.)?(?:({'|'.join(IMAGE_ROLES)})|references\.(\d{{1,2}}))"
 )
@@ -71,14 +71,14 @@ _INVALID = "the request cannot be taken as it is"
 M = TypeVar("M", bound=BaseModel)
 
 
-class Packed(NamedTuple):
-    """A msgpack body."""
+class Body(NamedTuple):
+    """The body of a request."""
 
+    kind: str
+    """Its content type."""
     data: bytes
-
-
-Body = bytes | list[tuple[str, bytes]] | Packed
-"""JSON, the parts of a multipart body, or msgpack."""
+    parts: Sequence[tuple[str, bytes]] = ()
+    """The parts of a multipart body, whose data are empty."""
 
 
 class Refused(Exception):
@@ -177,9 +177,11 @@ class RequestReader:
             raise Refused(422, "not JSON", [("", str(error)[:200])]) from None
 
     def _values(self, body: Body) -> Any:
-        if isinstance(body, list):
-            return self._gathered(body)
-        return self.parse(body) if isinstance(body, bytes) else self._unpacked(body)
+        if body.kind == _MULTIPART:
+            return self._gathered(body.parts)
+        if body.kind in _MSGPACK:
+            return self._unpacked(body.data)
+        return self.parse(body.data)
 
     def _validated(self, model: type[M], values: Any) -> M:
         edits = values.get("edits") if isinstance(values, dict) else None
@@ -197,7 +199,7 @@ class RequestReader:
                 f"{len(edits):,} edits: at most {self._max_edits} are taken in one request",
             )
 
-    def _unpacked(self, body: Packed) -> Any:
+    def _unpacked(self, data: bytes) -> Any:
         try:
             import msgpack  # type: ignore[import-untyped]
         except ModuleNotFoundError:
@@ -205,18 +207,18 @@ class RequestReader:
                 415,
                 "this server reads no msgpack (the package msgpack is missing): send JSON",
             ) from None
-        if msgpack_values(body.data, self.max_values) > self.max_values:
+        if msgpack_values(data, self.max_values) > self.max_values:
             raise Refused(
                 422, f"more than {self.max_values:,} values: send smaller batches"
             )
         try:
-            return msgpack.unpackb(body.data, ext_hook=_no_extension)
+            return msgpack.unpackb(data, ext_hook=_no_extension)
         except (ValueError, TypeError, RecursionError) as error:
             # All that it raises are ValueErrors, but for keys.
             why = str(error)[:200] or type(error).__name__
             raise Refused(422, "not msgpack", [("", why)]) from None
 
-    def _gathered(self, parts: list[tuple[str, bytes]]) -> dict[str, Any]:
+    def _gathered(self, parts: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
         """Return the values of a multipart body: the part `request` is the JSON; every other part is an image, named
         as the field that it fills."""
         images = dict(parts)
@@ -225,13 +227,11 @@ class RequestReader:
             raise Refused(
                 422, "the part `request` is one JSON object, and no part comes twice"
             )
-        if any(
-            not edit.keys().isdisjoint((*IMAGE_ROLES, "references"))
-            for edit in _edits(request)
-        ):
-            raise Refused(
-                422, "beside the part `request`, pictures are parts of their own"
-            )
+        for edit in _edits(request):
+            if not edit.keys().isdisjoint((*IMAGE_ROLES, "references")):
+                raise Refused(
+                    422, "beside the part `request`, pictures are parts of their own"
+                )
         named = [(self._part(name), data) for name, data in images.items()]
         for part, data in sorted(named, key=lambda pair: int(pair[0][3] or 0)):
             number, role, _ = part.groups()
@@ -260,8 +260,8 @@ def _problems(error: ValidationError) -> list[ErrorDetails]:
 
 
 def _invalid(problems: Sequence[ErrorDetails]) -> Refused:
-    where = [(".".join(map(str, one["loc"])), one["msg"]) for one in problems[:20]]
-    too_large = any(one["type"] == "too_large" for one in problems)
+    where = [(".".join(map(str, p["loc"])), p["msg"]) for p in problems[:20]]
+    too_large = any(problem["type"] == "too_large" for problem in problems)
     return Refused(413 if too_large else 422, _INVALID, where)
 
 
@@ -331,9 +331,8 @@ async def body(
         expected = " or ".join(name or "no type" for name in accepted[:3])
         raise Refused(415, f'"{kind[:80]}" is not taken: send {expected}')
     if kind == _MULTIPART:
-        return await _parts(request, bounded(), terms)
-    data = b"".join([chunk async for chunk in bounded()])
-    return Packed(data) if kind in _MSGPACK else data
+        return Body(kind, b"", await _parts(request, bounded(), terms))
+    return Body(kind, b"".join([chunk async for chunk in bounded()]))
 
 
 class _PartsParser(MultiPartParser):
@@ -384,8 +383,7 @@ def _raw(text: str) -> bytes:
 class UploadFolder:
     """A folder of the images that clients sent, by their digests, so that review can show them.
 
-    It grows to so many bytes and then takes no more: what was rewarded last month is not thrown away for what is
-    rewarded today."""
+    Once it has `most` bytes nothing is added, and nothing is ever removed."""
 
     def __init__(self, folder: Path, most: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -102,24 +102,20 @@ class RewardRules:
             spec: self._by_judge(edit, batch.started) for spec, edit in queued.items()
         }
         suffixes = _suffixes(answers)
-        replies = [
-            (suffixes[spec], reply)
-            for spec, answer in answers.items()
-            for reply in answer.replies
-        ]
-        failures = (answer.failure for answer in answers.values() if answer.failure)
-        reward = RewardedEdit(
-            id=first.edit.id,
-            status=next(failures, "abstained"),
-            abstained={
-                f"{self.labels[reply.judgement.rubric, key]}{suffix}": why
-                for suffix, reply in replies
-                for key, why in reply.judgement.abstained.items()
-            },
-            reasons=[*flags(finding, rubrics), *_reasons(r for _, r in replies)],
-            keys=_keys(replies),
-            cached=all(reply.cached for _, reply in replies),
-            stored_as=first.stored_as,
+        replies: dict[str, QueuedReply] = {}
+        abstained: dict[str, str] = {}
+        for spec, answer in answers.items():
+            replies |= _by_name(answer.replies, suffixes[spec])
+            for reply in answer.replies:
+                for key, why in reply.judgement.abstained.items():
+                    label = self.labels[reply.judgement.rubric, key]
+                    abstained[f"{label}{suffixes[spec]}"] = why
+        reward = _without_number(
+            first,
+            [answer.failure for answer in answers.values() if answer.failure],
+            abstained,
+            flags(finding, rubrics),
+            replies,
         )
         if not all(answer.rewards for answer in answers.values()):
             return reward
@@ -207,10 +203,27 @@ def _suffixes(judges: Iterable[str]) -> dict[str, str]:
     return {spec: f"@{spec}" if len(specs) > 1 else "" for spec in specs}
 
 
-def _reasons(replies: Iterable[QueuedReply]) -> Iterator[RewardReason]:
-    for reply in replies:
-        for remark in reply.judgement.reasons:
-            yield reason(reply.judgement.rubric, remark)
+def _without_number(
+    queued: QueuedEdit,
+    failures: Sequence[str],
+    abstained: Mapping[str, str],
+    flags: Sequence[RewardReason],
+    replies: Mapping[str, QueuedReply],
+) -> RewardedEdit:
+    """Return what is known of an edit beside its reward; `replies` are the answers that it rests on, by name."""
+    judgements = {name: reply.judgement for name, reply in replies.items()}
+    reasons = [
+        reason(j.rubric, remark) for j in judgements.values() for remark in j.reasons
+    ]
+    return RewardedEdit(
+        id=queued.edit.id,
+        status=next(iter(failures), "abstained"),
+        abstained=dict(abstained),
+        reasons=[*flags, *reasons],
+        keys={name: j.key for name, j in judgements.items() if j.key},
+        cached=all(reply.cached for reply in replies.values()),
+        stored_as=queued.stored_as,
+    )
 
 
 def _with_reason(reply: QueuedReply, remark: Remark) -> QueuedReply:
@@ -228,18 +241,15 @@ def _means(samples: Sequence[Mapping[Ref, float]]) -> Mapping[Ref, float]:
     return {ref: statistics.fmean(scores) for ref, scores in values.items()}
 
 
-def _keys(replies: Iterable[tuple[str, QueuedReply]]) -> dict[str, str]:
-    """Return keys by rubric; with the number of further samples, and the suffix of the judge."""
-    keys: dict[str, str] = {}
-    first: dict[str, int] = {}
-    for suffix, reply in replies:
-        judgement = reply.judgement
-        name = f"{judgement.rubric}{suffix}"
-        if judgement.repeat != first.setdefault(name, judgement.repeat):
-            name = f"{judgement.rubric}#{judgement.repeat}{suffix}"
-        if judgement.key:
-            keys[name] = judgement.key
-    return keys
+def _by_name(replies: Iterable[QueuedReply], suffix: str) -> dict[str, QueuedReply]:
+    """Return replies by rubric; with the number of further samples, and the suffix of the judge."""
+    by_name: dict[str, QueuedReply] = {}
+    for reply in replies:
+        name = f"{reply.judgement.rubric}{suffix}"
+        if name in by_name:
+            name = f"{reply.judgement.rubric}#{reply.judgement.repeat}{suffix}"
+        by_name[name] = reply
+    return by_name
 
 
 def _uncertainty(
@@ -432,14 +442,14 @@ class Contest:
         batch: RequestBatch | None,
         rules: RewardRules,
     ) -> RewardedEdit:
-        edit = self._edits[number]
+        queued = QueuedEdit(self._edits[number], ())
         finding = self._findings[number]
         if finding and finding.set_aside:
-            return rules.set_aside(QueuedEdit(edit, ()), finding, [PREFERENCE.name])
+            return rules.set_aside(queued, finding, [PREFERENCE.name])
         if batch is None or not comparisons:
             message = f"no other edit of the group {self._groups[number]} can be compared with it"
             alone = reason(PREFERENCE.name, Remark("alone_in_group", message))
-            return RewardedEdit(id=edit.id, reasons=[alone])
+            return RewardedEdit(id=queued.edit.id, reasons=[alone])
         suffixes = _suffixes(batch.queued)
         failures = [
             game.pair.failure() or "abstained"
@@ -451,22 +461,13 @@ class Contest:
             for game in comparisons
             for name, reply in _named_replies(game, batch.started)
         }
-        reward = RewardedEdit(
-            id=edit.id,
-            status=next(iter(failures), "abstained"),
-            abstained={
-                f"{name}.{FACTOR}": why
-                for name, reply in replies.items()
-                if (why := reply.judgement.abstained.get(FACTOR))
-            },
-            reasons=[*flags(finding, [PREFERENCE.name]), *_reasons(replies.values())],
-            keys={
-                name: reply.judgement.key
-                for name, reply in replies.items()
-                if reply.judgement.key
-            },
-            cached=all(reply.cached for reply in replies.values()),
-        )
+        abstained = {
+            f"{name}.{FACTOR}": reply.judgement.abstained[FACTOR]
+            for name, reply in replies.items()
+            if FACTOR in reply.judgement.abstained
+        }
+        flagged = flags(finding, [PREFERENCE.name])
+        reward = _without_number(queued, failures, abstained, flagged, replies)
         if failures:
             return reward
         by_judge: dict[str, list[float]] = {}

@@ -268,7 +268,7 @@ class _Service:
     async def rewards(
         self,
         request: Request,
-        read: Callable[[Any], RewardRequest],
+        read: Callable[[Body], RewardRequest],
         accepted: Sequence[str] = TYPES,
         protocol: str = "v1",
     ) -> tuple[_RewardInquiry, list[RewardedEdit]]:
@@ -435,8 +435,8 @@ class _DialectService:
         service = self._service
         received: list[Sent] = []
 
-        def read(data: Any) -> RewardRequest:
-            sent = dialect.read(data, service.reader, service.factors)
+        def read(body: Body) -> RewardRequest:
+            sent = dialect.read(body, service.reader, service.factors)
             received.append(sent)
             options = service.reader.valid_edits(sent.edits, sent.options, sent.bad)
             if options is None:

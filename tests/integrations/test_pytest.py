@@ -42,7 +42,7 @@ def judged(monkeypatch: pytest.MonkeyPatch, scores: Iterator[int | None]) -> lis
             )
         }
 
-    monkeypatch.setattr(testing, "judge_one", judge)
+    monkeypatch.setattr(testing, "judge", judge)
     return asked
 
 
