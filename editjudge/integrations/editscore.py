@@ -1,6 +1,6 @@
 """EditScore's `evaluate_images` for `editjudge serve --dialect editscore`: the same arguments, and the same answer.
 
-EditScore's own client pickles Pillow's pictures, which the server does not read. In OmniGen2's `train.py`, replace
+EditScore's own client pickles Pillow's images, which the server does not read. In OmniGen2's `train.py`, replace
 
     from omnigen2.grpo.reward_client_edit import evaluate_images
 
@@ -37,11 +37,11 @@ def evaluate_images(
     path: str = "/d/editscore/",
     timeout: float = 600.0,
 ) -> tuple[list[float], list[float], list[str], list[dict[str, Any]]]:
-    """Scores, rewards, reasons and metadata of the edits, in their order.
+    """Return scores, rewards, reasons and metadata of the edits, in their order.
 
-    `input_images` has a picture, or a list with the source first, for each output; `meta_datas` a dict, or its JSON,
+    `input_images` has an image, or a list with the source first, for each output; `meta_datas` a dict, or its JSON,
     with the `instruction`. A server that wants a token has it in the path: `/t/TOKEN/d/editscore/`. Raises `NoReward`
-    where an edit has none: the trainer would take whatever stands in its place for a reward."""
+    if an edit has none: the trainer would take anything else for a reward."""
     sources = [
         source[0] if isinstance(source, list | tuple) else source
         for source in input_images
@@ -56,7 +56,8 @@ def evaluate_images(
             for n, output in enumerate(output_image)
         ],
         "meta_datas": [
-            one if isinstance(one, str) else json.dumps(one) for one in meta_datas
+            described if isinstance(described, str) else json.dumps(described)
+            for described in meta_datas
         ],
         "server_type": server_type,
     }
@@ -74,9 +75,9 @@ def evaluate_images(
     return answer["scores"], answer["rewards"], answer["reasoning"], answer["meta_data"]
 
 
-def _bytes(picture: Any, where: str) -> bytes | None:
+def _bytes(image: Any, where: str) -> bytes | None:
     """Return the encoded image; None if the model produced nothing."""
-    data = encode(picture, where)
+    data = encode(image, where)
     return data.read_bytes() if isinstance(data, Path) else data
 
 
@@ -88,8 +89,8 @@ def _post(url: str, body: bytes, timeout: float) -> Any:
         with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310
             return loads(response.read(), _VALUES)
     except urllib.error.HTTPError as error:
-        words = error.read()[:500].decode(errors="replace")
-        raise JudgeError(f"the server answers {error.code}: {words}") from None
+        text = error.read()[:500].decode(errors="replace")
+        raise JudgeError(f"the server answers {error.code}: {text}") from None
     except (OSError, NotPlain) as error:
         raise JudgeError(
             f"the server at {url.partition('/t/')[0]} does not answer as it should: {error}"

@@ -1,4 +1,4 @@
-"""A reward model for Flow-Factory that sends the source picture to `editjudge serve --dialect flow-factory`.
+"""A reward model for Flow-Factory that sends the source image to `editjudge serve --dialect flow-factory`.
 
     rewards:
       - name: "edit"
@@ -16,7 +16,7 @@ from editjudge.errors import InputError
 
 
 def __getattr__(name: str) -> Any:
-    """`EditRewardModel`, made when it is asked for: its base class is Flow-Factory's."""
+    """Return `EditRewardModel`, which is made when it is used: its base class is Flow-Factory's."""
     if name != "EditRewardModel":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

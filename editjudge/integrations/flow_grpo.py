@@ -6,8 +6,8 @@
     score_functions = {..., "editjudge": lambda: edit_reward(server="http://127.0.0.1:8427")}
 
 `images` is a tensor N x C x H x W from 0 to 1, or an array N x H x W x C of uint8; `prompts` are the instructions.
-Source pictures come as `ref_images`, or in each entry of the metadata as `input`. flow_grpo has no word for "no
-reward": a failure is an error unless the mean of the group (the prompt) is asked for.
+Source images come as `ref_images`, or in each entry of the metadata as `input`. flow_grpo cannot leave an edit out: a
+failure is an error unless `on_failure` is "group_mean", the mean over the edits of the same prompt.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from editjudge.rewards.trainers import RewardEdit, Rewarder, trainer
 def edit_reward(
     rewarder: Rewarder, *, sources_first: bool = False
 ) -> Callable[..., tuple[list[float], dict[str, Any]]]:
-    """`_fn(images, prompts, metadata, ref_images=None)`, or with `sources_first` `_fn(ref_images, images, prompts,
-    metadata)`, as Edit-R1 calls its `mllm_...` functions. It answers the scores, and `{"imputed": [bool, ...]}`."""
+    """Return `_fn(images, prompts, metadata, ref_images=None)`, or with `sources_first` `_fn(ref_images, images,
+    prompts, metadata)`, as Edit-R1 calls its `mllm_...` functions. It returns the scores, and
+    `{"imputed": [bool, ...]}`."""
 
     def _fn(
         images: Any, prompts: Sequence[str], metadata: Any, ref_images: Any = None
@@ -65,6 +66,6 @@ def _in_metadata(metadata: Any, count: int) -> list[Any]:
     sources = [row.get("input") for row in rows if isinstance(row, Mapping)]
     if len(sources) != count or any(source is None for source in sources):
         raise InputError(
-            'no source pictures: expected ref_images, or an "input" in each entry of the metadata'
+            'no source images: expected ref_images, or an "input" in each entry of the metadata'
         )
     return sources

@@ -28,12 +28,13 @@ def assert_edit(*, at_least: Mapping[str, float], most: int = 5, **edit: Any) ->
         assert_edit(input="a.png", edited="b.png", instruction="make the car blue", at_least={"unchanged_regions": 6})
     """
     rubrics = edit.get("rubrics", "online")
-    ends: dict[str, Ends] = {}
+    ends: dict[str, tuple[float, float]] = {}
     for rubric in resolve([rubrics] if isinstance(rubrics, str) else rubrics):
-        for factor in rubric.factors:
-            low = factor.scale.low
-            high = factor.scale.high
-            ends[factor.key] = None if low is None or high is None else (low, high)
+        for scored in rubric.factors:
+            low = scored.scale.low
+            high = scored.scale.high
+            if low is not None and high is not None:
+                ends[scored.key] = low, high
     is_repeatable = is_local(edit.get("judge") or default_judge())
     answers: dict[str, list[float]] = {factor: [] for factor in at_least}
     for _ in range(1 if is_repeatable else most):

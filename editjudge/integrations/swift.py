@@ -23,7 +23,7 @@ from editjudge.rewards.trainers import Rewarder, trainer
 
 @trainer
 def edit_reward(rewarder: Rewarder, *, output: Output = "edited") -> type:
-    """A subclass of `AsyncORM`, to be registered in `orms`. `native` is `raise`: ms-swift has no word for "no reward".
+    """Return a subclass of `AsyncORM`, to be registered in `orms`. `native` is `raise`: ms-swift cannot leave an edit out.
     With `group_mean`, `last` of the instance has each `Reward`, with `imputed` set."""
     try:
         from swift.rewards import AsyncORM  # type: ignore[import-not-found,unused-ignore]
@@ -42,7 +42,7 @@ def edit_reward(rewarder: Rewarder, *, output: Output = "edited") -> type:
                 completions,
                 columns,
                 output,
-                groups=[str(one) for one in prompts] if prompts else None,
+                groups=[str(prompt) for prompt in prompts] if prompts else None,
             )
             rewards = await rewarder.arewards(edits)
             self.last = rewarder.settled(edits, rewards, masks=False)

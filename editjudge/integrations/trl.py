@@ -6,7 +6,7 @@
     reward = edit_reward(judge="openai/gpt-4.1", rubric="fidelity", output=render)
     trainer = GRPOTrainer(model, reward_funcs=reward, train_dataset=edits, args=config)
 
-The dataset has the columns `input` (the picture before the edit) and `instruction`; `output` makes the edited picture
+The dataset has the columns `input` (the image before the edit) and `instruction`; `output` makes the edited image
 of a completion, or names the column that has it. A failure is None. TRL leaves such a completion out of the
 advantages and of the loss from 1.6.0 on; until 1.5.1 it counted as a reward of 0, so that those versions are refused.
 """
@@ -26,16 +26,16 @@ FIRST = (1, 6, 0)
 advantages of +-.87; 1.6.0 and 1.16.0 log 1 and train on 0."""
 
 Output = str | Callable[..., Any]
-"""A column with the edited pictures, or a function of a completion and its row (a dict) that makes one."""
+"""A column with the edited images, or a function of a completion and its row (a dict) that makes one."""
 
 
 @trainer
 def edit_reward(
     rewarder: Rewarder, *, output: Output = "edited"
 ) -> Callable[..., list[float | None]]:
-    """A function of prompts, completions and columns, as TRL calls it.
+    """Return a function of prompts, completions and columns, as TRL calls it.
 
-    `native`: None for a failure, and an error where the installed TRL would count it as 0. `raise`: an error.
+    `native`: None for a failure, and an error if the installed TRL would count it as 0. `raise`: an error.
     `group_mean`: the mean of the completions of the same prompt; `function.last` has each `Reward`, with `imputed` set,
     and the log a warning.
     """
@@ -62,7 +62,7 @@ def edits_of(
     output: Output,
     groups: Sequence[str] | None = None,
 ) -> list[RewardEdit]:
-    """The edits of a batch as TRL and ms-swift pass it: a list for each column."""
+    """Return the edits of a batch as TRL and ms-swift pass it: a list for each column."""
     count = len(completions)
     sources = column(columns, "input", count)
     instructions = column(columns, "instruction", count)
@@ -85,8 +85,8 @@ def edits_of(
     if "group" in columns:
         named = column(columns, "group", count)
     return [
-        RewardEdit(source, picture, instruction, group)
-        for source, picture, instruction, group in zip(
+        RewardEdit(source, edited, instruction, group)
+        for source, edited, instruction, group in zip(
             sources, outputs, instructions, named, strict=True
         )
     ]

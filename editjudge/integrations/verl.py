@@ -5,9 +5,9 @@
 
     compute_score = edit_reward(server="http://127.0.0.1:8427", output=render)
 
-`extra_info` of each row has `input` (the picture before the edit) and `instruction`, and `edited` unless `output`
-makes the edited picture of the answer. verl has no word for "no reward": a failure is an error unless the mean of the
-group is asked for.
+`extra_info` of each row has `input` (the image before the edit) and `instruction`, and `edited` unless `output`
+makes the edited image of the answer. verl cannot leave an edit out: a failure is an error unless `on_failure` is
+"group_mean".
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _GROUPS = 4096
 def edit_reward(
     rewarder: Rewarder, *, output: Callable[[str, Mapping[str, Any]], Any] | None = None
 ) -> Callable[..., Any]:
-    """An async `compute_score(data_source, solution_str, ground_truth, extra_info)` of one edit.
+    """Return an async `compute_score(data_source, solution_str, ground_truth, extra_info)` of one edit.
 
-    It answers `{"score": reward, "imputed": 0 or 1}`. verl asks about one edit at a time, so that `group_mean` is the
-    mean of what was rewarded before in the same group (`extra_info["group"]`, else its instruction); where there is
-    nothing yet, it is an error.
+    It returns `{"score": reward, "imputed": 0 or 1}`. verl asks about one edit at a time, so that `group_mean` is the
+    mean of the earlier rewards in the same group (`extra_info["group"]`, else its instruction); the first edit of a
+    group that fails is an error.
     """
     rewarded = single(rewarder)
 
@@ -52,7 +52,7 @@ def edit_reward(
 
 
 def single(rewarder: Rewarder) -> Callable[[RewardEdit], Any]:
-    """Rewards one edit at a time, for trainers that ask so. Raises `UsageError` where a group is to be ranked."""
+    """Return a function that rewards one edit at a time. Raise `UsageError` if a group is to be ranked."""
     if rewarder.ranking != "none":
         raise UsageError(
             f"ranking={rewarder.ranking!r}: this trainer asks about one edit at a time, without its group"
@@ -77,18 +77,18 @@ def single(rewarder: Rewarder) -> Callable[[RewardEdit], Any]:
 def edit_of(
     row: Mapping[str, Any], edited: Any, instruction: str | None = None
 ) -> RewardEdit:
-    words = row.get("instruction", instruction)
-    if not isinstance(words, str):
+    text = row.get("instruction", instruction)
+    if not isinstance(text, str):
         raise InputError('extra_info has no "instruction"')
     group = row.get("group")
     return RewardEdit(
-        required(row, "input"), edited, words, None if group is None else str(group)
+        required(row, "input"), edited, text, None if group is None else str(group)
     )
 
 
 def required(row: Mapping[str, Any], name: str) -> Any:
     if row.get(name) is None:
         raise InputError(
-            f'extra_info has no "{name}": expected the picture; it has {sorted(map(str, row))}'
+            f'extra_info has no "{name}": expected the image; it has {sorted(map(str, row))}'
         )
     return row[name]

@@ -5,9 +5,9 @@
 
     compute_score = edit_reward(server="http://127.0.0.1:8427")
 
-The edited picture is the model's own output (`solution_image`, uint8, channels x height x width). `extra_info` of
-each row has `input`, the picture before the edit; the instruction is `extra_info["instruction"]`, or else
-`ground_truth`, where verl-omni keeps the prompt. A failure is an error unless the mean of the group is asked for, as
+The edited image is the model's own output (`solution_image`, uint8, channels x height x width). `extra_info` of
+each row has `input`, the image before the edit; the instruction is `extra_info["instruction"]`, or else
+`ground_truth`, where verl-omni keeps the prompt. A failure is an error unless `on_failure` is "group_mean", as
 with verl.
 """
 
@@ -22,7 +22,7 @@ from editjudge.rewards.trainers import Rewarder, trainer
 
 @trainer
 def edit_reward(rewarder: Rewarder) -> Callable[..., Any]:
-    """An async `compute_score(data_source, solution_image, ground_truth, extra_info)` of one edit, as
+    """Return an async `compute_score(data_source, solution_image, ground_truth, extra_info)` of one edit, as
     `editjudge.integrations.verl`."""
     rewarded = single(rewarder)
 

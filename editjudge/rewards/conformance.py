@@ -254,9 +254,9 @@ def rewards_come_in_order(server: Server) -> None:
     sent = [edit(n) for n in (2, 0, 3, 1)]
     together = server.rewards(*sent)
     ids = [reward["id"] for reward in together]
-    expect(ids == [one["id"] for one in sent], f"the order is {ids}")
+    expect(ids == [e["id"] for e in sent], f"the order is {ids}")
     numbers = [reward["reward"] for reward in together]
-    alone = [server.numbers(one)[0] for one in sent]
+    alone = [server.numbers(e)[0] for e in sent]
     same = sorted(map(str, numbers)) == sorted(map(str, alone))
     message = f"together the rewards are {numbers}, and one by one {alone}"
     expect(numbers == alone or not same, message)
@@ -391,14 +391,14 @@ def groups_are_compared(server: Server) -> None:
     """Each reward says where it stands among the edits of its group, and ranks are 0 to 1."""
     sent = [edit(n, group="g") for n in range(3)]
     plain = server.rewards(*sent)
-    ranks = server.numbers(*sent, ranking="scores")
+    ranked = server.rewards(*sent, ranking="scores")
     for reward in plain:
         group = reward["group"] or {}
-        place = (group.get("name"), group.get("size"))
-        expect(place == ("g", 3), f"the group is {reward['group']}")
+        is_group = group.get("name") == "g" and group.get("size") == 3
+        expect(is_group, f"the group is {reward['group']}")
     pairs = [
-        (reward["reward"], rank)
-        for reward, rank in zip(plain, ranks, strict=True)
+        (reward["reward"], rank["reward"])
+        for reward, rank in zip(plain, ranked, strict=True)
         if reward["reward"] is not None
     ]
     if len(pairs) < 2:
@@ -533,14 +533,16 @@ def the_schema_is_served(server: Server) -> None:
 def every_number_has_scores_behind_it(server: Server) -> None:
     """In all the answers so far, a number comes with a score of every factor that does not abstain. Only an output that
     is no edit may have a 0 without scores, and then a reason says what was seen."""
-    judged = [
+    numbered = [
         reward
         for reward in server.seen
         if reward["reward"] is not None
         and (reward["scores"] or reward["reward"] != 0 or not reward["reasons"])
     ]
-    factors = set(itertools.chain.from_iterable(reward["scores"] for reward in judged))
-    for reward in judged:
+    factors = set(
+        itertools.chain.from_iterable(reward["scores"] for reward in numbered)
+    )
+    for reward in numbered:
         about = f"the reward of {reward['id']} is {reward['reward']}"
         missing = factors - {*reward["scores"], *reward["abstained"]}
         expect(bool(reward["scores"]), f"{about}, and it has no scores")

@@ -321,7 +321,8 @@ class DialectFile(Dialect):
         column = [column] if self.single else column
         if not _is_list(column):
             return None
-        entries = [_first(entry) for entry in column]
+        # Of an edit with several images the first counts.
+        entries = [next(iter(e), None) if _is_list(e) else e for e in column]
         return None if all(entry is _ABSENT for entry in entries) else entries
 
     def _scaled(self, reward: float | None) -> float | None:
@@ -378,13 +379,6 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
 
 
-def _first(entry: Any) -> Any:
-    """Return the source of an edit with several images: the first."""
-    if not _is_list(entry):
-        return entry
-    return entry[0] if entry else None
-
-
 # --- UniRL ----------------------------------------------------------------------------------------------------
 
 
@@ -393,6 +387,7 @@ class UniRL(Dialect):
 
     def understood(self, values: dict[str, Any], factors: Factors) -> Sent:
         sent = Sent([], [], {})
+        offered = [REWARD, *factors]
         for number, request in enumerate(_list(values, "requests")):
             names = [REWARD]
             edit: dict[str, Any] | tuple[str, str] = (
@@ -401,7 +396,10 @@ class UniRL(Dialect):
             )
             if isinstance(request, dict):
                 names = _list(request, "required_rewards")
-                _check_offered(names, f"requests.{number}", factors)
+                for name in names:
+                    if name not in offered:
+                        what = f"{str(name)[:80]} is not offered; there are {', '.join(offered)}"
+                        raise _refuse(f"requests.{number}.required_rewards", what)
                 edit = _unirl_edit(request)
             if isinstance(edit, tuple):
                 sent.bad[number] = RewardedEdit.not_taken(str(number), *edit)
@@ -439,13 +437,6 @@ def _list(values: Mapping[str, Any], name: str) -> list[Any]:
     if not _is_list(entries) or not entries:
         raise _refuse(name, "expected a list with one entry for each edit")
     return list(entries)
-
-
-def _check_offered(names: Sequence[Any], where: str, factors: Factors) -> None:
-    for name in names:
-        if not isinstance(name, str) or (name != REWARD and name not in factors):
-            what = f"{str(name)[:80]} is not offered; there are {', '.join((REWARD, *factors))}"
-            raise _refuse(f"{where}.required_rewards", what)
 
 
 def _unirl_edit(request: Mapping[str, Any]) -> dict[str, Any] | tuple[str, str]:

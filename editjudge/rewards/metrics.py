@@ -74,13 +74,13 @@ class RewardFigures:
         """Return all figures, and those of the queue. One that does not exist is left out, and never 0."""
         numbers = self.numbers
         total = sum(self.total_seconds.values())
-        own = sum(self.server_seconds.values())
+        server = sum(self.server_seconds.values())
         failed = len(self.latest) - len(numbers)
         mean = statistics.fmean(numbers) if numbers else None
         gauges: dict[str, tuple[str, float | None]] = {
             "server_share": (
                 "Share of the time of requests that is the server's own.",
-                _ratio(own, total),
+                _ratio(server, total),
             ),
             "reward_mean": ("Of the last 2000 rewards.", mean),
             "reward_failed_share": (
@@ -164,7 +164,10 @@ def _family(name: str, kind: str, meaning: str, samples: Mapping[str, float]) ->
         return ""
     name = f"editjudge_{name}"
     head = f"# HELP {name} {meaning}\n# TYPE {name} {kind}\n"
-    return head + "".join(f"{name}{s} {_number(v)}\n" for s, v in samples.items())
+    infinite = {math.inf: "+Inf", -math.inf: "-Inf"}
+    for suffix, value in samples.items():
+        head += f"{name}{suffix} {infinite.get(value, f'{value:.10g}')}\n"
+    return head
 
 
 def _by_status(counts: Mapping[tuple[str, str | int], int]) -> dict[str, float]:
@@ -172,7 +175,3 @@ def _by_status(counts: Mapping[tuple[str, str | int], int]) -> dict[str, float]:
         f'{{protocol="{protocol}",status="{status}"}}': count
         for (protocol, status), count in sorted(counts.items(), key=str)
     }
-
-
-def _number(value: float) -> str:
-    return {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, f"{value:.10g}")

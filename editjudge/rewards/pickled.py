@@ -99,17 +99,13 @@ def _check_value(value: Any, most: int) -> None:
                 f"more than {most:,} values, or more than {MAX_DEPTH} lists in each other"
             )
         if isinstance(part, str):
-            _check_text(part)
+            try:
+                part.encode()
+            except UnicodeEncodeError:
+                raise NotPlain("a text that is not UTF-8") from None
         elif isinstance(part, dict):
             if any(type(key) is not str for key in part):
                 raise NotPlain("a dict whose keys are not all text")
             left += [(inner, depth + 1) for pair in part.items() for inner in pair]
         elif isinstance(part, list | tuple):
             left += [(inner, depth + 1) for inner in part]
-
-
-def _check_text(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise NotPlain("a text that is not UTF-8") from None

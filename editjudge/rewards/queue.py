@@ -436,9 +436,9 @@ class JudgingQueue:
                 repeated = unanswered.setdefault(name, [])
                 if statuses.get(work.task.key) not in DONE:
                     repeated.append(work)
-            if all(len(some) >= batch.samples for some in unanswered.values()):
+            if all(len(group) >= batch.samples for group in unanswered.values()):
                 return [
-                    w for some in unanswered.values() for w in some[: batch.samples]
+                    w for group in unanswered.values() for w in group[: batch.samples]
                 ]
             # Twice as many each time: few edits are asked about more than a handful of times.
             repeats *= 2

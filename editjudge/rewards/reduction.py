@@ -35,7 +35,7 @@ MOST_WEIGHT = 1e3
 class Reduction:
     """The way from scores to a reward."""
 
-    words: str
+    formula: str
     """The formula as every answer names it."""
     term: Term
     worst: float = 0.0
@@ -138,8 +138,8 @@ def read_score(
         terms = {formula.name: formula.term for formula in set_scores}
         term = parse(score, [member(rubric) for rubric in rubrics], terms, "score")
     except RubricError as error:
-        known = ", ".join(FORMULAS)
-        raise UsageError(f"{error}. Formulas with a name: {known}") from None
+        formulas = ", ".join(FORMULAS)
+        raise UsageError(f"{error}. Formulas with a name: {formulas}") from None
     if term.ends is None or term.ends[0] == term.ends[1]:
         raise UsageError(
             f"score {score!r:.120}: its lowest and highest value are not known, so that it cannot be brought to 0..1"
@@ -162,11 +162,11 @@ def _named(
     called = labels(rubrics)
     weighted = (f"{called[ref]} x {weight:g}" for ref, weight in weights.items())
     counted = ", ".join(weighted) or "the factors that were scored"
-    words = f"{formula} of (score - worst) / (best - worst) over {counted}"
+    text = f"{formula} of (score - worst) / (best - worst) over {counted}"
     term = (
         _weighted(formula, rubrics, weights) if weights else _over_all(formula, rubrics)
     )
-    return Reduction(words, term, extrapolates=formula == "mean")
+    return Reduction(text, term, extrapolates=formula == "mean")
 
 
 def _over_all(formula: str, rubrics: Sequence[Rubric]) -> Term:
@@ -178,7 +178,7 @@ def _over_all(formula: str, rubrics: Sequence[Rubric]) -> Term:
         )
         for rubric in rubrics
     ]
-    if not any(one.factors for one in members):
+    if not any(rubric.factors for rubric in members):
         return _number(math.nan)
     return parse(EXPRESSIONS[formula], members)
 

@@ -395,12 +395,12 @@ class UploadFolder:
         self._lock = threading.Lock()
         self._is_failing = False
 
-    def keep(self, data: bytes, known: KnownImage) -> str | None:
+    def keep(self, data: bytes, image: KnownImage) -> str | None:
         """Return the path of the image; None if it is not one, there is no more room, or it cannot be written: an edit is
         judged whether or not its images are kept."""
-        if known.info is None:
+        if image.info is None:
             return None
-        path = self.folder / f"{known.digest}.{known.info.format}"
+        path = self.folder / f"{image.digest}.{image.info.format}"
         with self._lock:
             if path.exists():
                 return str(path)

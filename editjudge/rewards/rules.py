@@ -139,13 +139,16 @@ class RewardRules:
         if failure is None and queued.edit.edited is None:
             # A judge of recorded replies looks at no image; an output that is missing has no reward all the same.
             failure = _MISSING.code
-            replies = [_with_reason(reply, _MISSING) for reply in replies]
+            for n, reply in enumerate(replies):
+                reasons = (*reply.judgement.reasons, _MISSING)
+                judgement = replace(reply.judgement, reasons=reasons)
+                replies[n] = reply._replace(judgement=judgement)
         by_rubric: dict[str, list[Judgement]] = {}
         for reply in replies:
             by_rubric.setdefault(reply.judgement.rubric, []).append(reply.judgement)
         samples = list(zip(*by_rubric.values(), strict=True))
         scores = [scores_of(sample) for sample in samples]
-        rewards = [] if failure else [self.reduction.of(one) for one in scores]
+        rewards = [] if failure else [self.reduction.of(sample) for sample in scores]
         numbers = [reward for reward in rewards if reward is not None]
         return _JudgeReward(
             replies,
@@ -207,7 +210,7 @@ def _without_number(
     queued: QueuedEdit,
     failures: Sequence[str],
     abstained: Mapping[str, str],
-    flags: Sequence[RewardReason],
+    flagged: Sequence[RewardReason],
     replies: Mapping[str, QueuedReply],
 ) -> RewardedEdit:
     """Return what is known of an edit beside its reward; `replies` are the answers that it rests on, by name."""
@@ -219,16 +222,11 @@ def _without_number(
         id=queued.edit.id,
         status=next(iter(failures), "abstained"),
         abstained=dict(abstained),
-        reasons=[*flags, *reasons],
+        reasons=[*flagged, *reasons],
         keys={name: j.key for name, j in judgements.items() if j.key},
         cached=all(reply.cached for reply in replies.values()),
         stored_as=queued.stored_as,
     )
-
-
-def _with_reason(reply: QueuedReply, remark: Remark) -> QueuedReply:
-    reasons = (*reply.judgement.reasons, remark)
-    return reply._replace(judgement=replace(reply.judgement, reasons=reasons))
 
 
 def _means(samples: Sequence[Mapping[Ref, float]]) -> Mapping[Ref, float]:

@@ -257,7 +257,7 @@ class _Service:
         inquiry, rewards = await self.rewards(request, self.reader.rewarding)
         answer = Rewards(
             rewards=rewards,
-            formula=FORMULA if inquiry.contest else inquiry.rules.reduction.words,
+            formula=FORMULA if inquiry.contest else inquiry.rules.reduction.formula,
             judges=dict(inquiry.judges),
             **inquiry.provenance(),
         )
@@ -381,24 +381,27 @@ class _Service:
             raise _refused(where, str(error)) from None
 
     def _read_score(
-        self, score: str, weights: Mapping[str, float], words: Sequence[str] = ()
+        self,
+        score: str,
+        weights: Mapping[str, float],
+        names_of_rubrics: Sequence[str] = (),
     ) -> tuple[Reduction, list[Rubric]]:
         factor = [score] if score in self._names else []
         by_factor = checked_weights(weights, self._names)
-        rubrics = self._rubrics_of(words, [*weights, *factor])
+        rubrics = self._rubrics_of(names_of_rubrics, [*weights, *factor])
         reduction = read_score(score, rubrics, by_factor, self._set_scores)
-        if score not in EXPRESSIONS and not words:
+        if score not in EXPRESSIONS and not names_of_rubrics:
             used = {rubric for rubric, _ in reduction.refs}
             rubrics = [rubric for rubric in rubrics if rubric.name in used]
         return reduction, rubrics
 
     def _rubrics_of(
-        self, words: Sequence[str], factors: Sequence[str] = ()
+        self, rubrics: Sequence[str], factors: Sequence[str] = ()
     ) -> list[Rubric]:
         """Return the named rubrics and those of the named factors, else the server's own; always in its order."""
         wanted = {self._names[name][0] for name in factors}
-        for word in words or (() if wanted else self._terms.rubrics):
-            wanted.update(self._sets.get(word, [word]))
+        for name in rubrics or (() if wanted else self._terms.rubrics):
+            wanted.update(self._sets.get(name, [name]))
         return [rubric for rubric in self.rubrics if rubric.name in wanted]
 
 
@@ -470,8 +473,8 @@ class _DialectService:
                 len(sent.bad),
                 first[:500],
             )
-        judged = iter(rewards)
-        answered = [sent.bad.get(n) or next(judged) for n in range(len(sent.edits))]
+        accepted = iter(rewards)
+        answered = [sent.bad.get(n) or next(accepted) for n in range(len(sent.edits))]
         return dialect.response(dialect.write(sent, answered, service.factors))
 
     async def _look(self, request: Request) -> Response:

@@ -1,7 +1,7 @@
 """Rewards for trainers, in this process or from a server: the extension point for a trainer of one's own.
 
 A trainer's module turns what the trainer passes into `RewardEdit`s, asks a `Rewarder`, and hands on what `settled`
-leaves. A whole one, for a trainer that calls `reward(samples)` and skips samples whose reward is None:
+leaves. A complete one, for a trainer that calls `reward(samples)` and skips samples whose reward is None:
 
     from editjudge.rewards.trainers import RewardEdit, trainer
 
@@ -10,7 +10,7 @@ leaves. A whole one, for a trainer that calls `reward(samples)` and skips sample
         def reward(samples):
             edits = [RewardEdit(s["before"], s["after"], s["prompt"], group=s["prompt"]) for s in samples]
             rewards = rewarder.settled(edits, rewarder.rewards(edits), masks=True)
-            return [one.value for one in rewards]
+            return [reward.value for reward in rewards]
 
         return reward
 

@@ -274,7 +274,7 @@ def test_flow_grpo_takes_arrays_and_sources_from_either_place(
     assert flow_grpo.edit_reward(**how)(
         batch(1), WORDS[:1], {}, ref_images=SOURCES[:1]
     )[0] == [1.0]
-    with pytest.raises(InputError, match="no source pictures"):
+    with pytest.raises(InputError, match="expected ref_images"):
         flow_grpo.edit_reward(**how)(batch(1), WORDS[:1], {})
     with pytest.raises(NoReward):
         flow_grpo.edit_reward(**how)(batch(4), WORDS, described)

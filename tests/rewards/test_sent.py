@@ -64,7 +64,7 @@ def test_a_reward_may_be_an_expression_of_scores() -> None:
     }
     by_minimum = read_score("min(alignment, completeness)", [rubric])
     assert by_minimum.of(scores) == 0.5
-    assert by_minimum.words == "min(alignment, completeness)"
+    assert by_minimum.formula == "min(alignment, completeness)"
     of_shares = read_score("share(alignment) * share(completeness)", [rubric])
     assert of_shares.of(scores) == 0.5
     assert read_score("mean", [rubric]).of(scores) == 0.5
