@@ -141,7 +141,7 @@ class Rewarder:
         self.on_failure = on_failure
         rubrics = [rubric] if isinstance(rubric, str) else list(rubric or ())
         if server is None:
-            self._source: _Source = _LocalJudge(judge, rubrics, score, options)
+            self._source: _Source = _JudgeHere(judge, rubrics, score, options)
         else:
             self._source = _RewardServer(
                 server.rstrip("/"), token, deadline, judge, rubrics, score, ranking
@@ -322,7 +322,7 @@ async def _each(keys: Iterable[Any], ask: Callable[[Any], Awaitable[T]]) -> list
 # --- in this process ------------------------------------------------------------------------------------------
 
 
-class _LocalJudge:
+class _JudgeHere:
     """A judge of this process."""
 
     is_remote = False
@@ -488,7 +488,7 @@ class _RewardServer:
         return msgpack.packb(request), "application/msgpack"
 
 
-_Source = _LocalJudge | _RewardServer
+_Source = _JudgeHere | _RewardServer
 
 
 def _batches(edits: Batch, *, whole_groups: bool) -> list[Batch]:
