@@ -19,8 +19,8 @@ from editjudge.errors import ImageError
 from editjudge.media.header import ImageInfo
 from editjudge.media.image import (
     AS_IS,
+    EncodedImage,
     ImageLimits,
-    Prepared,
     digest,
     plan,
     prepare,
@@ -31,7 +31,6 @@ from editjudge.media.source import (
     ConfinedFolder,
     Fetch,
     ImageBounds,
-    base64_of,
     is_file,
     name_of,
     read,
@@ -72,10 +71,18 @@ class FileState(NamedTuple):
 
 
 class LoadedImage(NamedTuple):
+    """An image that was read."""
+
     data: bytes
     known: KnownImage
     file: FileState | None = None
     """State of the file that was read; None if the source is not a file."""
+
+    def info(self) -> ImageInfo:
+        """Return its header. Raise `ImageError` if it cannot be read."""
+        if self.known.info is None:
+            raise ImageError(self.known.problem)
+        return self.known.info
 
 
 class _ByteCache(Generic[T]):
@@ -166,8 +173,7 @@ class ImageReader:
 
     def take(self, source: ImageSource, known: str | None = None) -> LoadedImage:
         """Return the image of this digest if it is held, else read it now."""
-        image = self.held(source, known) if known else None
-        return image or self._read(source)
+        return (self.held(source, known) if known else None) or self._read(source)
 
     def _read(self, source: ImageSource) -> LoadedImage:
         file = None
@@ -194,8 +200,8 @@ def _key(source: ImageSource, known: str) -> str:
 class DigestCache:
     """Digests and headers, remembered by path and by the state of the file.
 
-    Size and time of modification alone can be made the same by whoever replaces an image (`cp -p`, `rsync -t`, an
-    archive that is unpacked again); the inode and the time of change cannot.
+    Size and time of modification alone stay the same if an image is replaced by `cp -p`, `rsync -t` or an archive that
+    is unpacked again; the inode and the time of change do not.
     """
 
     # A file written twice within the clock's grain looks the same: younger files are not remembered.
@@ -277,15 +283,18 @@ class DigestCache:
         if self._wait <= _SLOW:
             return
         mean_size = self.reader.bytes_read / max(1, self.reader.files_read)
+
+        def read(source: Path, path: str) -> LoadedImage | KnownImage:
+            # Held when it is asked for, so that images that wait to be encoded are not pushed out.
+            return self._remembered(path) or self.reader.load(source)
+
         for source in sources:
             if len(self._ahead) * mean_size >= self.reader.budget:
                 return
-            path = os.path.abspath(source) if isinstance(source, Path) else ""
-            if path and path not in self._ahead:
-                # Held when they are asked for, so that images that wait to be encoded are not pushed out.
-                self._ahead[path] = self.reader.threads.submit(
-                    self._remembered_or_loaded, source, path
-                )
+            if isinstance(source, Path):
+                path = os.path.abspath(source)
+                if path not in self._ahead:
+                    self._ahead[path] = self.reader.threads.submit(read, source, path)
 
     def _look(self, source: ImageSource) -> LoadedImage | KnownImage:
         if not is_file(source):
@@ -310,38 +319,6 @@ class DigestCache:
             return remembered[1]
         return None
 
-    def _remembered_or_loaded(
-        self, source: ImageSource, path: str
-    ) -> LoadedImage | KnownImage:
-        return self._remembered(path) or self.reader.load(source)
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedImage:
-    """An image prepared for a judge."""
-
-    media_type: str
-    data: bytes
-    """Base64, as a request's JSON holds it; the image itself for the judges of this process."""
-    digest: str = ""
-    """Digest of the source, as it was read now; it shows whether a file changed since it was planned."""
-    recipe: str = AS_IS
-    width: int = 0
-    height: int = 0
-
-    @classmethod
-    def of(cls, prepared: Prepared, source: str, limits: ImageLimits) -> EncodedImage:
-        """Return a prepared image as the judge takes it; `source` is the digest of the image that it was made of."""
-        data = base64_of(prepared.data) if limits.base64 else prepared.data
-        return cls(
-            prepared.media_type,
-            data,
-            source,
-            prepared.recipe,
-            prepared.width,
-            prepared.height,
-        )
-
 
 class ImageCache:
     """Images of one run: each is read and encoded once, however many tasks ask for it."""
@@ -356,8 +333,7 @@ class ImageCache:
     async def data(self, source: ImageSource, known: str | None = None) -> bytes:
         """Return the image as it is encoded, read by a thread; `known` is its digest as it was planned."""
         image = await asyncio.to_thread(self._reader.take, source, known)
-        if image.known.info is None:
-            raise ImageError(image.known.problem)
+        image.info()
         return image.data
 
     async def encoded(
@@ -376,7 +352,7 @@ class ImageCache:
         if key not in self._encoding:
             image = self._reader.held(source, known) if known else None
             if image and image.known.info and plan(image.known.info, limits) == AS_IS:
-                return self._keep(key, _encode(image, source, limits))
+                return self._encode(key, image, source, limits)
             self._encoding[key] = asyncio.create_task(
                 self._in_thread(key, source, limits, known)
             )
@@ -391,22 +367,21 @@ class ImageCache:
         known: str | None,
     ) -> EncodedImage:
         def encode() -> EncodedImage:
-            return _encode(self._reader.take(source, known), source, limits)
+            return self._encode(key, self._reader.take(source, known), source, limits)
 
         try:
-            return self._keep(key, await asyncio.to_thread(encode))
+            return await asyncio.to_thread(encode)
         finally:  # if it failed or was cancelled, the next caller begins anew
             del self._encoding[key]
 
-    def _keep(self, key: Hashable, encoded: EncodedImage) -> EncodedImage:
+    def _encode(
+        self,
+        key: Hashable,
+        image: LoadedImage,
+        source: ImageSource,
+        limits: ImageLimits,
+    ) -> EncodedImage:
+        prepared = prepare(image.data, image.info(), limits, name=name_of(source))
+        encoded = prepared.for_judge(image.known.digest, limits)
         self._encoded.put(key, encoded, len(encoded.data))
         return encoded
-
-
-def _encode(
-    image: LoadedImage, source: ImageSource, limits: ImageLimits
-) -> EncodedImage:
-    if image.known.info is None:
-        raise ImageError(image.known.problem)
-    prepared = prepare(image.data, image.known.info, limits, name=name_of(source))
-    return EncodedImage.of(prepared, image.known.digest, limits)

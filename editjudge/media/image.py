@@ -13,7 +13,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from editjudge.errors import ImageError
@@ -27,7 +27,7 @@ from editjudge.media.header import (
     header,
     refuse_garbage,
 )
-from editjudge.media.source import BOUNDS, ImageBounds
+from editjudge.media.source import BOUNDS, ImageBounds, base64_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -51,15 +51,26 @@ class ImageLimits:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """An image as a provider gets it."""
+AS_IS = "as-is"
 
-    data: bytes
+
+@dataclass(frozen=True, slots=True)
+class EncodedImage:
+    """An image prepared for a judge."""
+
     media_type: str
-    recipe: str
-    width: int
-    height: int
+    data: bytes
+    """Base64, as a request's JSON holds it; the image itself for the judges of this process."""
+    digest: str = ""
+    """Digest of the source, as it was read now; it shows whether a file changed since it was planned."""
+    recipe: str = AS_IS
+    width: int = 0
+    height: int = 0
+
+    def for_judge(self, digest: str, limits: ImageLimits) -> EncodedImage:
+        """Return a prepared image as the judge takes it, with the digest of its source."""
+        data = base64_of(self.data) if limits.base64 else self.data
+        return replace(self, data=data, digest=digest)
 
 
 # --- identifying ----------------------------------------------------------------------------------------------
@@ -119,7 +130,7 @@ def _pillow_header(
             has_alpha=image.mode.endswith("A") or "transparency" in image.info,
             orientation=orientation if orientation in range(1, 9) else 1,
             has_icc=bool(image.info.get("icc_profile")),
-            animated=_has_second(image, kind),
+            animated=_has_second(image),
             lossless=kind != "heic" and tags.get(259) not in (6, 7),
         )
 
@@ -132,10 +143,8 @@ def _check_complete(data: bytes, info: ImageInfo, name: str) -> None:
         refuse_garbage(data, data.rfind(b";") + 1)
 
 
-def _has_second(image: Any, kind: Format) -> bool:
+def _has_second(image: Any) -> bool:
     """Whether there is another frame or page, without counting them all."""
-    if kind not in ("tiff", "gif"):
-        return bool(getattr(image, "is_animated", False))
     try:
         image.seek(1)
     except EOFError:
@@ -317,7 +326,6 @@ def _pillow(name: str, opening: Format | None = None) -> Iterator[None]:
 
 # --- preparing ------------------------------------------------------------------------------------------------
 
-AS_IS = "as-is"
 # The most that a pixel can take: noise of pure black and white, the worst there is, takes 2.9 bytes as JPEG
 # (quality 95, 4:4:4) and 3.01 as PNG.
 _WORST_BYTES = 4
@@ -370,27 +378,21 @@ def _codec(info: ImageInfo, limits: ImageLimits, same_pixels: bool) -> list[str]
 
 def prepare(
     data: bytes, info: ImageInfo, limits: ImageLimits, *, name: str = "picture"
-) -> Prepared:
+) -> EncodedImage:
     """Return the image as the provider takes it: untouched if it fits, since encoding again is itself an edit."""
     recipe = plan(info, limits)
     if recipe == AS_IS:
-        return Prepared(data, MEDIA_TYPES[info.format], recipe, info.width, info.height)
-    with _DECODING.room(info.width * info.height):
-        return _prepared(data, info, limits, recipe, name)
-
-
-def _prepared(
-    data: bytes, info: ImageInfo, limits: ImageLimits, recipe: str, name: str
-) -> Prepared:
-    image = _pixels(data, info, name)
+        media_type = MEDIA_TYPES[info.format]
+        return EncodedImage(media_type, data, "", recipe, info.width, info.height)
     codecs = next(_CODECS[step] for step in recipe.split("+") if step in _CODECS)
-    size = _within(image.size, limits.max_side)
-    with _pillow(name):
+    with _DECODING.room(info.width * info.height), _pillow(name):
+        image = _pixels(data, info, name)
+        size = _within(image.size, limits.max_side)
         while True:
             for codec in codecs:
-                encoded = _encode(_resized(image, size), codec)
+                encoded = _encode(image, size, codec)
                 if limits.max_bytes is None or len(encoded) <= limits.max_bytes:
-                    return Prepared(encoded, f"image/{codec}", recipe, *size)
+                    return EncodedImage(f"image/{codec}", encoded, "", recipe, *size)
             if max(size) < 16:  # headers alone are larger than this provider takes
                 raise ImageError(
                     f"{name}: no size fits into {limits.max_bytes:,} bytes"
@@ -407,13 +409,11 @@ def _within(size: tuple[int, int], side: int | None) -> tuple[int, int]:
     return width, height
 
 
-def _resized(image: Image, size: tuple[int, int]) -> Image:
+def _encode(image: Image, size: tuple[int, int], codec: str) -> bytes:
     from PIL.Image import Resampling
 
-    return image if image.size == size else image.resize(size, Resampling.LANCZOS)
-
-
-def _encode(image: Image, codec: str) -> bytes:
+    if image.size != size:
+        image = image.resize(size, Resampling.LANCZOS)
     out = io.BytesIO()
     if codec == "png":
         # Level 3 of 9: for 3 megapixels 0.26 s and 2.7 MB; the usual 6 takes 0.62 s for 2.4 MB.

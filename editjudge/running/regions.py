@@ -112,7 +112,7 @@ def cut_out(
         pixels.crop(box).save(out, "PNG", compress_level=1)
         data = out.getvalue()
     prepared = prepare(data, probe(data, name=name), limits, name=name)
-    return EncodedImage.of(prepared, digest(picture), limits)
+    return prepared.for_judge(digest(picture), limits)
 
 
 def _changed_box(edited: bytes, before: bytes | None, name: str) -> Box:

@@ -21,7 +21,7 @@ from editjudge import plugins
 from editjudge.edit import PAIR_ROLES
 from editjudge.errors import ImageError
 from editjudge.media.cache import DigestCache, ImageReader
-from editjudge.media.image import AS_IS, ImageLimits, Prepared, plan, prepare, probe
+from editjudge.media.image import AS_IS, EncodedImage, ImageLimits, plan, prepare, probe
 from editjudge.media.source import name_of
 from editjudge.running.picture_sources import picture_of, picture_path, root_of
 from editjudge.store.records import Item, RunRecord
@@ -64,7 +64,7 @@ def entity_tag(run: RunRecord, item: Item, role: str, side: str) -> str:
     return f'"{status.st_mtime_ns:x}-{status.st_size:x}-{size}"'
 
 
-def browser_image(run: RunRecord, item: Item, role: str, side: str) -> Prepared:
+def browser_image(run: RunRecord, item: Item, role: str, side: str) -> EncodedImage:
     """Return an image untouched if browsers can show it, else encoded again; smaller if a thumbnail is wanted."""
     data = picture_of(run, item, role)
     name = name_of(str(item.images[role]["source"]))
