@@ -163,8 +163,7 @@ def audit(
         result.notices.append(
             "outputs that are no edit were not looked for: pip install 'editjudge[measured]'"
         )
-    auditor = _Auditor(result, listed, reader)
-    examiner = _ImageExaminer(pixels)
+    auditor = _Auditor(result, listed, reader, pixels)
     waiting: deque[tuple[int, Edit, Future[_Examined]]] = deque()
 
     def check_next() -> None:
@@ -175,7 +174,7 @@ def audit(
 
     with ThreadPoolExecutor() as threads:
         for line, edit in auditor.edits(rows(path, reader)):
-            waiting.append((line, edit, threads.submit(examiner.examine, edit)))
+            waiting.append((line, edit, threads.submit(auditor.examine, edit)))
             # Enough to keep the threads busy, few enough for memory.
             if len(waiting) > 64:
                 check_next()
@@ -205,19 +204,26 @@ _Finding: TypeAlias = tuple[str, str, str]
 """Kind, field and message."""
 
 
-class _ImageExaminer:
-    """Looks at the images of edits, in several threads."""
+class _Auditor:
+    """Looks at the images of edits, in several threads; checks one edit after the other, by itself and beside those
+    before it."""
 
-    def __init__(self, pixels: bool) -> None:
+    def __init__(self, audit: Audit, listed: int, reader: Reader, pixels: bool) -> None:
+        self._audit = audit
+        self._listed = listed
+        self._reader = reader
         self._pixels = pixels
         self._screens: list[Screen] = plugins.usable("screens") if pixels else []
-        self._file = functools.lru_cache(50_000)(self._fact)
+        self._file_fact = functools.lru_cache(50_000)(self._fact)
+        self._outputs: dict[bytes, int] = {}
+        self._labels: dict[bytes, tuple[int, tuple[str, ...], bytes]] = {}
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def examine(self, edit: Edit) -> _Examined:
         facts = {}
         for role, source in edit.all_pictures().items():
-            of_source = self._file if isinstance(source, Path) else self._fact
-            facts[role] = of_source(source)
+            fact_of = self._file_fact if isinstance(source, Path) else self._fact
+            facts[role] = fact_of(source)
         return facts, [image for screen in self._screens for image in screen(edit)]
 
     def _fact(self, source: ImageSource) -> _Fact:
@@ -239,60 +245,39 @@ class _ImageExaminer:
         pixels = hashlib.blake2b(image.tobytes(), digest_size=16, key=key).digest()
         return _Fact(digest, pixels, size)
 
-
-class _Auditor:
-    """Checks one edit after the other, by itself and beside those before it."""
-
-    def __init__(self, audit: Audit, listed: int, reader: Reader) -> None:
-        self._audit = audit
-        self._listed = listed
-        self._reader = reader
-        self._outputs: dict[bytes, int] = {}
-        self._labels: dict[bytes, tuple[int, tuple[str, ...], bytes]] = {}
-        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
-
     def edits(self, source: Iterator[Row]) -> Iterator[tuple[int, Edit]]:
         """Yield the edits; lines that are wrong become findings."""
         while True:
             try:
-                line, row = next(source)
-                if isinstance(row, LineError):
-                    raise row
-                edit = self._reader.edit(line, row)
-            except StopIteration:
+                for line, row in source:
+                    if isinstance(row, LineError):
+                        raise row
+                    yield line, self._reader.edit(line, row)
                 return
             except LineError as error:
                 self._add(error.kind, error.line, error.id, error.field, error.message)
-            else:
-                yield line, edit
 
     def _add(
         self, kind: str, line: int, identifier: str, name: str, message: str
     ) -> None:
-        counts = self._audit.counts
-        counts[kind] = counts.get(kind, 0) + 1
-        if counts[kind] <= self._listed:
+        _count(self._audit.counts, kind)
+        if self._audit.counts[kind] <= self._listed:
             finding = AuditFinding(kind, line, identifier, name, message)
             self._audit.findings.append(finding)
 
     def check(self, line: int, edit: Edit, examined: _Examined) -> None:
         facts, degenerate = examined
-        self._count(edit)
-        for kind, name, message in self._findings(line, edit, facts):
-            self._add(kind, line, edit.id, name, message)
-        for image in degenerate:
-            self._add(image.kind, line, edit.id, image.role, image.words)
-
-    def _count(self, edit: Edit) -> None:
-        audit = self._audit
-        audit.edits += 1
+        self._audit.edits += 1
         models = [edit.model]
         if len(edit.outputs) > 1:
             models = [edit.metadata.get(name) for name in PAIR_LABELS]
         for model in models:
-            audit.models[str(model or "")] = audit.models.get(str(model or ""), 0) + 1
-        kind = edit.edit_type or ""
-        audit.edit_types[kind] = audit.edit_types.get(kind, 0) + 1
+            _count(self._audit.models, str(model or ""))
+        _count(self._audit.edit_types, edit.edit_type or "")
+        for kind, name, message in self._findings(line, edit, facts):
+            self._add(kind, line, edit.id, name, message)
+        for image in degenerate:
+            self._add(image.kind, line, edit.id, image.role, image.words)
 
     def _findings(self, line: int, edit: Edit, facts: _Facts) -> Iterator[_Finding]:
         if not edit.instruction.strip():
@@ -340,6 +325,10 @@ class _Auditor:
         if odd := sorted({name for name, _ in differing}):
             message = f"the same pictures and instruction as {self._reader.unit} {first}, but another {', '.join(odd)}"
             yield "contradictory_labels", odd[0], message
+
+
+def _count(counts: dict[str, int], name: str) -> None:
+    counts[name] = counts.get(name, 0) + 1
 
 
 def _by_name(names: Sequence[str], values: bytes) -> set[tuple[str, bytes]]:

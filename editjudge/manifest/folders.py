@@ -12,7 +12,6 @@ a model did not produce stays a row. One tree may hold one model, or a folder fo
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,8 +21,8 @@ from typing import Any
 
 from editjudge.edit import IMAGE_ROLES
 from editjudge.errors import ManifestError
-from editjudge.files import read_jsonl
 from editjudge.manifest.reader import LineError, Reader, Row, csv_rows, jsonl
+from editjudge.manifest.tables import typed_rows
 
 # --- a folder a model -----------------------------------------------------------------------------------------
 
@@ -61,14 +60,14 @@ def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
         for strange in sorted(files.keys() - inputs.keys()):
             message = f"{folder}/{files[strange]} has no picture of that name in input"
             yield 0, reader.wrong(0, "input", message)
-    instructions = _Instructions(root, reader, inputs)
-    yield from instructions.problems
+    instructions, problems = _instructions(root, reader, inputs)
+    yield from problems
     for number, (name, model) in enumerate(product(sorted(inputs), models), 1):
         row = {
             "id": f"{model}/{name}",
             "model": model,
             "edited": None,
-            **instructions.rows.get(name, {}),
+            **instructions.get(name, {}),
         }
         for role, files in shared.items():
             if name in files:
@@ -103,56 +102,54 @@ def _images_in(folder: Path) -> dict[str, str]:
     return files
 
 
-class _Instructions:
-    """Rows of a folder's instructions file, by name, and what is wrong with it."""
-
-    def __init__(self, root: Path, reader: Reader, inputs: Mapping[str, str]) -> None:
-        self.rows: dict[str, dict[str, Any]] = {}
-        self.problems: list[Row] = []
-        self._inputs = inputs
-        names = ("instructions.csv", "instructions.jsonl")
-        files = [root / name for name in names if (root / name).exists()]
-        if not files:
-            reader.notify(
-                f"{reader.place}: no instructions.csv or instructions.jsonl; every instruction is empty"
-            )
-        elif len(files) == 2:
-            raise ManifestError(
-                f"{reader.place}: found instructions.csv and instructions.jsonl; expected one of them"
-            )
-        else:
-            self._read(files[0])
-
-    def _read(self, path: Path) -> None:
-        reader = Reader(path)
-        rows = csv_rows if path.suffix == ".csv" else jsonl
-        for line, row in rows(path, reader):
-            try:
-                if isinstance(row, LineError):
-                    raise row
-                self._add(line, row, reader)
-            except LineError as error:
-                self.problems.append((line, error))
-        for name in sorted(self._inputs.keys() - self.rows.keys()):
-            message = f"no line for input/{self._inputs[name]}"
-            self.problems.append((0, reader.wrong(0, "name", message)))
-
-    def _add(self, line: int, row: dict[str, Any], reader: Reader) -> None:
+def _instructions(
+    root: Path, reader: Reader, inputs: Mapping[str, str]
+) -> tuple[dict[str, dict[str, Any]], list[Row]]:
+    """Return the rows of a folder's instructions file, by name, and what is wrong with it."""
+    names = ("instructions.csv", "instructions.jsonl")
+    files = [root / name for name in names if (root / name).exists()]
+    if not files:
+        reader.notify(
+            f"{reader.place}: no instructions.csv or instructions.jsonl; every instruction is empty"
+        )
+        return {}, []
+    if len(files) == 2:
+        raise ManifestError(
+            f"{reader.place}: found instructions.csv and instructions.jsonl; expected one of them"
+        )
+    path = files[0]
+    reader = Reader(path)
+    rows: dict[str, dict[str, Any]] = {}
+    problems: list[Row] = []
+    for line, row in (csv_rows if path.suffix == ".csv" else jsonl)(path, reader):
+        if isinstance(row, LineError):
+            problems.append((line, row))
+            continue
         text = str(row.pop("name", None) or "")
-        name = text if text in self._inputs else os.path.splitext(text)[0]
-        if name not in self._inputs:
-            message = f"found {text!r}, expected the name of a picture in input"
-            raise reader.wrong(line, "name", message)
-        if name in self.rows:
-            message = f"found {text!r} a second time, expected one line a picture"
-            raise reader.wrong(line, "name", message)
-        if taken := row.keys() & {"id", "model", *IMAGE_ROLES}:
-            message = "the folders say this; leave the field out"
-            raise reader.wrong(line, min(taken), message)
-        if not isinstance(row.get("instruction"), str):
-            message = f"found {row.get('instruction')!r:.80}, expected text"
-            raise reader.wrong(line, "instruction", message)
-        self.rows[name] = row
+        name = text if text in inputs else os.path.splitext(text)[0]
+        wrong = ()
+        if name not in inputs:
+            wrong = ("name", f"found {text!r}, expected the name of a picture in input")
+        elif name in rows:
+            wrong = (
+                "name",
+                f"found {text!r} a second time, expected one line a picture",
+            )
+        elif taken := row.keys() & {"id", "model", *IMAGE_ROLES}:
+            wrong = (min(taken), "the folders say this; leave the field out")
+        elif not isinstance(row.get("instruction"), str):
+            wrong = (
+                "instruction",
+                f"found {row.get('instruction')!r:.80}, expected text",
+            )
+        if wrong:
+            problems.append((line, reader.wrong(line, *wrong)))
+        else:
+            rows[name] = row
+    for name in sorted(inputs.keys() - rows.keys()):
+        message = f"no line for input/{inputs[name]}"
+        problems.append((0, reader.wrong(0, "name", message)))
+    return rows, problems
 
 
 # --- results of other benchmarks ------------------------------------------------------------------------------
@@ -192,14 +189,23 @@ def gedit(
         if originals:
             source = originals / f"{key}.png"
         yield {
-            "id": f"{name}/{folder.name}/{key}",
+            **_row(name, f"{folder.name}/{key}", fact, "instruction", "task_type"),
             "input": source,
             "edited": model / folder / f"{key}.png",
-            "instruction": _field(fact, "instruction"),
-            "model": name,
-            "edit_type": _field(fact, "task_type"),
             "language": folder.name,
         }
+
+
+def _row(model: str, key: str, fact: Fact, instruction: str, kind: str) -> ResultRow:
+    """Return what every row has beside its images; `instruction` and `kind` are the benchmark's names."""
+    return {
+        "id": f"{model}/{key}",
+        "input": None,
+        "edited": None,
+        "instruction": _field(fact, instruction),
+        "model": model,
+        "edit_type": _field(fact, kind),
+    }
 
 
 def imgedit(
@@ -220,12 +226,9 @@ def imgedit(
     for (name, model), fact in product(models.items(), facts):
         key = _field(fact, "key")
         yield {
-            "id": f"{name}/{key}",
+            **_row(name, key, fact, "prompt", "edit_type"),
             "input": originals / _field(fact, "id"),
             "edited": _image(model, key),
-            "instruction": _field(fact, "prompt"),
-            "model": name,
-            "edit_type": _field(fact, "edit_type"),
         }
 
 
@@ -252,15 +255,11 @@ def risebench(
     )
     for (name, model), fact in product(models.items(), facts):
         index = _field(fact, "index")
-        category = _field(fact, "category")
-        row: ResultRow = {
-            "id": f"{name}/{index}",
+        row = {
+            **_row(name, index, fact, "instruction", "category"),
             "input": originals / _field(fact, "image"),
-            "edited": _image(model / "images" / category, index),
-            "instruction": _field(fact, "instruction"),
-            "model": name,
-            "edit_type": category,
         }
+        row["edited"] = _image(model / "images" / row["edit_type"], index)
         row |= {key: str(fact[key]) for key in _RISE_TEXTS if _has(fact, key)}
         if _has(fact, "reference_img"):
             row["ground_truth"] = originals / _field(fact, "reference_img")
@@ -287,12 +286,9 @@ def omnicontext(
                 f"{originals / key}: no reference pictures; save those of the data set there"
             )
         yield {
-            "id": f"{name}/{key}",
+            **_row(name, key, fact, "instruction", "task_type"),
             "input": references[0],
             "edited": model / "fullset" / task / f"{key}.png",
-            "instruction": _field(fact, "instruction"),
-            "model": name,
-            "edit_type": task,
             "references": references,
             "task_type": task,
         }
@@ -305,16 +301,13 @@ def picabench(
     name = tree.resolve().name
     for fact in facts:
         index = _field(fact, "index")
-        row: ResultRow = {
-            "id": f"{name}/{index}",
-            "input": (originals or tree) / _field(fact, "input_path"),
-        }
+        row = _row(name, index, fact, "edit_instruction", "physics_category")
+        row["input"] = (originals or tree) / _field(fact, "input_path")
         if _has(fact, "output_path"):
             row["edited"] = tree / _field(fact, "output_path")
+        else:
+            del row["edited"]
         yield row | {
-            "instruction": _field(fact, "edit_instruction"),
-            "model": name,
-            "edit_type": _field(fact, "physics_category"),
             "physics_law": _field(fact, "physics_law"),
             "edit_operation": _field(fact, "edit_operation"),
             "checks": [
@@ -409,22 +402,30 @@ def _field(fact: Fact, name: str) -> str:
 
 def read_facts(path: Path) -> list[dict[str, Any]]:
     """Read a benchmark's own list of edits: JSON (a list, or objects by key), JSONL, CSV or Parquet."""
+    facts: Any
+    formats = {
+        ".jsonl": jsonl,
+        ".ndjson": jsonl,
+        ".csv": csv_rows,
+        ".parquet": typed_rows,
+    }
+    read = typed_rows if path.is_dir() else formats.get(path.suffix)
     try:
-        if path.suffix == ".parquet" or path.is_dir():
-            return _parquet(path)
-        if path.suffix == ".csv":
-            with path.open(encoding="utf-8", newline="") as file:
-                return list(csv.DictReader(file))
-        facts: Any
-        if path.suffix in (".jsonl", ".ndjson"):
-            facts = [value for _, value in read_jsonl(path)]
-        else:
-            facts = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        reason = error.strerror or error
-        raise _not_a_list(path, reason) from None
-    except ValueError as error:
-        raise _not_a_list(path, error) from None
+        if read:
+            # Images, which a list of edits may hold as bytes, are left out without notice.
+            reader = Reader(path, notify=lambda _: None)
+            facts = []
+            for _, row in read(path, reader):
+                if isinstance(row, LineError):
+                    raise row
+                facts.append(row)
+            return facts
+        facts = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ManifestError(
+            f"{path}: cannot be read as a list of edits: {reason}"
+        ) from None
     if isinstance(facts, dict):
         facts = [
             {"key": key, **value} if isinstance(value, dict) else value
@@ -433,25 +434,6 @@ def read_facts(path: Path) -> list[dict[str, Any]]:
     if not isinstance(facts, list) or not all(isinstance(fact, dict) for fact in facts):
         raise ManifestError(f"{path}: expected a list of objects, or objects by key")
     return facts
-
-
-def _not_a_list(path: Path, reason: object) -> ManifestError:
-    return ManifestError(f"{path}: cannot be read as a list of edits: {reason}")
-
-
-def _parquet(path: Path) -> list[dict[str, Any]]:
-    try:
-        from pyarrow import dataset
-    except ImportError:
-        raise ManifestError(
-            f"{path}: Parquet needs the extra: pip install 'editjudge[parquet]'"
-        ) from None
-    table = dataset.dataset(path, format="parquet")
-    # Everything but images, which a list of edits may hold as bytes.
-    heavy = ("binary", "large_binary", "struct", "list")
-    columns = [f.name for f in table.schema if not str(f.type).startswith(heavy)]
-    rows: list[dict[str, Any]] = table.to_table(columns).to_pylist()
-    return rows
 
 
 def relative(row: ResultRow, folder: Path) -> tuple[ResultRow, bool]:

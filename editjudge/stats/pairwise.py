@@ -11,13 +11,13 @@ taken, in each bootstrap draw anew, so that intervals allow for not knowing whic
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from editjudge.orders import decide
 from editjudge.stats.columns import (
@@ -42,7 +42,6 @@ from editjudge.stats.strengths import (
     bradley_terry,
     davidson,
     points,
-    strength_limits,
     strengths_by_scale,
     vote_codes,
 )
@@ -180,8 +179,9 @@ def summarise(
     useless = None
     if ba is not None:
         useless = _useless(flips, contradicted, position, int(decided.sum()))
-    names = (np.array(model_a, object), np.array(model_b, object))
-    pairs = _PairVerdicts(*names, verdict, flipped, groups, draws, seed)
+    names = Column.of([*model_a, *model_b])
+    models = names.codes.reshape(2, -1)
+    pairs = _PairVerdicts(names.labels, *models, verdict, flipped, groups, draws, seed)
     fit = pairs.fit(answers, ba is not None, useless)
     return PairwiseSummary(
         n=len(decisions),
@@ -258,16 +258,24 @@ class _RankedModels:
 class _PairVerdicts:
     """Pairs of outputs and their verdicts."""
 
-    first: NDArray[Any]
-    """The model of output a."""
-    second: NDArray[Any]
+    models: Sequence[str]
+    first: Codes
+    """The model of output a, by number."""
+    second: Codes
     verdict: Ints
     flipped: Mask
     groups: Column
     draws: int
     seed: int
 
-    def record(self, model: str, rows: Mask) -> tuple[int, int, int, int, Share]:
+    def between(self, x: int, y: int) -> Mask:
+        """Return which pairs are of these two models."""
+        forth = (self.first == x) & (self.second == y)
+        back = (self.first == y) & (self.second == x)
+        met: Mask = forth | back
+        return met
+
+    def record(self, model: int, rows: Mask) -> tuple[int, int, int, int, Share]:
         """Return wins, losses, ties and failures of a model in these pairs, and its win rate; a tie is half a win."""
         votes = self.verdict[rows]
         turned = (self.second[rows] == model) & (votes >= 0) & (votes < 2)
@@ -281,128 +289,118 @@ class _PairVerdicts:
 
     def pair_records(self) -> tuple[PairRecord, ...]:
         """Return a record of every two models that met."""
-        pairs = zip(self.first, self.second, strict=True)
+        by_name = sorted(range(len(self.models)), key=lambda i: self.models[i])
         records = []
-        for a, b in sorted({(min(a, b), max(a, b)) for a, b in pairs if a != b}):
-            rows = self._between(a, b)
-            a_wins, b_wins, ties, failed, share = self.record(a, rows)
-            flips = int(self.flipped[rows].sum())
-            records.append(
-                PairRecord(a, b, share.n, a_wins, b_wins, ties, flips, failed, share.share, share.ci, share.ci_reason)
-            )  # fmt: skip
+        for a, b in itertools.combinations(by_name, 2):
+            rows = self.between(a, b)
+            if rows.any():
+                a_wins, b_wins, ties, failed, share = self.record(a, rows)
+                flips = int(self.flipped[rows].sum())
+                records.append(
+                    PairRecord(
+                        self.models[a], self.models[b], share.n, a_wins, b_wins, ties, flips, failed, share.share,
+                        share.ci, share.ci_reason,
+                    )
+                )  # fmt: skip
         return tuple(records)
 
     def model_records(self, fit: _RankedModels) -> tuple[ModelRecord, ...]:
         """Return a record of every model against all others, strongest first."""
-        met = self.first != self.second
+        met = np.flatnonzero(self.first != self.second)
         by_verdicts = bradley_terry(
-            self.first[met].tolist(),
-            self.second[met].tolist(),
+            [self.models[code] for code in self.first[met]],
+            [self.models[code] for code in self.second[met]],
             [None if code < 0 else VOTES[code] for code in self.verdict[met]],
-            group=self.groups.codes[met].tolist(),
+            group=self.groups.codes[met],
             draws=self.draws,
             seed=self.seed,
         )
         plain = {strength.model: strength for strength in by_verdicts}
         records = []
         for rank, strength in enumerate(fit.strengths, 1):
-            model = strength.model
+            name = strength.model
+            model = self.models.index(name)
             rows = (self.first == model) ^ (self.second == model)
             wins, losses, ties, failed, share = self.record(model, rows)
             records.append(
                 ModelRecord(
-                    model, share.n, wins, ties, losses, failed, share.share, share.ci, share.ci_reason,
-                    strength.strength, strength.ci, strength.ci_reason, plain.get(model), strength.scale, rank,
-                    tuple(i for i, names in enumerate(fit.groups, 1) if model in names), strength.notes,
+                    name, share.n, wins, ties, losses, failed, share.share, share.ci, share.ci_reason,
+                    strength.strength, strength.ci, strength.ci_reason, plain.get(name), strength.scale, rank,
+                    tuple(i for i, names in enumerate(fit.groups, 1) if name in names), strength.notes,
                 )
             )  # fmt: skip
         return tuple(records)
 
     def fit(self, answers: Ints, both: bool, useless: Reason | None) -> _RankedModels:
         """Fit Davidson's strengths, scale by scale."""
-        names = Column.of([*self.first, *self.second])
-        labels = names.labels
-        n = len(answers)
         keep = (answers >= 0).all(axis=1) & (self.first != self.second)
         if useless or not keep.any():
             why = Reason("no_verdict")
             if useless:
                 why = Reason.of("no_strengths", why=useless)
-            return _RankedModels(
-                [Strength(x, 0, None, None, why, 1, ()) for x in labels]
-            )
-        a = names.codes[:n][keep]
-        b = names.codes[n:][keep]
+            none = [Strength(name, 0, None, None, why, 1, ()) for name in self.models]
+            return _RankedModels(none)
+        m = len(self.models)
+        a = self.first[keep]
+        b = self.second[keep]
         groups = self.groups.take(keep).compact()
-        cells = np.zeros((len(groups.labels), len(labels), len(labels), 3))
+        cells = np.zeros((len(groups.labels), m, m, 3))
         np.add.at(cells, (groups.codes, a, b, answers[keep, 0]), 1.0)
         swapped = np.array([1, 0, 2])[answers[keep, 1]]
         np.add.at(cells, (groups.codes, b, a, swapped), 1.0)
         games = _AnswerCounts(cells, both)
-        apart = np.zeros((len(labels), len(labels)), bool)
+        apart = np.zeros((m, m), bool)
         ties: list[float] = []
         kinds: list[BiasModel] = []
 
         def fit(members: Sequence[int]) -> tuple[Floats, Sequence[Limits]]:
-            m = len(members)
             if games.left < LEAST_LEFT:
-                why = Reason.of("answers_by_place", left=games.left)
-                return np.full(m, np.nan), [Limits(None, why)] * m
+                why = Limits(None, Reason.of("answers_by_place", left=games.left))
+                return np.full(len(members), np.nan), [why] * len(members)
             inside = cells[np.ix_(range(len(cells)), members, members)]
-            (values, nu, _), by_odds = games.fit(inside, np.ones((1, len(inside))))
-            played = int(np.sum(inside.sum(axis=(1, 2, 3)) > 0))
-            drawn = bootstrap_strengths(
+            (_, nu, _), by_odds = games.fit(inside, np.ones((1, len(inside))))
+            played = inside.sum(axis=(1, 2, 3)) > 0
+            values, drawn, limits = bootstrap_strengths(
                 lambda weights: games.fit(inside, weights)[0].strength,
-                len(inside),
                 played,
                 self.draws,
                 self.seed,
             )
             if drawn is not None:
-                apart[np.ix_(members, members)] = _apart(values[0], drawn, played)
+                differ = _apart(values, drawn, int(played.sum()))
+                apart[np.ix_(members, members)] = differ
             ties.append(float(nu[0] / (2 + nu[0])))
             kinds.append("odds" if by_odds[0] else "share")
-            return values[0], strength_limits(drawn, played, m)
+            return values, limits
 
-        won = games.points
-        strengths = strengths_by_scale(labels, np.where(won > 1e-9, won, 0.0), fit)
-        self._tell_scales_apart(answers, strengths, labels, apart)
-        order = [labels.index(strength.model) for strength in strengths]
+        strengths = strengths_by_scale(self.models, games.points, fit)
+        self._tell_scales_apart(answers, strengths, apart)
         return _RankedModels(
             strengths,
-            tuple(_groups(labels, apart, order)),
+            tuple(
+                _groups([strength.model for strength in strengths], apart, self.models)
+            ),
             ties[0] if ties else None,
             kinds[0] if both and kinds else None,
         )
 
     def _tell_scales_apart(
-        self,
-        answers: Ints,
-        strengths: Sequence[Strength],
-        labels: Sequence[str],
-        apart: Mask,
+        self, answers: Ints, strengths: Sequence[Strength], apart: Mask
     ) -> None:
         """Mark which models of different scales differ, by the games between the two: one that never lost may have met
         the other once. The level is shared among all comparisons."""
-        keep = (answers >= 0).all(axis=1)
-        points = (answers == 0).mean(axis=1) + (answers == 2).mean(axis=1) / 2
-        level = 1 - 0.05 / (len(labels) * (len(labels) - 1) / 2)
+        answered = (answers >= 0).all(axis=1)
+        won = (answers == 0).mean(axis=1) + (answers == 2).mean(axis=1) / 2
+        level = 1 - 0.05 / max(1, math.comb(len(self.models), 2))
         for x, y in itertools.combinations(strengths, 2):
-            if x.scale == y.scale:
-                continue
-            rows = self._between(x.model, y.model) & keep
-            won = np.where(self.first == x.model, points, 1 - points)[rows]
-            codes = self.groups.take(rows).compact().codes
-            ci = mean_interval(won, codes, (0.0, 1.0), level=level).ci
-            i = labels.index(x.model)
-            j = labels.index(y.model)
-            apart[i, j] = apart[j, i] = ci is not None and not ci.lo <= 0.5 <= ci.hi
-
-    def _between(self, x: str, y: str) -> Mask:
-        forth = (self.first == x) & (self.second == y)
-        back = (self.first == y) & (self.second == x)
-        met: Mask = forth | back
-        return met
+            if x.scale != y.scale:
+                i = self.models.index(x.model)
+                j = self.models.index(y.model)
+                rows = self.between(i, j) & answered
+                share = np.where(self.first == i, won, 1 - won)[rows]
+                codes = self.groups.take(rows).compact().codes
+                ci = mean_interval(share, codes, (0.0, 1.0), level=level).ci
+                apart[i, j] = apart[j, i] = ci is not None and not ci.lo <= 0.5 <= ci.hi
 
 
 @dataclass(frozen=True, eq=False)
@@ -446,11 +444,10 @@ class _AnswerCounts:
     @property
     def points(self) -> Floats:
         """How often each row beat each column, a tie being half a win, less the answers that went by the place."""
-        total = _games(
-            self.cells.sum(axis=0)[None], self._bias(np.ones((1, len(self.cells))))
-        )
+        bias = self._bias(np.ones((1, len(self.cells))))
+        total = _games(self.cells.sum(axis=0)[None], bias)
         won: Floats = (total.wins + total.ties / 2)[0]
-        return won
+        return np.where(won > 1e-9, won, 0.0)
 
     def fit(self, cells: Floats, drawn: Floats) -> tuple[Fit, Mask]:
         """Return the fit to the cells of some models in each draw of images, and where the bias is in log odds."""
@@ -494,49 +491,44 @@ def _games(tally: Floats, bias: Floats) -> Games:
 
 
 def _apart(values: Floats, drawn: Floats, groups: int) -> Mask:
-    """Which two models differ, at 95 % over all comparisons together: by the largest studentised difference of a draw
-    or, where many draws have no finite fit, by percentiles at a level that is shared among the comparisons."""
+    """Return which two models differ, at 95 % over all comparisons together: by the largest studentised difference of a
+    draw or, if many draws have no finite fit, by percentiles at a level that is shared among the comparisons."""
     m = len(values)
     first, second = np.triu_indices(m, 1)
     finite = drawn[np.isfinite(drawn).all(axis=1)]
-    apart = np.zeros((m, m), bool)
     if len(finite) < len(drawn) * 0.9 or not np.isfinite(values).all():
         with np.errstate(invalid="ignore"):
             differences = drawn[:, first] - drawn[:, second]
-        differences[np.isnan(differences)] = (
-            0.0  # both beyond any limit: which one is ahead is not known
-        )
+        # Of two that are both beyond any limit, which one is ahead is not known.
+        differences[np.isnan(differences)] = 0.0
         below = (differences <= 0).mean(axis=0)
-        apart[first, second] = np.minimum(
-            below, (differences >= 0).mean(axis=0)
-        ) < tail(groups) / len(first)
-        return apart | apart.T
-    gap = values[first] - values[second]
-    gaps = finite[:, first] - finite[:, second]
-    error = gaps.std(axis=0)
-    error[error < 1e-12] = np.inf
-    largest = np.quantile(
-        np.abs((gaps - gap) / error).max(axis=1), 1 - 2 * tail(groups)
-    )
-    apart[first, second] = np.abs(gap) > largest * error
+        above = (differences >= 0).mean(axis=0)
+        differ = np.minimum(below, above) < tail(groups) / len(first)
+    else:
+        gap = values[first] - values[second]
+        gaps = finite[:, first] - finite[:, second]
+        error = gaps.std(axis=0)
+        error[error < 1e-12] = np.inf
+        largest = np.abs((gaps - gap) / error).max(axis=1)
+        differ = np.abs(gap) > np.quantile(largest, 1 - 2 * tail(groups)) * error
+    apart = np.zeros((m, m), bool)
+    apart[first, second] = differ
     return apart | apart.T
 
 
 def _groups(
-    names: Sequence[str], apart: Mask, order: Sequence[int]
-) -> list[tuple[str, ...]]:
-    """Return the longest runs of neighbours in the ranking of which no two differ."""
-    ranked = apart[np.ix_(order, order)]
-    groups = []
+    ranked: Sequence[str], apart: Mask, models: Sequence[str]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the longest runs of neighbours in the ranking of which no two differ."""
+    order = [models.index(name) for name in ranked]
     reached = 0
     for start in range(len(order)):
         stop = start + 1
-        while stop < len(order) and not ranked[start:stop, stop].any():
+        while stop < len(order) and not apart[order[start:stop], order[stop]].any():
             stop += 1
         if stop > reached:
-            groups.append(tuple(names[i] for i in order[start:stop]))
+            yield tuple(ranked[start:stop])
             reached = stop
-    return groups
 
 
 def _likelihood(cells: Floats, fit: Fit, share: Floats, toward: float) -> Floats:

@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editjudge.errors import UsageError
-from editjudge.stats.columns import Column, Floats, Interval, Ints, Limits, Reason
+from editjudge.stats.columns import (
+    Column,
+    Floats,
+    Interval,
+    Ints,
+    Limits,
+    Mask,
+    Reason,
+)
 from editjudge.stats.inference import DRAWS, tail, weights
 
 RIDGE = 1e-6
@@ -125,10 +133,9 @@ def bradley_terry(
             strength[loose] = np.where(above, np.inf, -np.inf)[loose]
             return strength
 
-        played = int(np.sum(inside.sum(axis=(1, 2)) > 0))
-        strength = davidson(Games.without_ties(inside.sum(axis=0)[None])).strength[0]
-        drawn = bootstrap_strengths(draw, len(wins), played, draws, seed)
-        return strength, strength_limits(drawn, played, len(members))
+        played = inside.sum(axis=(1, 2)) > 0
+        values, _, limits = bootstrap_strengths(draw, played, draws, seed)
+        return values, limits
 
     return strengths_by_scale(names.labels, wins.sum(axis=0), fit)
 
@@ -165,21 +172,20 @@ def strengths_by_scale(
 
 
 def bootstrap_strengths(
-    fit: Callable[[Floats], Floats], groups: int, played: int, draws: int, seed: int
-) -> Floats | None:
-    """Return the strengths in draws of source images; None if games are on too few of them."""
-    if played < FEWEST_GROUPS:
-        return None
-    blocks = weights(groups, draws, seed, block=400_000)
-    return np.concatenate([fit(block.astype(float)) for block in blocks])
+    fit: Callable[[Floats], Floats], played: Mask, draws: int, seed: int
+) -> tuple[Floats, Floats | None, list[Limits]]:
+    """Return the strengths that `fit` gives for weights of source images, in draws of these, and their limits.
 
-
-def strength_limits(drawn: Floats | None, played: int, models: int) -> list[Limits]:
-    """Return the limits of each model's strength from its draws, or the reason for none."""
-    if drawn is None:
-        few = Reason.of("few_games", images=played, needed=FEWEST_GROUPS)
-        return [Limits(None, few)] * models
-    p = tail(played)
+    `played`: which images have games. If too few have, there are no draws, and the limits say why.
+    """
+    values = fit(np.ones((1, len(played))))[0]
+    n = int(played.sum())
+    if n < FEWEST_GROUPS:
+        few = Reason.of("few_games", images=n, needed=FEWEST_GROUPS)
+        return values, None, [Limits(None, few)] * len(values)
+    blocks = weights(len(played), draws, seed, block=400_000)
+    drawn = np.concatenate([fit(block.astype(float)) for block in blocks])
+    p = tail(n)
     limits = []
     for column in drawn.T:
         lo, hi = np.quantile(column, [p, 1 - p], method="inverted_cdf")
@@ -188,10 +194,10 @@ def strength_limits(drawn: Floats | None, played: int, models: int) -> list[Limi
         else:
             share = float(np.mean(~np.isfinite(column)))
             limits.append(Limits(None, Reason.of("infinite_limit", share=share)))
-    return limits
+    return values, drawn, limits
 
 
-def _reachable(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _reachable(edges: Mask) -> Mask:
     """Which nodes lead to which, by any number of edges (graphs x nodes x nodes)."""
     reach = edges | np.eye(edges.shape[1], dtype=bool)
     for _ in range(max(1, edges.shape[1] - 1).bit_length()):
