@@ -128,8 +128,8 @@ def simulate(
         pairs = Pairs(scores[rated], np.round(mean[rated], 9), rated)
         against = standing(pairs, [str(item) for item in rated], further, draws=draws)
         left_out = one_against_rest(people)
-        estimate = further.figures.spearman
-        ci = further.figures.ci.get("spearman")
+        estimate = further.spearman
+        ci = further.ci.get("spearman")
         if estimate is None or ci is None or against.ci is None or left_out is None:
             continue
         holds = ci.lo <= truth <= ci.hi

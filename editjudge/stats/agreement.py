@@ -14,7 +14,6 @@ from editjudge.stats.ceiling import (
     Ceiling,
     FurtherRater,
     Pairs,
-    RaterDraws,
     averaged,
     averaged_draws,
     carried,
@@ -209,12 +208,12 @@ class _People:
         self._groups = groups
         self._draws = draws
         self._further = further_rater(ratings, group=groups, draws=draws)
-        self._parts: dict[frozenset[str], RaterDraws] = {}
+        self._parts: dict[frozenset[str], FurtherRater] = {}
         self.ceiling = ceiling(
             ratings, group=groups, draws=draws, further=self._further
         )
 
-    def further_rater(self, items: Sequence[str]) -> RaterDraws:
+    def further_rater(self, items: Sequence[str]) -> FurtherRater:
         """Return a further rater over these items; judges that scored the same ones share the draws."""
         if len(items) == len(self.means):
             return self._further
@@ -273,7 +272,7 @@ def _agreement(
         failed=failed,
         unrated=len(judged) - len(items),
         people=people.one_against_rest(items) if people else None,
-        further_rater=further.figures if further else None,
+        further_rater=further,
         against_further_rater=standing(pairs, items, further, draws=draws),
         **figures,
         ci={name: one.ci for name, one in limits.items()},
@@ -429,16 +428,15 @@ def _mae_bounds(
 
 
 def standing(
-    pairs: Pairs, items: Sequence[str], further: RaterDraws | None, *, draws: int
+    pairs: Pairs, items: Sequence[str], further: FurtherRater | None, *, draws: int
 ) -> Standing:
     """Return how the judge of these pairs stands to a further rater of the same items."""
     spearman = number(estimate(pairs)["spearman"])
     if further is None or spearman is None:
         return Standing(None, None, Reason("no_spearman"))
-    figures = further.figures
-    if figures.spearman is None:
-        return Standing(None, None, figures.reason)
-    difference = spearman - figures.spearman
+    if further.spearman is None:
+        return Standing(None, None, further.reason)
+    difference = spearman - further.spearman
     # The codes of the further rater's draws, so that both see the same source images in each draw.
     group = np.array([further.group[item] for item in items], np.int64)
     same = Pairs(pairs.x, pairs.y, group, pairs.step)
@@ -446,9 +444,9 @@ def standing(
     drawn = averaged_draws(
         [same], further.groups, supported(("spearman",), enough), draws=draws
     )
-    if further.spearman is None or "spearman" not in drawn:
-        return Standing(difference, None, figures.reason or why_none([same]))
-    ci = interval(drawn["spearman"] - further.spearman, int(enough))
+    if not further.drawn or not drawn:
+        return Standing(difference, None, further.reason or why_none([same]))
+    ci = interval(drawn["spearman"] - further.drawn["spearman"], int(enough))
     if ci is None:
         return Standing(difference, None, Reason("constant"))
     verdict = "not told apart"

@@ -7,7 +7,7 @@ sums (moments). Both are sums over groups, so a draw is a weighted sum of what e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -373,7 +373,10 @@ class Rater:
 
 @dataclass(frozen=True)
 class FurtherRater:
-    """Estimate of what one more rater would reach against the mean of the raters that the items have, estimated."""
+    """Estimate of what one more rater would reach against the mean of the raters that the items have.
+
+    Fields that are not shown are those of every draw of source images, to be subtracted from a judge draw by draw.
+    """
 
     spearman: float | None
     pearson: float | None
@@ -386,21 +389,14 @@ class FurtherRater:
     ci: Mapping[str, Interval]
     reason: Reason | None
     """Why there is no figure, or no interval."""
-
-
-@dataclass(frozen=True, eq=False)
-class RaterDraws:
-    """A further rater in every draw of source images, to be subtracted from a judge draw by draw."""
-
-    figures: FurtherRater
-    spearman: Floats | None
-    """None where there is no interval."""
-    left_out: Mapping[str, Floats]
-    """Each rater against the others, averaged; empty where some rater has too few items to be drawn."""
-    carried: float
-    group: Mapping[str, int]
+    drawn: Mapping[str, Floats] = field(repr=False, compare=False)
+    """The estimates in every draw; empty if there is no interval."""
+    left_out: Mapping[str, Floats] = field(repr=False, compare=False)
+    """Each rater against the others, averaged; empty if some rater has too few items to be drawn."""
+    carried: float = field(repr=False)
+    group: Mapping[str, int] = field(repr=False)
     """The code of the source image of each item."""
-    groups: int
+    groups: int = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -448,7 +444,7 @@ def ceiling(
     *,
     group: Mapping[str, str] | None = None,
     draws: int = DRAWS,
-    further: RaterDraws | None = None,
+    further: FurtherRater | None = None,
 ) -> Ceiling:
     """Return how people agree on one factor; `group` names the source image of an item.
 
@@ -465,8 +461,8 @@ def ceiling(
     return Ceiling(
         raters=len(rater.labels),
         items=len(item.labels),
-        shared=further.figures.items,
-        images=further.figures.images,
+        shared=further.items,
+        images=further.images,
         ratings=len(x),
         alpha_nominal=alpha_nominal(item.codes, x),
         alpha_ordinal=alpha_ordinal(item.codes, x),
@@ -476,7 +472,7 @@ def ceiling(
         icc2k=icc2k(item.codes, rater.codes, x),
         loo_spearman=number(loo["spearman"]),
         loo_pearson=number(loo["pearson"]),
-        further_rater=further.figures,
+        further_rater=further,
         ci=_limits(
             further, strata, _RatingSums.of(item.codes, x, codes, further.groups), draws
         ),
@@ -490,7 +486,7 @@ def ceiling(
 
 def further_rater(
     ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: int = DRAWS
-) -> RaterDraws:
+) -> FurtherRater:
     """Return what a further rater of one factor would reach; `group` names the source image of an item.
 
     Raters who share fewer than `FEWEST_SHARED` items with others count in the means, but are not left out in turn. The
@@ -518,8 +514,8 @@ def further_rater(
     )
     groups = len(code_of_source)
     if reason is not None:
-        none = FurtherRater(None, None, None, len(shared), images, {}, reason)
-        return RaterDraws(none, None, {}, enough, group_of_item, groups)
+        nothing = (None, None, None, len(shared), images, {}, reason, {}, {})
+        return FurtherRater(*nothing, enough, group_of_item, groups)
     ratings_of_item = np.bincount(item.codes)
     # so many ratings by others is a rater who is left out compared with
     rest = ratings_of_item[by_rater[:, 0]] - counts
@@ -530,23 +526,25 @@ def further_rater(
         name: stepped_up(values, others, raters) for name, values in drawn.items()
     }
     ci = drawn_intervals(stepped, enough)
-    estimates = {
-        name: stepped_up(np.array(value), others, raters)
-        for name, value in observed.items()
-    }
+    spearman, pearson = (
+        number(float(stepped_up(np.array(observed[name]), others, raters)))
+        for name in LEFT_OUT
+    )
     has_interval = "spearman" in ci
-    figures = FurtherRater(
-        number(float(estimates["spearman"])),
-        number(float(estimates["pearson"])),
+    return FurtherRater(
+        spearman,
+        pearson,
         raters,
         len(shared),
         images,
         ci,
         None if has_interval else why_none(able),
+        stepped if has_interval else {},
+        drawn if len(able) == len(strata) else {},
+        enough,
+        group_of_item,
+        groups,
     )
-    spearman = stepped["spearman"] if has_interval else None
-    left_out = drawn if len(able) == len(strata) else {}
-    return RaterDraws(figures, spearman, left_out, enough, group_of_item, groups)
 
 
 def stepped_up(r: Floats, others: float, raters: float) -> Floats:
@@ -584,7 +582,7 @@ def _harmonic_mean(counts: Ints) -> float:
 
 
 def _limits(
-    further: RaterDraws, strata: list[Pairs], sums: _RatingSums, draws: int
+    further: FurtherRater, strata: list[Pairs], sums: _RatingSums, draws: int
 ) -> dict[str, Interval]:
     """Return the intervals of what was observed among people."""
     if further.left_out:

@@ -135,7 +135,7 @@ def test_where_items_have_different_numbers_of_raters_harmonic_means_count() -> 
     table = np.rint(rng.normal(4, 1.5, (60, 1)) + rng.normal(0, 0.7, (60, 3)))
     table[:20, 1:] = np.nan
     table[20:40, 2] = np.nan
-    found = further_rater(ratings(table)).figures
+    found = further_rater(ratings(table))
     assert found.raters == pytest.approx(60 / (20 / 1 + 20 / 2 + 20 / 3))
     assert found.items == 40, "an item with one rating has nobody to be compared with"
 
@@ -152,7 +152,7 @@ def test_draws_of_a_further_rater_do_not_depend_on_the_order_of_ratings() -> Non
             Ratings.of(item[rows], rater[rows], ["f"] * len(x), x[rows]),
             group=group,
             draws=100,
-        ).figures
+        )
         for rows in (np.arange(len(x)), order)
     ]
     assert each[0].ci["spearman"] == pytest.approx(each[1].ci["spearman"])
