@@ -34,7 +34,7 @@ from editjudge.judges.wire import (
     RejectedTurn,
     Reply,
 )
-from editjudge.media.cache import EncodedImage
+from editjudge.media.image import EncodedImage
 from editjudge.redaction import redacted_options
 from editjudge.rubrics.answer import answer_schema
 from editjudge.rubrics.model import Rubric

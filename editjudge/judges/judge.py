@@ -14,8 +14,7 @@ from editjudge import plugins
 from editjudge.edit import PAIR_ROLES, Edit
 from editjudge.judgement import Exchange, Judgement, Status, Task
 from editjudge.judges.wire import Parameters
-from editjudge.media.cache import EncodedImage
-from editjudge.media.image import ImageLimits
+from editjudge.media.image import EncodedImage, ImageLimits
 from editjudge.orders import ORDERS, SWAPPED, read_choice
 from editjudge.redaction import redacted_settings
 from editjudge.rubrics.model import Rubric

@@ -35,7 +35,7 @@ from editjudge.judges.wire import (
     mapping,
     string,
 )
-from editjudge.media.cache import EncodedImage
+from editjudge.media.image import EncodedImage
 from editjudge.rubrics.prompt import ImagePart, Part, TextPart
 
 SECONDS = 10.0

@@ -12,7 +12,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from editjudge.errors import UsageError
 from editjudge.judgement import Usage
-from editjudge.media.cache import EncodedImage
+from editjudge.media.image import EncodedImage
 from editjudge.rubrics.prompt import ImagePart, Part
 from editjudge.rubrics.verdict import Finish
 

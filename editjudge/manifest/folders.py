@@ -127,7 +127,7 @@ def _instructions(
             continue
         text = str(row.pop("name", None) or "")
         name = text if text in inputs else os.path.splitext(text)[0]
-        wrong = ()
+        wrong: tuple[str, str] | None = None
         if name not in inputs:
             wrong = ("name", f"found {text!r}, expected the name of a picture in input")
         elif name in rows:
@@ -414,15 +414,15 @@ def read_facts(path: Path) -> list[dict[str, Any]]:
         if read:
             # Images, which a list of edits may hold as bytes, are left out without notice.
             reader = Reader(path, notify=lambda _: None)
-            facts = []
+            rows = []
             for _, row in read(path, reader):
                 if isinstance(row, LineError):
                     raise row
-                facts.append(row)
-            return facts
+                rows.append(row)
+            return rows
         facts = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = (isinstance(error, OSError) and error.strerror) or error
         raise ManifestError(
             f"{path}: cannot be read as a list of edits: {reason}"
         ) from None

@@ -20,7 +20,8 @@ from editjudge.errors import EditjudgeError, ImageError, StoreError, WorldError
 from editjudge.judgement import DONE, Judgement
 from editjudge.judges.failures import cleaned, without_keys
 from editjudge.judges.judge import Judge, JudgingFailed, Load, Work, is_local
-from editjudge.media.cache import EncodedImage, ImageCache
+from editjudge.media.cache import ImageCache
+from editjudge.media.image import EncodedImage
 from editjudge.rubrics.verdict import Remark
 from editjudge.running.regions import MEASURED, PartMissing, PicturePart, cut_out
 from editjudge.store.sink import Sink, TaskClaims, Writer

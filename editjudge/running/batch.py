@@ -37,7 +37,7 @@ from editjudge.judges.failures import CallFailed
 from editjudge.judges.http import HttpTransport, Response
 from editjudge.judges.judge import Judge, Load, Work
 from editjudge.judges.wire import ChatRequest, document
-from editjudge.media.cache import EncodedImage
+from editjudge.media.image import EncodedImage
 from editjudge.running.asker import judge_task
 from editjudge.running.engine import Engine
 from editjudge.running.pace import Retry

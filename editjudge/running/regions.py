@@ -17,8 +17,14 @@ from typing import Any
 from editjudge import plugins
 from editjudge.edit import Edit
 from editjudge.errors import ImageError
-from editjudge.media.cache import EncodedImage
-from editjudge.media.image import ImageLimits, decode, digest, prepare, probe
+from editjudge.media.image import (
+    EncodedImage,
+    ImageLimits,
+    decode,
+    digest,
+    prepare,
+    probe,
+)
 
 Box = tuple[int, int, int, int]
 MEASURED = ("change", "change_map")

@@ -7,7 +7,7 @@ sums (moments). Both are sums over groups, so a draw is a weighted sum of what e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -378,25 +378,27 @@ class FurtherRater:
     Fields that are not shown are those of every draw of source images, to be subtracted from a judge draw by draw.
     """
 
-    spearman: float | None
-    pearson: float | None
-    raters: float | None
+    spearman: float | None = None
+    pearson: float | None = None
+    raters: float | None = None
     """Raters of an item: the harmonic mean over items, since the error of a mean of k goes with 1 / k."""
-    items: int
+    items: int = 0
     """Items that two or more people rated."""
-    images: int
+    images: int = 0
     """Source images of these items."""
-    ci: Mapping[str, Interval]
-    reason: Reason | None
+    ci: Mapping[str, Interval] = field(default_factory=dict)
+    reason: Reason | None = None
     """Why there is no figure, or no interval."""
-    drawn: Mapping[str, Floats] = field(repr=False, compare=False)
+    drawn: Mapping[str, Floats] = field(default_factory=dict, repr=False, compare=False)
     """The estimates in every draw; empty if there is no interval."""
-    left_out: Mapping[str, Floats] = field(repr=False, compare=False)
+    left_out: Mapping[str, Floats] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     """Each rater against the others, averaged; empty if some rater has too few items to be drawn."""
-    carried: float = field(repr=False)
-    group: Mapping[str, int] = field(repr=False)
+    carried: float = field(default=0.0, repr=False)
+    group: Mapping[str, int] = field(default_factory=dict, repr=False)
     """The code of the source image of each item."""
-    groups: int = field(repr=False)
+    groups: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True)
@@ -505,45 +507,44 @@ def further_rater(
     )
     shared = np.flatnonzero(np.bincount(by_rater[:, 0]) > 1)
     images = len(np.unique(codes[shared]))
-    group_of_item = dict(zip(item.labels, codes.tolist(), strict=True))
     able = [pairs for pairs in strata if len(pairs) >= FEWEST_SHARED]
     enough = carried(able)
     observed = averaged(able, LEFT_OUT)
     reason = _no_further_rater(
         len(rater.labels), len(shared), images, able, observed["spearman"]
     )
-    groups = len(code_of_source)
+    figures = FurtherRater(
+        items=len(shared),
+        images=images,
+        reason=reason,
+        carried=enough,
+        group=dict(zip(item.labels, codes.tolist(), strict=True)),
+        groups=len(code_of_source),
+    )
     if reason is not None:
-        nothing = (None, None, None, len(shared), images, {}, reason, {}, {})
-        return FurtherRater(*nothing, enough, group_of_item, groups)
+        return figures
     ratings_of_item = np.bincount(item.codes)
     # so many ratings by others is a rater who is left out compared with
     rest = ratings_of_item[by_rater[:, 0]] - counts
     others = _harmonic_mean(rest[rest > 0])
     raters = _harmonic_mean(ratings_of_item)
-    drawn = averaged_draws(able, groups, supported(LEFT_OUT, enough), draws=draws)
-    stepped = {
-        name: stepped_up(values, others, raters) for name, values in drawn.items()
-    }
+    names = supported(LEFT_OUT, enough)
+    drawn = averaged_draws(able, figures.groups, names, draws=draws)
+    stepped = {name: stepped_up(r, others, raters) for name, r in drawn.items()}
     ci = drawn_intervals(stepped, enough)
     spearman, pearson = (
         number(float(stepped_up(np.array(observed[name]), others, raters)))
         for name in LEFT_OUT
     )
-    has_interval = "spearman" in ci
-    return FurtherRater(
-        spearman,
-        pearson,
-        raters,
-        len(shared),
-        images,
-        ci,
-        None if has_interval else why_none(able),
-        stepped if has_interval else {},
-        drawn if len(able) == len(strata) else {},
-        enough,
-        group_of_item,
-        groups,
+    return replace(
+        figures,
+        spearman=spearman,
+        pearson=pearson,
+        raters=raters,
+        ci=ci,
+        reason=None if "spearman" in ci else why_none(able),
+        drawn=stepped if "spearman" in ci else {},
+        left_out=drawn if len(able) == len(strata) else {},
     )
 
 

@@ -180,8 +180,10 @@ def summarise(
     if ba is not None:
         useless = _useless(flips, contradicted, position, int(decided.sum()))
     names = Column.of([*model_a, *model_b])
-    models = names.codes.reshape(2, -1)
-    pairs = _PairVerdicts(names.labels, *models, verdict, flipped, groups, draws, seed)
+    first, second_model = names.codes.reshape(2, -1)
+    pairs = _PairVerdicts(
+        names.labels, first, second_model, verdict, flipped, groups, draws, seed
+    )
     fit = pairs.fit(answers, ba is not None, useless)
     return PairwiseSummary(
         n=len(decisions),

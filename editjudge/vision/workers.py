@@ -22,8 +22,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from editjudge.errors import ImageError
-from editjudge.media.cache import EncodedImage
-from editjudge.media.image import ImageLimits, decode, release_memory
+from editjudge.media.image import EncodedImage, ImageLimits, decode, release_memory
 
 READABLE = ImageLimits(
     formats=frozenset({"jpeg", "png", "webp", "gif", "bmp", "tiff", "heic"}),

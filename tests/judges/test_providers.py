@@ -25,8 +25,7 @@ from editjudge.judges.providers import (
     split,
 )
 from editjudge.judges.wire import ChatRequest, Conversation, Parameters
-from editjudge.media.cache import EncodedImage
-from editjudge.media.image import ImageLimits
+from editjudge.media.image import EncodedImage, ImageLimits
 from editjudge.rubrics.prompt import ImagePart, TextPart
 
 KEY = "sk-super-secret-0123456789"

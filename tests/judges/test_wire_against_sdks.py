@@ -15,7 +15,7 @@ import pytest
 
 from editjudge.judges.providers import Endpoint, resolve
 from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
-from editjudge.media.cache import EncodedImage
+from editjudge.media.image import EncodedImage
 from editjudge.rubrics.prompt import ImagePart, TextPart
 
 KEY = "sk-not-a-real-key"

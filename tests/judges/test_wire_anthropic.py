@@ -15,7 +15,7 @@ from editjudge.judgement import Usage
 from editjudge.judges import anthropic
 from editjudge.judges.failures import CallFailed
 from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
-from editjudge.media.cache import EncodedImage
+from editjudge.media.image import EncodedImage
 from editjudge.rubrics.prompt import ImagePart, TextPart
 
 PNG = base64.b64encode(b"\x89PNG not really")

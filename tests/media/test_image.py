@@ -26,8 +26,16 @@ from PIL import Image, ImageCms, ImageFile, ImageOps, WebPImagePlugin
 
 from editjudge.errors import ImageError
 from editjudge.media import image as images
-from editjudge.media.cache import DigestCache, EncodedImage, ImageCache, ImageReader
-from editjudge.media.image import AS_IS, ImageLimits, decode, plan, prepare, probe
+from editjudge.media.cache import DigestCache, ImageCache, ImageReader
+from editjudge.media.image import (
+    AS_IS,
+    EncodedImage,
+    ImageLimits,
+    decode,
+    plan,
+    prepare,
+    probe,
+)
 from editjudge.media.source import ImageBounds, read, read_file
 
 UNLIMITED = ImageLimits()

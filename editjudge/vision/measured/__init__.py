@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from editjudge.edit import PAIR_ROLES, Edit, ImageSource
 from editjudge.judgement import Judgement, Status
 from editjudge.judges.judge import Judge, Load, Options, Work
-from editjudge.media.cache import EncodedImage
-from editjudge.media.image import decode
+from editjudge.media.image import EncodedImage, decode
 from editjudge.media.source import name_of, read
 from editjudge.rubrics.model import Rubric
 from editjudge.vision.workers import READABLE, WorkerPool, cores, is_large, opened

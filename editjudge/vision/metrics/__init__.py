@@ -12,7 +12,7 @@ from editjudge.edit import Edit
 from editjudge.errors import UsageError, near_miss
 from editjudge.judgement import Judgement
 from editjudge.judges.judge import Judge, Load, Options, Work
-from editjudge.media.cache import EncodedImage
+from editjudge.media.image import EncodedImage
 from editjudge.rubrics.model import Rubric
 from editjudge.vision.workers import READABLE, WorkerPool, cores, is_large, opened
 
