@@ -8,13 +8,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from editjudge import manifest
 from editjudge.errors import InputError, ManifestError
 from editjudge.manifest import Reader, rows
 from editjudge.orders import read_choice
-from editjudge.stats.columns import FAILED, OK, Ratings, Scores
+from editjudge.stats.columns import FAILED, OK, Column, Ratings, Scores
 from editjudge.stats.pairwise import Preference
 
 RATING = ("item", "rater", "factor", "score")
@@ -26,7 +28,7 @@ VOTES = {
 }  # fmt: skip
 """How a vote is written, in any case: plainly, or as arenas have their judges answer. That both are bad is a tie."""
 GUESSED = "guessed"
-"""The status of a score that the source says it made up where it could not read an answer."""
+"""The status of a score that the source says it made up because it could not read an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,70 +40,157 @@ class Rating:
     factor: str
     score: float
     content: str = ""
-    """Key of the rated content, if the file says so."""
+    """Key of the rated content, if the file names it."""
     rubric: str = ""
     choice: str = ""
-    """Choice of a pair: a, b, tie, both_good or both_bad, where the file says so."""
+    """Choice of a pair: a, b, tie, both_good or both_bad, if the file has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Origin of an item."""
 
     model: str = ""
     group: str = ""
 
 
-def read_ratings(path: Path) -> Iterator[tuple[int, Rating, Origin]]:
-    """Line by line; a rating that was left empty is none."""
-    # as `ratings export` writes them
-    quoted = path.suffix.lower() not in (".jsonl", ".parquet")
-    for line, row, file in _table(path, RATING):
-        score = file.number(line, row, "score")
-        if score is not None:
-            item, rater, factor = (file.word(line, row, name) for name in RATING[:3])
-            if quoted:
-                item, rater, factor = map(_without_quote, (item, rater, factor))
-            content = str(row.get("content") or "")
-            rubric = str(row.get("rubric") or "")
-            choice = _choice(line, row, score, file)
-            yield (
-                line,
-                Rating(item, rater, factor, score, content, rubric, choice),
-                _origin(row),
+class PairRating(NamedTuple):
+    """The output of a pair that one person prefers."""
+
+    item: str
+    rater: str
+    vote: str
+
+
+# --- rows of a file -------------------------------------------------------------------------------------------
+
+_WRITTEN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+
+
+class _Row:
+    """A row of a file; errors name its line and field."""
+
+    def __init__(self, reader: Reader, line: int, cells: dict[str, Any]) -> None:
+        self._reader = reader
+        self.line = line
+        self.cells = cells
+
+    def wrong(self, name: str, message: str) -> ManifestError:
+        return self._reader.wrong(self.line, name, message)
+
+    def text(self, name: str) -> str:
+        """Return a cell as text, empty if it is missing."""
+        return str(self.cells.get(name) or "")
+
+    def name(self, name: str) -> str:
+        """Return a cell that has to be filled in."""
+        value = self.cells.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)  # items and raters are often numbered
+        if not isinstance(value, str) or not value.strip():
+            raise self.wrong(name, f"found {value!r:.80}, expected a name")
+        return value
+
+    def number(self, name: str) -> float | None:
+        """Return a number; None if the cell is empty."""
+        value = self.cells.get(name)
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return None
+        # Python's own reader takes 1_000, digits of other scripts and "infinity" too.
+        written = not isinstance(value, str) or _WRITTEN.fullmatch(value.strip())
+        number = math.nan
+        try:
+            if written and not isinstance(value, bool):
+                number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            pass
+        if not math.isfinite(number):
+            raise self.wrong(
+                name, f"found {value!r:.80}, expected a number, or nothing"
             )
+        return number
+
+    def human_vote(self, expected: str) -> str:
+        """Return what a person prefers."""
+        has_judges = "human_preference" in self.cells
+        name = "human_preference" if has_judges else "preference"
+        vote = vote_of(self.cells.get(name))
+        if vote is None:
+            found = self.cells.get(name)
+            raise self.wrong(name, f"found {found!r:.80}, expected {expected}")
+        return vote
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.text("model"), self.text("group"))
 
 
-def _choice(line: int, row: Mapping[str, Any], score: float, file: _Fields) -> str:
-    """Return the choice that `ratings export` writes beside the score of a pair; empty where there is none."""
-    choice = read_choice(str(row.get("choice") or ""))
+def _table(path: Path, columns: tuple[str, ...] = ()) -> Iterator[_Row]:
+    reader = Reader(path)
+    if path.is_dir():
+        raise ManifestError(
+            f"{reader.place}: is a folder; expected a CSV, JSONL or Parquet file"
+        )
+    expected = ", ".join(columns)
+    empty = True
+    for line, cells in rows(path, reader):
+        if not isinstance(cells, dict):
+            raise cells
+        row = _Row(reader, line, cells)
+        missing = [name for name in columns if name not in cells] if empty else ()
+        if missing:
+            raise row.wrong(
+                missing[0], f"is missing; found {[*cells]!r:.200}, expected {expected}"
+            )
+        empty = False
+        yield row
+    if empty:
+        raise ManifestError(f"{reader.place}: holds no row; expected {expected}")
+
+
+# --- ratings --------------------------------------------------------------------------------------------------
+
+_QUOTED = re.compile(r"\A'(?='*[=+\-@\t\r\n])")
+"""The quotation mark that `ratings export` puts before what a spreadsheet would run."""
+
+
+def read_ratings(path: Path) -> Iterator[tuple[int, Rating, Origin]]:
+    """Yield line, rating and origin; an empty rating is left out."""
+    quoted = path.suffix.lower() not in (".jsonl", ".parquet")
+    for row in _table(path, RATING):
+        score = row.number("score")
+        if score is None:
+            continue
+        names = (row.name(name) for name in RATING[:3])
+        if quoted:
+            names = (_QUOTED.sub("", name) for name in names)
+        item, rater, factor = names
+        choice = _choice(row, score)
+        content = row.text("content")
+        rubric = row.text("rubric")
+        rating = Rating(item, rater, factor, score, content, rubric, choice)
+        yield row.line, rating, row.origin
+
+
+def _choice(row: _Row, score: float) -> str:
+    """Return the choice that `ratings export` writes beside the score of a pair; empty if there is none."""
+    choice = read_choice(row.text("choice"))
     if choice is None:
         return ""
     points = {"a": 1.0, "b": 0.0}.get(choice, 0.5)
     if score != points:
-        raise file.reader.wrong(
-            line,
-            "choice",
-            f"found {choice} beside the score {score:g}, expected {points:g}",
+        raise row.wrong(
+            "choice", f"found {choice} beside the score {score:g}, expected {points:g}"
         )
     return choice
 
 
-_QUOTED = re.compile(r"'+[=+\-@\t\r\n]")
-
-
-def _without_quote(text: str) -> str:
-    """A cell without the quotation mark that `ratings export` puts before what a spreadsheet would run."""
-    return text[1:] if _QUOTED.match(text) else text
-
-
 def unique_ratings(path: Path) -> Iterator[Rating]:
-    """Each item, rater and factor once, as a store keeps them; two different scores of one are an error."""
+    """Yield each item, rater and factor once, as a store keeps them; two different scores of one are an error."""
     seen: dict[tuple[str, ...], tuple[int, float]] = {}
     for line, rating, _ in read_ratings(path):
         key = (rating.item, rating.rater, rating.factor, rating.content, rating.rubric)
         first, score = seen.setdefault(key, (line, rating.score))
-        if first != line and score != rating.score:
+        if score != rating.score:
             scores = f"{score:g} on line {first} and {rating.score:g} here"
             raise ManifestError(
                 f"{path}:{line}: {rating.rater} gave {rating.item} on {rating.factor} {scores}; "
@@ -114,27 +203,27 @@ def unique_ratings(path: Path) -> Iterator[Rating]:
 def by_content(
     path: Path, ratings: Iterable[Rating], contents: Mapping[str, str]
 ) -> list[Rating]:
-    """The ratings with the content that they are of; those of items that `contents` does not have are left out.
+    """Return the ratings with the content that they are of; those of items that `contents` does not have are left out.
 
-    Two ids may be one content, as where two models returned the input. A store keeps one rating of it by each rater, so
-    two different scores are an error: one would silently replace the other.
+    Two ids may be one content, such as when two models returned the input. A store keeps one rating of it by each
+    rater, so two different scores are an error: one would silently replace the other.
     """
     seen: dict[tuple[str, ...], Rating] = {}
-    scoped = [
-        replace(one, content=key)
-        for one in ratings
-        if (key := one.content or contents.get(one.item, ""))
-    ]
-    for rating in scoped:
-        first = seen.setdefault(
-            (rating.content, rating.rater, rating.factor, rating.rubric), rating
-        )
+    scoped = []
+    for unscoped in ratings:
+        content = unscoped.content or contents.get(unscoped.item)
+        if not content:
+            continue
+        rating = replace(unscoped, content=content)
+        key = (content, rating.rater, rating.factor, rating.rubric)
+        first = seen.setdefault(key, rating)
         if first.score != rating.score:
             scores = f"{first.score:g} as {first.item!r:.80} and {rating.score:g} as {rating.item!r:.80}"
             raise InputError(
                 f"{path}: {rating.rater} rated the same edit twice on {rating.factor}: {scores}. Both have the same "
                 "input, output and instruction, and a store keeps one rating of each rater: remove one of the two rows"
             )
+        scoped.append(rating)
     return scoped
 
 
@@ -145,214 +234,104 @@ def ratings_columns(ratings: Iterable[Rating]) -> Ratings:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class ScoresFile:
-    """Judges' scores from elsewhere."""
-
-    scores: Scores
-    """Without those that the file says were guessed."""
-    with_guessed: Scores | None
-    """With them, where there are any."""
+# --- scores ---------------------------------------------------------------------------------------------------
 
 
-def read_scores(path: Path, origins: Mapping[str, Origin] | None = None) -> ScoresFile:
-    """An empty score failed; a second row for the same item, judge and factor is a repeat."""
-    score_rows = [
-        _score_row(line, row, file) for line, row, file in _table(path, SCORE)
-    ]
-    known = {one.item: one.origin for one in score_rows} | dict(origins or {})
-    guesses = any(one.guessed for one in score_rows)
-    return ScoresFile(
-        _scores(score_rows, known, keep=False),
-        _scores(score_rows, known, keep=True) if guesses else None,
+def read_scores(
+    path: Path, origins: Mapping[str, Origin] | None = None
+) -> tuple[Scores, Scores | None]:
+    """Return judges' scores without those that the file says were guessed; and with them, if there are any.
+
+    An empty score failed; a second row for the same item, judge and factor is a repeat.
+    """
+    times = Counter[tuple[str, ...]]()
+    known: dict[str, Origin] = {}
+    keys = []
+    values = []
+    guesses = []
+    repeats = []
+    for row in _table(path, SCORE):
+        key = tuple(row.name(name) for name in SCORE[:3])
+        keys.append(key)
+        guesses.append(bool(row.number(GUESSED)))
+        values.append(row.number("score"))
+        repeats.append(times[key])
+        times[key] += 1
+        known[key[0]] = row.origin
+    known |= origins or {}
+    items, judges, factors = zip(*keys, strict=True)
+    every = Scores.of(
+        items,
+        factors,
+        values,
+        judge=judges,
+        status=[FAILED if value is None else OK for value in values],
+        model=[known[item].model for item in items],
+        group=[known[item].group or item for item in items],
+        repeat=repeats,
     )
+    if not any(guesses):
+        return every, None
+    statuses = zip(guesses, every.status, strict=True)
+    stated = replace(
+        every,
+        score=np.where(guesses, np.nan, every.score),
+        status=Column.of(
+            GUESSED if guessed else status for guessed, status in statuses
+        ),
+    )
+    return stated, every
+
+
+def origins_of(path: Path, columns: manifest.Columns = ()) -> dict[str, Origin]:
+    """Return model and source image of every item of a manifest; images are not opened."""
+    edits = manifest.read(
+        path,
+        allow_outside=True,
+        allow_urls=True,
+        named=manifest.NamedInputs(columns=columns),
+    )
+    return {
+        edit.id: Origin(edit.model or "", edit.group or str(edit.input or edit.id))
+        for edit in edits
+    }
+
+
+# --- preferences ----------------------------------------------------------------------------------------------
+
+
+def vote_of(value: object) -> str | None:
+    """Return A, B or tie, however it is written; None if it is none of them."""
+    return VOTES.get(value.strip().casefold()) if isinstance(value, str) else None
 
 
 def read_preferences(path: Path, *, of_run: bool) -> Iterator[tuple[int, Preference]]:
-    """Line by line; pairs name two edits of a run, or else two models. A judge's vote that cannot be read failed."""
+    """Yield line and preference; pairs name two edits of a run, or else two models.
+
+    A judge's vote that cannot be read failed.
+    """
     names = ("a", "b") if of_run else ("model_a", "model_b")
-    for line, row, file in _table(path, names):
-        people = "human_preference" if "human_preference" in row else "preference"
-        human = vote_of(row.get(people))
-        if human is None:
-            raise file.reader.wrong(
-                line, people, f"found {row.get(people)!r:.80}, expected A, B or tie"
-            )
-        votes = row.get("judge_votes") or {}
+    for row in _table(path, names):
+        human = row.human_vote("A, B or tie")
+        votes = row.cells.get("judge_votes") or {}
         if not isinstance(votes, dict):
-            raise file.reader.wrong(
-                line,
+            raise row.wrong(
                 "judge_votes",
                 f"found {votes!r:.80}, expected an object of judges and votes",
             )
         votes |= {
             name.removeprefix("vote:"): cell
-            for name, cell in row.items()
+            for name, cell in row.cells.items()
             if name.startswith("vote:")
         }
-        pair = file.word(line, row, names[0]), file.word(line, row, names[1])
-        yield (
-            line,
-            Preference(
-                pair,
-                human,
-                _origin(row).group,
-                {judge: vote_of(word) for judge, word in votes.items()},
-            ),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class PairRating:
-    """Which output of a pair one person prefers."""
-
-    item: str
-    rater: str
-    vote: str
+        pair = (row.name(names[0]), row.name(names[1]))
+        read = {judge: vote_of(vote) for judge, vote in votes.items()}
+        yield row.line, Preference(pair, human, row.origin.group, read)
 
 
 def read_pair_ratings(path: Path) -> Iterator[tuple[int, PairRating]]:
-    """Line by line: `item` (or `id`, as in a manifest of pairs), `preference` and, if it is known, `rater`."""
-    for line, row, file in _table(path, ()):
-        name = "item" if "item" in row else "id"
-        people = "human_preference" if "human_preference" in row else "preference"
-        vote = vote_of(row.get(people))
-        if vote is None:
-            raise file.reader.wrong(
-                line,
-                people,
-                f"found {row.get(people)!r:.80}, expected A, B, tie or both_bad",
-            )
-        yield (
-            line,
-            PairRating(file.word(line, row, name), str(row.get("rater") or ""), vote),
-        )
-
-
-def vote_of(word: object) -> str | None:
-    """A, B or tie, however it is written; None where it is none of them."""
-    return VOTES.get(word.strip().casefold()) if isinstance(word, str) else None
-
-
-def origins_of(path: Path, columns: manifest.Columns = ()) -> dict[str, Origin]:
-    """Model and source image of every item of a manifest; pictures are not opened."""
-    return {
-        edit.id: Origin(edit.model or "", edit.group or str(edit.input or edit.id))
-        for edit in manifest.read(
-            path,
-            allow_outside=True,
-            allow_urls=True,
-            named=manifest.NamedInputs(columns=columns),
-        )
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class _ScoreRow:
-    item: str
-    judge: str
-    factor: str
-    score: float | None
-    guessed: bool
-    origin: Origin
-
-
-def _score_row(line: int, row: Mapping[str, Any], file: _Fields) -> _ScoreRow:
-    item, judge, factor = (file.word(line, row, name) for name in SCORE[:3])
-    guessed = bool(file.number(line, row, GUESSED))
-    return _ScoreRow(
-        item, judge, factor, file.number(line, row, "score"), guessed, _origin(row)
-    )
-
-
-def _scores(
-    score_rows: list[_ScoreRow], known: Mapping[str, Origin], *, keep: bool
-) -> Scores:
-    times: Counter[tuple[str, str, str]] = Counter()
-    values = []
-    statuses = []
-    repeats = []
-    for one in score_rows:
-        left_out = one.guessed and not keep
-        values.append(None if left_out else one.score)
-        status = FAILED if one.score is None else OK
-        statuses.append(GUESSED if left_out else status)
-        cell = (one.item, one.judge, one.factor)
-        repeats.append(times[cell])
-        times[cell] += 1
-    return Scores.of(
-        [one.item for one in score_rows],
-        [one.factor for one in score_rows],
-        values,
-        judge=[one.judge for one in score_rows],
-        status=statuses,
-        model=[known[one.item].model for one in score_rows],
-        group=[known[one.item].group or one.item for one in score_rows],
-        repeat=repeats,
-    )
-
-
-def _origin(row: Mapping[str, Any]) -> Origin:
-    return Origin(str(row.get("model") or ""), str(row.get("group") or ""))
-
-
-_WRITTEN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-
-
-class _Fields:
-    """Reads the cells of one file, and names line and field where one is wrong."""
-
-    def __init__(self, path: Path) -> None:
-        self.reader = Reader(path)
-
-    def word(self, line: int, row: Mapping[str, Any], name: str) -> str:
-        value = row.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            value = str(value)  # items and raters are often numbered
-        if not isinstance(value, str) or not value.strip():
-            raise self.reader.wrong(line, name, f"found {value!r:.80}, expected a name")
-        return value
-
-    def number(self, line: int, row: Mapping[str, Any], name: str) -> float | None:
-        value = row.get(name)
-        if value is None or (isinstance(value, str) and not value.strip()):
-            return None
-        # Python's own reader takes 1_000, digits of other scripts and "infinity" too.
-        written = not isinstance(value, str) or _WRITTEN.fullmatch(value.strip())
-        try:
-            number = (
-                float(value) if written and not isinstance(value, bool) else math.nan
-            )
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if not math.isfinite(number):
-            raise self.reader.wrong(
-                line, name, f"found {value!r:.80}, expected a number, or nothing"
-            )
-        return number
-
-
-def _table(
-    path: Path, columns: tuple[str, ...]
-) -> Iterator[tuple[int, dict[str, Any], _Fields]]:
-    file = _Fields(path)
-    if path.is_dir():
-        raise ManifestError(
-            f"{file.reader.place}: is a folder; expected a CSV, JSONL or Parquet file"
-        )
-    empty = True
-    for line, row in rows(path, file.reader):
-        if not isinstance(row, dict):
-            raise row
-        if empty and (missing := [name for name in columns if name not in row]):
-            raise file.reader.wrong(
-                line,
-                missing[0],
-                f"is missing; found {[*row]!r:.200}, expected {', '.join(columns)}",
-            )
-        empty = False
-        yield line, row, file
-    if empty:
-        raise ManifestError(
-            f"{file.reader.place}: holds no row; expected {', '.join(columns)}"
-        )
+    """Yield line and vote: `item` (or `id`, as in a manifest of pairs), `preference` and, if it is known, `rater`."""
+    for row in _table(path):
+        vote = row.human_vote("A, B, tie or both_bad")
+        item = row.name("item" if "item" in row.cells else "id")
+        yield row.line, PairRating(item, row.text("rater"), vote)

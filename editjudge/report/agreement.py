@@ -111,10 +111,11 @@ def agree_files(
 ) -> Answer:
     """Compare scores of a file with ratings of a file."""
     ratings, origins = file_ratings(ratings_file, None)
-    content = read_scores(
-        scores_file, origins_of(manifest, columns) if manifest else origins
-    )
-    scores = (with_guessed and content.with_guessed) or content.scores
+    if manifest:
+        origins = origins_of(manifest, columns)
+    scores, guessed = read_scores(scores_file, origins)
+    if with_guessed and guessed:
+        scores = guessed
     counts = Counter(scores.status).most_common()
     statuses = ", ".join(f"{n:,} {status}" for status, n in counts)
     judges = counted(len(scores.judge.present()), "judge")
@@ -124,7 +125,7 @@ def agree_files(
             "every edit counts as a source image of its own: if some share one, intervals are too narrow; "
             "give --manifest"
         )
-    if with_guessed and content.with_guessed:
+    if with_guessed and guessed:
         lead.append("guessed scores are included, as if the judge had given them")
     ratings = renamed(ratings, mappings, scores.factor.present())
     _check_common(ratings, scores, ())
@@ -133,7 +134,7 @@ def agree_files(
         scores,
         {"of": "scores", "pending": 0},
         lead,
-        with_guessed=None if with_guessed else content.with_guessed,
+        with_guessed=None if with_guessed else guessed,
         calibrating=calibrating,
         estimating=estimating,
     )

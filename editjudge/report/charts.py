@@ -21,7 +21,7 @@ THIN = 6
 
 
 def draw(chart: Chart) -> str:
-    """A chart as an HTML figure."""
+    """Return a chart as an HTML figure."""
     return render_macro("charts.html", "chart", chart)
 
 
@@ -60,25 +60,18 @@ class DotChart:
         return _unique(dot.series for dot in self.dots)[:SERIES]
 
     def of(self, row: str) -> list[Dot]:
-        """In the order of the series, so that values stand beside their marks."""
+        """Return the dots of a row in the order of the series, so that values are beside their marks."""
         dots = {dot.series: dot for dot in self.dots if dot.row == row}
         return [dots[name] for name in self.series if name in dots]
 
     def text(self, dot: Dot) -> str:
-        return figure_text(
-            dot.value,
-            dot.ci,
-            sign=self.low < 0,
-            digits=max(2, column_decimals(dot.ci for dot in self.dots)),
-        )
+        digits = max(2, column_decimals(dot.ci for dot in self.dots))
+        return figure_text(dot.value, dot.ci, sign=self.low < 0, digits=digits)
 
     def percent(self, value: float) -> float:
-        """Return where a value lies on the axis."""
-        return (
-            100
-            * (min(max(value, self.low), self.high) - self.low)
-            / (self.high - self.low)
-        )
+        """Return the position of a value on the axis."""
+        inside = min(max(value, self.low), self.high)
+        return 100 * (inside - self.low) / (self.high - self.low)
 
 
 @dataclass(frozen=True)
@@ -132,17 +125,14 @@ class HeatCell:
 
     @property
     def interval(self) -> str:
-        return (
-            ""
-            if self.ci is None
-            else figure_text(self.mean, self.ci, digits=self._digits).partition(" ")[2]
-        )
+        if self.ci is None:
+            return ""
+        return figure_text(self.mean, self.ci, digits=self._digits).partition(" ")[2]
 
     @property
     def count(self) -> str:
-        return f"n {self.n:,}" + (
-            f"/{self.of:,}" if self.of is not None and self.of > self.n else ""
-        )
+        of = f"/{self.of:,}" if self.of is not None and self.of > self.n else ""
+        return f"n {self.n:,}{of}"
 
 
 @dataclass(frozen=True)
@@ -164,17 +154,15 @@ class Histograms(_Grid):
         return super().columns[:SERIES]
 
     def largest(self, row: str) -> float:
-        """The largest share of one score in a row: the top of its axis."""
-        tables = [counts for (name, _), counts in self.cells.items() if name == row]
-        return max(
-            (
-                n / sum(counts.values())
-                for counts in tables
-                for n in counts.values()
-                if n
-            ),
-            default=1.0,
-        )
+        """Return the largest share of one score in a row: the top of its axis."""
+        shares = [
+            n / sum(counts.values())
+            for (name, _), counts in self.cells.items()
+            if name == row
+            for n in counts.values()
+            if n
+        ]
+        return max(shares, default=1.0)
 
 
 @dataclass(frozen=True)
@@ -189,7 +177,7 @@ class SlopeMap(_Grid):
         return "lost" if slope < 0 else "gained"
 
     def strength(self, slope: float | None) -> float:
-        """Opacity of the colour: six points over four doses are the most that a scale of 7 has."""
+        """Return the opacity of the colour: six points over four doses are the most that a scale of 7 has."""
         return 1.0 if slope is None else 0.66 * min(1.0, abs(slope) / 1.5)
 
 
@@ -208,7 +196,7 @@ class Plot:
 
     @property
     def html(self) -> str:
-        return "".join(draw(chart) for chart in self.charts)
+        return "".join(map(draw, self.charts))
 
     def __repr__(self) -> str:
         dots = [dot for chart in self.charts for dot in chart.dots]
@@ -219,22 +207,20 @@ class Plot:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it as .html, or through Matplotlib as .png, .pdf or .svg."""
-        place = Path(path)
-        if place.suffix.lower() == ".html":
-            place.write_text(
-                f'<!doctype html>\n<meta charset="utf-8">{self._repr_html_()}\n',
-                "utf-8",
-            )
-        elif place.suffix.lower() in (".png", ".pdf", ".svg"):
-            self.figure().savefig(place, bbox_inches="tight")
+        file = Path(path)
+        if file.suffix.lower() == ".html":
+            page = f'<!doctype html>\n<meta charset="utf-8">{self._repr_html_()}\n'
+            file.write_text(page, "utf-8")
+        elif file.suffix.lower() in (".png", ".pdf", ".svg"):
+            self.figure().savefig(file, bbox_inches="tight")
         else:
             raise UsageError(
-                f"{place}: the name ends in none of .html, .png, .pdf, .svg"
+                f"{file}: the name ends in none of .html, .png, .pdf, .svg"
             )
-        return place
+        return file
 
     def figure(self) -> Any:
-        """Return a Matplotlib figure. Raises `UsageError` where Matplotlib is not installed."""
+        """Return a Matplotlib figure. Raises `UsageError` if Matplotlib is not installed."""
         try:
             from matplotlib.figure import Figure
         except ImportError:
@@ -242,7 +228,7 @@ class Plot:
                 "a figure needs Matplotlib: pip install matplotlib; .save('plot.html') does not"
             ) from None
         heights = [
-            len({dot.row for dot in chart.dots}) * 0.3 * _series(chart) ** 0.5 + 1
+            len(chart.rows) * 0.3 * len(chart.series) ** 0.5 + 1
             for chart in self.charts
         ]
         figure = Figure(figsize=(7, sum(heights) or 1), layout="constrained")
@@ -254,38 +240,35 @@ class Plot:
         return figure
 
 
-def _series(chart: DotChart) -> int:
-    return len({dot.series for dot in chart.dots})
-
-
 def _panel(panel: Any, chart: DotChart) -> None:
-    names = list(dict.fromkeys(dot.row for dot in chart.dots))
-    series = list(dict.fromkeys(dot.series for dot in chart.dots))
-    for number, one in enumerate(series):
-        dots = [dot for dot in chart.dots if dot.series == one]
+    names = chart.rows
+    series = chart.series
+    for number, name in enumerate(series):
+        dots = [dot for dot in chart.dots if dot.series == name]
         shift = (number - (len(series) - 1) / 2) * 0.6 / len(series)
-        heights = [names.index(dot.row) + shift for dot in dots]
-        values = [dot.value for dot in dots]
-        # What has no interval is drawn as a mark alone.
-        ends = [
-            (dot.ci.lo, dot.ci.hi) if dot.ci else (dot.value, dot.value) for dot in dots
-        ]
-        reach = [[value - lo for value, (lo, _) in zip(values, ends, strict=True)],
-                 [hi - value for value, (_, hi) in zip(values, ends, strict=True)]]  # fmt: skip
+        # A figure without an interval is drawn as a mark alone.
+        ends = [dot.ci or (dot.value, dot.value) for dot in dots]
         panel.errorbar(
-            values, heights, xerr=reach, fmt="o", capsize=2, label=_literal(one)
+            [dot.value for dot in dots],
+            [names.index(dot.row) + shift for dot in dots],
+            xerr=[
+                [dot.value - lo for dot, (lo, _) in zip(dots, ends, strict=True)],
+                [hi - dot.value for dot, (_, hi) in zip(dots, ends, strict=True)],
+            ],
+            fmt="o",
+            capsize=2,
+            label=_literal(name),
         )
     panel.axvline(0, color="grey", linewidth=0.8)
     panel.set_yticks(range(len(names)), [_literal(name) for name in names])
     panel.set_ylim(len(names) - 0.5, -0.5)
     panel.set_xlim(chart.low, chart.high)
-    panel.set_xlabel(
-        _literal("          ".join(filter(None, chart.sides))), fontsize="small"
-    )
+    sides = "          ".join(filter(None, chart.sides))
+    panel.set_xlabel(_literal(sides), fontsize="small")
     panel.set_title(chart.title, fontsize="medium", loc="left", parse_math=False)
     panel.legend(fontsize="small")
 
 
 def _literal(text: str) -> str:
-    """A name as it is: Matplotlib reads text between dollars as mathematics."""
+    """Return a name as it is: Matplotlib reads text between dollars as mathematics."""
     return re.sub(r"([$\\])", r"\\\1", text)

@@ -1,4 +1,4 @@
-"""Verdicts and runs as a notebook shows them: small pictures, scores, reasons and statuses, all escaped."""
+"""Verdicts and runs as a notebook shows them: small images, scores, reasons and statuses, all escaped."""
 
 from __future__ import annotations
 
@@ -6,25 +6,31 @@ import base64
 import html
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from editjudge.edit import Edit, ImageSource
+from editjudge.edit import Edit
 from editjudge.errors import ImageError
 from editjudge.judgement import Judgement
 from editjudge.media.image import decode
 from editjudge.media.source import read
+from editjudge.report.tables import clean
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.scale import Scale
-from editjudge.store.records import Item, RunRecord
 from editjudge.store.store import Store
 
 _SIDE = 160
-"""Pixels of a picture's longer side: two and their scores fit beside each other in a notebook."""
+"""Pixels of an image's longer side: two and their scores fit beside each other in a notebook."""
 _EDITS = 3
-"""Edits of a run that are shown with their pictures."""
+"""Edits of a run that are shown with their images."""
 _REASON = 300
 """Characters of a reason; some judges write pages."""
+
+Row = tuple[str, str, str]
+"""Factor, score and reason."""
+Scales = Mapping[str, Mapping[str, Scale]]
+"""Scales by rubric and factor."""
 
 
 class Judgements(dict[str, Judgement]):
@@ -35,7 +41,7 @@ class Judgements(dict[str, Judgement]):
     """
 
     edit: Edit
-    scales: Mapping[tuple[str, str], Scale]
+    scales: Scales
 
     @classmethod
     def of(
@@ -45,19 +51,12 @@ class Judgements(dict[str, Judgement]):
         by_rubric: dict[str, list[Judgement]] = {}
         for judgement in judgements:
             by_rubric.setdefault(judgement.rubric, []).append(judgement)
-        named = cls(
-            {
-                name if len(some) == 1 else f"{name}[{number}]": judgement
-                for name, some in by_rubric.items()
-                for number, judgement in enumerate(some)
-            }
-        )
+        named = cls()
+        for name, repeats in by_rubric.items():
+            for number, judgement in enumerate(repeats):
+                named[name if len(repeats) == 1 else f"{name}[{number}]"] = judgement
         named.edit = edit
-        named.scales = {
-            (rubric.name, factor.key): factor.scale
-            for rubric in rubrics
-            for factor in rubric.factors
-        }
+        named.scales = _scales(rubrics)
         return named
 
     def __repr__(self) -> str:
@@ -65,169 +64,115 @@ class Judgements(dict[str, Judgement]):
         for name, judgement in self.items():
             lines.append(f"{name} by {judgement.judge}: {judgement.status}")
             lines += [
-                f"  {factor}: {score}  {_clip(why, 100)}".rstrip()
-                for factor, score, why in self._rows(judgement)
+                f"  {factor}: {score}  {_clip(reason, 100)}".rstrip()
+                for factor, score, reason in _rows(judgement, self.scales)
             ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        tables = []
+        parts = [f"{_text(self.edit.instruction)}<br>"]
+        parts.append(_edit_images(self.edit))
         for name, judgement in self.items():
             head = f"<b>{_text(name)}</b> by {_text(judgement.judge)}: {_text(judgement.status)}"
-            tables.append(f"<p>{head}</p>{_table(self._rows(judgement))}")
-        return (
-            f"{_text(self.edit.instruction)}<br>{_pictures(self.edit)}{''.join(tables)}"
-        )
-
-    def _rows(self, judgement: Judgement) -> list[tuple[str, str, str]]:
-        """Factor, score and reason; then what is wrong with a judgement that failed."""
-        scales = {
-            factor: scale
-            for (rubric, factor), scale in self.scales.items()
-            if rubric == judgement.rubric
-        }
-        return _rows(
-            {**(judgement.scores or {}), **(judgement.choices or {})},
-            judgement.justifications or {},
-            judgement.abstained,
-            [(remark.code, remark.message) for remark in judgement.reasons],
-            scales,
-        )
+            parts.append(f"<p>{head}</p>{_table(_rows(judgement, self.scales))}")
+        return "".join(parts)
 
 
 def run_html(
     title: str, store: Store, run: int, edits: Callable[[], Iterator[Edit]] | None
 ) -> str:
-    """The first edits of a run with their pictures, scores and reasons; `edits` has those that were rows in memory."""
+    """Return the first edits of a run with their images, scores and reasons; `edits` has those that were rows in
+    memory."""
+    from editjudge.running.picture_sources import picture_of
+
     record = store.find_run(str(run))
-    scales = {
-        (name, factor.key): factor.scale
-        for name, rubric in store.questions_of(record).rubrics.items()
-        for factor in rubric.factors
-    }
-    given = {edit.id: edit for edit in islice(edits(), _EDITS)} if edits else {}
-    parts = []
+    scales = _scales(store.questions_of(record).rubrics.values())
+    in_memory = {edit.id: edit for edit in islice(edits(), _EDITS)} if edits else {}
+    parts = [f"<p>{_text(title)}</p>"]
     for item in islice(store.items(record), _EDITS):
-        rows: list[tuple[str, str, str]] = []
-        for row in store.judgements(record, item=item.item):
-            own = {
-                factor: scale
-                for (rubric, factor), scale in scales.items()
-                if rubric == row["rubric"]
-            }
-            remarks = [
-                (remark["code"], remark["message"]) for remark in row["reasons"] or ()
-            ]
-            scores = {**(row["scores"] or {}), **(row.get("choices") or {})}
-            rows.append((f"{row['rubric']} by {row['judge']}", row["status"], ""))
-            rows += _rows(
-                scores,
-                row["justifications"] or {},
-                row["abstained"] or {},
-                remarks,
-                own,
-            )
-        pictures = (
-            _pictures(given[item.item])
-            if item.item in given
-            else _stored_pictures(record, item)
-        )
+        rows: list[Row] = []
+        for task in store.judgements(record, item=item.item):
+            rows.append((f"{task['rubric']} by {task['judge']}", task["status"], ""))
+            judgement = store.judgement(task["key"])
+            rows += _rows(judgement, scales) if judgement else []
+        if item.item in in_memory:
+            images = _edit_images(in_memory[item.item])
+        else:
+            images = _images(item.images, partial(picture_of, record, item))
         about = " · ".join(filter(None, (item.item, item.model, item.instruction)))
         parts.append(
-            f"<details open><summary>{_text(about)}</summary>{pictures}{_table(rows)}</details>"
+            f"<details open><summary>{_text(about)}</summary>{images}{_table(rows)}</details>"
         )
-    return f"<p>{_text(title)}</p>{''.join(parts)}"
+    return "".join(parts)
 
 
-def _rows(
-    scores: Mapping[str, Any],
-    reasons: Mapping[str, str],
-    abstained: Mapping[str, str],
-    remarks: Sequence[tuple[str, str]],
-    scales: Mapping[str, Scale],
-) -> list[tuple[str, str, str]]:
+def _scales(rubrics: Iterable[Rubric]) -> Scales:
+    return {
+        rubric.name: {factor.key: factor.scale for factor in rubric.factors}
+        for rubric in rubrics
+    }
+
+
+def _rows(judgement: Judgement, scales: Scales) -> list[Row]:
+    """Return factors with score and reason; then what is wrong with a judgement that failed."""
+    own = scales.get(judgement.rubric, {})
+    reasons = judgement.justifications or {}
+    values = {**(judgement.scores or {}), **(judgement.choices or {})}
     rows = [
-        (factor, of_scale(score, scales.get(factor)), reasons.get(factor, ""))
-        for factor, score in scores.items()
+        (factor, of_scale(value, own.get(factor)), reasons.get(factor, ""))
+        for factor, value in values.items()
     ]
-    rows += [(factor, "no score", why) for factor, why in abstained.items()]
-    return rows + [(code, "", message) for code, message in remarks]
+    rows += [(f, "no score", reason) for f, reason in judgement.abstained.items()]
+    return rows + [(remark.code, "", remark.message) for remark in judgement.reasons]
 
 
 def of_scale(score: Any, scale: Scale | None) -> str:
     """Return a score as `6 of 7`; a choice or a figure without an upper end as it is."""
     text = f"{score:.4g}" if isinstance(score, float) else str(score)
-    if scale is None or isinstance(score, str):
+    if scale is None or isinstance(score, str) or scale.high is None:
         return text
-    highest = max(scale.values) if scale.values else (scale.range or (None, None))[1]
-    return text if highest is None else f"{text} of {highest:g}"
+    return f"{text} of {scale.high:g}"
 
 
-def _table(rows: Sequence[tuple[str, str, str]]) -> str:
+def _table(rows: Iterable[Row]) -> str:
     left = 'style="text-align:left"'
     cells = "".join(
         f"<tr><th {left}>{_text(name)}</th><td {left}>{_text(score).replace(' ', '&nbsp;')}</td>"
-        f"<td {left}>{_text(_clip(why, _REASON))}</td></tr>"
-        for name, score, why in rows
+        f"<td {left}>{_text(_clip(reason, _REASON))}</td></tr>"
+        for name, score, reason in rows
     )
     return f"<table>{cells}</table>"
 
 
-def _pictures(edit: Edit) -> str:
-    return (
-        "".join(
-            _figure(name, _read(source)) for name, source in edit.all_pictures().items()
-        )
-        or "<p>no picture</p>"
-    )
+def _edit_images(edit: Edit) -> str:
+    sources = edit.all_pictures()
+    return _images(sources, lambda role: read(sources[role]))
 
 
-def _stored_pictures(record: RunRecord, item: Item) -> str:
-    from editjudge.running.picture_sources import picture_of
-
-    def read(role: str) -> bytes | str:
+def _images(roles: Iterable[str], load: Callable[[str], bytes]) -> str:
+    """Return thumbnails, or in the place of one the reason why there is none."""
+    style = f"display:inline-block;margin:4px;max-width:{_SIDE}px;vertical-align:top"
+    figures = []
+    for role in roles:
         try:
-            return picture_of(record, item, role)
-        except ImageError as error:
-            return str(error)
-
-    return (
-        "".join(_figure(role, read(role)) for role in item.images)
-        or "<p>no picture</p>"
-    )
-
-
-def _read(source: ImageSource) -> bytes | str:
-    try:
-        return read(source)
-    except ImageError as error:
-        return str(error)
-
-
-def _figure(name: str, data: bytes | str) -> str:
-    """A thumbnail, or in its place the reason why there is none."""
-    if isinstance(data, bytes):
-        try:
-            image = decode(data, name=name)
+            image = decode(load(role), name=role)
             image.thumbnail((_SIDE, _SIDE))
             image.save(out := io.BytesIO(), "WEBP", quality=80)
             encoded = base64.b64encode(out.getvalue()).decode()
-            inside = f'<img src="data:image/webp;base64,{encoded}" alt="{_text(name)}">'
+            inside = f'<img src="data:image/webp;base64,{encoded}" alt="{_text(role)}">'
         except ImageError as error:
             inside = _text(str(error))
-    else:
-        inside = _text(data)
-    style = f"display:inline-block;margin:4px;max-width:{_SIDE}px;vertical-align:top"
-    return f'<figure style="{style}">{inside}<figcaption>{_text(name)}</figcaption></figure>'
+        figures.append(
+            f'<figure style="{style}">{inside}<figcaption>{_text(role)}</figcaption></figure>'
+        )
+    return "".join(figures) or "<p>no picture</p>"
 
 
 def _clip(text: str, most: int) -> str:
-    text = " ".join(text.split())
+    text = clean(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _text(text: str) -> str:
-    """Untrusted text: escaped, and what is invisible or reorders text left out."""
-    return html.escape(
-        "".join(char for char in text if char.isprintable() or char == "\n")
-    )
+    """Return untrusted text on one line, escaped, with the codes of invisible characters."""
+    return html.escape(clean(text))
