@@ -349,21 +349,20 @@ class Run:
         `ratings` is a file, rows in memory with item, rater, factor and score, or by default what the store has.
         `called` maps people's factors to those of judges. Raises `InputError` where no item or no factor has both.
         """
-        from editjudge.report.agreement import agree, file_ratings, stored_ratings
+        from editjudge.report.agreement import agree
 
-        judged = self._loaded(pairing=True, of=of)
+        run = self._loaded(pairing=True, of=of)
+        mappings = [f"{people}={factor}" for people, factor in (called or {}).items()]
+        source: Path | Store
         with ExitStack() as stack:
             if ratings is None:
-                store = stack.enter_context(Store.open(self.store, readonly=True))
-                rated = stored_ratings(judged, store)
+                source = stack.enter_context(Store.open(self.store, readonly=True))
             elif isinstance(ratings, str | os.PathLike):
-                rated, _ = file_ratings(Path(ratings), judged)
+                source = Path(ratings)
             else:
                 folder = stack.enter_context(TemporaryDirectory())
-                file = _as_file(ratings, Path(folder, "ratings.jsonl"))
-                rated, _ = file_ratings(file, judged)
-        mappings = [f"{people}={factor}" for people, factor in (called or {}).items()]
-        return agree(judged, rated, mappings)
+                source = _as_file(ratings, Path(folder, "ratings.jsonl"))
+            return agree(run, source, mappings)
 
     @checked
     def gate(

@@ -152,12 +152,8 @@ def command(
             answer = pairwise.agree_stored_pairs(pairs, store)
     else:
         judged = load_run(store_place, run, pairing=True, of=of)
-        if ratings_file is not None:
-            ratings, _ = agreement.file_ratings(ratings_file, judged)
-        else:
-            with open_store(store_place, readonly=True) as store:
-                ratings = agreement.stored_ratings(judged, store)
-        answer = agreement.agree(judged, ratings, called, **further)
+        with open_store(store_place, readonly=True) as store:
+            answer = agreement.agree(judged, ratings_file or store, called, **further)
     present(as_json, answer)
 
 

@@ -85,14 +85,20 @@ _CONCLUSIONS = 4
 
 def agree(
     run: RunData,
-    ratings: Ratings,
+    source: Path | Store,
     mappings: Sequence[str] = (),
     *,
     calibrating: bool = False,
     estimating: bool = False,
 ) -> Answer:
-    """Compare the judges of a run, which was loaded with `pairing`, with people's ratings of its edits."""
-    ratings = renamed(ratings, mappings, _factors(run))
+    """Compare the judges of a run, which was loaded with `pairing`, with people's ratings in a file or a store."""
+    if isinstance(source, Path):
+        ratings, _ = _file_ratings(source, run)
+    else:
+        ratings = _stored_ratings(source, run)
+        if not len(ratings):
+            raise _no_ratings(source, run)
+    ratings = _renamed(ratings, mappings, _factors(run))
     scores = run.with_aggregates(ratings.factor.present())
     _check_common(ratings, scores, list(run.sums))
     return _run_answer(run, ratings, scores, calibrating, estimating)
@@ -110,7 +116,7 @@ def agree_files(
     estimating: bool = False,
 ) -> Answer:
     """Compare scores of a file with ratings of a file."""
-    ratings, origins = file_ratings(ratings_file, None)
+    ratings, origins = _file_ratings(ratings_file, None)
     if manifest:
         origins = origins_of(manifest, columns)
     scores, guessed = read_scores(scores_file, origins)
@@ -127,7 +133,7 @@ def agree_files(
         )
     if with_guessed and guessed:
         lead.append("guessed scores are included, as if the judge had given them")
-    ratings = renamed(ratings, mappings, scores.factor.present())
+    ratings = _renamed(ratings, mappings, scores.factor.present())
     _check_common(ratings, scores, ())
     return _answer(
         ratings,
@@ -145,7 +151,7 @@ def stored_agreement(
 ) -> tuple[Answer | None, str]:
     """Compare with the ratings of the store on factors of the run; and return a sentence on ratings of other factors."""
     factors = _factors(run)
-    ratings = renamed(_ratings_in(store, run), mappings, factors)
+    ratings = _renamed(_stored_ratings(store, run), mappings, factors)
     rated = ratings.factor.present()
     unmatched = ""
     if others := [name for name in rated if name not in factors]:
@@ -730,7 +736,7 @@ def _factors(run: RunData) -> list[str]:
     return [*run.scores.factor.present(), *run.sums]
 
 
-def renamed(
+def _renamed(
     ratings: Ratings, mappings: Sequence[str], factors: Sequence[str]
 ) -> Ratings:
     """Return ratings under the judges' factor names, by `--as PEOPLE=FACTOR`. One rated factor may map to several."""
@@ -774,7 +780,7 @@ def _such_as(people: Sequence[str], factors: Sequence[str]) -> Option:
     return Option("as", {people[0]: factor}, "called")
 
 
-def file_ratings(file: Path, run: RunData | None) -> tuple[Ratings, dict[str, Origin]]:
+def _file_ratings(file: Path, run: RunData | None) -> tuple[Ratings, dict[str, Origin]]:
     """Read the ratings of a file. If it names the rated content, the id may be of another edit here."""
     edits = run.side.edits if run else {}
     contents = {item: content.key() for item, content in edits.items()}
@@ -789,24 +795,21 @@ def file_ratings(file: Path, run: RunData | None) -> tuple[Ratings, dict[str, Or
     return ratings_columns(ratings), origins
 
 
-def stored_ratings(run: RunData, store: Store) -> Ratings:
-    """Return the store's ratings of the run's edits."""
-    ratings = _ratings_in(store, run)
-    if len(ratings):
-        return ratings
+def _no_ratings(store: Store, run: RunData) -> UsageError:
     total = count_ratings(store)
     problem = "has no ratings"
     if total:
         problem = (
             f"none of its {total:,} ratings is of an edit of {clean(run.run.name)}"
         )
-    raise UsageError(
+    return UsageError(
         f"{clean(store.place)}: {problem}: give --ratings, or bring them in with `ratings import FILE --run RUN`",
         options=[Option("ratings")],
     )
 
 
-def _ratings_in(store: Store, run: RunData) -> Ratings:
+def _stored_ratings(store: Store, run: RunData) -> Ratings:
+    """Return the store's ratings of the run's edits."""
     rows = ratings_of(store, run.run)
     return ratings_columns(Rating(*row[:4]) for row in rows)
 

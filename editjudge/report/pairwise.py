@@ -33,7 +33,6 @@ from editjudge.stats.columns import item_means
 from editjudge.stats.pairwise import (
     Accuracy,
     HumanAgreement,
-    ModelRecord,
     PairwiseSummary,
     Preference,
     Share,
@@ -241,7 +240,7 @@ def _strengths(judge: str, factor: str, one: PairwiseSummary) -> Table:
             {
                 "": model.rank,
                 "model": model.model or "-",
-                "group": _letters(model),
+                "group": "".join(map(_letter, model.groups)) or "-",
                 "n": model.n,
                 "won/tied/lost": f"{model.wins}/{model.ties}/{model.losses}",
                 "win rate": Figure(model.win_rate, model.ci),
@@ -260,12 +259,8 @@ def _strengths(judge: str, factor: str, one: PairwiseSummary) -> Table:
     return table if several else table.without("scale")
 
 
-def _letters(model: ModelRecord) -> str:
-    letters = [
-        chr(ord("a") + number - 1) if number <= 26 else f"({number})"
-        for number in model.groups
-    ]
-    return "".join(letters) or "-"
+def _letter(group: int) -> str:
+    return chr(ord("a") + group - 1) if group <= 26 else f"({group})"
 
 
 def _two_by_two(judge: str, factor: str, one: PairwiseSummary) -> Table:
@@ -361,6 +356,8 @@ def _strength_chart(
 OVERTURNS = "answers that failed could move the accuracy out of its interval"
 VOTE = "vote"
 """Name among the factors: what a judge itself said of a pair."""
+_VOTES = {1: "A", 0: "tie", -1: "B"}
+"""Vote of a judge by the sign of its score of A minus that of B."""
 
 
 @dataclass(frozen=True)
@@ -581,7 +578,9 @@ def _preferred(
         models = [tuple(model_of[item] for item in one.pair) for one in pairs]
         group = [one.group or group_of[one.pair[0]] for one in pairs]
         for (judge, factor), gaps in _differences(run, pairs).items():
-            votes = [_vote_by_gap(gap) for gap in gaps]
+            votes = [
+                None if math.isnan(gap) else _VOTES[int(np.sign(gap))] for gap in gaps
+            ]
             leads = judge not in {one.judge for one in voted}
             voted.append(
                 JudgeVotes(
@@ -596,15 +595,6 @@ def _preferred(
         votes = [one.votes.get(judge) for one in pairs]
         voted.append(JudgeVotes(judge, VOTE, accuracy(human, votes, group=group)))
     return voted, _strengths_by(models, human, group)
-
-
-def _vote_by_gap(gap: float) -> str | None:
-    """Return the vote of a judge whose score of A is this much better than that of B."""
-    if math.isnan(gap):
-        return None
-    if gap == 0:
-        return "tie"
-    return "A" if gap > 0 else "B"
 
 
 def _differences(
