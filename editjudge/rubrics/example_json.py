@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from editjudge.rubrics import replies
 from editjudge.rubrics.model import AnswerFormat
@@ -294,61 +294,81 @@ class ExampleShape:
     """Keys of a nested answer that lead to each factor's score, and to its reason, with dots between them."""
 
 
+class _Group(NamedTuple):
+    """The leaves of an object of an example: texts by key, in place of scores and in place of texts."""
+
+    path: tuple[str, ...]
+    scores: dict[str, str]
+    texts: dict[str, str]
+    unclear: str = ""
+    """The first key that may hold a score or a text; in an entry, which has one of each, its name is enough."""
+
+    def check(self) -> None:
+        if self.unclear:
+            why = f'the JSON example does not say whether "{self.unclear}" is a score or a text'
+            raise Unclear(why, "factors", "--factor KEY, once for each score")
+
+
 _BARE = AnswerFormat(form="scores", score_key="", reason_key="")
 _ID_KEY = re.compile(r"(?:image|item|sample|edit)?_?id", re.IGNORECASE)
+_ONE_SENTENCE = r"(?i)\b(?:one|a single)[- ]sentence\b"
 
 
 def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> ExampleShape:
     """Return the shape that an example describes; `named` are the factors, if the user named them.
 
-    Raises `Unclear`.
+    An answer has its scores in one object, in one list, or in an entry for each factor; any other is nested, with a path
+    for each score. Raises `Unclear`.
     """
-    try:
-        return _even_shape(example, named)
-    except Unclear as unclear:
-        nested = _nested_shape(example, named) if unclear.about == "answer" else None
-        if nested is None:
-            raise
-        return nested
-
-
-def _even_shape(example: dict[str, Example], named: Collection[str]) -> ExampleShape:
-    """Return the shape of an answer with all factors in one place: entries, bare scores or a list."""
-    id_key = None
-    texts = []
-    scores: dict[str, Example] = {}
-    envelopes: dict[str, dict[str, Example]] = {}
     lists: dict[str, Leaf] = {}
-    for key, value in example.items():
-        if isinstance(value, dict):
-            (envelopes if _holds_factors(value, named) else scores)[key] = value
-        elif _is_list(key, value, named):
-            lists[key] = value
-        elif _ID_KEY.fullmatch(key):
-            id_key = key
-        elif _decided(key, value, named) == "score":
-            scores[key] = value
+    id_key = None
+    groups = []
+    for path, members in objects(example):
+        if not path:
+            id_key = next(filter(_ID_KEY.fullmatch, members), None)
+            lists = {
+                key: leaf
+                for key, leaf in members.items()
+                if key != id_key and _is_list(key, leaf, named)
+            }
+        taken = () if path else (id_key, *lists)
+        rest = {k: v for k, v in members.items() if k not in taken}
+        groups.append(_group(path, rest, named))
+    top = groups[0]
+    top.check()
+    answer = replace(_BARE, id_key=id_key, texts=tuple(top.texts))
+    scored = [group for group in groups if group.scores]
+    if lists:
+        return _list_shape(answer, lists, [*scored, *groups[1:]])
+    if not scored:
+        why = "the JSON example has no value that reads as a score"
+        raise Unclear(why, "factors", "--factor KEY and --scale")
+    if len(groups) == 1:
+        return _with_own_reasons(ExampleShape(answer, top.scores))
+    even = None if top.scores else _even_shape(answer, groups, named)
+    return even or _nested_shape(answer, groups)
+
+
+def _group(
+    path: tuple[str, ...], members: dict[str, Leaf], named: Collection[str]
+) -> _Group:
+    scores = {}
+    texts = {}
+    unclear = ""
+    for key, leaf in members.items():
+        kind = kind_of(key, leaf)
+        if kind == "neither" and (key not in named or offers_words(leaf)):
+            raise Unclear(
+                f'"{key}" is {leaf.text[:40]}, which is neither a score nor a text'
+            )
+        names_score = path and pattern("score_key").search(key)
+        if key in named or kind == "score" or (kind == "unclear" and names_score):
+            scores[key] = leaf.text
         else:
-            texts.append(key)
-    for key, leaf in lists.items():
-        if re.search(r"[\"']", leaf.text) or any(
-            map(pattern("says_text").search, leaf.items or ())
-        ):
-            raise Unclear(f'"{key}" is a list of texts, which a rubric cannot hold')
-    if len(envelopes) + len(lists) + bool(scores) > 1:
-        keys = ", ".join((*envelopes, *lists, *scores))
-        raise Unclear(
-            f"scores stand in more than one place of the JSON example: {keys}"
-        )
-    answer = replace(_BARE, id_key=id_key, texts=tuple(texts))
-    for key, leaf in lists.items():
-        is_open = "..." in leaf.text or "…" in leaf.text
-        items = () if is_open else leaf.items or ()
-        described = {str(number): item for number, item in enumerate(items)}
-        return ExampleShape(replace(answer, envelope=key, form="list"), described)
-    for envelope, members in envelopes.items():
-        return _shape_of_scores(replace(answer, envelope=envelope), members, named)
-    return _shape_of_scores(answer, scores, named)
+            texts[key] = leaf.text
+        if kind == "unclear" and not named:
+            unclear = unclear or key
+    return _Group(path, scores, texts, unclear)
 
 
 def _is_list(key: str, leaf: Leaf, named: Collection[str]) -> bool:
@@ -366,52 +386,20 @@ def may_be_scale(items: Collection[str]) -> bool:
     )
 
 
-def _decided(key: str, leaf: Leaf, named: Collection[str]) -> Kind:
-    kind = kind_of(key, leaf)
-    if kind == "neither" and (key not in named or offers_words(leaf)):
-        raise Unclear(
-            f'"{key}" is {leaf.text[:40]}, which is neither a score nor a text'
-        )
-    if key in named:
-        return "score"
-    if kind == "unclear" and not named:
-        why = f'the JSON example does not say whether "{key}" is a score or a text'
-        raise Unclear(why, "factors", "--factor KEY, once for each score")
-    return "text" if kind == "unclear" else kind
-
-
-def _holds_factors(members: dict[str, Example], named: Collection[str]) -> bool:
-    """Whether an object is one of objects, one of several bare scores, or holds a named factor."""
-    kinds = {
-        kind_of(key, value) if isinstance(value, Leaf) else "object"
-        for key, value in members.items()
-    }
-    if "object" in kinds or not members.keys().isdisjoint(named):
-        return True
-    is_entry = len(members) == 1 and pattern("score_key").search("".join(members))
-    return not is_entry and kinds <= {"score"}
-
-
-def _shape_of_scores(
-    answer: AnswerFormat, scores: dict[str, Example], named: Collection[str]
+def _list_shape(
+    answer: AnswerFormat, lists: dict[str, Leaf], others: Sequence[_Group]
 ) -> ExampleShape:
-    if not scores:
-        why = "the JSON example has no value that reads as a score"
-        raise Unclear(why, "factors", "--factor KEY and --scale")
-    bare = {key: value for key, value in scores.items() if isinstance(value, Leaf)}
-    if not bare:
-        return _shape_of_entries(answer, scores)
-    if len(bare) < len(scores):
+    (key, leaf), *more = lists.items()
+    items = leaf.items or ()
+    if re.search(r"[\"']", leaf.text) or any(map(pattern("says_text").search, items)):
+        raise Unclear(f'"{key}" is a list of texts, which a rubric cannot hold')
+    if more or others:
         raise Unclear(
-            "some scores of the JSON example have an object of their own, others not"
+            f'scores stand in more than one place of the JSON example, one of them "{key}"'
         )
-    for key, leaf in bare.items() if answer.envelope else ():
-        if _decided(key, leaf, named) != "score":
-            raise Unclear(
-                f'"{key}" stands among the scores of "{answer.envelope}" and is none'
-            )
-    shape = ExampleShape(answer, {key: leaf.text for key, leaf in bare.items()})
-    return shape if answer.envelope else _with_own_reasons(shape)
+    is_open = "..." in leaf.text or "…" in leaf.text
+    described = {} if is_open else {str(n): item for n, item in enumerate(items)}
+    return ExampleShape(replace(answer, envelope=key, form="list"), described)
 
 
 def _with_own_reasons(shape: ExampleShape) -> ExampleShape:
@@ -440,106 +428,80 @@ def _stem(key: str) -> str:
     return "_".join(parts).casefold()
 
 
-def _shape_of_entries(
-    answer: AnswerFormat, entries: dict[str, Example]
-) -> ExampleShape:
-    """Return the shape of objects with one score and at most one reason each."""
-    names_score = pattern("score_key").search
-    described: dict[str, str] = {}
-    score_key = ""
-    reason_key = ""
-    reason = ""
-    for factor, entry in entries.items():
-        members = entry if isinstance(entry, dict) else {}
-        texts = {k: leaf.text for k, leaf in members.items() if isinstance(leaf, Leaf)}
-        kinds = {
-            key: kind_of(key, leaf) if isinstance(leaf, Leaf) else "neither"
-            for key, leaf in members.items()
-        }
-        scores = [
-            key
-            for key, kind in kinds.items()
-            if kind == "score" or (kind == "unclear" and names_score(key))
-        ]
-        reasons = [key for key in kinds if key not in scores]
-        if len(scores) != 1 or len(reasons) > 1 or "neither" in kinds.values():
-            raise Unclear(
-                f'the entry of "{factor}" ({", ".join(members)}) is not one score and at most one reason'
-            )
-        if not reasons and not names_score(scores[0]):
-            raise Unclear(
-                f'"{scores[0]}" in "{factor}" may be a factor or the score of one'
-            )
-        if described and [score_key, reason_key] != [*scores, *(reasons or [""])]:
-            raise Unclear(
-                f'the entry of "{factor}" has other keys than those before it'
-            )
-        score_key = scores[0]
-        reason_key = "".join(reasons)
-        described[factor] = texts[score_key]
-        if re.search(_ONE_SENTENCE, texts.get(reason_key, "")):
-            reason = "one sentence"
+def _even_shape(
+    answer: AnswerFormat, groups: Sequence[_Group], named: Collection[str]
+) -> ExampleShape | None:
+    """Return the shape of several scores in an envelope, or of one entry for each factor; None if it is neither."""
+    entries = [group for group in groups if group.scores]
+    first = entries[0]
+    *parents, factor = first.path
+    score_key, *more_scores = first.scores
+    reason_key = "".join(first.texts)
+    is_named = not first.scores.keys().isdisjoint(named)
+    says_score = pattern("score_key").search(score_key) and not is_named
+    if len(groups) == 2 and not first.texts and (more_scores or not says_score):
+        first.check()
+        return ExampleShape(replace(answer, envelope=factor), first.scores)
+    layouts = {(entry.path[:-1], *entry.scores, *entry.texts) for entry in entries}
+    if (
+        len(layouts) > 1
+        or more_scores
+        or is_named
+        or len(first.texts) > 1
+        or not (reason_key or says_score)
+        or len(parents) > 1
+        # Beside the entries there is the top and, if there is one, an envelope without leaves.
+        or len(groups) != 1 + len(parents) + len(entries)
+        or (parents and groups[1].texts)
+    ):
+        return None
+    reasons = (entry.texts.get(reason_key, "") for entry in entries)
+    is_sentence = any(re.search(_ONE_SENTENCE, reason) for reason in reasons)
     answer = replace(
         answer,
+        envelope="".join(parents),
         form="entries",
         score_key=score_key,
         reason_key=reason_key,
-        reason=reason,
+        reason="one sentence" if is_sentence else "",
     )
-    return ExampleShape(answer, described)
+    return ExampleShape(answer, {e.path[-1]: e.scores[score_key] for e in entries})
 
 
-_ONE_SENTENCE = r"(?i)\b(?:one|a single)[- ]sentence\b"
-
-
-def _nested_shape(
-    example: dict[str, Example], named: Collection[str]
-) -> ExampleShape | None:
-    """Return scores at several levels, or beside other keys, each with a path; None if a value may be something else."""
-    id_key = None
-    all_texts: list[str] = []
+def _nested_shape(answer: AnswerFormat, groups: Sequence[_Group]) -> ExampleShape:
+    """Return the shape of scores at several levels, or beside other keys, each with a path."""
+    texts: list[str] = []
     described: dict[str, str] = {}
     paths: dict[str, tuple[str, str]] = {}
-    for path, members in objects(example):
-        if not path:
-            id_key = next(filter(_ID_KEY.fullmatch, members), None)
-        kinds = {
-            key: kind_of(key, leaf)
-            for key, leaf in members.items()
-            if path or key != id_key
-        }
-        if "neither" in kinds.values() or "." in "".join((*path, *kinds)):
-            return None
-        for key, kind in kinds.items():
-            if kind == "unclear":
-                kinds[key] = _decided(key, members[key], named)
-        scores = [key for key, kind in kinds.items() if kind == "score"]
-        texts = [
-            ".".join((*path, key)) for key, kind in kinds.items() if kind == "text"
-        ]
+    for group in groups:
+        group.check()
+        path, scores, group_texts, _ = group
+        if dotted := [key for key in (*path, *scores, *group_texts) if "." in key]:
+            raise Unclear(f'the key "{dotted[0]}" has a dot, which stands between keys')
+        reasons = [".".join((*path, key)) for key in group_texts]
         # The only score of an object is named by what leads there, and the only text beside it is its reason.
         is_alone = len(scores) == 1 and path != ()
-        reason = texts.pop() if is_alone and len(texts) == 1 else ""
-        all_texts += texts
-        for score in scores:
+        reason = reasons.pop() if is_alone and len(reasons) == 1 else ""
+        texts += reasons
+        for score, text in scores.items():
             full = (*path, score)
             is_plain = is_alone and pattern("score_key").search(score)
             name = "_".join(path if is_plain else full)
             if name in paths:
-                return None
+                raise Unclear(
+                    f'two scores of the JSON example would be called "{name}"'
+                )
             paths[name] = (".".join(full), reason)
-            described[name] = members[score].text
-    if not paths:
-        return None
+            described[name] = text
     # Scores and reasons may stand under the same keys of two objects: `score.fit` and `why.fit`.
-    by_key = {text.rpartition(".")[2]: text for text in all_texts}
+    by_key = {text.rpartition(".")[2]: text for text in texts}
     parallel = {
         name: (path, by_key.get(path.rpartition(".")[2], ""))
         for name, (path, _) in paths.items()
     }
     used = {reason for _, reason in parallel.values() if reason}
-    if len(used) == len(all_texts) == len(paths):
+    if len(used) == len(texts) == len(paths):
         paths = parallel
-        all_texts = []
-    answer = replace(_BARE, id_key=id_key, form="nested", texts=tuple(all_texts))
+        texts = []
+    answer = replace(answer, form="nested", texts=tuple(texts))
     return ExampleShape(answer, described, paths)

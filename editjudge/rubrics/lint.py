@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from editjudge.edit import IMAGE_ROLES
@@ -22,30 +22,29 @@ class LintFinding:
 
 
 def lint(rubric: Rubric) -> list[LintFinding]:
-    """Everything that looks wrong, once each, in the order of the file."""
+    """Return everything that looks wrong, once each."""
     findings = [
-        *_scales(rubric),
-        *_words(rubric),
-        *_factors(rubric),
-        *_placeholders(rubric),
+        *_wrong_numbers(rubric),
+        *_undescribed(rubric),
+        *_unfilled(rubric),
         *_contradictions(rubric),
-        *_example(rubric),
+        *_refusals(rubric),
     ]
-    return list(dict.fromkeys(findings))
+    return [LintFinding(*finding) for finding in dict.fromkeys(findings)]
+
+
+_Findings = Iterator[tuple[str, str, str]]
+"""Code, place and message of each finding."""
 
 
 def _texts(rubric: Rubric) -> Iterator[tuple[str, str]]:
-    """Every text that a judge reads, and where in the file it stands."""
-    for name in ("role", "task"):
-        yield name, getattr(rubric, name)
-    yield from _listed(
-        "", rubric, ("scope", "allowed", "forbidden", "ignored", "steps", "constraints")
-    )
+    """Yield every text that a judge reads, after its place in the file."""
+    lists = ("scope", "allowed", "forbidden", "ignored", "steps", "constraints")
+    yield from _fields("", rubric, ("role", "task", *lists))
     for factor in rubric.factors:
         place = f"factors.{factor.key}."
-        for name in ("title", "definition", "excludes"):
-            yield f"{place}{name}", getattr(factor, name)
-        yield from _listed(place, factor, ("examine", "consider"))
+        fields = ("title", "definition", "excludes", "examine", "consider")
+        yield from _fields(place, factor, fields)
         for index, anchor in enumerate(factor.anchors):
             yield f"{place}anchors.{index}", "\n".join(anchor.when)
         yield f"{place}scale.labels", "\n".join(factor.scale.labels.values())
@@ -54,75 +53,63 @@ def _texts(rubric: Rubric) -> Iterator[tuple[str, str]]:
         yield "template.text", rubric.template.text
 
 
-def _listed(
-    place: str, owner: Rubric | Factor, names: Sequence[str]
+def _fields(
+    place: str, owner: Rubric | Factor, names: tuple[str, ...]
 ) -> Iterator[tuple[str, str]]:
     for name in names:
-        for index, text in enumerate(getattr(owner, name)):
-            yield f"{place}{name}.{index}", text
+        value = getattr(owner, name)
+        if isinstance(value, str):
+            yield f"{place}{name}", value
+        else:
+            for index, text in enumerate(value):
+                yield f"{place}{name}.{index}", text
 
 
-def _scales(rubric: Rubric) -> Iterator[LintFinding]:
+def _wrong_numbers(rubric: Rubric) -> _Findings:
+    limits = rubric.answer.words
     for where, text in _texts(rubric):
-        factors = [
-            f for f in rubric.factors if where.startswith(f"factors.{f.key}.")
-        ] or rubric.factors
+        own = [f for f in rubric.factors if where.startswith(f"factors.{f.key}.")]
+        scales = [factor.scale for factor in own or rubric.factors]
         for values in ranges_in(text):
-            if not any(all(map(factor.scale.accepts, values)) for factor in factors):
-                words = " / ".join(
-                    dict.fromkeys(factor.scale.words for factor in factors)
-                )
+            if not any(all(map(scale.accepts, values)) for scale in scales):
+                legal = " / ".join(dict.fromkeys(scale.words for scale in scales))
                 message = (
-                    f"the text says {values[0]} to {values[-1]}, the scale is {words}"
+                    f"the text says {values[0]} to {values[-1]}, the scale is {legal}"
                 )
-                yield LintFinding("scale_contradicts", where, message)
+                yield "scale_contradicts", where, message
+        for low, high in word_limits_in(text):
+            if limits and (low, high) != limits:
+                message = f"the text says {low} to {high} words, answer.words is {limits[0]} to {limits[1]}"
+                yield "words_contradict", where, message
 
 
-def _words(rubric: Rubric) -> Iterator[LintFinding]:
-    for where, text in _texts(rubric):
-        for limits in word_limits_in(text):
-            if rubric.answer.words and limits != rubric.answer.words:
-                low, high = rubric.answer.words
-                message = f"the text says {limits[0]} to {limits[1]} words, answer.words is {low} to {high}"
-                yield LintFinding("words_contradict", where, message)
-
-
-def _factors(rubric: Rubric) -> Iterator[LintFinding]:
-    if rubric.template or rubric.computed_by:
-        return  # its own text describes the factors, or nobody is asked
-    for factor in rubric.factors:
+def _undescribed(rubric: Rubric) -> _Findings:
+    # The text of a prompt describes the factors itself, and of computed ones no judge is asked.
+    for factor in () if rubric.template or rubric.computed_by else rubric.factors:
+        where = f"factors.{factor.key}"
         if not factor.anchors and not factor.scale.choices:
-            yield LintFinding(
-                "no_anchors",
-                f"factors.{factor.key}",
-                "says nowhere which score is deserved when",
-            )
+            yield "no_anchors", where, "says nowhere which score is deserved when"
         if not factor.definition:
-            yield LintFinding(
-                "no_definition", f"factors.{factor.key}", "says nowhere what is judged"
-            )
+            yield "no_definition", where, "says nowhere what is judged"
 
 
-def _placeholders(rubric: Rubric) -> Iterator[LintFinding]:
-    template = list(pieces(rubric.template)) if rubric.template else []
-    words = [("template.text", piece) for piece in template if isinstance(piece, str)]
-    for where, text in [
-        pair for pair in _texts(rubric) if pair[0] != "template.text"
-    ] + words:
-        for mark in placeholders_in(text):
-            yield LintFinding("unfilled_placeholder", where, f"no input fills {mark}")
-    inputs = {*rubric.images, *rubric.texts}
-    for slot in rubric.template.slots if rubric.template else ():
-        if slot.role not in inputs:
+def _unfilled(rubric: Rubric) -> _Findings:
+    code = "unfilled_placeholder"
+    template = rubric.template
+    placed = list(pieces(template)) if template else []
+    for where, text in _texts(rubric):
+        literal = [piece for piece in placed if isinstance(piece, str)]
+        for piece in literal if where == "template.text" else [text]:
+            for mark in placeholders_in(piece):
+                yield code, where, f"no input fills {mark}"
+    for slot in template.slots if template else ():
+        if slot.role not in (*rubric.images, *rubric.texts):
             kind = "images" if slot.role in IMAGE_ROLES else "texts"
             message = f"{slot.mark} wants {slot.role}, which {kind} does not list"
-            yield LintFinding("unfilled_placeholder", "template.slots", message)
-        if slot not in template:
-            yield LintFinding(
-                "unfilled_placeholder",
-                "template.slots",
-                f"{slot.mark} has no place in the text",
-            )
+            yield code, "template.slots", message
+        if slot not in placed:
+            message = f"{slot.mark} has no place in the text"
+            yield code, "template.slots", message
 
 
 _STOP = frozenset(
@@ -131,7 +118,7 @@ _STOP = frozenset(
 
 
 def _stems(text: str) -> frozenset[str]:
-    words = (word for word in re.findall(r"[a-z]+", text.lower()) if word not in _STOP)
+    words = {*re.findall(r"[a-z]+", text.lower())} - _STOP
     return frozenset(re.sub(r"(?:ings?|ed|e?s)$", "", word) for word in words)
 
 
@@ -139,26 +126,20 @@ _SAME = 0.6
 """Share of content words (Jaccard) from which two lines are taken for the same difference."""
 
 
-def _contradictions(rubric: Rubric) -> Iterator[LintFinding]:
-    for kind in ("allowed", "ignored"):
-        for index, text in enumerate(getattr(rubric, kind)):
-            for other in rubric.forbidden:
-                mine = _stems(text)
-                theirs = _stems(other)
-                if mine and theirs and len(mine & theirs) / len(mine | theirs) >= _SAME:
-                    yield LintFinding(
-                        "both_allowed_and_forbidden",
-                        f"{kind}.{index}",
-                        f"also forbidden: {other[:80]}",
-                    )
+def _contradictions(rubric: Rubric) -> _Findings:
+    tolerated = _fields("", rubric, ("allowed", "ignored"))
+    for where, text in tolerated:
+        for other in rubric.forbidden:
+            stems = _stems(text)
+            others = _stems(other)
+            if stems and others and len(stems & others) / len(stems | others) >= _SAME:
+                message = f"also forbidden: {other[:80]}"
+                yield "both_allowed_and_forbidden", where, message
 
 
-def _example(rubric: Rubric) -> Iterator[LintFinding]:
-    if not rubric.example:
-        return
-    outcome = check(rubric, rubric.example)
-    remarks = outcome.reasons if isinstance(outcome, Failure) else outcome.violations
-    for remark in remarks:
-        yield LintFinding(
-            "example_refused", "example", f"{remark.code}: {remark.message}"
-        )
+def _refusals(rubric: Rubric) -> _Findings:
+    if rubric.example:
+        result = check(rubric, rubric.example)
+        remarks = result.reasons if isinstance(result, Failure) else result.violations
+        for remark in remarks:
+            yield "example_refused", "example", f"{remark.code}: {remark.message}"
