@@ -122,8 +122,6 @@ def canonical(candidate: Candidate) -> str | None:
 
 
 def _value(candidate: Candidate) -> dict[str, Any]:
-    if candidate.value is not None:
-        return candidate.value
     if candidate.depth > replies.MAX_DEPTH:
         message = f"the JSON nests more than {replies.MAX_DEPTH} deep"
         raise NoAnswer("not_json", message)
@@ -520,7 +518,8 @@ def _sections(rubric: Rubric, reply: Scan) -> list[_Section]:
     for match in _heading(names).finditer(text):
         before = text[begin : match.start()]
         sections.append(_Section(title, before, begin <= json_start))
-        replies.check_count(len(sections), MAX_SECTIONS - 1)
+        if len(sections) >= MAX_SECTIONS:
+            raise replies.too_complex()
         title = names[(match.lastindex or 1) - 1]
         begin = match.end()
     return [*sections, _Section(title, text[begin:], begin <= json_start)]

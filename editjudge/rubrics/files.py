@@ -14,7 +14,7 @@ from editjudge.errors import RubricError, UsageError, near_miss
 from editjudge.files import LeavesFolder, resolve_inside
 from editjudge.rubrics.model import ASKING, Rubric, plain_content
 from editjudge.rubrics.scale import FileContent
-from editjudge.rubrics.sets import RubricSet, ScoreError, fuse
+from editjudge.rubrics.sets import RubricSet, ScoreError, asking, fuse
 from editjudge.rubrics.strict_yaml import (
     Lines,
     dump_plain,
@@ -31,7 +31,7 @@ SETS: dict[str, tuple[str, ...]] = {
     "online": ("preservation", "quality", "fidelity"),
     "offline": ("reference",),
 }
-"""Names that stand for several rubrics."""
+"""Names of built-in sets, and their rubrics."""
 PAIRWISE = ("preference",)
 """Built-in rubrics that ask which of two edits is better."""
 COMPUTED = ("metrics", "metrics_truth", "metrics_clip")
@@ -39,11 +39,11 @@ COMPUTED = ("metrics", "metrics_truth", "metrics_clip")
 
 
 class UnknownRubric(RubricError, UsageError):
-    """A word that names no rubric, such as a mistyped name."""
+    """A name that no rubric has, such as a mistyped one."""
 
 
 def names() -> list[str]:
-    """The built-in rubrics that judges are asked, in the order in which people meet them."""
+    """Return the built-in rubrics that judges are asked, in the order in which people meet them."""
     return [
         "preservation",
         "quality",
@@ -57,75 +57,85 @@ def names() -> list[str]:
 # --- by name --------------------------------------------------------------------------------------------------
 
 
-def load(word: str) -> Rubric:
-    """One rubric, by its built-in name or the path of a YAML file; `FILE#NAME` is one of a set.
+def load(name_or_path: str) -> Rubric:
+    """Return a rubric by its built-in name or the path of a YAML file; `FILE#NAME` is one of a set.
 
-    Raises `RubricError`, an `InputError`, where there is none or the file breaks its schema, with its line.
+    Raises `RubricError`, an `InputError`, if there is none or the file breaks its schema, with its line.
     """
-    loaded = load_any(word)
+    loaded = load_any(name_or_path)
     if isinstance(loaded, Rubric):
         return loaded
-    example = (
-        SETS[word][0] if word in SETS else f"{printable(word)}#{loaded.rubrics[0].name}"
-    )
+    name = printable(name_or_path)
+    example = f"{name}#{loaded.rubrics[0].name}"
+    if name_or_path in SETS:
+        example = SETS[name_or_path][0]
     raise UnknownRubric(
-        f'"{printable(word)}" is a set; here one rubric is wanted, such as {example}'
+        f'"{name}" is a set; here one rubric is wanted, such as {example}'
     )
 
 
-def load_any(word: str) -> Rubric | RubricSet:
-    """Load a rubric as `load` does, or the set that a name or a file stands for."""
-    if word in SETS:
-        return RubricSet(word, tuple(_builtin(name) for name in SETS[word]))
-    if word in (*names(), *PAIRWISE, *COMPUTED):
-        return _builtin(word)
-    file, mark, member = word.rpartition("#")
-    if mark and _is_file(file) and not os.path.isfile(word):
-        return _member(file, member)
-    if _is_file(word):
-        return parse_any(read_text(Path(word)), str(Path(word)), Path(word).parent)
-    known = [*names(), *SETS, *PAIRWISE, *COMPUTED]
+def load_any(name_or_path: str) -> Rubric | RubricSet:
+    """Return a rubric as `load` does, or the set that a name or a file stands for."""
+    if name_or_path in SETS:
+        return RubricSet(name_or_path, tuple(map(_builtin, SETS[name_or_path])))
+    builtin = [*names(), *PAIRWISE, *COMPUTED]
+    if name_or_path in builtin:
+        return _builtin(name_or_path)
+    file, mark, member = name_or_path.rpartition("#")
+    if mark and _is_file(file) and not os.path.isfile(name_or_path):
+        rubrics = {rubric.name: rubric for rubric in _rubrics(load_any(file))}
+        if member in rubrics:
+            return rubrics[member]
+        hint = near_miss(member, rubrics)
+        raise UnknownRubric(
+            f'{printable(file)} has no rubric "{printable(member)}"{hint} It has {", ".join(rubrics)}'
+        )
+    if _is_file(name_or_path):
+        path = Path(name_or_path)
+        return parse_any(read_text(path), str(path), path.parent)
+    all_names = [*names(), *SETS, *PAIRWISE, *COMPUTED]
+    hint = near_miss(name_or_path, all_names)
     raise UnknownRubric(
-        f'no rubric is called "{printable(word)}"{near_miss(word, known)} '
-        f"Built in: {', '.join(known)}; or give the path of a YAML file."
+        f'no rubric is called "{printable(name_or_path)}"{hint} '
+        f"Built in: {', '.join(all_names)}; or give the path of a YAML file."
     )
 
 
-def load_set(word: str) -> RubricSet | None:
-    """The set that a word names, built in or a file; None where it names a rubric."""
-    loaded = load_any(word)
+def load_set(name_or_path: str) -> RubricSet | None:
+    """Return the set that a name or a file stands for; None if it is a rubric."""
+    loaded = load_any(name_or_path)
     return loaded if isinstance(loaded, RubricSet) else None
 
 
-def load_one(word: str) -> Rubric:
-    """A single contract: a set means its fused question."""
-    loaded = load_any(word)
+def load_one(name_or_path: str) -> Rubric:
+    """Return a single contract: of a set, that of its fused question."""
+    loaded = load_any(name_or_path)
     if isinstance(loaded, Rubric):
         return loaded
-    if own := [
-        rubric.name
-        for rubric in loaded.rubrics
-        if any(getattr(rubric, name) for name in ASKING[:3])
-    ]:
-        raise UnknownRubric(
-            f"{word}: {own[0]} is asked on conditions, so name one rubric: {word}#{own[0]}"
-        )
-    return fuse(word if word in SETS else Path(word).stem, loaded.rubrics)
+    for rubric in loaded.rubrics:
+        if any(getattr(rubric, name) for name in ASKING[:3]):
+            raise UnknownRubric(
+                f"{name_or_path}: {rubric.name} is asked on conditions, so name one rubric: {name_or_path}#{rubric.name}"
+            )
+    name = name_or_path if name_or_path in SETS else Path(name_or_path).stem
+    return fuse(name, loaded.rubrics)
 
 
 def resolve(wanted: Sequence[str]) -> list[Rubric]:
-    """Names, sets and files to rubrics; one that is named twice is asked once."""
+    """Return the rubrics of names, sets and files; one that is named twice is asked once."""
     rubrics: dict[str, Rubric] = {}
     for loaded in map(load_any, wanted):
-        for rubric in (loaded,) if isinstance(loaded, Rubric) else loaded.rubrics:
-            known = rubrics.setdefault(rubric.name, rubric)
-            if known.hash != rubric.hash or any(
-                getattr(known, name) != getattr(rubric, name) for name in ASKING
-            ):
+        for rubric in _rubrics(loaded):
+            first = rubrics.setdefault(rubric.name, rubric)
+            if first.hash != rubric.hash or asking(first) != asking(rubric):
                 raise RubricError(
                     f'two different rubrics are called "{rubric.name}": rename one of them'
                 )
     return list(rubrics.values())
+
+
+def _rubrics(loaded: Rubric | RubricSet) -> tuple[Rubric, ...]:
+    return (loaded,) if isinstance(loaded, Rubric) else loaded.rubrics
 
 
 @functools.cache
@@ -134,29 +144,16 @@ def _builtin(name: str) -> Rubric:
     return parse(read_text(path), str(path))
 
 
-def _is_file(word: str) -> bool:
-    # Unlike Path.is_file(), isfile() does not raise on what is no file name.
-    return Path(word).suffix in (".yaml", ".yml") or os.path.isfile(word)
-
-
-def _member(file: str, name: str) -> Rubric:
-    loaded = load_any(file)
-    rubrics = {
-        rubric.name: rubric
-        for rubric in ((loaded,) if isinstance(loaded, Rubric) else loaded.rubrics)
-    }
-    if name in rubrics:
-        return rubrics[name]
-    raise UnknownRubric(
-        f'{printable(file)} has no rubric "{printable(name)}"{near_miss(name, rubrics)} It has {", ".join(rubrics)}'
-    )
+def _is_file(path: str) -> bool:
+    # Unlike Path.is_file(), isfile() does not raise on a text that cannot be a file name.
+    return Path(path).suffix in (".yaml", ".yml") or os.path.isfile(path)
 
 
 # --- from YAML ------------------------------------------------------------------------------------------------
 
 
 def parse(text: str, source: str = "rubric") -> Rubric:
-    """The text of a rubric's file, checked."""
+    """Return the rubric of a file's text, checked."""
     rubric = parse_any(text, source)
     if not isinstance(rubric, Rubric):
         raise RubricError(f"{source}: is a set of rubrics; here one rubric is wanted")
@@ -166,7 +163,7 @@ def parse(text: str, source: str = "rubric") -> Rubric:
 def parse_any(
     text: str, source: str = "rubric", folder: Path | None = None
 ) -> Rubric | RubricSet:
-    """The text of a file of a rubric or of a set, checked; a set's `use` names files of the `folder`."""
+    """Return the rubric or the set of a file's text, checked; a set's `use` names files of the `folder`."""
     data, lines = parse_yaml(text, source)
     if not isinstance(data, dict):
         raise RubricError(
@@ -176,8 +173,9 @@ def parse_any(
         return _set(data, lines, source, folder)
     rubric = _rubric(data, lines, source)
     if rubric.after:
+        line = lines.get(("after",), 1)
         raise RubricError(
-            f"{source}:{lines.get(('after',), 1)}: after: only a rubric of a set has one before it"
+            f"{source}:{line}: after: only a rubric of a set has one before it"
         )
     return rubric
 
@@ -213,20 +211,17 @@ def _set(
     for number, entry in enumerate(content.rubrics):
         inside = lines_below(lines, "rubrics", number)
         rubrics.append(_set_member(entry, inside, source, folder))
-    scores = content.score or {}
+    description = content.description or ""
     try:
-        return RubricSet(
-            content.name, tuple(rubrics), scores, content.description or ""
-        )
-    except ScoreError as error:
-        line = lines.get(("score", error.name), 1)
-        raise RubricError(f"{source}:{line}: {error}") from None
+        return RubricSet(content.name, tuple(rubrics), content.score or {}, description)
     except RubricError as error:
-        raise RubricError(f"{source}:1: {error}") from None
+        name = error.name if isinstance(error, ScoreError) else ""
+        line = lines.get(("score", name), 1)
+        raise RubricError(f"{source}:{line}: {error}") from None
 
 
 def _set_member(entry: Any, lines: Lines, source: str, folder: Path | None) -> Rubric:
-    """A rubric that stands in the file, or one that `use` names, with what the set says of it."""
+    """Return a rubric of a set's file, or one that `use` names, with the keys that the set gives it."""
     entry = {"use": entry} if isinstance(entry, str) else entry
     if not isinstance(entry, dict):
         raise RubricError(
@@ -234,77 +229,76 @@ def _set_member(entry: Any, lines: Lines, source: str, folder: Path | None) -> R
         )
     if "use" not in entry:
         return _rubric(entry, lines, source)
-    word = entry["use"]
-    own = {key: value for key, value in entry.items() if key != "use"}
-    known = ("name", "system", *ASKING)
-    if unknown := [key for key in own if key not in known]:
-        why = f'beside `use` stand {", ".join(known)}, not "{printable(unknown[0])}"'
-        raise RubricError(f"{source}:{lines.get((unknown[0],), 1)}: {why}")
-    builtin = word in (*names(), *COMPUTED)
-    if not isinstance(word, str) or not (builtin or _is_below(word, folder)):
+    changes = dict(entry)
+    name = changes.pop("use")
+    legal = ("name", "system", *ASKING)
+    for key in changes:
+        if key not in legal:
+            line = lines.get((key,), 1)
+            raise RubricError(
+                f'{source}:{line}: beside `use` stand {", ".join(legal)}, not "{printable(key)}"'
+            )
+    path = name
+    if name not in (*names(), *COMPUTED):
+        path = _file_below(name, folder)
+    if path is None:
+        line = lines.get(("use",), 1)
         raise RubricError(
-            f"{source}:{lines.get(('use',), 1)}: use: expected a built-in rubric ({', '.join(names())}) or a file in "
-            "the folder of the set"
+            f"{source}:{line}: use: expected a built-in rubric ({', '.join(names())}) or a file in the folder of the set"
         )
-    used = load(word if builtin else str((folder or Path()) / word))
-    return validated(
-        Rubric, json.loads(json.dumps(used.content())) | own, lines, source, _keys
-    )
+    content = json.loads(json.dumps(load(path).content()))
+    return validated(Rubric, content | changes, lines, source, _keys)
 
 
-def _is_below(word: str, folder: Path | None) -> bool:
-    """Whether a name is a file in the folder: a set that somebody else wrote names no file outside its own."""
-    if folder is None or not word.partition("#")[0].endswith((".yaml", ".yml")):
-        return False
+def _file_below(name: Any, folder: Path | None) -> str | None:
+    """Return the path of a file in the folder; None for any other, since a stranger's set names no file outside its
+    own."""
+    if folder is None or not isinstance(name, str):
+        return None
     try:
-        resolve_inside(folder / word, folder)
+        resolve_inside(folder / name, folder)
     except LeavesFolder:
-        return False
-    return True
+        return None
+    is_yaml = name.partition("#")[0].endswith((".yaml", ".yml"))
+    return str(folder / name) if is_yaml else None
 
 
-def _with_scales(data: dict[str, Any]) -> dict[str, Any]:
-    """A rubric's scale is that of every factor that names none."""
+def _rubric(data: dict[str, Any], lines: Lines, source: str) -> Rubric:
+    # A rubric's scale is that of every factor that names none.
     scale = data.pop("scale", None)
     factors = data.get("factors")
     for factor in factors if scale is not None and isinstance(factors, list) else ():
         if isinstance(factor, dict):
             factor.setdefault("scale", scale)
-    return data
-
-
-def _rubric(data: dict[str, Any], lines: Lines, source: str) -> Rubric:
-    rubric = validated(Rubric, _with_scales(data), lines, source, _keys)
+    rubric = validated(Rubric, data, lines, source, _keys)
     if rubric.template:
         from editjudge.rubrics.prompt import pieces
 
         try:
             list(pieces(rubric.template))
         except ValueError as error:
-            why = f"template.text: {error}; under `braces: format` a brace that is meant as such is doubled"
+            line = lines.get(("template", "text"), 1)
             raise RubricError(
-                f"{source}:{lines.get(('template', 'text'), 1)}: {why}"
+                f"{source}:{line}: template.text: {error}; under `braces: format` a brace that is meant as such is doubled"
             ) from None
     return rubric
 
 
 def _keys(owner: Any) -> list[str]:
-    """The keys that a part of a rubric's file may have."""
-    fields = [field.name for field in dataclasses.fields(owner)]
+    """Return the keys that a part of a rubric's file may have."""
+    keys = [field.name for field in dataclasses.fields(owner)]
+    if owner is not Rubric:
+        return keys
     # `members` is made by fusing, and `after` has its place in a set.
-    return (
-        [*(name for name in fields if name not in ("members", "after")), "scale"]
-        if owner is Rubric
-        else fields
-    )
+    return [*(key for key in keys if key not in ("members", "after")), "scale"]
 
 
 # --- to YAML --------------------------------------------------------------------------------------------------
 
 
 def dump(rubric: Rubric) -> str:
-    """The YAML file of a rubric; reading it back gives an equal one."""
-    data = plain_content(rubric, _is_default)  # a file shows what is its own
+    """Return the YAML file of a rubric; reading it back gives an equal one."""
+    data = plain_content(rubric, _is_default)
     scale = data["factors"][0]["scale"]
     if all(factor["scale"] == scale for factor in data["factors"]):
         for factor in data["factors"]:
@@ -314,11 +308,5 @@ def dump(rubric: Rubric) -> str:
 
 
 def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
-    return bool(
-        value
-        == (
-            field.default_factory()
-            if callable(field.default_factory)
-            else field.default
-        )
-    )
+    factory = field.default_factory
+    return bool(value == (factory() if callable(factory) else field.default))

@@ -43,13 +43,9 @@ class NoAnswer(ValueError):
         """Whether the text is right as far as it goes, and breaks off."""
 
 
-def check_count(count: int, limit: int) -> None:
-    """Raise `NoAnswer` if a reply has more parts of a kind than any answer has."""
-    if count > limit:
-        raise NoAnswer(
-            "too_complex",
-            "the reply has more braces, lines or headings than any answer",
-        )
+def too_complex() -> NoAnswer:
+    message = "the reply has more braces, lines or headings than any answer"
+    return NoAnswer("too_complex", message)
 
 
 # --- thoughts -------------------------------------------------------------------------------------------------
@@ -171,8 +167,6 @@ class Candidate:
     text: str
     closed: bool
     depth: int
-    value: dict[str, Any] | None = None
-    """The object, if the text was decoded already."""
     start: int = 0
     """Its first character in the text that was scanned."""
 
@@ -203,10 +197,6 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
     prose: list[tuple[int, int]] = []
     prose_before = begin = position = plain = tokens = 0
     ends_in_thought = False
-    # Braces of a short text can neither be too many nor overflow the decoder's stack.
-    is_plain = (
-        len(text) <= MAX_TOKENS and text.count("{") + text.count("[") <= 8 * MAX_DEPTH
-    )
     while match := marks.search(text, position):
         start, position = match.span()
         name = match.lastgroup or ""
@@ -214,13 +204,7 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
             # Before `plain` braces are known to be prose, but a thought may still open or close among them.
             if start < plain or not keys:
                 continue
-            value = None
-            if is_plain and (plain_object := _plain_object(text, start)):
-                (value, end) = plain_object
-                closed = True
-                depth = 0
-            else:
-                end, closed, depth, tokens = _object_end(text, start, tokens)
+            end, closed, depth, tokens = _object_end(text, start, tokens)
             if not key_pattern.search(text, start, end) and (
                 closed or not _cut_in_key(text[start:end], keys)
             ):
@@ -228,7 +212,7 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
                 continue
             prose.append((begin, start))
             prose_before = len(prose)
-            candidates.append(Candidate(text[start:end], closed, depth, value, start))
+            candidates.append(Candidate(text[start:end], closed, depth, start))
             begin = position = end
         elif not _opens(match):
             # The opening mark stood in the prompt: all that came before was thought.
@@ -283,33 +267,23 @@ def _cut_in_key(block: str, keys: Collection[str]) -> bool:
     return any(f'"{key}'.startswith(beginning) for key in keys)
 
 
-def _plain_object(text: str, start: int) -> tuple[dict[str, Any], int] | None:
-    """The value and the end of an object that is strict JSON: most are, and are decoded once. None: look closer."""
-    try:
-        value, end = _DECODER.raw_decode(text, start)
-    except (ValueError, RecursionError):
-        return None
-    odd = (
-        text.count("{", start, end) + text.count("[", start, end) > MAX_DEPTH
-        or text.find("\\u", start, end) >= 0
-    )
-    return None if odd else (value, end)
-
-
 def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int]:
     """Return the end of the object that opens at `start`, whether it is closed, how deep it nests, tokens seen."""
     braces = nesting = deepest = 0
     for match in _INSIDE.finditer(text, start):
         tokens += 1
-        check_count(tokens, MAX_TOKENS)
+        if tokens > MAX_TOKENS:
+            raise too_complex()
         mark = match.group()
-        if mark == "," or mark[0] == '"':
-            continue
-        braces += (mark == "{") - (mark == "}")
-        nesting += (mark in "{[") - (mark in "}]")
-        if mark == "}" and braces == 0:
-            return match.end(), True, deepest, tokens
-        deepest = max(deepest, nesting)
+        if mark in "{[":
+            nesting += 1
+            deepest = max(deepest, nesting)
+            braces += mark == "{"
+        elif mark in "}]":
+            nesting -= 1
+            braces -= mark == "}"
+            if mark == "}" and braces == 0:
+                return match.end(), True, deepest, tokens
     return len(text), False, deepest, tokens
 
 
@@ -411,7 +385,8 @@ def read_lines(
     all_labels = sorted({*labels, *texts}, key=len, reverse=True)
     open_text: list[str] | None = None
     for count, line in enumerate(_BREAK.split(text, MAX_LINES + 1)):
-        check_count(count, MAX_LINES)
+        if count > MAX_LINES:
+            raise too_complex()
         if _FENCE_LINE.fullmatch(line):
             continue
         title, _ = _split_label(line, headings)

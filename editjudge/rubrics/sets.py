@@ -22,7 +22,7 @@ import functools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -69,38 +69,28 @@ class Formula:
     @property
     def columns(self) -> frozenset[str]:
         """The columns of the manifest that it looks at."""
-        return frozenset(
-            str(term.value)
-            for term in self.term.walk()
-            if term.op in ("column", "by", "in", "given")
-        )
+        ops = ("column", "by", "in", "given")
+        return frozenset(str(t.value) for t in self.term.walk() if t.op in ops)
 
     @property
     def element_fields(self) -> frozenset[Ref]:
         """Rubrics asked `for_each`, and the fields of their elements that it looks at."""
-        return frozenset(
-            (a.refs[0][0], str(b.value))
-            for a, b in self._compared_pairs()
-            if b.op == "each"
-        )
+        labels = (label for label in self.labels if label.of_element)
+        return frozenset((label.rubric, label.field) for label in labels)
 
     @property
     def labels(self) -> tuple[Label, ...]:
         """The columns of edits that answers are compared with."""
         labels = []
-        for a, b in self._compared_pairs():
-            if b.op in ("each", "column") and a.choices:
-                of_element = b.op == "each"
-                labels += [
-                    Label(rubric, str(b.value), a.choices, of_element)
-                    for rubric, _ in a.refs
-                ]
-        return tuple(dict.fromkeys(labels))
-
-    def _compared_pairs(self) -> Iterator[tuple[Term, Term]]:
         for term in self.term.walk():
             if term.op in ("==", "!="):
-                yield term.parts[0], term.parts[1]
+                answer, other = term.parts
+                labels += [
+                    Label(rubric, str(other.value), answer.choices, other.op == "each")
+                    for rubric, _ in answer.refs
+                    if other.op in ("each", "column")
+                ]
+        return tuple(dict.fromkeys(labels))
 
     @property
     def words(self) -> str:
@@ -163,8 +153,8 @@ def _formula(
         )
     text = str(content.pop("formula"))
     formula = Formula(name, text, parse(text, members, before, where), **content)
-    chosen = any(part.choices for part in formula.term.walk())
-    if formula.repeats == "before" and chosen:
+    has_words = any(term.choices for term in formula.term.walk())
+    if formula.repeats == "before" and has_words:
         raise RubricError(
             f"{where}: words have no mean, so repeats cannot come before the formula"
         )
@@ -228,24 +218,18 @@ class RubricSet:
             rubric = rubrics[label.rubric]
             if not applies(rubric.when, edit):
                 continue
+            source = label.field
             values = [edit.value(label.field)]
             if label.of_element:
+                source = f"{rubric.for_each}[].{label.field}"
                 elements = edit.listed(rubric.for_each) or []
-                values = [
-                    column(element, label.field)
-                    for element in elements
-                    if isinstance(element, dict)
-                ]
+                fields = (element for element in elements if isinstance(element, dict))
+                values = [column(element, label.field) for element in fields]
             for value in values:
                 if word_of(value) != "" and place_among(value, label.choices) is None:
-                    source = (
-                        f"{rubric.for_each}[].{label.field}"
-                        if label.of_element
-                        else label.field
-                    )
-                    found = json.dumps(value, ensure_ascii=False, default=str)
+                    text = json.dumps(value, ensure_ascii=False, default=str)
                     raise ManifestError(
-                        f'edit "{edit.id}": found {found:.80} in {source}, which answers of {rubric.name} are compared '
+                        f'edit "{edit.id}": found {text:.80} in {source}, which answers of {rubric.name} are compared '
                         f"with; expected one of its choices: {', '.join(label.choices)}"
                     )
 
@@ -301,18 +285,19 @@ def check_unconditional(
 
 def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:
     """Rubrics by stage: each is asked in a later stage than the rubric that its `after` names."""
-    named = {rubric.name: rubric for rubric in rubrics}
+    by_stage: list[list[Rubric]] = [[]]
+    names = {rubric.name for rubric in rubrics}
     numbers: dict[str, int] = {}
     for rubric in rubrics:
-        if rubric.after and rubric.after not in named:
+        if rubric.after and rubric.after not in names:
             raise RubricError(
                 f'{rubric.name} is asked after "{rubric.after}", which is not asked: run the whole set'
             )
-        numbers[rubric.name] = numbers[rubric.after] + 1 if rubric.after else 0
-    return [
-        [r for r in rubrics if numbers[r.name] == number]
-        for number in range(1 + max(numbers.values(), default=0))
-    ]
+        number = numbers[rubric.after] + 1 if rubric.after else 0
+        numbers[rubric.name] = number
+        by_stage += [[]] if number == len(by_stage) else []
+        by_stage[number].append(rubric)
+    return by_stage
 
 
 def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
@@ -320,21 +305,15 @@ def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
     first, *others = rubrics
     if not others:
         return replace(first, name=name)
-    factors = tuple(factor for rubric in rubrics for factor in rubric.factors)
     for other in others:
-        alone = (first.template, other.template, first.consistency, other.consistency)
-        forms = [
-            (rubric.answer, rubric.system, rubric.reason) for rubric in (first, other)
-        ]
-        if forms[0] != forms[1] or any(alone):
+        forms = {(r.answer, r.system, r.reason) for r in (first, other)}
+        if len(forms) > 1 or any(r.template or r.consistency for r in (first, other)):
             raise RubricError(
                 f'"{first.name}" and "{other.name}" want answers of different form, so they cannot share one question'
             )
-    if twice := [
-        key
-        for key, count in Counter(factor.key for factor in factors).items()
-        if count > 1
-    ]:
+    factors = tuple(factor for rubric in rubrics for factor in rubric.factors)
+    counts = Counter(factor.key for factor in factors)
+    if twice := [key for key, count in counts.items() if count > 1]:
         raise RubricError(
             f'"{name}" would score {", ".join(twice)} twice in one answer'
         )
