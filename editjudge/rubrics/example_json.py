@@ -38,19 +38,20 @@ Example: TypeAlias = "dict[str, Example] | Leaf"
 OWN_FORM = "--example 0, which has a form of ours added below the text"
 
 
-class Unclear(ValueError):
-    """Something that the user must decide about an example: the reason, the subject, and the option that settles it."""
+class Ask(ValueError):
+    """Something that the text leaves open: the reason, the subject, and the option that settles it."""
 
     def __init__(self, why: str, about: str = "answer", option: str = OWN_FORM) -> None:
-        super().__init__(why)
+        super().__init__(f"{about}: {why} ({option})")
         self.about = about
+        self.why = why
         self.option = option
 
 
 # --- reading --------------------------------------------------------------------------------------------------
 
 
-def find(text: str) -> Iterator[tuple[int, int, dict[str, Example] | Unclear]]:
+def find(text: str) -> Iterator[tuple[int, int, dict[str, Example] | Ask]]:
     """Yield start, end and shape of every block of braces with keys and values; for a block without a shape, why."""
     end = 0
     for start, end in replies.blocks(text):
@@ -58,19 +59,19 @@ def find(text: str) -> Iterator[tuple[int, int, dict[str, Example] | Unclear]]:
             continue  # a placeholder, or braces in prose
         try:
             if re.search(r"\[\s*\Z", text[:start][-40:]):
-                raise Unclear("it is a list of objects")
+                raise Ask("it is a list of objects")
             yield start, end, read(text[start:end])
-        except Unclear as error:
+        except Ask as error:
             yield start, end, error
     if (start := text.find("{", end)) >= 0:
-        yield start, len(text), Unclear("its brace is never closed")
+        yield start, len(text), Ask("its brace is never closed")
 
 
 def read(block: str) -> dict[str, Example]:
-    """Return the keys of an example and what stands for their values; `Unclear` if it is not an object."""
+    """Return the keys of an example and what stands for their values; `Ask` if it is not an object."""
     try:
         return _read(_DOUBLE.findall(block))
-    except Unclear:
+    except Ask:
         if "'" not in block:
             raise
     tokens = _SINGLE.findall(block)
@@ -81,14 +82,14 @@ def _read(tokens: Sequence[str]) -> dict[str, Example]:
     rest = [token for token in tokens[::-1] if not token.startswith(("//", "#", "/*"))]
     value = _value(rest, 0)
     if not isinstance(value, dict) or not value or rest:
-        raise Unclear("it does not end where its braces do")
+        raise Ask("it does not end where its braces do")
     return value
 
 
 def _value(rest: list[str], depth: int) -> Example:
     """Take a value from the end of `rest`, which holds the tokens in reverse."""
     if not rest or depth > _MAX_DEPTH:
-        raise Unclear("it breaks off")
+        raise Ask("it breaks off")
     if rest[-1] == "{":
         return _members(rest, depth)
     tokens = []
@@ -96,7 +97,7 @@ def _value(rest: list[str], depth: int) -> Example:
         rest.pop()
         while rest and rest[-1] != "]":
             if rest[-1] in "{[":
-                raise Unclear("it holds a list of objects")
+                raise Ask("it holds a list of objects")
             tokens.append(rest.pop())
         del rest[-1:]
         text = " ".join(tokens)
@@ -119,17 +120,17 @@ def _members(rest: list[str], depth: int) -> dict[str, Example]:
         token = rest.pop()
         key = token[1:-1]
         if not is_key:
-            raise Unclear(f"{token[:40]} is not a quoted key")
+            raise Ask(f"{token[:40]} is not a quoted key")
         if key in members:
-            raise Unclear(f"the key {token[:40]} stands twice")
+            raise Ask(f"the key {token[:40]} stands twice")
         if pattern("stand_in_key").fullmatch(key):
-            raise Unclear(f"the key {token[:40]} stands for others")
+            raise Ask(f"the key {token[:40]} stands for others")
         rest.pop()
         members[key] = _value(rest, depth + 1)
         if rest[-1:] == [","]:
             rest.pop()
     if not rest:
-        raise Unclear("it breaks off")
+        raise Ask("it breaks off")
     rest.pop()
     return members
 
@@ -306,7 +307,7 @@ class _Group(NamedTuple):
     def check(self) -> None:
         if self.unclear:
             why = f'the JSON example does not say whether "{self.unclear}" is a score or a text'
-            raise Unclear(why, "factors", "--factor KEY, once for each score")
+            raise Ask(why, "factors", "--factor KEY, once for each score")
 
 
 _BARE = AnswerFormat(form="scores", score_key="", reason_key="")
@@ -318,7 +319,7 @@ def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> Exampl
     """Return the shape that an example describes; `named` are the factors, if the user named them.
 
     An answer has its scores in one object, in one list, or in an entry for each factor; any other is nested, with a path
-    for each score. Raises `Unclear`.
+    for each score. Raises `Ask`.
     """
     lists: dict[str, Leaf] = {}
     id_key = None
@@ -342,7 +343,7 @@ def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> Exampl
         return _list_shape(answer, lists, [*scored, *groups[1:]])
     if not scored:
         why = "the JSON example has no value that reads as a score"
-        raise Unclear(why, "factors", "--factor KEY and --scale")
+        raise Ask(why, "factors", "--factor KEY and --scale")
     if len(groups) == 1:
         return _with_own_reasons(ExampleShape(answer, top.scores))
     even = None if top.scores else _even_shape(answer, groups, named)
@@ -358,7 +359,7 @@ def _group(
     for key, leaf in members.items():
         kind = kind_of(key, leaf)
         if kind == "neither" and (key not in named or offers_words(leaf)):
-            raise Unclear(
+            raise Ask(
                 f'"{key}" is {leaf.text[:40]}, which is neither a score nor a text'
             )
         names_score = path and pattern("score_key").search(key)
@@ -392,9 +393,9 @@ def _list_shape(
     (key, leaf), *more = lists.items()
     items = leaf.items or ()
     if re.search(r"[\"']", leaf.text) or any(map(pattern("says_text").search, items)):
-        raise Unclear(f'"{key}" is a list of texts, which a rubric cannot hold')
+        raise Ask(f'"{key}" is a list of texts, which a rubric cannot hold')
     if more or others:
-        raise Unclear(
+        raise Ask(
             f'scores stand in more than one place of the JSON example, one of them "{key}"'
         )
     is_open = "..." in leaf.text or "…" in leaf.text
@@ -477,7 +478,7 @@ def _nested_shape(answer: AnswerFormat, groups: Sequence[_Group]) -> ExampleShap
         group.check()
         path, scores, group_texts, _ = group
         if dotted := [key for key in (*path, *scores, *group_texts) if "." in key]:
-            raise Unclear(f'the key "{dotted[0]}" has a dot, which stands between keys')
+            raise Ask(f'the key "{dotted[0]}" has a dot, which stands between keys')
         reasons = [".".join((*path, key)) for key in group_texts]
         # The only score of an object is named by what leads there, and the only text beside it is its reason.
         is_alone = len(scores) == 1 and path != ()
@@ -488,9 +489,7 @@ def _nested_shape(answer: AnswerFormat, groups: Sequence[_Group]) -> ExampleShap
             is_plain = is_alone and pattern("score_key").search(score)
             name = "_".join(path if is_plain else full)
             if name in paths:
-                raise Unclear(
-                    f'two scores of the JSON example would be called "{name}"'
-                )
+                raise Ask(f'two scores of the JSON example would be called "{name}"')
             paths[name] = (".".join(full), reason)
             described[name] = text
     # Scores and reasons may stand under the same keys of two objects: `score.fit` and `why.fit`.

@@ -57,18 +57,18 @@ def names() -> list[str]:
 # --- by name --------------------------------------------------------------------------------------------------
 
 
-def load(name_or_path: str) -> Rubric:
+def load(word: str) -> Rubric:
     """Return a rubric by its built-in name or the path of a YAML file; `FILE#NAME` is one of a set.
 
     Raises `RubricError`, an `InputError`, if there is none or the file breaks its schema, with its line.
     """
-    loaded = load_any(name_or_path)
+    loaded = load_any(word)
     if isinstance(loaded, Rubric):
         return loaded
-    name = printable(name_or_path)
+    name = printable(word)
     example = f"{name}#{loaded.rubrics[0].name}"
-    if name_or_path in SETS:
-        example = SETS[name_or_path][0]
+    if word in SETS:
+        example = SETS[word][0]
     raise UnknownRubric(
         f'"{name}" is a set; here one rubric is wanted, such as {example}'
     )

@@ -21,10 +21,10 @@ from editjudge.rubrics import example_json as examples
 from editjudge.rubrics.answer import AnswerNode, answer_shape, answer_tree
 from editjudge.rubrics.contract import check
 from editjudge.rubrics.example_json import (
+    Ask,
     Example,
     ExampleShape,
     Leaf,
-    Unclear,
     span_of,
     values_of,
 )
@@ -74,18 +74,6 @@ class Hints:
     """Labels of the lines that hold a score each, if the answer is not JSON."""
     add_format: bool = False
     """The text dictates no form of answer that matters, so ours is put below it."""
-
-
-@dataclass(frozen=True)
-class Ask:
-    """Something that the text leaves open."""
-
-    about: str
-    why: str
-    option: str
-
-    def __str__(self) -> str:
-        return f"{self.about}: {self.why} ({self.option})"
 
 
 @dataclass(frozen=True)
@@ -140,8 +128,8 @@ class _Importer:
         texts = self._texts(slots)
         try:
             answer, factors = self._answer(self._asked_answer())
-        except Unclear as unclear:
-            self._ask(unclear.about, str(unclear), unclear.option)
+        except Ask as ask:
+            self.asks.setdefault(ask.about, ask)
         if self.asks:
             return None
         template = Template(
@@ -170,7 +158,7 @@ class _Importer:
         return rubric
 
     def _ask(self, about: str, why: str, option: str) -> None:
-        self.asks.setdefault(about, Ask(about, why, option))
+        self.asks.setdefault(about, Ask(why, about, option))
 
     def _note(self, subject: str, value: str, source: str) -> None:
         self.inferred.append(f"{subject}: {value} (from {source})")
@@ -328,7 +316,7 @@ class _Importer:
 
     def _asked_answer(self) -> ExampleShape:
         """Return the shape of the JSON example or of the labelled lines that the prompt shows, or else of a form of
-        ours. Raises `Unclear`."""
+        ours. Raises `Ask`."""
         hints = self.hints
         self.shown_answers = self._json_examples()
         if self.shown_answers:
@@ -353,7 +341,7 @@ class _Importer:
         return ExampleShape(answer, dict.fromkeys(hints.factors or ("score",), ""))
 
     def _json_examples(self) -> list[dict[str, Example]]:
-        found = [shape for _, _, shape in self.blocks if not isinstance(shape, Unclear)]
+        found = [shape for _, _, shape in self.blocks if not isinstance(shape, Ask)]
         chosen = self.hints.example
         if chosen == 0:
             return []
@@ -366,12 +354,12 @@ class _Importer:
             outline = examples.outline(meant)
             return [meant, *(e for e in found if examples.outline(e) == outline)]
         for start, end, shape in self.blocks:
-            if isinstance(shape, Unclear):
+            if isinstance(shape, Ask):
                 block = " ".join(self.plain[start:end].split())[:40]
                 own_form = examples.OWN_FORM
                 option = f"--example NUMBER, or {own_form}" if found else own_form
-                raise Unclear(
-                    f'"{block}" looks like JSON, but {shape}', "answer", option
+                raise Ask(
+                    f'"{block}" looks like JSON, but {shape.why}', "answer", option
                 )
         if len({examples.outline(example) for example in found}) > 1:
             keys = "; ".join(
@@ -379,10 +367,10 @@ class _Importer:
                 for number, example in enumerate(found, 1)
             )
             why = f"the JSON examples differ ({keys})"
-            raise Unclear(why, "answer", _WHICH_EXAMPLE)
+            raise Ask(why, "answer", _WHICH_EXAMPLE)
         if sum(not examples.gives_numbers(example) for example in found) > 1:
             why = "the prompt describes a JSON object more than once, and an answer may hold one of them or all"
-            raise Unclear(why, "answer", _WHICH_EXAMPLE)
+            raise Ask(why, "answer", _WHICH_EXAMPLE)
         return sorted(found, key=_described_values, reverse=True)
 
     def _json_shape(self) -> ExampleShape:
@@ -409,7 +397,7 @@ class _Importer:
 
     def _line_shape(self) -> ExampleShape | None:
         """Return the shape of labelled lines below words such as `Response format`; None if the text shows none. Raises
-        `Unclear` about lines that may be anything."""
+        `Ask` about lines that may be anything."""
         placeholders = (*self.format_fields, *placeholders_in(self.text))
         lines = _shown_lines(self.plain, placeholders)
         hinted = self.hints.lines
@@ -422,7 +410,7 @@ class _Importer:
             if self._stands_often(label):
                 why = f'the line "{label}:" stands more than once, so that an answer has several scores of that name'
                 option = "--add-format to put our JSON below it, with --factor KEY for each score"
-                raise Unclear(why, "answer", option)
+                raise Ask(why, "answer", option)
         scored = hinted or [
             label
             for label, content in lines.items()
@@ -435,7 +423,7 @@ class _Importer:
             if not pattern("reason_label").search(label):
                 why = f'the line "{label}:" may hold a score or a text'
                 option = '--line "LABEL", repeated, for each line that holds a score'
-                raise Unclear(why, "answer", option)
+                raise Ask(why, "answer", option)
         self.shown_keys = tuple(lines)
         source = "--line" if hinted else "the lines that it shows"
         self._note("answer", f"lines {', '.join(scored)}", source)
@@ -488,7 +476,7 @@ class _Importer:
             return
         try:
             others = examples.shape_of(other, self.hints.factors).described
-        except Unclear:
+        except Ask:
             return  # the first one said enough
         for key in others.keys() & (described.keys() - self.hints.scales.keys()):
             first = values_of(described[key])
@@ -539,11 +527,11 @@ class _Importer:
     ) -> Scale | None:
         """Return the scale of a factor; None, and a question, if example and text leave room for doubt."""
         hinted = self.hints.scales.get(key) or self.hints.scale
-        try:
-            values = hinted or self._values(key, described, named)
-        except Unclear as unclear:
-            self._ask("scale", str(unclear), _SCALE)
+        doubt = "" if hinted else self._doubt(key, described, named)
+        if doubt:
+            self._ask("scale", doubt, _SCALE)
             return None
+        values = hinted or values_of(described) or self._stated[0]
         scale = values if isinstance(values, Scale) else Scale(values)
         if abstention := pattern("abstention").search(described):
             return replace(scale, abstain=scale.abstain or (abstention.group(),))
@@ -555,39 +543,27 @@ class _Importer:
             )
         return scale
 
-    def _values(
-        self, key: str, described: str, named: set[tuple[int, ...]]
-    ) -> tuple[int, ...]:
-        """Return the integers that example or text name as scores; `Unclear` if they leave room for doubt."""
+    def _doubt(self, key: str, described: str, named: set[tuple[int, ...]]) -> str:
+        """Return why example and text do not settle the scores of a factor; empty if they do."""
         decimals = self._decimals
         if not decimals and re.search(r"(?i)float|decimal|\d\.\d", described):
             decimals = described
         if decimals:
-            raise Unclear(
-                f'the prompt speaks of decimals ("{decimals}"); say which ones count'
-            )
-        values = values_of(described)
-        if values:
+            return f'the prompt speaks of decimals ("{decimals}"); say which ones count'
+        if values := values_of(described):
             sets = [set(scores) for scores in named]
-            others = [scores for scores in self._stated if set(scores) not in sets]
-            if others:
-                raise Unclear(
-                    f'the example gives "{key}" {_in_words(values)}, the text also says {_in_words(others[0])}'
-                )
-            return values
+            for scores in self._stated:
+                if set(scores) not in sets:
+                    return f'the example gives "{key}" {_in_words(values)}, the text also says {_in_words(scores)}'
+            return ""
+        ranges = " and ".join(map(_in_words, self._stated))
         if len(self._stated) != 1:
-            ranges = " and ".join(map(_in_words, self._stated))
-            raise Unclear(f"the text names {ranges or 'no range of scores'}")
-        values = self._stated[0]
-        if values[0] > 1:
-            raise Unclear(
-                f"the text names only {_in_words(values)}, which may be a part of the scale"
-            )
-        if _is_off(described, values):
-            raise Unclear(
-                f'the example scores "{key}" {described}, the text names {_in_words(values)}'
-            )
-        return values
+            return f"the text names {ranges or 'no range of scores'}"
+        if self._stated[0][0] > 1:
+            return f"the text names only {ranges}, which may be a part of the scale"
+        if _is_off(described, self._stated[0]):
+            return f'the example scores "{key}" {described}, the text names {ranges}'
+        return ""
 
     @functools.cached_property
     def _stated(self) -> list[tuple[int, ...]]:
@@ -795,23 +771,22 @@ def _headings(text: str) -> Iterator[tuple[str, str]]:
 
 def _role_of(name: str) -> str | None:
     """Return the input that a name means, if every word of it says so; an image must be called one."""
-    table = load_table("prompts")
     separated = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     parts = {*re.findall(r"[a-z]+", separated.lower())}
-    nouns = words("prompts", "image_nouns")
-    if parts & nouns or parts == {"ground", "truth"}:
-        meanings = {role: {*text.split()} for role, text in table["images"].items()}
-        roles = [role for role, meaning in meanings.items() if parts & meaning]
-        beside = nouns | words("prompts", "beside_images")
-        if len(roles) == 1 and parts <= beside | meanings[roles[0]]:
+    is_image = parts & words("prompts", "image_nouns") or parts == {"ground", "truth"}
+    for kind in ("images", "texts") if is_image else ("texts",):
+        # 'Instructions' are those of the prompt itself, and a 'prompt' may be a caption, unless they are called edits.
+        is_vague = parts & {"prompt", "instructions"} and not parts & {
+            "edit",
+            "editing",
+        }
+        if kind == "texts" and is_vague:
+            return None
+        meanings = load_table("prompts")[kind]
+        roles = [role for role in meanings if parts & {*meanings[role].split()}]
+        beside = words("prompts", f"beside_{kind}")
+        if len(roles) == 1 and parts <= beside | {*meanings[roles[0]].split()}:
             return str(roles[0])
-    # 'Instructions' are those of the prompt itself, and a 'prompt' may be a caption, unless they are called edits.
-    if parts & {"prompt", "instructions"} and not parts & {"edit", "editing"}:
-        return None
-    for role, text in table["texts"].items():
-        meaning = {*text.split()}
-        if parts & meaning and parts <= meaning | words("prompts", "beside_texts"):
-            return str(role)
     return None
 
 

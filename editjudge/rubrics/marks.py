@@ -1,6 +1,6 @@
 """The marks of a list: which of its lines are marked as passing or failing, and which cannot be read.
 
-A mark is read only where a line has one of a few clean shapes: a description, a separator, the mark, and nothing that
+A mark is read only if a line has one of a few clean shapes: a description, a separator, the mark, and nothing that
 could deny it. Every other line is unread: it neither passes nor fails. The words are in `tables/marks.yaml`.
 """
 
@@ -101,7 +101,7 @@ class _Line(NamedTuple):
 
 
 def _lines(matches: Iterable[re.Match[str]]) -> list[_Line]:
-    """The lines with words in them; what is indented below a bullet and has none of its own belongs to it."""
+    """Return the lines with words in them; text that is indented below a bullet and has none of its own belongs to it."""
     lines: list[_Line] = []
     end = rows = 0
     for match in matches:
@@ -141,7 +141,7 @@ def _lines(matches: Iterable[re.Match[str]]) -> list[_Line]:
 def _kind(
     line: _Line, following: _Line | None, mark: Mark | None
 ) -> Literal["item", "title", "prose", "heading"]:
-    """An item is a line of the list, and a title one that is set off and may hide a difference."""
+    """Return the kind of a line: an item of the list, a title that may hide a difference, prose, or a heading."""
     if mark:
         return "item" if line.bullet else "prose"
     opens = (
@@ -231,7 +231,7 @@ def _patterns(rule: Consistency) -> _Patterns:
 
 
 def read_mark(line: str, rule: Consistency) -> Mark | None:
-    """The mark of a line; None unless the line is clean."""
+    """Return the mark of a line; None unless the line is clean."""
     patterns = _patterns(rule)
     text = _plain(line, patterns)
     if answer := patterns.answer.search(text):
@@ -281,7 +281,7 @@ _JOINED = re.compile(r"(?<=\w)_(?=\w)")
 
 
 def _plain(line: str, patterns: _Patterns) -> str:
-    """In lower case, without emphasis, and with one spelling of quotation marks."""
+    """Return a line in lower case, without emphasis, and with one spelling of quotation marks."""
     text = unicodedata.normalize("NFKC", line).casefold().translate(_ONE_SPELLING)
     if "*" in text or "_" in text or "`" in text:
         text = _JOINED.sub(" ", patterns.emphasised.sub(r'"\2"', text)).translate(

@@ -102,7 +102,7 @@ class AnswerFormat(FileContent):
     id_key: str | None = None
     """The key that echoes the identifier of the question."""
     envelope: str = ""
-    """The key under which the factors stand; empty where they stand at the top."""
+    """The key under which the factors stand; empty if they stand at the top."""
     form: Literal["entries", "scores", "list", "nested", "lines", "token", "marked"] = (
         "entries"
     )
@@ -111,7 +111,7 @@ class AnswerFormat(FileContent):
     one score as the whole reply (`token`), or one of its choices, such as `[[A>B]]`, anywhere in it (`marked`)."""
     score_key: str = "score"
     reason_key: str = "justification"
-    """Inside an entry, the key of the reason; empty where no reason is given."""
+    """Inside an entry, the key of the reason; empty if no reason is given."""
     texts: tuple[str, ...] = ()
     """Free text beside the factors; the first one is the reason for every factor that has none of its own."""
     others: tuple[str, ...] = field(default=(), metadata=ADDED)
@@ -223,7 +223,7 @@ class Rubric(FileContent):
 
     name: str
     images: tuple[str, ...]
-    """Pictures, or lists of pictures, by their names in the manifest."""
+    """Images, or lists of images, by their names in the manifest."""
     factors: tuple[Factor, ...]
     answer: AnswerFormat
     texts: tuple[str, ...] = ()
@@ -455,7 +455,7 @@ class Rubric(FileContent):
         return hash(self.hash)  # so that what derives from a rubric is derived once
 
     def factor(self, key: str) -> Factor:
-        """The factor of this key; raises `StopIteration` where there is none."""
+        """Return the factor of this key; raises `StopIteration` if there is none."""
         return next(factor for factor in self.factors if factor.key == key)
 
     @property
@@ -483,9 +483,9 @@ class Rubric(FileContent):
     def hash(self) -> str:
         """Hash of all that can change the question or the verdict, so not of the name or the description."""
         content = self.content()
-        for one in (content, *content["members"]):
+        for part in (content, *content["members"]):
             for key in ("name", "description", "example", *ASKING):
-                one.pop(key, None)
+                part.pop(key, None)
         return json_hash(content, "compact_utf8")
 
     def contract(self) -> dict[str, Any]:

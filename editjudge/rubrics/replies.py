@@ -238,7 +238,7 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
 
 
 def blocks(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end of every closed outermost `{...}`."""
+    """Yield start and end of every closed outermost `{...}`."""
     position = tokens = 0
     while (start := text.find("{", position)) >= 0:
         position, closed, _, tokens = _object_end(text, start, tokens)
@@ -247,13 +247,14 @@ def blocks(text: str) -> Iterator[tuple[int, int]]:
 
 
 def without_fences(text: str) -> str:
-    """Prose less the lines that only open or close a code block."""
+    """Return prose without the lines that only open or close a code block."""
     return _FENCE.sub("", text).strip()
 
 
 @functools.lru_cache(maxsize=64)
 def _any_of(keys: tuple[str, ...]) -> re.Pattern[str]:
-    """Any of the keys in quotation marks, each character plain or as the escape that JSON reads as the same."""
+    """Return a pattern for the keys in quotation marks, each character plain or as the escape that JSON reads as the
+    same."""
     spelled = [
         "".join(rf"(?:{re.escape(mark)}|\\u(?i:{ord(mark):04x}))" for mark in key)
         for key in keys
@@ -348,7 +349,7 @@ _DECODER = json.JSONDecoder(
 # --- labelled lines -------------------------------------------------------------------------------------------
 
 CUT = "\0"
-"""Stands where a thought was taken out, so that what stood on both sides of it is never read as one."""
+"""Mark of a thought that was taken out, so that the texts on both sides of it are never read as one."""
 
 AROUND = " \t\r\n" + CUT
 """Characters allowed around an answer that is the whole reply."""
@@ -375,7 +376,7 @@ class LabelledLines:
 def read_lines(
     text: str, labels: Sequence[str], texts: Sequence[str], headings: Sequence[str] = ()
 ) -> LabelledLines:
-    """The labelled lines of a reply that is without its thoughts; with headings each is named `Heading > Label`.
+    """Return the labelled lines of a reply without its thoughts; with headings each is named `Heading > Label`.
 
     A line that begins with a label and a colon claims to be the answer. A list mark before the label, and emphasis
     (`**Label:** 4`), are how models write, not what they say.

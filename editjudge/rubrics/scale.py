@@ -48,9 +48,9 @@ class Scale(FileContent):
     range: tuple[Number | None, Number | None] | None = field(
         default=None, metadata=ADDED
     )
-    """The lowest and the highest decimal; None where that end is open, as for PSNR."""
+    """The lowest and the highest decimal; None if that end is open, as for PSNR."""
     step: Number | None = field(default=None, metadata=ADDED)
-    """Distance between neighbouring decimals, counted from the lowest; None where any decimal is legal."""
+    """Distance between neighbouring decimals, counted from the lowest; None if any decimal is legal."""
     direction: Literal["up", "down"] = field(default="up", metadata=ADDED)
     """`down`: lower is better, as for a distance."""
     choices: tuple[str, ...] = field(default=(), metadata=ADDED)
@@ -127,7 +127,7 @@ class Scale(FileContent):
 
     @property
     def low(self) -> Number | None:
-        """The lowest score; None where that end is open, and for choices. So for the other ends."""
+        """The lowest score; None if that end is open, and for choices. So for the other ends."""
         return self.range[0] if self.range else min(self.values, default=None)
 
     @property
@@ -152,7 +152,7 @@ class Scale(FileContent):
 
     @property
     def steps(self) -> tuple[Number, ...]:
-        """Every legal score from the lowest on, where they can be counted: up to 101, as for a percentage."""
+        """Every legal score from the lowest on, if there are at most 101, as for a percentage."""
         if self.values:
             return tuple(sorted(self.values))
         low = self.low
@@ -170,21 +170,21 @@ class Scale(FileContent):
         )
 
     def accepts(self, value: object) -> bool:
-        """Whether this is a legal score; a bool or a string never is, nor 6.0 where integers are asked for."""
+        """Whether this is a legal score; a bool or a string never is, nor 6.0 if integers are asked for."""
         return self.read(value) is not None
 
     def has(self, score: Number) -> bool:
-        """Whether a number is one of the scores, however an answer says it: 1 is, where answers say true."""
+        """Whether a number is one of the scores, in whatever form an answer has it: 1 is, if answers say true."""
         return score in self.values if self.boolean else self.accepts(score)
 
     def in_answer(self, score: Number) -> str:
-        """A score as an answer says it."""
+        """Return a score as an answer has it."""
         return str(bool(score)).lower() if self.boolean else str(score)
 
     def read(self, value: object) -> Number | None:
-        """The score that a value of strict JSON stands for, or None: nothing is rounded to fit.
+        """Return the score that a value of strict JSON stands for, or None: nothing is rounded to fit.
 
-        A number that is no plain integer comes as it was written, so that 0.30000000000000001 is not 0.3.
+        A number that is not a plain integer comes as it was written, so that 0.30000000000000001 is not 0.3.
         """
         if self.boolean and type(value) is bool:
             return int(value)
@@ -215,7 +215,7 @@ class Scale(FileContent):
 
     @property
     def words(self) -> str:
-        """The scale as the question says it: 'an integer from 1 to 7', '5, 3 or 1', 'a number from 0 to 1'."""
+        """The scale in the words of a question: 'an integer from 1 to 7', '5, 3 or 1', 'a number from 0 to 1'."""
         otherwise = " or ".join(f'"{word}"' for word in self.abstain)
         return (
             f"{self._words}, or {otherwise} where it does not apply"
@@ -251,7 +251,8 @@ class Scale(FileContent):
         return ", ".join(map(str, values[:-1])) + f" or {values[-1]}{better}"
 
     def json_schema(self) -> dict[str, Any]:
-        """Without `minimum`, `maximum` and `multipleOf`, which some strict modes refuse: the words say the range."""
+        """Return the schema without `minimum`, `maximum` and `multipleOf`, which some strict modes refuse: the words say
+        the range."""
         if self.abstain:
             words = {"type": "string", "enum": list(self.abstain)}
             return {
@@ -284,7 +285,7 @@ class Scale(FileContent):
 
 
 _MAX_DIGITS = 40
-"""Characters of a number: longer ones are no score, and exact arithmetic on a megabyte of digits never ends."""
+"""Characters of a number: longer ones are not scores, and exact arithmetic on a megabyte of digits never ends."""
 
 
 def _plain_number(value: Number | None) -> Number | None:

@@ -204,7 +204,7 @@ class RubricSet:
 
     @functools.cached_property
     def labels(self) -> tuple[Label, ...]:
-        """The values of an edit that its scores hold answers against."""
+        """The values of an edit that its scores compare answers with."""
         return tuple(
             dict.fromkeys(
                 label for formula in self.formulas for label in formula.labels
@@ -212,7 +212,7 @@ class RubricSet:
         )
 
     def check_labels(self, edit: Edit) -> None:
-        """Raise `ManifestError` where a score would hold an answer against a label that no answer can be."""
+        """Raise `ManifestError` if a score would compare an answer with a label that no answer can be."""
         rubrics = {rubric.name: rubric for rubric in self.rubrics}
         for label in self.labels:
             rubric = rubrics[label.rubric]
@@ -263,7 +263,7 @@ def member(rubric: Rubric) -> Member:
 
 
 def asking(rubric: Rubric) -> dict[str, Any]:
-    """The conditions on which a rubric is asked, without those that have their default."""
+    """Return the conditions on which a rubric is asked, without those that have their default."""
     defaults = Rubric.__dataclass_fields__
     return {
         name: value
@@ -275,7 +275,7 @@ def asking(rubric: Rubric) -> dict[str, Any]:
 def check_unconditional(
     rubrics: Sequence[Rubric], who: str, allowed: Sequence[str] = ()
 ) -> None:
-    """Refuse rubrics with conditions, where every rubric is asked once about every edit."""
+    """Refuse rubrics with conditions, if every rubric is asked once about every edit."""
     for rubric in rubrics:
         if conditions := [name for name in asking(rubric) if name not in allowed]:
             raise UsageError(
@@ -284,7 +284,7 @@ def check_unconditional(
 
 
 def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:
-    """Rubrics by stage: each is asked in a later stage than the rubric that its `after` names."""
+    """Return rubrics by stage: each is asked in a later stage than the rubric that its `after` names."""
     by_stage: list[list[Rubric]] = [[]]
     names = {rubric.name for rubric in rubrics}
     numbers: dict[str, int] = {}
@@ -301,7 +301,7 @@ def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:
 
 
 def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
-    """One rubric that asks what all of them ask; they must want the same form of answer."""
+    """Return one rubric that asks all that they ask; they must want the same form of answer."""
     first, *others = rubrics
     if not others:
         return replace(first, name=name)

@@ -142,34 +142,29 @@ def _look_over(events: Iterable[Any], source: str) -> None:
 
 
 def _built(node: Any, path: YamlPath, lines: dict[YamlPath, int], source: str) -> Any:
+    """Return the plain data of a node, and add the lines of its keys and items."""
     if node.id == "scalar":
-        return (
-            node.value
-            if node.style
-            else _plain(
-                node.value, decimals=path[-1:] == ("step",) or _DECIMALS & {*path}
-            )
-        )
+        decimals = path[-1:] == ("step",) or not _DECIMALS.isdisjoint(path)
+        return node.value if node.style else _plain(node.value, decimals=decimals)
     if node.id == "sequence":
+        items = []
         for number, item in enumerate(node.value):
             lines[(*path, number)] = item.start_mark.line + 1
-        return [
-            _built(item, (*path, number), lines, source)
-            for number, item in enumerate(node.value)
-        ]
+            items.append(_built(item, (*path, number), lines, source))
+        return items
     members: dict[str, Any] = {}
     for name, value in node.value:
         line = name.start_mark.line + 1
         key = name.value
-        why = ""
+        problem = ""
         if name.id != "scalar":
-            why = "a key must be a word"
+            problem = "a key must be a word"
         elif key in members:
-            why = f'the key "{printable(key)}" stands twice'
+            problem = f'the key "{printable(key)}" stands twice'
         elif _NUMBERLIKE.fullmatch(key) and repr(_plain(key)) != key:
-            why = f'the key "{printable(key)}" is not a plain integer'
-        if why:
-            raise RubricError(f"{source}:{line}: {why}")
+            problem = f'the key "{printable(key)}" is not a plain integer'
+        if problem:
+            raise RubricError(f"{source}:{line}: {problem}")
         lines[(*path, key)] = line
         members[key] = _built(value, (*path, key), lines, source)
     return members
@@ -203,15 +198,11 @@ def validated(
         return checked
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        complaints = [
-            _complaint(
-                dict(one),
-                lines,
-                source,
-                (keys_of or _field_names)(_class_at(kind, one["loc"][:-1])),
-            )
-            for one in errors[:_MAX_COMPLAINTS]
-        ]
+        complaints = []
+        for fault in errors[:_MAX_COMPLAINTS]:
+            owner = _class_at(kind, fault["loc"][:-1])
+            keys = (keys_of or _field_names)(owner)
+            complaints.append(_complaint(dict(fault), lines, source, keys))
         if len(errors) > _MAX_COMPLAINTS:
             complaints.append(f"{source}: and {len(errors) - _MAX_COMPLAINTS} more")
         raise RubricError("\n".join(dict.fromkeys(complaints))) from None
@@ -231,64 +222,52 @@ def _field_names(owner: Any) -> list[str]:
 
 def _class_at(kind: Any, path: Iterable[str | int]) -> Any:
     """Return the innermost dataclass on the way from `kind` along a path."""
-    for part in path:
-        hint = typing.get_type_hints(kind).get(part) if isinstance(part, str) else None
-        kind = next(
-            (
-                one
-                for one in (hint, *typing.get_args(hint))
-                if dataclasses.is_dataclass(one)
-            ),
-            kind,
-        )
+    for key in path:
+        hint = typing.get_type_hints(kind).get(key) if isinstance(key, str) else None
+        classes = filter(dataclasses.is_dataclass, (hint, *typing.get_args(hint)))
+        kind = next(classes, kind)
     return kind
 
 
 def _complaint(
-    error: dict[str, Any], lines: Lines, source: str, known: list[str]
+    error: dict[str, Any], lines: Lines, source: str, keys: list[str]
 ) -> str:
     path = _blamed(tuple(error["loc"]), error, lines)
-    place = path
-    while place and place not in lines:
-        place = place[:-1]
+    message = error["msg"]
+    found = f"{message}, found {error['input']!r:.80}"
     match error["type"]:
+        case "missing" if path[-1] == "scale":
+            message = "missing: give the rubric or this factor a scale"
         case "missing":
-            why = (
-                "missing: give the rubric or this factor a scale"
-                if path[-1] == "scale"
-                else "missing"
-            )
+            message = "missing"
         case "unexpected_keyword_argument":
             key = str(path[-1])
-            why = f'unknown key "{printable(key)}"{near_miss(key, known)} Expected: {", ".join(known)}'
+            message = f'unknown key "{printable(key)}"{near_miss(key, keys)} Expected: {", ".join(keys)}'
         case "literal_error":
-            meant = near_miss(
-                str(error["input"]), re.findall(r"'(\w+)'", error["msg"])
-            ).rstrip(".")
-            why = f"{error['msg']}, found {error['input']!r:.80}{meant}"
+            options = re.findall(r"'(\w+)'", message)
+            message = f"{found}{near_miss(str(error['input']), options).rstrip('.')}"
         case "value_error":
-            why = error["msg"].removeprefix("Value error, ")
+            message = message.removeprefix("Value error, ")
         case _:
-            why = f"{error['msg']}, found {error['input']!r:.80}"
-    return f"{source}:{lines.get(place, 1)}: {printable('.'.join(map(str, path))) or 'rubric'}: {why}"
+            message = found
+    line_path = path
+    while line_path and line_path not in lines:
+        line_path = line_path[:-1]
+    name = printable(".".join(map(str, path))) or "rubric"
+    return f"{source}:{lines.get(line_path, 1)}: {name}: {message}"
 
 
 def _blamed(path: YamlPath, error: dict[str, Any], lines: Lines) -> YamlPath:
     """Return the path of the fault in the file: the scale that the factors share, or the key that a message names."""
-    # The names of the kinds that a value could have had are no keys.
-    path = tuple(
-        part for part in path if part not in ("str", "PromptPart", "tuple[str, ...]")
-    )
-    if (
-        path[:1] == ("factors",)
-        and path[2:3] == ("scale",)
-        and path[:3] not in lines
-        and ("scale",) in lines
-    ):
+    # Pydantic also names the kinds that a value could have had, which are not keys.
+    kinds = ("str", "PromptPart", "tuple[str, ...]")
+    path = tuple(key for key in path if key not in kinds)
+    is_scale = path[:1] == ("factors",) and path[2:3] == ("scale",)
+    if is_scale and path[:3] not in lines and ("scale",) in lines:
         path = path[2:]
     if error["type"] == "value_error":
-        words = re.findall(r"[a-z]+", error["msg"].removeprefix("Value error, "))
-        keys = ((*path, key) for word in words for key in (word, f"{word}s"))
+        names = re.findall(r"[a-z]+", error["msg"].removeprefix("Value error, "))
+        keys = ((*path, key) for name in names for key in (name, f"{name}s"))
         path = next((key for key in keys if key in lines), path)
     return path
 

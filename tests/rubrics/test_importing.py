@@ -785,7 +785,7 @@ def test_limits_of_words_are_read_in_the_ways_people_write_them(
     ],
 )
 def test_a_block_that_is_no_example_says_why(block: str, why: str) -> None:
-    with pytest.raises(examples.Unclear, match=why):
+    with pytest.raises(examples.Ask, match=why):
         examples.read(block)
 
 

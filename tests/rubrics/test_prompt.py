@@ -534,7 +534,7 @@ def test_what_stands_between_marks_is_said_to_bind_nobody(
     rubric: Rubric, layout: Layout
 ) -> None:
     text = text_of(ask(rubric, EDIT, DIGESTS, layout))
-    assert (prompt._GUARD if rubric.texts else prompt._PICTURE_GUARD) in text
+    assert (prompt._GUARD if rubric.texts else prompt._IMAGE_GUARD) in text
 
 
 @pytest.mark.parametrize("expression", ["", "  ", "\n"])
