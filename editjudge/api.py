@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import json
 import os
+import warnings
 from collections import defaultdict
 from collections.abc import (
     Callable,
@@ -19,7 +20,6 @@ from collections.abc import (
 )
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import (
@@ -33,27 +33,23 @@ from typing import (
     Unpack,
 )
 
+from editjudge import plugins
 from editjudge.edit import Edit, ImageSource, named_pictures
 from editjudge.errors import EditjudgeError, StoreError, UsageError, near_miss
+from editjudge.files import default_store
 from editjudge.judges.judge import Options
 from editjudge.judges.registry import default_rubrics
 from editjudge.judges.wire import Parameters
 from editjudge.manifest import records
 from editjudge.media.source import encode, is_url
+from editjudge.plugins import MissingExtra, default_judge
 from editjudge.report.notebook import Judgements, run_html
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.prompt import Layout
 from editjudge.running.engine import Ending
-from editjudge.running.job import (
-    Job,
-    Outcome,
-    RunOptions,
-    execute,
-    judge_edit,
-    wait_for,
-)
+from editjudge.running.job import Job, RunOptions, execute, judge_edit, wait_for
 from editjudge.running.progress import progress_for
-from editjudge.running.summary import Summary
+from editjudge.running.summary import Summary, SummaryCell
 from editjudge.store.store import Store
 
 if TYPE_CHECKING:
@@ -90,6 +86,10 @@ class JudgeOptions(TypedDict, total=False):
     min_mass: float
 
 
+_FORMER = {"called": "map_factor", "form": "format", "of": "use"}
+"""Arguments that work until 1.0, and the present ones."""
+
+
 def checked(function: Callable[P, T]) -> Callable[P, T]:
     """Check the names of a public function's arguments, and word its errors for callers in Python.
 
@@ -98,18 +98,25 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     names = [*inspect.signature(function).parameters]
 
     @contextmanager
-    def checking(arguments: Mapping[str, Any]) -> Iterator[None]:
+    def checking(arguments: dict[str, Any]) -> Iterator[None]:
         for name in arguments.keys() - set(names):
-            close = near_miss(name, names)
-            takes = ", ".join(name for name in names if name != "self")
-            hint = close if close != "." else f"; it takes {takes}"
-            raise TypeError(f"{function.__name__}() has no argument {name!r}{hint}")
+            present = _FORMER.get(name)
+            if present not in names:
+                close = near_miss(name, names)
+                takes = ", ".join(name for name in names if name != "self")
+                hint = close if close != "." else f"; it takes {takes}"
+                raise TypeError(f"{function.__name__}() has no argument {name!r}{hint}")
+            message = f"{name}= works until 1.0; write {present}="
+            warnings.warn(message, FutureWarning, stacklevel=4)
+            arguments[present] = arguments.pop(name)
         try:
             yield
         except EditjudgeError as error:
             if error.options:
                 error.args = (error.in_python(names),)
             raise
+        except ModuleNotFoundError as error:
+            raise MissingExtra.of(function.__name__, error) or error from None
 
     if inspect.iscoroutinefunction(function):
 
@@ -129,24 +136,25 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _with_options(function: Callable[P, T]) -> Callable[P, T]:
-    """Shows every option with its type and default in the signature, in the place of `**options`."""
+    """Show every option with its type and default in the signature, in the place of `**options`."""
     defaults = {
         f.name: getattr(holder, f.name)
         for holder in (Parameters(), Options())
         for f in fields(holder)
     }
     signature = inspect.signature(function)
-    *own, _ = signature.parameters.values()
-    options = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=defaults[name],
-            annotation=getattr(kind, "__forward_arg__", kind),
+    *parameters, _ = signature.parameters.values()
+    for name, kind in inspect.get_annotations(JudgeOptions).items():
+        annotation = getattr(kind, "__forward_arg__", kind)
+        parameters.append(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=defaults[name],
+                annotation=annotation,
+            )
         )
-        for name, kind in inspect.get_annotations(JudgeOptions).items()
-    ]
-    vars(function)["__signature__"] = signature.replace(parameters=[*own, *options])
+    vars(function)["__signature__"] = signature.replace(parameters=parameters)
     return checked(function)
 
 
@@ -192,24 +200,23 @@ def judge(
     """
     edit = Edit(
         id,
-        _picture("input", input),
-        _picture("edited", edited),
+        _image("input", input),
+        _image("edited", edited),
         instruction,
-        _picture("ground_truth", ground_truth),
-        _picture("mask", mask),
+        _image("ground_truth", ground_truth),
+        _image("mask", mask),
         referring_expression,
         edit_type=edit_type,
         metadata=dict(texts or {}),
         pictures=named_pictures(
-            {name: _pictures(name, given) for name, given in (pictures or {}).items()}
+            {name: _images(name, images) for name, images in (pictures or {}).items()}
         ),
     )
     judge = judge or default_judge()
     settings = Options.of(**options)
-    questions = resolve(_words(rubrics) or default_rubrics([judge], settings))
-    return Judgements.of(
-        edit, wait_for(judge_edit(edit, questions, judge, settings)), questions
-    )
+    questions = resolve(_names(rubrics) or default_rubrics([judge], settings))
+    judgements = wait_for(judge_edit(edit, questions, judge, settings))
+    return Judgements.of(edit, judgements, questions)
 
 
 @dataclass(frozen=True)
@@ -250,7 +257,7 @@ class Run:
             yield from store.judgements(self.id)
 
     @checked
-    def table(self, by: str | Sequence[str] = "model", *, of: Of | None = None) -> Any:
+    def table(self, by: str | Sequence[str] = "model", *, use: Of | None = None) -> Any:
         """Mean and coverage of each factor by `model`, `judge` or `rubric`: a pandas data frame where pandas is
         installed, else a list of dicts, with the columns `by`, factor, mean, ok, n, mean_lo and mean_hi. What failed
         is in `n` and not in the mean. mean_lo and mean_hi are the 95 % CI, clustered by source image: empty where
@@ -258,39 +265,31 @@ class Run:
 
             run.table(by=["edit_type", "difficulty"]).frame()    # sliced, with intervals
 
-        With `of` ("scores", or "expected" for token probabilities), or by any other columns of the manifest, one or a
+        With `use` ("scores", or "expected" for token probabilities), or by any other columns of the manifest, one or a
         list: a `Answer` with every figure of `report --json`, each mean with its 95 % CI. `.frame()` has a row for
         each judge, model, factor and slice.
 
         Raises `UsageError` for a column that no edit has.
         """
-        places = {"judge": 0, "model": 1, "rubric": 2}
-        if not isinstance(by, str) or by not in places or of is not None:
-            return self._sliced(
-                [name for name in _words(by) if name not in places], of or "scores"
-            )
-        sums: dict[tuple[str, str], list[float]] = {}  # points, ok and n
-        for place, cell in self.summary.cells.items():
-            total = sums.setdefault((place[places[by]], place[3]), [0, 0, 0])
-            for index, value in enumerate((cell.sum, cell.ok, cell.n)):
-                total[index] += value
+        plain = ("judge", "model", "rubric")
+        if not isinstance(by, str) or by not in plain or use is not None:
+            columns = [name for name in _names(by) if name not in plain]
+            return self._sliced(columns, use or "scores")
         intervals: Mapping[tuple[str, str], Any] = {}
-        if sums and not _missing_statistics():
+        if not plugins.missing("stats"):
             from editjudge.report.summary import pooled_intervals
 
             # means are known here; a store that is gone leaves them without intervals
             with suppress(StoreError):
-                intervals = pooled_intervals(self._loaded(), by)
+                intervals = pooled_intervals(self._load(), by)
+        totals: dict[tuple[str, str], SummaryCell] = defaultdict(SummaryCell)
+        for key, cell in self.summary.cells.items():
+            totals[key[plain.index(by)], key[3]].add(cell)
         rows = []
-        for (name, factor), (points, ok, n) in sums.items():
+        for (name, factor), cell in totals.items():
             ci = intervals.get((name, factor))
-            row = {
-                by: name,
-                "factor": factor,
-                "mean": points / ok if ok else None,
-                "ok": ok,
-                "n": n,
-            }
+            row = {by: name, "factor": factor, "mean": cell.mean}
+            row |= {"ok": cell.ok, "n": cell.n}
             rows.append(row | {"mean_lo": ci and ci.lo, "mean_hi": ci and ci.hi})
         from editjudge.report.answers import framed
 
@@ -306,7 +305,7 @@ class Run:
         judge: str | None = None,
         primary: str | Sequence[str] = (),
         guaranteed: bool = False,
-        of: Of = "scores",
+        use: Of = "scores",
         across_rubrics: bool = False,
     ) -> Answer:
         """Paired differences, b minus a, as `editjudge compare --json` prints them.
@@ -323,46 +322,46 @@ class Run:
         from editjudge.report import comparison
         from editjudge.report.selection import Choice
 
-        choice = Choice((), judge, _words(primary), guaranteed)
+        choice = Choice((), judge, _names(primary), guaranteed)
         if isinstance(a, Run):
-            first = a._loaded(pairing=True, of=of)
-            second = self._loaded(pairing=True, of=of)
+            first = a._load(pairing=True, use=use)
+            second = self._load(pairing=True, use=use)
             return comparison.compare_runs(
                 first, second, choice, across_rubrics=across_rubrics
             )
         if by not in ("model", "judge", "rubric"):
             raise UsageError(f"by={by!r}: expected model, judge or rubric")
-        return comparison.compare(self._loaded(of=of), by, a, b, choice)
+        return comparison.compare(self._load(use=use), by, a, b, choice)
 
     @checked
     def agree(
         self,
         ratings: str | os.PathLike[str] | Rows | None = None,
         *,
-        called: Mapping[str, str] | None = None,
-        of: Of = "scores",
+        map_factor: Mapping[str, str] | None = None,
+        use: Of = "scores",
     ) -> Answer:
         """Judges against people's ratings, of a file or of the store, as `editjudge agree --json` prints it.
 
-            run.agree("ratings.csv", called={"PQ": "quality"})
+            run.agree("ratings.csv", map_factor={"PQ": "quality"})
 
         `ratings` is a file, rows in memory with item, rater, factor and score, or by default what the store has.
-        `called` maps people's factors to those of judges. Raises `InputError` where no item or no factor has both.
+        `map_factor` maps people's factors to those of judges. Raises `InputError` where no item or no factor has both.
         """
         from editjudge.report.agreement import agree
 
-        run = self._loaded(pairing=True, of=of)
-        mappings = [f"{people}={factor}" for people, factor in (called or {}).items()]
-        source: Path | Store
-        with ExitStack() as stack:
-            if ratings is None:
-                source = stack.enter_context(Store.open(self.store, readonly=True))
-            elif isinstance(ratings, str | os.PathLike):
-                source = Path(ratings)
-            else:
-                folder = stack.enter_context(TemporaryDirectory())
-                source = _as_file(ratings, Path(folder, "ratings.jsonl"))
-            return agree(run, source, mappings)
+        run = self._load(pairing=True, use=use)
+        mappings = [f"{rated}={ours}" for rated, ours in (map_factor or {}).items()]
+        if isinstance(ratings, str | os.PathLike):
+            return agree(run, Path(ratings), mappings)
+        if ratings is None:
+            with Store.open(self.store, readonly=True) as store:
+                return agree(run, store, mappings)
+        with TemporaryDirectory() as folder:
+            file = Path(folder, "ratings.jsonl")
+            rows = (json.dumps(dict(row), default=str) for row in records(ratings))
+            file.write_text("".join(f"{row}\n" for row in rows), "utf-8")
+            return agree(run, file, mappings)
 
     @checked
     def gate(
@@ -400,22 +399,22 @@ class Run:
             judge,
             alpha,
             max_failures,
-            _words(primary),
+            _names(primary),
             guaranteed,
         )
-        judged = self._loaded(pairing=baseline is not None)
-        before = baseline._loaded(pairing=True) if baseline is not None else None
-        return gate(judged, before, limits, across_rubrics=across_rubrics)
+        run = self._load(pairing=baseline is not None)
+        before = baseline._load(pairing=True) if baseline is not None else None
+        return gate(run, before, limits, across_rubrics=across_rubrics)
 
     @checked
     def report(
         self,
         path: str | os.PathLike[str],
         *,
-        form: str | None = None,
+        format: str | None = None,  # noqa: A002  (the option's name)
         by: str | Sequence[str] = (),
     ) -> Path:
-        """Write a report; its format is `form` (html, fragment, md, latex, csv, json), else what the name ends in:
+        """Write a report; its format is `format` (html, fragment, md, latex, csv, json), else what the name ends in:
         .html, .md, .tex, .csv, .json. `by` names columns to slice by.
 
         Raises `UsageError` for a format that there is not, or a column that no edit has.
@@ -424,18 +423,18 @@ class Run:
         from editjudge.report.page import rendered
         from editjudge.report.summary import measure
 
-        place = Path(path)
-        if form is not None and form not in (*FORMATS.values(), "fragment"):
+        file = Path(path)
+        if format is not None and format not in (*FORMATS.values(), "fragment"):
             raise UsageError(
-                f"form={form!r}: expected {', '.join(FORMATS.values())} or fragment"
+                f"format={format!r}: expected {', '.join(FORMATS.values())} or fragment"
             )
-        form = form or format_of(place)
-        if not place.absolute().parent.is_dir():
-            raise UsageError(f"{place}: there is no folder {place.parent}")
-        means = measure(self._loaded(by=_words(by)), _words(by))
+        format = format or format_of(file)  # noqa: A001
+        if not file.absolute().parent.is_dir():
+            raise UsageError(f"{file}: there is no folder {file.parent}")
+        means = measure(self._load(by=_names(by)), _names(by))
         with Store.open(self.store, readonly=True) as store:
-            place.write_text(rendered(means, form, store), "utf-8", newline="")
-        return place
+            file.write_text(rendered(means, format, store), "utf-8", newline="")
+        return file
 
     @checked
     def plot(self, a: str | None = None, b: str | None = None) -> Plot:
@@ -448,43 +447,21 @@ class Run:
         from editjudge.report.charts import Plot
         from editjudge.report.comparison import compare
 
-        return Plot(compare(self._loaded(), "model", a, b).charts)
+        return Plot(compare(self._load(), "model", a, b).charts)
 
-    def _sliced(self, by: Sequence[str], of: Of) -> Answer:
+    def _sliced(self, by: Sequence[str], use: Of) -> Answer:
         from editjudge.report.summary import long, measure, report
 
-        means = measure(self._loaded(by=by, of=of), by)
+        means = measure(self._load(by=by, use=use), by)
         return replace(report(means), rows=long(means, by or [""]))
 
-    def _loaded(
-        self, *, by: Sequence[str] = (), pairing: bool = False, of: Of = "scores"
+    def _load(
+        self, *, by: Sequence[str] = (), pairing: bool = False, use: Of = "scores"
     ) -> RunData:
-        _need_statistics()
         from editjudge.report.run_data import load
 
         with Store.open(self.store, readonly=True) as store:
-            return load(store, str(self.id), by, pairing=pairing, of=of)
-
-
-def _as_file(rows: Rows, path: Path) -> Path:
-    """Rows in memory where a file is read."""
-    path.write_text(
-        "".join(f"{json.dumps(dict(row), default=str)}\n" for row in records(rows)),
-        "utf-8",
-    )
-    return path
-
-
-def _missing_statistics() -> list[str]:
-    return [name for name in ("numpy", "scipy", "jinja2") if find_spec(name) is None]
-
-
-def _need_statistics() -> None:
-    """Raises `UsageError` that names the extra where NumPy, SciPy or Jinja2 is missing."""
-    if missing := _missing_statistics():
-        raise UsageError(
-            f"statistics need {missing[0]}: pip install 'editjudge[stats]'"
-        )
+            return load(store, str(self.id), by, pairing=pairing, of=use)
 
 
 @checked
@@ -499,11 +476,7 @@ def open(name: str | int, *, store: str | os.PathLike[str] | None = None) -> Run
     """
     from editjudge.running.summary import summary_of
 
-    place = (
-        os.fspath(store)
-        if store is not None
-        else os.environ.get("EDITJUDGE_STORE", "editjudge.db")
-    )
+    place = os.fspath(store or default_store())
     with Store.open(place, readonly=True) as opened:
         record = opened.find_run(str(name))
         # Of a rubric that the store lacks no factor is known: its judgements are counted, and no mean is formed.
@@ -512,13 +485,8 @@ def open(name: str | int, *, store: str | os.PathLike[str] | None = None) -> Run
             factors[rubric] = [factor.key for factor in scored]
         summary = summary_of(*opened.score_sums(record), factors)
     # One that is not over, as far as the store knows, is as one that was interrupted: running it again goes on.
-    return Run(
-        record.id,
-        record.name,
-        "interrupted" if record.state == "running" else record.state,
-        summary,
-        place,
-    )
+    ending = "interrupted" if record.state == "running" else record.state
+    return Run(record.id, record.name, ending, summary, place)
 
 
 @_with_options
@@ -543,60 +511,39 @@ async def arun(
     progress: bool | None = None,
     **options: Unpack[JudgeOptions],
 ) -> Run:
-    """Judge every edit of a manifest, resuming what was begun.
+    """Judge every edit of a manifest, resuming what was begun, as `run` does, for asynchronous callers.
 
         run = await editjudge.arun("edits.jsonl", judges=["openai/gpt-4.1"], budget=5.0)
         run.table(by="model")
 
-    `manifest` is a path (JSONL, JSON, CSV, Parquet or a folder), or rows in memory: a list of dicts, a data frame of
-    pandas or polars, or a Hugging Face dataset, streaming or not. Pictures in rows are as `judge` takes them; paths are
-    relative to the working directory. A streaming dataset needs a `name`.
-
-    `rubrics` and `judges` are one or a list; by default `online`, and EDITJUDGE_JUDGE or `measured`. `store`: a SQLite
-    file or postgresql://...; by default EDITJUDGE_STORE, else editjudge.db. `models` judges only the edits of these
-    models, `limit` only the first so many of what is left. `primary` declares the scores that comparisons are about.
-    `columns` names the manifest's columns where they differ,
-    such as `{"input": "source"}`. `repeats`: judgements of each edit and rubric. `fuse`: one call for a whole set.
-    `budget`: stop before spending more US dollars. `allow_outside`: pictures outside the manifest's folder.
-    `allow_urls`: fetch http(s) addresses. `progress`: a bar; by default in notebooks and terminals. The other options
-    are those of `judge`.
-
-    An edit that failed is a row with its status. Raises `InputError` for a manifest, rubric, judge or option that
-    is invalid, before a store is made, and `WorldError` where a judge is down or refuses the key, or the store
-    cannot be written; what was judged by then is kept, and the same call goes on from it.
+    Takes what `run` takes and raises what it raises.
     """
-    place = (
-        os.fspath(store)
-        if store is not None
-        else os.environ.get("EDITJUDGE_STORE", "editjudge.db")
-    )
+    place = os.fspath(store or default_store())
     path, rows = _rows(manifest, name)
-    specs = _words(judges) or (default_judge(),)
+    specs = _names(judges) or (default_judge(),)
     settings = Options.of(**options)
     job = Job(
         manifest=path,
         rows=rows,
-        rubrics=_words(rubrics) or default_rubrics(specs, settings),
+        rubrics=_names(rubrics) or default_rubrics(specs, settings),
         judges=specs,
         repeats=repeats,
         layout=layout,
         fuse=fuse,
-        models=_words(models),
+        models=_names(models),
         limit=limit,
-        primary=_words(primary),
+        primary=_names(primary),
         allow_outside=allow_outside,
         allow_urls=allow_urls,
         columns=tuple((columns or {}).items()),
         options=settings,
     )
-    bar = progress_for(progress)
     run_options = RunOptions(name=name, concurrency=concurrency, budget=budget)
-    if bar:
-        run_options = replace(run_options, observe=bar)
     with ExitStack() as stack:
-        if bar:
+        if bar := progress_for(progress):
             stack.callback(bar.close)
-        outcome: Outcome = await execute(
+            run_options = replace(run_options, observe=bar)
+        outcome = await execute(
             job, lambda: stack.enter_context(Store.open(place)), run_options
         )
     if outcome.error:
@@ -621,51 +568,59 @@ def _with_parameters_of(
 
 @_with_parameters_of(arun)
 def run(*manifest: Any, **arguments: Any) -> Run:
-    """Judge every edit of a manifest, resuming what was begun: `arun` for callers that are not asynchronous.
+    """Judge every edit of a manifest, resuming what was begun.
 
         run = editjudge.run("edits.jsonl", rubrics=["online"], judges=["openai/gpt-4.1"], store="editjudge.db")
         run.table(by="model")
 
-    Takes what `arun` takes and raises what it raises; safe inside a running event loop, as in a notebook. Ctrl-C stops
-    it with `KeyboardInterrupt`; what was judged by then is kept, and the same call goes on from it.
+    `manifest` is a path (JSONL, JSON, CSV, Parquet or a folder), or rows in memory: a list of dicts, a data frame of
+    pandas or polars, or a Hugging Face dataset, streaming or not. Pictures in rows are as `judge` takes them; paths are
+    relative to the working directory. A streaming dataset needs a `name`.
 
+    `rubrics` and `judges` are one or a list; by default `online`, and EDITJUDGE_JUDGE or `measured`. `store`: a SQLite
+    file or postgresql://...; by default EDITJUDGE_STORE, else editjudge.db. `models` judges only the edits of these
+    models, `limit` only the first so many of what is left. `primary` declares the scores that comparisons are about.
+    `columns` names the manifest's columns where they differ,
+    such as `{"input": "source"}`. `repeats`: judgements of each edit and rubric. `fuse`: one call for a whole set.
+    `budget`: stop before spending more US dollars. `allow_outside`: pictures outside the manifest's folder.
+    `allow_urls`: fetch http(s) addresses. `progress`: a bar; by default in notebooks and terminals. The other options
+    are those of `judge`.
+
+    An edit that failed is a row with its status. Raises `InputError` for a manifest, rubric, judge or option that
+    is invalid, before a store is made, and `WorldError` where a judge is down or refuses the key, or the store
+    cannot be written; what was judged by then is kept, and the same call goes on from it.
+
+    Safe inside a running event loop, as in a notebook. Ctrl-C stops it with `KeyboardInterrupt`.
     """
     return wait_for(arun(*manifest, **arguments))
 
 
-run.__doc__ = (
-    (run.__doc__ or "").rstrip()
-    + "\n"
-    + (arun.__doc__ or "").partition('(by="model")\n')[2]
-)
-
-
-def default_judge() -> str:
-    """The judge where none is named."""
-    return os.environ.get("EDITJUDGE_JUDGE", "measured")
-
-
 def _rows(
-    given: str | os.PathLike[str] | Rows, name: str | None
+    manifest: str | os.PathLike[str] | Rows, name: str | None
 ) -> tuple[Path, Iterable[Mapping[str, Any]] | None]:
-    """The path of a manifest; or a name for rows in memory, and the rows."""
-    if isinstance(given, str | os.PathLike):
-        return Path(given), None
-    if isinstance(given, Iterator):
+    """Return the path of a manifest; or a name for rows in memory, and the rows."""
+    if isinstance(manifest, str | os.PathLike):
+        return Path(manifest), None
+    if isinstance(manifest, Iterator):
         raise UsageError(
             "rows are read more than once: give a list or a dataset, not a generator"
         )
-    if isinstance(given, Mapping) or not hasattr(given, "__iter__"):
+    if isinstance(manifest, Mapping) or not hasattr(manifest, "__iter__"):
         raise UsageError(
-            f"manifest: found {type(given).__name__}, expected a path, a list of dicts, a data frame or a dataset"
+            f"manifest: found {type(manifest).__name__}, expected a path, a list of dicts, a data frame or a dataset"
         )
-    rows = records(given)
-    # What `datasets` knows a dataset by. The same rows are the same run, which resumes.
-    mark = (
-        name
-        or getattr(given, "_fingerprint", None)
-        or (_fingerprint(rows) if isinstance(rows, Sized) else None)
-    )
+    rows = records(manifest)
+    # Fingerprint by which `datasets` knows a dataset. The same rows are the same run, which resumes.
+    mark = name or getattr(manifest, "_fingerprint", None)
+    if not mark and isinstance(rows, Sized):
+        # Images have keys of their own.
+        digest = hashlib.sha256()
+        for row in rows:
+            plain = {
+                str(k): v for k, v in row.items() if isinstance(v, str | int | float)
+            }
+            digest.update(json.dumps(plain, sort_keys=True).encode())
+        mark = digest.hexdigest()[:12]
     if not mark:
         raise UsageError(
             "a dataset that streams has no name of its own: give the run one with name=..."
@@ -673,34 +628,19 @@ def _rows(
     return Path(f"rows-{mark}".replace(os.sep, "-")), rows
 
 
-def _fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Digest of the texts and numbers of rows in memory. Images have keys of their own."""
-    digest = hashlib.sha256()
-    for row in rows:
-        plain = {
-            str(key): value
-            for key, value in row.items()
-            if isinstance(value, str | int | float)
-        }
-        digest.update(json.dumps(plain, sort_keys=True).encode())
-    return digest.hexdigest()[:12]
+def _names(value: str | Sequence[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _words(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
-def _pictures(
-    name: str, given: Image | Sequence[Image]
+def _images(
+    name: str, images: Image | Sequence[Image]
 ) -> ImageSource | list[ImageSource]:
-    if isinstance(given, list | tuple):
-        return [
-            source for image in given if (source := _picture(name, image)) is not None
-        ]
-    return _picture(name, given) or b""
+    if isinstance(images, list | tuple):
+        sources = (_image(name, image) for image in images)
+        return [source for source in sources if source is not None]
+    return _image(name, images) or b""
 
 
-def _picture(name: str, image: Any) -> ImageSource | None:
-    return (
-        image if isinstance(image, str) and is_url(image) else encode(image, f"{name}=")
-    )
+def _image(name: str, image: Any) -> ImageSource | None:
+    is_address = isinstance(image, str) and is_url(image)
+    return image if is_address else encode(image, f"{name}=")

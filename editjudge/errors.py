@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -123,3 +124,20 @@ def near_miss(word: str, known: Iterable[str]) -> str:
     folded = {name.casefold(): name for name in known}
     close = difflib.get_close_matches(word.casefold(), folded, n=1)
     return f'; did you mean "{folded[close[0]]}"?' if close else "."
+
+
+def printable(text: str) -> str:
+    """Return untrusted text without anything that a terminal obeys or does not show; lines and spaces stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if _is_shown(c) else f"\\x{ord(c):02x}" for c in text)
+
+
+def _is_shown(character: str) -> bool:
+    is_space = character in "\n\t" or unicodedata.category(character) == "Zs"
+    return is_space or character.isprintable()
+
+
+def one_line(text: str) -> str:
+    """Return untrusted text on one line, so that it cannot imitate a line of ours."""
+    return printable(" ".join(text.split()))

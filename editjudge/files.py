@@ -13,6 +13,11 @@ from editjudge.canonical import read_json
 from editjudge.errors import ManifestError
 
 
+def default_store() -> str:
+    """Return the store if none is named: EDITJUDGE_STORE, else a file of the working directory."""
+    return os.environ.get("EDITJUDGE_STORE") or "editjudge.db"
+
+
 def read_jsonl(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield the value of each line that is not empty, with its number. A manifest's own reader is stricter."""
     try:

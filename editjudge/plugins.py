@@ -24,6 +24,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import os
 from typing import Any, Literal, NamedTuple
 
 from editjudge.errors import UsageError
@@ -51,8 +52,40 @@ EXTRAS = {
     },
     "probes": {"cv2": "opencv-python-headless", "skimage": "scikit-image"},
     "ray": {"ray": "ray"},
+    "stats": {"numpy": "numpy", "scipy": "scipy", "jinja2": "jinja2"},
 }
-"""Distributions of the extras that providers of ours need, by the module to import."""
+"""Distributions of the extras that are looked for before they are used, by the module to import."""
+EXTRA_OF_MODULE = {
+    "cv2": "measured",
+    "datasets": "hf",
+    "inspect_ai": "inspect",
+    "jinja2": "stats",
+    "jsonschema": "conformance",
+    "markupsafe": "stats",
+    "msgpack": "web",
+    "multipart": "web",
+    "numpy": "stats",
+    "onnxruntime": "measured",
+    "pillow_heif": "heic",
+    "psycopg": "postgres",
+    "pyarrow": "parquet",
+    "python_multipart": "web",
+    "rapidocr": "measured",
+    "ray": "ray",
+    "scipy": "stats",
+    "skimage": "probes",
+    "starlette": "web",
+    "torch": "clip",
+    "transformers": "clip",
+    "uvicorn": "web",
+    "xllamacpp": "local",
+}
+"""The smallest extra that installs a module."""
+
+
+def default_judge() -> str:
+    """Return the judge if none is named: EDITJUDGE_JUDGE, else the embedded one."""
+    return os.environ.get("EDITJUDGE_JUDGE") or "measured"
 
 
 class Plugin(NamedTuple):
@@ -107,6 +140,22 @@ class MissingExtra(UsageError):
             f"{what} needs an extra ({', '.join(distributions)}): pip install 'editjudge[{extra}]'"
         )
 
+    @classmethod
+    def of(
+        cls, what: str, error: ModuleNotFoundError, extra: str = ""
+    ) -> MissingExtra | None:
+        """Return the extra that installs a module which was not found; None if no extra does: that is a defect."""
+        module = (error.name or "").partition(".")[0]
+        if module not in EXTRA_OF_MODULE:
+            return None
+        return cls(what, extra or EXTRA_OF_MODULE[module], [module])
+
+
+def need_extra(extra: str, what: str) -> None:
+    """Raise `MissingExtra`, about `what`, if an extra is not installed."""
+    if lacking := missing(extra):
+        raise MissingExtra(what, extra, lacking)
+
 
 def missing(extra: str) -> list[str]:
     """Return the distributions of an extra that are not installed."""
@@ -134,8 +183,7 @@ def providers(kind: Kind) -> dict[str, Plugin]:
 def load(kind: Kind, name: str, what: str) -> Any:
     """Return a provider's object. Raise `MissingExtra`, about `what`, if what it needs is not installed."""
     provider = providers(kind)[name]
-    if lacking := missing(provider.extra):
-        raise MissingExtra(what, provider.extra, lacking)
+    need_extra(provider.extra, what)
     return provider.load()
 
 

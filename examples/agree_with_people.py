@@ -35,6 +35,6 @@ ratings = [
 ]
 
 # %% People call the factor PQ, the judge image_quality. What people reach among themselves is the ceiling.
-agreement = run.agree(ratings, called={"PQ": "image_quality"})
+agreement = run.agree(ratings, map_factor={"PQ": "image_quality"})
 print(agreement)
 print(agreement["factors"]["image_quality"]["measured"]["spearman"])

@@ -28,6 +28,7 @@ from PIL import Image
 
 import editjudge
 from editjudge import cli
+from editjudge.cli.options import FORMER
 
 MODELS = ("good", "poor")
 EDITS = 16
@@ -79,6 +80,8 @@ def _commands(
         if isinstance(p, click.Option)
         for spelling in (*p.opts, *p.secondary_opts)
     }
+    # Spellings until 1.0 are understood before click reads the line.
+    options |= {old: options[new] for old, new in FORMER.items() if new in options}
     yield path, {"arguments": arguments, "options": options}
 
 

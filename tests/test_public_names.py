@@ -181,6 +181,6 @@ def test_a_run_shows_itself_on_one_line_and_not_the_address_of_its_store() -> No
 
 
 def test_errors_name_the_mapping_of_raters_factors() -> None:
-    mapping = Option("as", {"PQ": "nope"}, "called")
-    assert str(mapping) == "--as PQ=nope"
-    assert mapping.in_python(["called"]) == 'called={"PQ": "nope"}'
+    mapping = Option("map-factor", {"PQ": "nope"})
+    assert str(mapping) == "--map-factor PQ=nope"
+    assert mapping.in_python(["map_factor"]) == 'map_factor={"PQ": "nope"}'

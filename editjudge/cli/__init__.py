@@ -12,8 +12,9 @@ import click
 from click.shell_completion import CompletionItem
 
 import editjudge
-from editjudge.cli.output import emit, safe
-from editjudge.errors import EditjudgeError, UsageError, near_miss
+from editjudge.cli.output import ExitCode, emit
+from editjudge.errors import EditjudgeError, UsageError, near_miss, printable
+from editjudge.plugins import MissingExtra
 
 VERBS = {
     "agree": "Compare judges' scores with people's ratings.",
@@ -40,33 +41,14 @@ VERBS = {
 """Verb and its one line of help, so that `--help` imports none of them."""
 
 
-EXTRA_OF_MODULE = {
-    "cv2": "measured",
-    "datasets": "hf",
-    "inspect_ai": "inspect",
-    "jinja2": "stats",
-    "jsonschema": "conformance",
-    "markupsafe": "stats",
-    "msgpack": "web",
-    "multipart": "web",
-    "numpy": "stats",
-    "onnxruntime": "measured",
-    "pillow_heif": "heic",
-    "psycopg": "postgres",
-    "pyarrow": "parquet",
-    "python_multipart": "web",
-    "rapidocr": "measured",
-    "ray": "ray",
-    "scipy": "stats",
-    "skimage": "probes",
-    "starlette": "web",
-    "torch": "clip",
-    "transformers": "clip",
-    "uvicorn": "web",
-    "xllamacpp": "local",
+_HOMES = {
+    "completion": "doctor",
+    "drift": "compare",
+    "import-run": "export",
+    "pairs": "manifest",
 }
-"""The smallest extra that installs a module."""
-EXTRA_OF_VERB = {"serve": "web", "probe": "probes"}
+"""Modules of the verbs that share one."""
+_EXTRA_OF_VERB = {"serve": "web", "probe": "probes"}
 """Verbs that need all of one extra, whichever of its modules is missing first."""
 
 
@@ -77,8 +59,11 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"editjudge.cli.{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
+        name = cmd_name.replace("-", "_")
+        module = importlib.import_module(f"editjudge.cli.{_HOMES.get(cmd_name, name)}")
+        command: click.Command = getattr(
+            module, name if cmd_name in _HOMES else "command"
+        )
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -92,17 +77,11 @@ class _Verbs(click.Group):
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
-            module = (error.name or "").partition(".")[0]
-            extra = EXTRA_OF_VERB.get(
-                ctx.invoked_subcommand or ""
-            ) or EXTRA_OF_MODULE.get(module)
-            # a defect, and not an extra that is missing
-            if module not in EXTRA_OF_MODULE:
+            name = ctx.invoked_subcommand or ""
+            missing = MissingExtra.of(name, error, _EXTRA_OF_VERB.get(name, ""))
+            if missing is None:
                 raise
-            what = f"{ctx.invoked_subcommand}: {module} is not installed"
-            raise UsageError(
-                f"{what}; install the extra: pip install 'editjudge[{extra}]'"
-            ) from error
+            raise missing from error
 
     def shell_complete(
         self, ctx: click.Context, incomplete: str
@@ -130,47 +109,72 @@ class _Verbs(click.Group):
 def app(ctx: click.Context) -> None:
     """Judge image edits factor by factor, with reasons, and tell whether a difference is real."""
     if ctx.invoked_subcommand is None:
-        from editjudge.cli.welcome import welcome
+        click.echo(_welcome())
 
-        click.echo(welcome())
+
+_EDIT = 'editjudge judge --input a.png --edited b.png --instruction "make the left car blue"'
+
+
+def _welcome() -> str:
+    """Return three ways to begin, and which of them the keys of this environment allow."""
+    from editjudge.judges.providers import PROVIDERS
+
+    needed = (provider for provider in PROVIDERS.values() if provider.needs_key)
+    variables = [name for provider in needed for name in provider.key_variables]
+    keys = [name for name in variables if os.environ.get(name, "").strip()]
+    others = [name for name in variables if name != "OPENAI_API_KEY"]
+    return f"""\
+editjudge judges image edits factor by factor, with reasons.
+
+With the embedded judge, which measures pixels, asks nobody and needs no key:
+  {_EDIT}
+
+With a model over an API ({"set: " + ", ".join(keys) if keys else "no key is set yet"}):
+  export OPENAI_API_KEY=...    (or {", ".join(others)})
+  {_EDIT} --judge openai/gpt-4.1
+
+With a server of your own, such as vLLM or Ollama:
+  {_EDIT} \\
+    --judge openai-compatible/MODEL --base-url http://127.0.0.1:8000/v1
+
+Many edits: `editjudge run edits.jsonl`, then `editjudge report RUN` and `editjudge compare RUN`.
+`editjudge doctor` says which judges are ready, `editjudge --help` lists every verb."""
 
 
 def main() -> None:
-    """The console script: an error that a user can cause is one message, without a traceback."""
+    """Run the console script: an error that a user can cause is one message, without a traceback."""
     # Modules are not garbage: with Python's own threshold of 700, collections take a twentieth of a run's start.
     thresholds = gc.get_threshold()
     gc.set_threshold(20_000)
     try:
         sys.exit(app.main(prog_name="editjudge", standalone_mode=False))
     except click.Abort:
-        _leave("interrupted", 130)
+        _leave("interrupted", ExitCode.INTERRUPTED)
     except click.ClickException as error:
         # it repeats what was typed, or pasted
-        vars(error)["message"] = safe(error.message)
+        vars(error)["message"] = printable(error.message)
         error.show()
         _leave(error.format_message(), error.exit_code, printed=True)
     except EditjudgeError as error:
-        _leave(str(error), 2 if isinstance(error, UsageError) else 1)
+        is_usage = isinstance(error, UsageError)
+        _leave(str(error), ExitCode.USAGE if is_usage else ExitCode.ERROR)
     except BrokenPipeError:
         # The reader of our output (head, less) has gone: nothing is left to say, not even at exit.
         sys.stdout = None
-        sys.exit(1)
+        sys.exit(ExitCode.ERROR)
     except OSError as error:  # a file or folder that a verb was told to read or write
-        place = (
-            f"{os.fsdecode(error.filename)}: "
-            if isinstance(error.filename, str | bytes)
-            else ""
-        )
-        _leave(f"{place}{error.strerror or error}", 1)
+        has_name = isinstance(error.filename, str | bytes)
+        file = f"{os.fsdecode(error.filename)}: " if has_name else ""
+        _leave(f"{file}{error.strerror or error}", ExitCode.ERROR)
     finally:
-        # of whoever calls this without a process of its own
+        # for a caller that goes on in the same process
         gc.set_threshold(*thresholds)
 
 
 def _leave(message: str, code: int, *, printed: bool = False) -> None:
     """End with an error; with `--json` that is a document too."""
     if not printed:
-        click.echo(f"editjudge: {safe(message)}", err=True)
+        click.echo(f"editjudge: {printable(message)}", err=True)
     if "--json" in sys.argv:
         emit({"error": message})
     sys.exit(code)

@@ -8,36 +8,35 @@ from typing import TYPE_CHECKING
 import click
 
 from editjudge.cli.completion import runs
-from editjudge.cli.options import columns_option, open_store, store_option
-from editjudge.cli.output import json_option
-from editjudge.cli.reading import (
-    as_option,
-    load_pair_run,
+from editjudge.cli.options import (
+    FILE,
+    columns_option,
+    former_option,
     load_run,
-    need_statistics,
-    of_option,
-    present,
+    map_factor_option,
+    open_run,
+    store_option,
+    use_option,
+    verb,
 )
+from editjudge.cli.output import VerbReply
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
     from editjudge.manifest import Columns
+    from editjudge.report.answers import Answer
     from editjudge.report.run_data import Of
 
-FILE = click.Path(path_type=Path)
 
-
-@click.command(epilog="\b\nExample: editjudge agree mine --ratings ratings.csv")
+@verb(example="editjudge agree mine --ratings ratings.csv")
 @click.argument("run", required=False, shell_complete=runs)
 @click.option(
     "--ratings",
-    "ratings_file",
     type=FILE,
     help="People's ratings: item, rater, factor, score. Default with RUN: the ratings in the store.",
 )
 @click.option(
     "--scores",
-    "scores_file",
     type=FILE,
     help="Judges' scores from a file instead of a RUN: item, judge, factor, score.",
 )
@@ -49,18 +48,13 @@ FILE = click.Path(path_type=Path)
 @columns_option
 @click.option(
     "--preferences",
-    "preferences_file",
     type=FILE,
     help="A file of which of two edits people prefer. Columns with RUN: a, b (ids of its edits), preference (A, B or "
     "tie), group. With a RUN of pairs: item (or id), preference (A, B, tie or both_bad), optional rater. Without RUN: "
     "model_a, model_b, preference, and judges' votes in columns vote:NAME or an object judge_votes.",
 )
-@as_option
-@click.option(
-    "--with-guessed",
-    is_flag=True,
-    help="Include scores that the file marks as guessed.",
-)
+@map_factor_option
+@former_option("--with-guessed", "guessed = 0 into the file", is_flag=True)
 @click.option(
     "--calibrate",
     "calibrating",
@@ -73,24 +67,21 @@ FILE = click.Path(path_type=Path)
     is_flag=True,
     help="Also estimate people's mean per model from few ratings and all scores.",
 )
-@of_option
+@use_option
 @store_option
-@json_option
 def command(
     run: str | None,
-    ratings_file: Path | None,
-    scores_file: Path | None,
+    ratings: Path | None,
+    scores: Path | None,
     manifest: Path | None,
     columns: Columns,
-    preferences_file: Path | None,
-    called: tuple[str, ...],
+    preferences: Path | None,
+    mappings: tuple[str, ...],
     with_guessed: bool,
     calibrating: bool,
     estimating: bool,
-    of: Of,
-    store_place: str,
-    as_json: bool,
-) -> None:
+    use: Of,
+) -> VerbReply:
     """Compare judges' scores with people's ratings, beside what a further rater would reach.
 
     Prints correlations per factor, with 95 % CI. Each item is one point: the mean of the judge's scores and the mean of
@@ -99,72 +90,79 @@ def command(
     With --preferences: compares votes instead, on which of two edits is better. A judge of a RUN votes for the edit
     that it scored higher.
 
-    If people's factors have other names than the judge's, map them: --as PQ=quality --as SC=fidelity.
+    If people's factors have other names than the judge's, map them: --map-factor PQ=quality --map-factor SC=fidelity.
     """
-    if preferences_file is not None:
-        if (
-            ratings_file
-            or scores_file
-            or manifest
-            or called
-            or with_guessed
-            or calibrating
-            or estimating
-        ):
+    from editjudge.report.agreement import agree_files
+
+    further = {"calibrating": calibrating, "estimating": estimating}
+    if preferences is not None:
+        if any((ratings, scores, manifest, mappings, with_guessed, *further.values())):
             raise UsageError(
-                "--preferences takes no --ratings, --scores, --manifest, --as, --with-guessed, --calibrate, --estimate"
+                "--preferences takes no --ratings, --scores, --manifest, --map-factor, --calibrate, --estimate"
             )
-        _preferences(run, preferences_file, of, store_place, as_json)
-        return
-    if (run is None) == (scores_file is None):
+        return VerbReply.of(_preferences(run, preferences, use))
+    if (run is None) == (scores is None):
         raise UsageError(
             "name what to compare with people: either a RUN, or a file of scores with --scores"
         )
-    if run is None and ratings_file is None:
+    if run is not None:
+        if manifest is not None:
+            raise UsageError(
+                "--manifest goes with --scores only: a run has its own manifest; leave --manifest out"
+            )
+        return VerbReply.of(_run(run, ratings, mappings, use, further))
+    if ratings is None:
         raise UsageError(
             "--scores needs people's ratings to compare with: add --ratings FILE"
         )
-    if run is not None and manifest is not None:
+    if use != "scores":
         raise UsageError(
-            "--manifest goes with --scores only: a run has its own manifest; leave --manifest out"
+            f"--use {use} needs a RUN: a file of scores has no token probabilities"
         )
-    if run is None and of != "scores":
-        raise UsageError(
-            f"--of {of} needs a RUN: a file of scores has no token probabilities"
-        )
-    need_statistics()
-    from editjudge.report import agreement, pairwise
-
-    further = {"calibrating": calibrating, "estimating": estimating}
-    if run is None:
-        assert ratings_file is not None and scores_file is not None  # noqa: S101  (checked above)
-        answer = agreement.agree_files(
-            ratings_file,
-            scores_file,
+    assert scores is not None  # noqa: S101  (checked above)
+    return VerbReply.of(
+        agree_files(
+            ratings,
+            scores,
             manifest,
-            called,
+            mappings,
             columns=columns,
             with_guessed=with_guessed,
             **further,
         )
-    elif ratings_file is None and (pairs := load_pair_run(store_place, run)):
-        with open_store(store_place, readonly=True) as store:
-            answer = pairwise.agree_stored_pairs(pairs, store)
-    else:
-        judged = load_run(store_place, run, pairing=True, of=of)
-        with open_store(store_place, readonly=True) as store:
-            answer = agreement.agree(judged, ratings_file or store, called, **further)
-    present(as_json, answer)
+    )
 
 
-def _preferences(
-    run: str | None, file: Path, of: Of, store_place: str, as_json: bool
-) -> None:
-    need_statistics()
-    from editjudge.report import pairwise
+def _run(
+    name: str,
+    file: Path | None,
+    mappings: tuple[str, ...],
+    use: Of,
+    further: dict[str, bool],
+) -> Answer:
+    from editjudge.report.agreement import agree
+    from editjudge.report.pairwise import agree_stored_pairs, load_pairs
 
-    if run is not None and (pairs := load_pair_run(store_place, run)):
-        present(as_json, pairwise.agree_pair_file(pairs, file))
-        return
-    judged = load_run(store_place, run, of=of) if run is not None else None
-    present(as_json, pairwise.agree_preferences(file, judged))
+    store, run = open_run(name)
+    with store:
+        if file is None and (pairs := load_pairs(store, run)):
+            return agree_stored_pairs(pairs, store)
+        data = load_run(name, pairing=True, use=use)
+        return agree(data, file or store, mappings, **further)
+
+
+def _preferences(name: str | None, file: Path, use: Of) -> Answer:
+    from editjudge.report.pairwise import (
+        agree_pair_file,
+        agree_preferences,
+        load_pairs,
+    )
+
+    if name is None:
+        return agree_preferences(file, None)
+    store, run = open_run(name)
+    with store:
+        pairs = load_pairs(store, run)
+    if pairs:
+        return agree_pair_file(pairs, file)
+    return agree_preferences(file, load_run(name, use=use))

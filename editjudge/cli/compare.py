@@ -1,4 +1,4 @@
-"""`editjudge compare`: whether a difference is real."""
+"""`editjudge compare` and `editjudge drift`: whether a difference is real, and whether a judge has changed."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from editjudge.cli import completion
-from editjudge.cli.options import run_argument, store_option
-from editjudge.cli.output import json_option
-from editjudge.cli.reading import (
+from editjudge.cli.options import (
     across_option,
+    former_option,
     guaranteed_option,
+    in_store,
     load_run,
-    need_statistics,
-    of_option,
-    present,
     primary_option,
+    run_argument,
+    run_option,
+    store_option,
+    use_option,
+    verb,
 )
+from editjudge.cli.output import VerbReply
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
     from editjudge.report.run_data import Of
 
 
-@click.command(epilog="\b\nExample: editjudge compare mine --a old --b new")
+@verb(example="editjudge compare mine --a old --b new")
 @run_argument
 @click.argument(
     "other", required=False, metavar="[RUN_B]", shell_complete=completion.runs
@@ -53,9 +56,8 @@ if TYPE_CHECKING:
 )
 @primary_option
 @guaranteed_option
-@of_option
+@use_option
 @store_option
-@json_option
 def command(
     run: str,
     other: str | None,
@@ -67,10 +69,8 @@ def command(
     judge: str | None,
     primary: tuple[str, ...],
     guaranteed: bool,
-    of: Of,
-    store_place: str,
-    as_json: bool,
-) -> None:
+    use: Of,
+) -> VerbReply:
     """Test whether two models, judges, rubrics or runs differ: paired differences, b minus a.
 
     The conclusion comes first, then the table. Models are paired by source image and instruction, judges and rubrics by
@@ -82,9 +82,8 @@ def command(
     With RUN_B each run's edits are one side, paired by input and instruction (and ground truth and mask) whatever their
     ids: within a model that both runs have, else across models; several edits of one side count as their mean.
     Unmatched edits are counted. Runs that asked by different rubrics are refused; --across-rubrics compares them on
-    factors of the same scale. Factors of different scales are never compared.
+    factors of the same scale. Factors of different scales are never compared. STORE#RUN names a run of another store.
     """
-    need_statistics()
     from editjudge.report import comparison
     from editjudge.report.selection import Choice
 
@@ -94,15 +93,42 @@ def command(
             raise UsageError(
                 "--across-rubrics is about two runs: name RUN_B, or compare rubrics of one run with --by rubric"
             )
-        answer = comparison.compare(load_run(store_place, run, of=of), by, a, b, choice)
-    else:
-        if a is not None or b is not None:
-            raise UsageError(
-                "--a and --b choose two sides of one run; with RUN_B each run is a side: leave --a and --b out"
-            )
-        first = load_run(store_place, run, pairing=True, of=of)
-        second = load_run(store_place, other, pairing=True, of=of)
-        answer = comparison.compare_runs(
-            first, second, choice, across_rubrics=across_rubrics
+        return VerbReply.of(
+            comparison.compare(load_run(run, use=use), by, a, b, choice)
         )
-    present(as_json, answer)
+    if a is not None or b is not None:
+        raise UsageError(
+            "--a and --b choose two sides of one run; with RUN_B each run is a side: leave --a and --b out"
+        )
+    first = load_run(run, pairing=True, use=use)
+    second = load_run(other, pairing=True, use=use)
+    return VerbReply.of(
+        comparison.compare_runs(first, second, choice, across_rubrics=across_rubrics)
+    )
+
+
+@verb(example="editjudge drift today --against last-month")
+@run_argument
+@run_option(
+    "--against",
+    required=True,
+    help="The earlier run of the same edits; STORE#RUN if it is in another store.",
+)
+@former_option("--against-store", "--against STORE#RUN")
+@across_option
+@store_option
+def drift(
+    run: str, against: str, against_store: str | None, across_rubrics: bool
+) -> VerbReply:
+    """Compare two runs of the same edits: did the judge's scores change beyond noise?
+
+    Edits are matched by input, output and instruction, whatever their ids. Unmatched edits are counted; if nothing
+    matches, that is an error. Changes of rubric, server model, image preparation and settings are listed first. Answers
+    that both runs share from the store were asked once; their number is printed. Runs that asked by different rubrics
+    are refused; --across-rubrics compares them on factors of the same scale.
+    """
+    from editjudge.report import comparison
+
+    now = load_run(run, pairing=True)
+    then = load_run(in_store(against_store, against), pairing=True)
+    return VerbReply.of(comparison.drift(now, then, across_rubrics=across_rubrics))

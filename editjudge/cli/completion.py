@@ -1,8 +1,7 @@
-"""`editjudge completion`: words completed on Tab, and where they come from."""
+"""Words that are completed on Tab, and where they come from."""
 
 from __future__ import annotations
 
-import os
 import shlex
 import sqlite3
 from collections.abc import Iterable
@@ -10,30 +9,18 @@ from contextlib import closing
 from pathlib import Path
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import CompletionItem
 
-from editjudge.cli.output import json_option, tell
+from editjudge.files import default_store
 
-
-@click.command(epilog='\b\nExample: eval "$(editjudge completion bash)"')
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@json_option
-def command(shell: str, as_json: bool) -> None:
-    """Print the script that completes verbs, options, rubrics, judges and runs on Tab.
-
-    To keep it, add the line below, with your shell's name, to ~/.bashrc or ~/.zshrc; for fish write the script to
-    ~/.config/fish/completions/editjudge.fish.
-    """
-    complete = get_completion_class(shell)
-    assert complete is not None  # noqa: S101  (click knows the three)
-    script = complete(click.Group(), {}, "editjudge", "_EDITJUDGE_COMPLETE").source()
-    tell(as_json, {"shell": shell, "script": script}, script)
+STORE = "editjudge.store"
+"""Key of the context under which `--store` is remembered."""
 
 
 def rubrics(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Built-in names and sets; files where none fits, which bash wants to hear of first."""
+    """Return built-in names and sets; files if none fits, which bash wants to hear of first."""
     from editjudge.rubrics.files import COMPUTED, PAIRWISE, SETS, names
 
     return [
@@ -45,28 +32,21 @@ def rubrics(
 def judges(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The embedded one, providers, and the models whose prices are known."""
+    """Return the embedded judges, providers, and the models whose prices are known."""
     from editjudge import plugins
     from editjudge.judges.cost import prices
     from editjudge.judges.providers import PROVIDERS
 
-    return _items(
-        (
-            *plugins.providers("judges"),
-            *prices().models,
-            *(f"{name}/" for name in PROVIDERS),
-        ),
-        incomplete,
-    )
+    providers = (f"{name}/" for name in PROVIDERS)
+    names = (*plugins.providers("judges"), *prices().models, *providers)
+    return _items(names, incomplete)
 
 
 def runs(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Names in the store, if it is a file. Past SQLAlchemy, whose import alone takes half a second a Tab."""
-    place = ctx.params.get("store_place") or os.environ.get(
-        "EDITJUDGE_STORE", "editjudge.db"
-    )
+    """Return names in the store, if it is a file. Past SQLAlchemy, whose import alone takes half a second a Tab."""
+    place = ctx.meta.get(STORE) or default_store()
     if "://" in place:
         return []
     address = f"{Path(place).absolute().as_uri()}?mode=ro"
@@ -78,10 +58,10 @@ def runs(
         return []
 
 
-def _items(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """Without those that a shell would take for more than a word."""
+def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    """Return the names that begin so, without those that a shell would take for more than a word."""
     return [
-        CompletionItem(word)
-        for word in words
-        if word.startswith(incomplete) and shlex.quote(word) == word
+        CompletionItem(name)
+        for name in names
+        if name.startswith(incomplete) and shlex.quote(name) == name
     ]

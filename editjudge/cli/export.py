@@ -1,4 +1,4 @@
-"""`editjudge export`: a run's judgements as files."""
+"""`editjudge export` and `editjudge import-run`: a run's judgements as files, and back into a store."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from editjudge import plugins
-from editjudge.cli.options import open_store, run_argument, store_option
-from editjudge.cli.output import json_option, tell
-from editjudge.errors import UsageError
+from editjudge.cli.options import open_store, run_argument, store_option, verb
+from editjudge.cli.output import VerbReply
+from editjudge.errors import StoreError, UsageError
 from editjudge.redaction import HIDDEN
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from editjudge.store.tables import Form
 
 
-@click.command(epilog="\b\nExample: editjudge export mine -o out --format parquet")
+@verb(example="editjudge export mine -o out --format parquet")
 @run_argument
 @click.option(
     "-o",
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--format",
-    "form",
+    "format_",
     type=click.Choice(["parquet", "jsonl", "csv", *plugins.providers("sinks")]),
     default="jsonl",
     show_default=True,
@@ -59,17 +60,14 @@ if TYPE_CHECKING:
     help="Replace files in the folder even if they are of another run.",
 )
 @store_option
-@json_option
 def command(
     run: str,
     output: str,
-    form: str,
+    format_: str,
     conditions: tuple[str, ...],
     replies: bool,
     force: bool,
-    store_place: str,
-    as_json: bool,
-) -> None:
+) -> VerbReply:
     """Write a run's judgements as Parquet, JSONL, CSV or an Inspect log, or filter its manifest by score.
 
     Each judgement is one row; a failure has its status and no score. `import-run` reads Parquet and JSONL back. An
@@ -79,31 +77,28 @@ def command(
     rubric's name is the mean of its factors; `overall` is the mean of all factors on one scale. Both count only the
     repeats in which every factor has a score. An edit without a score does not pass.
     """
-    if replies and form not in ("parquet", "jsonl"):
+    if replies and format_ not in ("parquet", "jsonl"):
         raise UsageError("--replies goes with parquet and jsonl")
-    if conditions and (form != "jsonl" or replies):
+    if conditions and (format_ != "jsonl" or replies):
         raise UsageError(
             "--where writes a manifest in JSONL: it goes with neither --replies nor another --format"
         )
-    with open_store(store_place, readonly=True) as store:
+    with open_store(readonly=True) as store:
         record = store.find_run(run)
         if conditions:
-            _filter(store, record, conditions, Path(output), force, as_json)
-            return
-        if form in plugins.providers("sinks"):
-            write = plugins.load("sinks", form, f"--format {form}")
+            return _filter(store, record, conditions, Path(output), force)
+        if format_ in plugins.providers("sinks"):
+            write = plugins.load("sinks", format_, f"--format {format_}")
             written = [str(path) for path in write(store, record, Path(output))]
         else:
-            written = _export(store, record, output, cast("Form", form), replies, force)
-    tell(
-        as_json,
-        {"run": record.name, "written": written},
-        f"wrote {', '.join(written)}",
-    )
+            table = cast("Form", format_)
+            written = _export(store, record, output, table, replies, force)
+    document = {"run": record.name, "written": written}
+    return VerbReply(document, [f"wrote {', '.join(written)}"])
 
 
 def _export(
-    store: Store, run: RunRecord, output: str, form: Form, replies: bool, force: bool
+    store: Store, run: RunRecord, output: str, format_: Form, replies: bool, force: bool
 ) -> list[str]:
     from editjudge.report.contradictions import contradictions_of
     from editjudge.store.export import export_folder, export_run, taken
@@ -115,19 +110,15 @@ def _export(
             )
         counts = contradictions_of(store, run).counts
         written = export_run(
-            store, run, folder, form, replies=replies, contradictions=counts
+            store, run, folder, format_, replies=replies, contradictions=counts
         )
         return [os.path.join(output, path.relative_to(folder)) for path in written]
 
 
 def _filter(
-    store: Store,
-    run: RunRecord,
-    conditions: Sequence[str],
-    output: Path,
-    force: bool,
-    as_json: bool,
-) -> None:
+    store: Store, run: RunRecord, conditions: Sequence[str], output: Path, force: bool
+) -> VerbReply:
+    """Write a manifest of the edits that pass."""
     from editjudge.manifest.folders import relative
     from editjudge.running.where import Condition
     from editjudge.store.tables import write_lines
@@ -136,69 +127,77 @@ def _filter(
     for where in wheres:
         where.run_in(store)
     path = output / "kept.jsonl"
-    passed = Counter[bool | None]()
-    outside = False
-    unscored = Counter[str]()
-    hidden = 0
     if path.exists() and not force:
         raise UsageError(f"{path} exists: name another folder, or add --force")
+    passed = Counter[bool | None]()
+    unscored = Counter[str]()
+    notes = Counter[str]()
 
     def rows() -> Iterator[dict[str, Any]]:
-        nonlocal outside, hidden
         for item, passes, lacking in _sifted(store, run, wheres):
             passed[passes] += 1
             unscored.update(lacking)
             if passes:
-                row, leads_out = relative(_manifest_row(item), output)
-                outside |= leads_out
-                hidden += HIDDEN in json.dumps(row)
+                row, is_outside = relative(_manifest_row(item), output)
+                notes["outside"] += is_outside
+                notes["hidden"] += HIDDEN in json.dumps(row)
                 yield row
 
     write_lines(path, rows())
-    counts = {"hidden": hidden} if hidden else {}
-    counts |= {
-        "kept": passed[True],
-        "edits": passed.total(),
-        "unscored": passed[None],
-        "outside": outside,
-    }
-    words = f"wrote {path}: {passed[True]:,} of {passed.total():,} edits"
+    total = passed.total()
+    document: dict[str, Any] = {"run": run.name, "written": [str(path)]}
+    line = f"wrote {path}: {passed[True]:,} of {total:,} edits"
+    lines = []
     if passed[None]:
-        words += f"; left out because they have no score on {' or '.join(sorted(unscored))}: {passed[None]:,}"
-    if passed.total() in unscored.values() and (scored := _scored(store, run)):
-        words += f"\na rubric and overall need scores of all their factors; those with scores are {', '.join(scored)}"
-    if hidden:
-        words += f"\n{hidden:,} edits have addresses whose password or signature is not kept: {HIDDEN} stands for it"
-    words += (
-        f"\nsome pictures are outside the folder of {path}: run it with --allow-outside"
-        if outside
-        else ""
-    )
-    tell(as_json, {"run": run.name, "written": [str(path)], **counts}, words)
+        names = " or ".join(sorted(unscored))
+        line += f"; left out because they have no score on {names}: {passed[None]:,}"
+    if total in unscored.values() and (scored := _scored(store, run)):
+        lines.append(
+            f"a rubric and overall need scores of all their factors; those with scores are {', '.join(scored)}"
+        )
+    if hidden := notes["hidden"]:
+        document["hidden"] = hidden
+        lines.append(
+            f"{hidden:,} edits have addresses whose password or signature is not kept: {HIDDEN} stands for it"
+        )
+    if notes["outside"]:
+        lines.append(
+            f"some images are outside the folder of {path}: run it with --allow-outside"
+        )
+    document |= {
+        "kept": passed[True],
+        "edits": total,
+        "unscored": passed[None],
+        "outside": bool(notes["outside"]),
+    }
+    return VerbReply(document, [line, *lines])
 
 
 def _sifted(
     store: Store, run: RunRecord, wheres: Sequence[Condition]
 ) -> Iterator[tuple[Item, bool | None, set[str]]]:
-    """Every edit with whether all conditions hold (None if only missing scores keep it from passing), and what it has
-    no score on."""
+    """Yield every edit with whether all conditions hold (None if only missing scores keep it from passing), and the
+    names that it has no score on."""
     from editjudge.running.plan import BATCH
     from editjudge.running.where import scores_of
 
+    names = {name for where in wheres for name in where.names}
     items = store.items(run)
-    while some := list(itertools.islice(items, BATCH)):
-        scores = scores_of(store, run, [item.item for item in some])
-        for item in some:
+    while batch := list(itertools.islice(items, BATCH)):
+        scores = scores_of(store, run, [item.item for item in batch])
+        for item in batch:
             figures = scores.get(item.item, {})
             results = {where.holds(figures) for where in wheres}
-            names = {name for where in wheres for name in where.names}
-            lacking = {name for name in names if not figures.get(name)}
-            passes = None if None in results else True
-            yield item, False if False in results else passes, lacking
+            passes: bool | None = True
+            if False in results:
+                passes = False
+            elif None in results:
+                passes = None
+            yield item, passes, {name for name in names if not figures.get(name)}
 
 
 def _scored(store: Store, run: RunRecord) -> list[str]:
-    """The factors that have a score anywhere in a run."""
+    """Return the factors that have a score anywhere in a run."""
     rows = store.judgements(run, fields=("scores",), status=["ok"])
     return list(dict.fromkeys(factor for row in rows for factor in row["scores"] or ()))
 
@@ -206,12 +205,11 @@ def _scored(store: Store, run: RunRecord) -> list[str]:
 def _manifest_row(item: Item) -> dict[str, Any]:
     from editjudge.media.source import is_url
 
-    names = ("instruction", "referring_expression", "model", "edit_type", "group")
-    row = {
-        "id": item.item,
-        **{name: value for name in names if (value := getattr(item, name))},
-        **item.metadata,
-    }
+    row: dict[str, Any] = {"id": item.item}
+    for name in ("instruction", "referring_expression", "model", "edit_type", "group"):
+        if value := getattr(item, name):
+            row[name] = value
+    row |= item.metadata
     for role, image in item.images.items():
         source = image["source"] or ""
         if not is_url(source) and not Path(source).is_absolute():
@@ -221,3 +219,42 @@ def _manifest_row(item: Item) -> dict[str, Any]:
             )
         row[role] = source if is_url(source) else Path(source)
     return row
+
+
+@verb(example="editjudge import-run out --store other.db")
+@click.argument("folder")
+@click.option(
+    "--pictures",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder that images of the run may be shown from [the export itself].",
+)
+@store_option
+def import_run(folder: str, pictures: Path | None) -> VerbReply:
+    """Import a run that `export` wrote as Parquet or JSONL to FOLDER, or to an address such as s3://BUCKET/NAME.
+
+    Every row is checked first. A row that contradicts itself, its rubric or the store is refused with its file and
+    number, and nothing is written. Importing again changes nothing. `serve` and `report` show images of an imported
+    run only from its folder or the one that --pictures names.
+    """
+    from editjudge.store import import_run as importing
+    from editjudge.store.export import import_folder
+
+    if "://" not in folder and not os.path.isdir(folder):
+        raise UsageError(f"{folder}: no such folder")
+    with import_folder(folder) as files:
+        with _existing_store() or nullcontext() as store:
+            about = importing.check_run(files, store)
+        with open_store() as store:
+            run, count = importing.import_run(store, about, files, pictures)
+    document = {"run": run.name, "id": run.id, "judgements": count}
+    return VerbReply(
+        document, [f"imported {run.name} ({run.id}): {count:,} judgements"]
+    )
+
+
+def _existing_store() -> Store | None:
+    """Return the store, unless there is none yet: a folder that is refused makes none."""
+    try:
+        return open_store(create=False)
+    except StoreError:
+        return None  # any other reason is raised when the store is opened to be written

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import click
 
-from editjudge.cli.completion import runs
-from editjudge.cli.options import run_argument, store_option
-from editjudge.cli.output import json_option, safe
-from editjudge.cli.reading import (
+from editjudge.cli.options import (
     across_option,
+    former_option,
     guaranteed_option,
+    in_store,
     load_run,
-    present,
     primary_option,
+    run_argument,
+    run_option,
+    store_option,
+    verb,
+    warn,
 )
+from editjudge.cli.output import ExitCode, VerbReply
 from editjudge.errors import UsageError
 
-FAILED = 100
 
-
-@click.command(
-    epilog="\b\nExample: editjudge gate mine --min alignment=5 --baseline before --max-drop 0.2"
-)
+@verb(example="editjudge gate mine --min alignment=5 --baseline before --max-drop 0.2")
 @run_argument
 @click.option(
     "--min",
@@ -41,17 +40,11 @@ FAILED = 100
     metavar="FACTOR=VALUE",
     help="Highest allowed mean of a factor where lower is better, such as l1; repeatable.",
 )
-@click.option(
+@run_option(
     "--baseline",
-    metavar="RUN",
-    shell_complete=runs,
-    help="A run over the same edits, by the same judge, to compare with.",
+    help="A run over the same edits, by the same judge, to compare with; STORE#RUN if it is in another store.",
 )
-@click.option(
-    "--baseline-store",
-    metavar="STORE",
-    help="Where the baseline is kept, if elsewhere.",
-)
+@former_option("--baseline-store", "--baseline STORE#RUN")
 @click.option(
     "--max-drop",
     "max_drops",
@@ -87,7 +80,6 @@ FAILED = 100
 @primary_option
 @guaranteed_option
 @store_option
-@json_option
 def command(
     run: str,
     minima: tuple[str, ...],
@@ -97,10 +89,8 @@ def command(
     max_drops: tuple[str, ...],
     across_rubrics: bool,
     if_unsure: Any,
-    store_place: str,
-    as_json: bool,
-    **given: Any,
-) -> None:
+    **limits: Any,
+) -> VerbReply:
     """Pass or fail a run against thresholds, or against a baseline run; exit 100 on failure.
 
     A check passes if its whole confidence interval is on the right side of the threshold (one-sided at --alpha, since
@@ -120,35 +110,33 @@ def command(
     drops = _drops(max_drops)
     if max_drops and baseline is None:
         raise UsageError("--max-drop needs a --baseline to drop from")
-    judged = load_run(store_place, run, pairing=baseline is not None)
+    current = load_run(run, pairing=baseline is not None)
     before = None
     if baseline is not None:
-        before = load_run(baseline_store or store_place, baseline, pairing=True)
-    from editjudge.report import gating
+        before = load_run(in_store(baseline_store, baseline), pairing=True)
+    from editjudge.report.gating import GateLimits, gate
 
-    limits = gating.GateLimits(
-        _limits("--min", minima), _limits("--max", maxima), drops, **given
+    answer = gate(
+        current,
+        before,
+        GateLimits(_limits("--min", minima), _limits("--max", maxima), drops, **limits),
+        across_rubrics=across_rubrics,
+        if_unsure=if_unsure,
     )
-    answer = gating.gate(
-        judged, before, limits, across_rubrics=across_rubrics, if_unsure=if_unsure
-    )
-    present(as_json, answer)
     if answer["error"]:
-        click.echo(
-            f"editjudge: {safe(answer['error'])}; --if-unsure sets the outcome",
-            err=True,
-        )
-        sys.exit(1)
-    worse = (answer["outcome"], if_unsure) == ("not enough evidence", "fail")
-    sys.exit(FAILED if worse or answer["outcome"] == "fail" else 0)
+        warn(f"{answer['error']}; --if-unsure sets the outcome")
+        return VerbReply.of(answer, ExitCode.ERROR)
+    failing = {"fail"} if if_unsure != "fail" else {"fail", "not enough evidence"}
+    failed = answer["outcome"] in failing
+    return VerbReply.of(answer, ExitCode.GATE_FAILED if failed else ExitCode.DONE)
 
 
-def _limits(option: str, given: tuple[str, ...]) -> dict[str, float]:
+def _limits(option: str, texts: tuple[str, ...]) -> dict[str, float]:
     limits: dict[str, float] = {}
-    for text in given:
-        factor, equals, value = text.rpartition("=")
+    for text in texts:
+        factor, _, value = text.rpartition("=")
         number = _number(value)
-        if not factor or not equals or number is None:
+        if not factor or number is None:
             raise UsageError(
                 f'{option} "{text}": expected FACTOR=VALUE, such as alignment=5'
             )
@@ -158,18 +146,18 @@ def _limits(option: str, given: tuple[str, ...]) -> dict[str, float]:
     return limits
 
 
-def _drops(given: tuple[str, ...]) -> float | dict[str, float]:
-    """One value for all factors, or values for single factors; then only these are compared with the baseline."""
-    plain = [text for text in given if "=" not in text]
-    if plain and len(given) > 1:
+def _drops(texts: tuple[str, ...]) -> float | dict[str, float]:
+    """Return one value for all factors, or values for single factors, which alone are then compared."""
+    plain = [text for text in texts if "=" not in text]
+    if plain and len(texts) > 1:
         raise UsageError(
             "--max-drop: one VALUE for all factors, or FACTOR=VALUE for single factors"
         )
-    values = {text: _number(text) for text in plain} or _limits("--max-drop", given)
-    for text, value in values.items():
+    drops = {text: _number(text) for text in plain} or _limits("--max-drop", texts)
+    for text, value in drops.items():
         if value is None or value < 0:
             raise UsageError(f"--max-drop {text}: expected a number of 0 or more")
-    numbers = {text: value for text, value in values.items() if value is not None}
+    numbers = {text: value for text, value in drops.items() if value is not None}
     return numbers if numbers and not plain else sum(numbers.values())
 
 

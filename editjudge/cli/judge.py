@@ -4,83 +4,81 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from editjudge.cli.options import (
+    FILE,
     SEE_RUN,
-    default_judge,
+    asking_options,
+    chosen_judges,
+    former_option,
     judge_option,
+    judge_options,
     named,
     rubrics_option,
-    short_asking_options,
+    verb,
 )
-from editjudge.cli.output import emit, json_option, one_line, safe
-from editjudge.errors import UsageError
+from editjudge.cli.output import ExitCode, VerbReply
+from editjudge.errors import UsageError, one_line
 
 if TYPE_CHECKING:
     from editjudge.judgement import Judgement
-    from editjudge.judges.judge import Options
     from editjudge.rubrics.model import Rubric
 
-_FILE = click.Path(path_type=Path)
-FAILED = 3
 
-
-@click.command(
-    epilog=f'{SEE_RUN}\n\n\b\nExample: editjudge judge --input a.png --edited b.png --instruction "make the left car blue"'
+@verb(
+    note=SEE_RUN,
+    example='editjudge judge --input a.png --edited b.png --instruction "make the left car blue"',
 )
-@click.option("--input", type=_FILE, help="The picture before the edit.")
-@click.option("--edited", type=_FILE, required=True, help="The picture after the edit.")
+@click.option("--input", type=FILE, help="The image before the edit.")
+@click.option("--edited", type=FILE, required=True, help="The image after the edit.")
 @click.option("--instruction", default="", help="What was asked for.")
 @click.option(
-    "--ground-truth", type=_FILE, help="The picture as a correct edit leaves it."
+    "--ground-truth", type=FILE, help="The image as a correct edit leaves it."
 )
-@click.option("--mask", type=_FILE, help="White where the edit belongs.")
-@click.option("--referring-expression", default="", help="Which object is meant.")
+@click.option("--mask", type=FILE, help="White where the edit belongs.")
 @click.option(
     "--picture",
-    "pictures",
+    "images",
     multiple=True,
     metavar="NAME=FILE",
-    help="A further picture that a rubric shows; several of one name are a list.",
+    help="A further image that a rubric shows; several of one name are a list.",
 )
 @click.option(
     "--text",
     "texts",
     multiple=True,
     metavar="NAME=TEXT",
-    help="A further text that a rubric shows.",
+    help="A further text: referring_expression (which object is meant), edit_type, or one that a rubric shows.",
 )
-@click.option(
-    "--edit-type", help="The kind of edit, for rubric sets that ask by edit type."
-)
+@former_option("--referring-expression", "--text referring_expression=TEXT")
+@former_option("--edit-type", "--text edit_type=TYPE")
 @click.option(
     "--id",
     "item",
-    help="Identifier of the edit. Default: the name of the edited picture.",
+    help="Identifier of the edit. Default: the name of the edited image.",
 )
 @rubrics_option()
 @judge_option("judges", multiple=True)
 @click.option("--envelope", is_flag=True, help="Print each rubric's own answer format.")
-@short_asking_options
-@json_option
+@asking_options()
 def command(
     edited: Path,
-    pictures: tuple[str, ...],
+    images: tuple[str, ...],
     texts: tuple[str, ...],
+    referring_expression: str | None,
+    edit_type: str | None,
     item: str | None,
     rubrics: tuple[str, ...],
     judges: tuple[str, ...],
     envelope: bool,
-    options: Options,
-    as_json: bool,
-    **given: Any,
-) -> None:
+    **values: Any,
+) -> VerbReply:
     """Judge one edit and print its scores, with reasons.
 
     Exits with 3 if a judgement failed; a failure has no scores.
@@ -91,104 +89,97 @@ def command(
     from editjudge.rubrics.files import load_set, resolve
     from editjudge.running.job import judge_edit, wait_for
 
-    chosen, *others = default_judge(judges)
+    options = judge_options(values)
+    judge, *others = chosen_judges(judges)
     if others:
         raise UsageError("one judge at a time; `editjudge run` takes several")
     lists: dict[str, list[ImageSource]] = {}
-    for name, file in (named("--picture", text) for text in pictures):
+    for name, file in (named("--picture", text) for text in images):
         lists.setdefault(name, []).append(Path(file))
+    further = dict(named("--text", text) for text in texts)
     edit = Edit(
         item or edited.stem,
         edited=edited,
-        **given,
-        metadata=dict(named("--text", text) for text in texts),
+        referring_expression=further.pop(
+            "referring_expression", referring_expression or ""
+        ),
+        edit_type=further.pop("edit_type", edit_type),
+        **values,
+        metadata=further,
         pictures=named_pictures(
-            {name: some if some[1:] else some[0] for name, some in lists.items()}
+            {name: files if files[1:] else files[0] for name, files in lists.items()}
         ),
     )
-    rubrics = rubrics or default_rubrics([chosen], options)
+    rubrics = rubrics or default_rubrics([judge], options)
     questions = resolve(rubrics)
-    judgements = wait_for(judge_edit(edit, questions, chosen, options))
+    judgements = wait_for(judge_edit(edit, questions, judge, options))
     by_name = {rubric.name: rubric for rubric in questions}
+    done = all(judgement.status in DONE for judgement in judgements)
+    code = ExitCode.DONE if done else ExitCode.TOO_MANY_FAILED
     if envelope:
         for judgement in judgements:
             click.echo(_own_format(by_name[judgement.rubric], judgement, edit.id))
-    elif as_json:
-        rows = [
-            row(judgement, edit.id, edit.model, edit.group) for judgement in judgements
-        ]
-        alone = len(rubrics) == 1 and len(rows) == 1 and load_set(rubrics[0]) is None
-        emit((rows[0] if alone else {}) | {"judgements": rows})
-    else:
-        for judgement in judgements:
-            _tell(judgement, by_name.get(judgement.rubric))
-    sys.exit(0 if all(judgement.status in DONE for judgement in judgements) else FAILED)
+        return VerbReply(None, code=code)
+    rows = [row(judgement, edit.id, edit.model, edit.group) for judgement in judgements]
+    alone = len(rubrics) == 1 and len(rows) == 1 and load_set(rubrics[0]) is None
+    document = (rows[0] if alone else {}) | {"judgements": rows}
+    lines = (
+        line
+        for judgement in judgements
+        for line in _lines(judgement, by_name.get(judgement.rubric))
+    )
+    return VerbReply(document, lines, code=code)
 
 
 def _own_format(rubric: Rubric, judgement: Judgement, item: str) -> str:
+    from editjudge.errors import printable
     from editjudge.rubrics.answer import as_lines, envelope
 
-    failed = "; ".join(
-        f"{remark.code}: {remark.message}" for remark in judgement.reasons
-    )
-    why_not = {
+    failed = "; ".join(f"{r.code}: {r.message}" for r in judgement.reasons)
+    missing = {
         factor.key: judgement.abstained.get(factor.key, failed)
         for factor in rubric.factors
     }
     reasons = judgement.justifications or {}
     answers: dict[str, Any] = {**(judgement.scores or {}), **(judgement.choices or {})}
     if not rubric.answer.is_json:
-        return safe(as_lines(rubric, answers, reasons, why_not))
-    document = json.dumps(envelope(rubric, item, answers, reasons, why_not), indent=2)
+        return printable(as_lines(rubric, answers, reasons, missing))
+    document = json.dumps(envelope(rubric, item, answers, reasons, missing), indent=2)
     *before, last = rubric.answer.sections or ("",)
     if not last:
         return document
-    summary = " ".join(
-        dict.fromkeys(reasons.get(key) or why for key, why in why_not.items())
-    )
-    return "\n\n".join(
-        [
-            *(f"## {title}\n{safe(summary)}" for title in before),
-            f"## {last}\n{document}",
-        ]
-    )
+    sentences = (reasons.get(key) or reason for key, reason in missing.items())
+    summary = printable(" ".join(dict.fromkeys(sentences)))
+    sections = [f"## {title}\n{summary}" for title in before]
+    return "\n\n".join([*sections, f"## {last}\n{document}"])
 
 
-def _tell(judgement: Judgement, rubric: Rubric | None) -> None:
-    """A line for each factor, wrapped under its reason: `alignment     6 of 7  The cup is blue, as asked.`"""
-    click.echo(f"{judgement.rubric} by {safe(judgement.judge)}: {judgement.status}")
-    factors = rubric.factors if rubric else ()
+def _lines(judgement: Judgement, rubric: Rubric | None) -> Iterator[str]:
+    """Yield a line for each factor, wrapped under its reason: `alignment     6 of 7  The cup is blue, as asked.`"""
+    yield f"{judgement.rubric} by {judgement.judge}: {judgement.status}"
     best = {
         factor.key: factor.scale.high
-        for factor in factors
+        for factor in (rubric.factors if rubric else ())
         if factor.scale.direction == "up"
     }
-    answers = {**(judgement.scores or {}), **(judgement.choices or {})}
     reasons = judgement.justifications or {}
-    lines = [
-        (key, _of_best(value, best.get(key)), reasons.get(key, ""))
-        for key, value in answers.items()
-    ]
-    lines += [
-        (key, "-", f"abstained: {why}") for key, why in judgement.abstained.items()
-    ]
-    names, values = (max((len(line[n]) for line in lines), default=0) for n in (0, 1))
-    width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
-    for key, value, reason in lines:
+    rows = []
+    for key, value in {**(judgement.scores or {}), **(judgement.choices or {})}.items():
+        limit = best.get(key)
+        of_best = "" if limit is None or isinstance(value, str) else f" of {limit:g}"
+        rows.append((key, f"{value}{of_best}", reasons.get(key, "")))
+    for key, reason in judgement.abstained.items():
+        rows.append((key, "-", f"abstained: {reason}"))
+    names = max((len(key) for key, _, _ in rows), default=0)
+    values = max((len(value) for _, value, _ in rows), default=0)
+    for key, value, reason in rows:
         start = f"  {key:<{names}}  {value:>{values}}  "
-        _wrap(one_line(reason), width, start, " " * len(start))
+        yield _wrapped(one_line(reason), start, " " * len(start))
     for remark in (*judgement.reasons, *judgement.violations):
-        _wrap(f"{remark.code}: {one_line(remark.message)}", width, "  ", "    ")
+        yield _wrapped(f"{remark.code}: {one_line(remark.message)}", "  ", "    ")
 
 
-def _wrap(text: str, width: int, first: str, others: str) -> None:
-    click.echo(
-        textwrap.fill(text, width, initial_indent=first, subsequent_indent=others)
-        or first.rstrip()
-    )
-
-
-def _of_best(value: Any, best: float | None) -> str:
-    return (
-        f"{value}" if best is None or isinstance(value, str) else f"{value} of {best:g}"
-    )
+def _wrapped(text: str, first: str, others: str) -> str:
+    width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
+    lines = textwrap.fill(text, width, initial_indent=first, subsequent_indent=others)
+    return lines or first.rstrip()

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and what they mean."""
+"""Verbs as click commands, and the options that several of them share."""
 
 from __future__ import annotations
 
@@ -6,20 +6,176 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from editjudge.cli import completion
-from editjudge.errors import UsageError, near_miss
+from editjudge.cli.completion import STORE
+from editjudge.cli.output import VerbReply
+from editjudge.errors import UsageError, near_miss, printable
+from editjudge.files import default_store
+from editjudge.plugins import default_judge
 
 if TYPE_CHECKING:
     from editjudge.judges.judge import Options
+    from editjudge.report.run_data import Of, RunData
     from editjudge.store.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
+JSON = "editjudge.json"
+"""Key of the context under which `--json` is remembered."""
+FORMER = {"--as": "--map-factor", "--of": "--use", "--reasks": "--retries-invalid"}
+"""Spellings that work until 1.0, and the present ones."""
+SEE_RUN = "Options on how the judge is asked, such as --temperature and --timeout, are those of `editjudge run --help`."
+"""Last line of help of the verbs whose `--help` lists only some of them."""
+
+
+def _remember(key: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """Return a callback that keeps an option's value for all commands of a line."""
+
+    def remember(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+        if value:
+            ctx.meta[key] = value
+
+    return remember
+
+
+json_option = click.option(
+    "--json",
+    is_flag=True,
+    expose_value=False,
+    callback=_remember(JSON),
+    help="One JSON document on standard output.",
+)
+store_option = click.option(
+    "--store",
+    expose_value=False,
+    callback=_remember(STORE),
+    show_default="EDITJUDGE_STORE, else editjudge.db",
+    help="Where judgements are kept: a SQLite file, or postgresql://...",
+)
+
+
+def wants_json() -> bool:
+    return JSON in click.get_current_context().meta
+
+
+def store_place() -> str:
+    """Return the store that the command names, else the default one."""
+    return click.get_current_context().meta.get(STORE) or default_store()
+
+
+class Setting(click.Option):
+    """An option that is seldom set: `-J NAME=VALUE` sets it, as does its own spelling, which `--help` does not list."""
+
+    def __init__(self, spellings: list[str], **attributes: Any) -> None:
+        super().__init__(spellings, **attributes | {"hidden": True})
+
+    @property
+    def key(self) -> str:
+        return self.opts[0].removeprefix("--").replace("-", "_")
+
+    def spelled(self, value: str) -> list[str]:
+        """Return the words that give it a value."""
+        if not self.is_flag:
+            return [f"{self.opts[0]}={value}"]
+        is_set = click.BOOL.convert(value, self, None)
+        return self.opts[:1] if is_set else self.secondary_opts[:1]
+
+
+class Verb(click.Command):
+    """A command that returns a `VerbReply`, takes `--json`, and understands settings and former spellings."""
+
+    def __init__(
+        self, *args: Any, example: str = "", note: str = "", **attributes: Any
+    ) -> None:
+        examples = example.replace("\n", "\n         ")
+        attributes["epilog"] = f"{note}\n\n\b\nExample: {examples}".lstrip("\n")
+        super().__init__(*args, **attributes)
+        json_option(self)
+        self._settings = {p.key: p for p in self.params if isinstance(p, Setting)}
+        for option in self.params:
+            if option.name == "extra" and isinstance(option, click.Option):
+                names = ", ".join(self._settings)
+                option.help = f"{option.help} Settings: {names} (docs/running.md)."
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        spellings = {spelling for option in self.params for spelling in option.opts}
+        words = iter(args)
+        spelled: list[str] = []
+        for word in words:
+            text = f"-J{next(words, '')}" if word == "-J" else word
+            name, equals, value = text.partition("=")
+            present = FORMER.get(name)
+            setting = self._settings.get(name.removeprefix("-J").replace("-", "_"))
+            if present in spellings:
+                warn(f"{name} works until 1.0; write {present}")
+                spelled.append(f"{present}{equals}{value}")
+            elif name.startswith("-J") and setting:
+                spelled += setting.spelled(value)
+            else:
+                spelled.append(text)
+        return super().parse_args(ctx, spelled)
+
+    def invoke(self, ctx: click.Context) -> None:
+        reply = super().invoke(ctx)
+        if isinstance(reply, VerbReply):
+            reply.print(as_json=wants_json())
+            if reply.code:
+                ctx.exit(reply.code)
+
+
+def warn(message: str) -> None:
+    """Print a note to standard error."""
+    click.echo(f"editjudge: {printable(message)}", err=True)
+
+
+def former_option(
+    spelling: str, instead: str, *names: str, **attributes: Any
+) -> Callable[[F], F]:
+    """Return an option of earlier versions that works until 1.0, and says what to write instead."""
+
+    def note(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
+        if value:
+            warn(f"{spelling} works until 1.0; write {instead}")
+        return value
+
+    meaning = f"Until 1.0; write {instead}."
+    return click.option(
+        spelling, *names, hidden=True, callback=note, help=meaning, **attributes
+    )
+
+
+verb = functools.partial(click.command, cls=Verb)
+
+
+class VerbGroup(click.Group):
+    """A verb with commands, which all take the options of the group. Its default command is `list`, if it has one."""
+
+    command_class = Verb
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        shared = {option.name for option in self.params}
+        for option in cmd.params:
+            if isinstance(option, click.Option) and option.name in shared:
+                option.hidden = True
+        listed = " and ".join(option.opts[0] for option in self.params)
+        note = f"Takes {listed} too: `editjudge {self.name} --help`."
+        cmd.epilog = f"{note}\n\n{cmd.epilog}"
+        super().add_command(cmd, name)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        typed = {*args}
+        is_named = typed & {*self.commands, *ctx.help_option_names}
+        is_other = any(not word.startswith("-") for word in args[:1])
+        # A shell that completes a line asks what may come next.
+        named = is_named or is_other or ctx.resilient_parsing
+        if "list" in self.commands and not named:
+            args = [*args, "list"]
+        return super().parse_args(ctx, args)
 
 
 class Finite(click.FloatRange):
@@ -34,17 +190,6 @@ class Finite(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return number
-
-
-class ListByDefault(click.Group):
-    """A group whose default command is `list`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = args and (
-            not args[0].startswith("-") or args[0] in ctx.help_option_names
-        )
-        typing = ctx.resilient_parsing  # a shell asks what may come next
-        return super().parse_args(ctx, args if named or typing else ["list", *args])
 
 
 class NewFile(click.Path):
@@ -62,21 +207,11 @@ class NewFile(click.Path):
         return path
 
 
+FILE = click.Path(path_type=Path)
 run_argument = click.argument("run", shell_complete=completion.runs)
-
-
-def default_store() -> str:
-    return os.environ.get("EDITJUDGE_STORE", "editjudge.db")
-
-
-store_option = click.option(
-    "--store",
-    "store_place",
-    default=default_store,
-    show_default="EDITJUDGE_STORE, else editjudge.db",
-    help="Where judgements are kept: a SQLite file, or postgresql://...",
+run_option = functools.partial(
+    click.option, metavar="RUN", shell_complete=completion.runs
 )
-
 judge_option = functools.partial(
     click.option,
     "--judge",
@@ -86,7 +221,7 @@ judge_option = functools.partial(
 
 
 def rubrics_option(*default: str) -> Callable[[F], F]:
-    """Without a default, the rubrics depend on the judge."""
+    """Return the option for rubrics; without a default, they depend on the judge."""
     return click.option(
         "--rubric",
         "rubrics",
@@ -98,41 +233,36 @@ def rubrics_option(*default: str) -> Callable[[F], F]:
     )
 
 
-layout_option = click.option(
+layout_option = functools.partial(
+    click.option,
     "--layout",
     type=click.Choice(["images-first", "published"]),
     default="images-first",
     show_default=True,
-    help="Order of a prompt: pictures before the rubric, or as published.",
+    help="Order of a prompt: images before the rubric, or as published.",
 )
 
 
 def _columns(
-    _ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
+    _ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
     from editjudge.manifest import FIELDS
 
-    pairs = [
-        (field.strip(), column.strip())
-        for field, _, column in (text.partition("=") for text in given)
-    ]
-    for text, (field, column) in zip(given, pairs, strict=True):
+    columns: dict[str, str] = {}
+    for text in texts:
+        field, _, column = (side.strip() for side in text.partition("="))
         if not field or not column:
             raise click.BadParameter(
                 f"{text}: expected FIELD=COLUMN, such as input=source. Fields: {', '.join(FIELDS)}."
             )
         # A rubric may name further fields; one that is almost a usual field is a typing error.
-        if (
-            field not in FIELDS
-            and "?" in (hint := near_miss(field, FIELDS))
-            and not field.startswith(FIELDS)
-        ):
+        hint = near_miss(field, FIELDS)
+        if not field.startswith(FIELDS) and hint != ".":
             raise click.BadParameter(f'{text}: no field is called "{field}"{hint}')
-    if len({field for field, _ in pairs}) < len(pairs) or len(
-        {column for _, column in pairs}
-    ) < len(pairs):
-        raise click.BadParameter("a field or a column is named twice.")
-    return tuple(pairs)
+        if field in columns or column in columns.values():
+            raise click.BadParameter("a field or a column is named twice.")
+        columns[field] = column
+    return tuple(columns.items())
 
 
 columns_option = click.option(
@@ -142,6 +272,11 @@ columns_option = click.option(
     callback=_columns,
     metavar="FIELD=COLUMN",
     help="The manifest's name for a field, such as input=source; repeatable.",
+)
+outside_option = click.option(
+    "--allow-outside",
+    is_flag=True,
+    help="Allow images outside the manifest's folder.",
 )
 
 
@@ -153,19 +288,6 @@ def _concurrency(_ctx: click.Context, _param: click.Parameter, text: str) -> int
     return int(text)
 
 
-concurrency_option = click.option(
-    "--concurrency",
-    callback=_concurrency,
-    default="auto",
-    show_default=True,
-    help="Maximum number of requests in flight, or auto.",
-)
-budget_option = click.option(
-    "--budget",
-    type=Finite(min=0),
-    metavar="USD",
-    help="Stop before spending more than this; each start of the command has the whole budget.",
-)
 max_failures_option = click.option(
     "--max-failures",
     type=Finite(0, 1),
@@ -176,148 +298,161 @@ max_failures_option = click.option(
 quiet_option = click.option(
     "-q", "--quiet", is_flag=True, help="No progress; warnings are still printed."
 )
-
-_EVERYDAY = (
-    click.option(
-        "--base-url",
-        help="Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1.",
-    ),
-    click.option(
-        "-J",
-        "extra",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Further parameter of the request, JSON or text. For metrics: clip=FOLDER, dino=FOLDER. For gguf:FILE: "
-        "mmproj=FILE, context=TOKENS, threads=N, parallel=N.",
-    ),
+across_option = click.option(
+    "--across-rubrics",
+    is_flag=True,
+    help="Compare factors of the same scale even if the rubrics of the two runs differ.",
 )
-_FURTHER = (
-    click.option("--temperature", type=Finite(min=0), help="Default: the server's."),
-    click.option("--seed", type=int, help="Default: the server's."),
-    click.option(
-        "--max-tokens", type=int, help="Maximum number of tokens of an answer."
-    ),
-    click.option("--reasoning-effort", help="For reasoning models: low, medium, high."),
-    click.option(
-        "--schema/--no-schema",
-        default=True,
-        help="Request structured output where the server supports it.",
-    ),
-    click.option(
-        "--reasks",
-        type=click.IntRange(0, 10),
-        default=2,
-        show_default=True,
-        help="Retries for invalid replies.",
-    ),
-    click.option(
-        "--timeout",
-        type=Finite(min=0.1),
-        default=300.0,
-        show_default=True,
-        help="Seconds per request.",
-    ),
-    click.option(
-        "--prices",
-        type=click.Path(path_type=Path),
-        help="Your own price file (EDITJUDGE_PRICES): docs/running.md.",
-    ),
-    click.option(
-        "--read",
-        type=click.Choice(["text", "logprobs"]),
-        default="text",
-        show_default=True,
-        help="logprobs: also the mean over all scores that the model might have written, by their probabilities.",
-    ),
-    click.option(
-        "--min-mass",
-        type=Finite(0, 1),
-        default=0.9,
-        hidden=True,
-        help="With --read logprobs: minimum total probability of the legal scores; a factor below it abstains.",
-    ),
-    click.option(
-        "--strict",
-        is_flag=True,
-        help="Reject replies whose reasons are outside their word limits.",
-    ),
+guaranteed_option = click.option(
+    "--guaranteed",
+    is_flag=True,
+    help="Use intervals that allow for any score that was not seen: wide, and right whatever the data.",
+)
+map_factor_option = click.option(
+    "--map-factor",
+    "mappings",
+    multiple=True,
+    metavar="PEOPLE=FACTOR",
+    help="Map a rater's factor name to a judge's, or to a rubric's mean or a set score: --map-factor PQ=quality. "
+    "Repeatable; one name may map to several.",
+)
+primary_option = click.option(
+    "--primary",
+    multiple=True,
+    metavar="NAME",
+    help="Score to decide by instead of the rubric means and overall; repeatable. The answer says if it was declared "
+    "before the run.",
+)
+use_option = click.option(
+    "--use",
+    type=click.Choice(["scores", "expected"]),
+    default="scores",
+    show_default=True,
+    help="expected: use the expected scores of a run with --read logprobs instead of the written ones.",
 )
 
 
-def bundle(
-    options: Sequence[Callable[[F], F]],
-    into: str,
-    make: Callable[[dict[str, Any]], Any],
-) -> Callable[[F], F]:
-    """Options that a verb gets as one argument, `into`, which `make` makes of their values."""
+def stacked(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return a decorator that adds these options, in their order."""
 
-    def decorate(verb: F) -> F:
-        @functools.wraps(verb)
-        def collected(**given: Any) -> Any:
-            made = make({name: given.pop(name) for name in names})
-            return verb(**{into: made}, **given)
-
-        before = len(getattr(verb, "__click_params__", ()))
-        decorated = decorated_with(options, collected)
-        names = [str(option.name) for option in decorated.__click_params__[before:]]
-        return decorated  # type: ignore[no-any-return]  # click's decorators keep the function
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
 
     return decorate
 
 
-def decorated_with(options: Sequence[Callable[[F], F]], verb: Any) -> Any:
-    """A verb with these options, in their order."""
-    for option in reversed(options):
-        verb = option(verb)
-    return verb
+def asking_options(*, listed: bool = False) -> Callable[[F], F]:
+    """Return how judges are asked; a verb makes `Options` of them by `judge_options`.
+
+    `--help` lists those that are set every day, and all of them in `run`, where they are explained."""
+    further = functools.partial(click.option, hidden=not listed)
+    setting = functools.partial(click.option, cls=Setting)
+    return stacked(
+        click.option(
+            "--base-url",
+            help="Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1.",
+        ),
+        click.option(
+            "-J",
+            "extra",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Further parameter of the request, JSON or text. For metrics: clip=FOLDER, dino=FOLDER. For "
+            "gguf:FILE: mmproj=FILE, context=TOKENS, threads=N, parallel=N.",
+        ),
+        further("--temperature", type=Finite(min=0), help="Default: the server's."),
+        further("--seed", type=int, help="Default: the server's."),
+        further(
+            "--max-tokens", type=int, help="Maximum number of tokens of an answer."
+        ),
+        further("--reasoning-effort", help="For reasoning models: low, medium, high."),
+        further(
+            "--retries-invalid",
+            "reasks",
+            type=click.IntRange(0, 10),
+            default=2,
+            show_default=True,
+            help="Retries for invalid replies.",
+        ),
+        further(
+            "--timeout",
+            type=Finite(min=0.1),
+            default=300.0,
+            show_default=True,
+            help="Seconds per request.",
+        ),
+        further(
+            "--read",
+            type=click.Choice(["text", "logprobs"]),
+            default="text",
+            show_default=True,
+            help="logprobs: also the mean over all scores that the model might have written, by their probabilities.",
+        ),
+        further(
+            "--strict",
+            is_flag=True,
+            help="Reject replies whose reasons are outside their word limits.",
+        ),
+        setting(
+            "--schema/--no-schema",
+            default=True,
+            help="Request structured output if the server supports it.",
+        ),
+        setting("--prices", type=FILE, help="Your own price file (EDITJUDGE_PRICES)."),
+        setting(
+            "--min-mass",
+            type=Finite(0, 1),
+            default=0.9,
+            help="With --read logprobs: minimum total probability of the legal scores; a factor below it abstains.",
+        ),
+    )
 
 
-def _options(given: dict[str, Any]) -> Options:
+def judge_options(values: dict[str, Any]) -> Options:
+    """Take the values of `asking_options` out of a verb's arguments."""
     from editjudge.judges.judge import Options
 
-    extra = dict(_parameter(text) for text in given.pop("extra"))
+    extra = dict(_parameter(text) for text in values.pop("extra"))
+    names = [option.name or "" for option in _ASKING.params]
+    given = {name: values.pop(name) for name in names if name in values}
     return Options.of(extra=extra, **given)
 
 
-asking_options = bundle((*_EVERYDAY, *_FURTHER), "options", _options)
-"""How judges are asked; the verb gets one `options`."""
-
-
-def hidden(option: Callable[[F], F]) -> Callable[[F], F]:
-    """Return an option that works and that `--help` does not list."""
-
-    def decorate(verb: F) -> F:
-        decorated: Any = option(verb)
-        decorated.__click_params__[-1].hidden = True
-        return decorated  # type: ignore[no-any-return]
-
-    return decorate
-
-
-SEE_RUN = "Options on how the judge is asked, such as --temperature and --timeout, are those of `editjudge run --help`."
-"""Last line of help of the verbs whose `--help` lists only some of them."""
-
-short_asking_options = bundle(
-    (*_EVERYDAY, *(hidden(option) for option in _FURTHER)), "options", _options
-)
-"""The same options; `--help` lists those that are set every day and refers to `run` for the others."""
+_ASKING = asking_options()(click.Command("asking"))
+"""Holder of the options by which judges are asked."""
 
 
 def judging_options(*rubrics: str, several: bool = False) -> Callable[[F], F]:
-    """Return what `run` and `probe` share: rubrics, judge, store, limits, and how judges are asked.
-
-    With several judges all options are in the help: `run` is where they are explained."""
-    judge = judge_option("judges", multiple=True) if several else judge_option()
-    options = (rubrics_option(*rubrics), judge, layout_option, store_option, concurrency_option, budget_option,
-               max_failures_option, quiet_option, asking_options if several else short_asking_options)  # fmt: skip
-
-    return functools.partial(decorated_with, options)
+    """Return what `run` and `probe` share: rubrics, judge, store, limits, and how judges are asked."""
+    return stacked(
+        rubrics_option(*rubrics),
+        judge_option("judges", multiple=True) if several else judge_option(),
+        store_option,
+        click.option(
+            "--concurrency",
+            callback=_concurrency,
+            default="auto",
+            show_default=True,
+            help="Maximum number of requests in flight, or auto.",
+        ),
+        click.option(
+            "--budget",
+            type=Finite(min=0),
+            metavar="USD",
+            help="Stop before spending more than this; each start of the command has the whole budget.",
+        ),
+        max_failures_option,
+        quiet_option,
+        asking_options(listed=several),
+    )
 
 
 def named(
     option: str, text: str, expected: str = "NAME=VALUE", *, empty: bool = False
 ) -> tuple[str, str]:
-    """The two parts of an option that is given as NAME=VALUE; `empty`: the value may be."""
+    """Return the two sides of an option that is given as NAME=VALUE; `empty`: the value may be."""
     name, equals, value = text.partition("=")
     if not (name and equals and (value or empty)):
         raise UsageError(f'{option} "{text}": expected {expected}')
@@ -333,29 +468,72 @@ def _parameter(text: str) -> tuple[str, Any]:
 
 
 def _text(constant: str) -> str:
-    """NaN and Infinity are JSON to Python, and to no server."""
+    """Refuse NaN and Infinity, which are JSON to Python, and to no server."""
     raise ValueError(constant)
 
 
-def default_judge(named: tuple[str, ...]) -> tuple[str, ...]:
-    """The given judges, else EDITJUDGE_JUDGE, else the embedded judge, with a note on standard error."""
-    if named:
-        return named
-    if own := os.environ.get("EDITJUDGE_JUDGE"):
-        return (own,)
-    click.echo(
-        "judge: measured (embedded; choose another with --judge or EDITJUDGE_JUDGE)",
-        err=True,
-    )
-    return ("measured",)
+def chosen_judges(judges: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the named judges, else the default one; that it is the embedded one is printed to standard error."""
+    if not judges and not os.environ.get("EDITJUDGE_JUDGE"):
+        click.echo(
+            "judge: measured (embedded; choose another with --judge or EDITJUDGE_JUDGE)",
+            err=True,
+        )
+    return judges or (default_judge(),)
 
 
-def open_store(place: str, *, readonly: bool = False, create: bool = True) -> Store:
-    """The store; `create=False` and `readonly` need one that exists."""
+# --- the store ------------------------------------------------------------------------------------------------
+
+
+def open_store(*, readonly: bool = False, create: bool = True) -> Store:
+    """Open the store that the command names; `create=False` and `readonly` need one that exists."""
     from editjudge.store.location import engine_of
     from editjudge.store.store import Store
 
+    place = store_place()
     if not create:
         # raises if there is none
         engine_of(place, readonly=True, timeout=0)[0].dispose()
     return Store.open(place, readonly=readonly)
+
+
+def in_store(place: str | None, run: str) -> str:
+    """Return how a run of another store is named."""
+    return f"{place}#{run}" if place else run
+
+
+def open_run(name: str) -> tuple[Store, str]:
+    """Open the store that has a run, which `STORE#RUN` names if it is another one, and return the run's name too."""
+    from editjudge.store.store import Store
+
+    place, mark, run = name.rpartition("#")
+    if mark and ("://" in place or place.endswith(".db") or os.path.isfile(place)):
+        return Store.open(place, readonly=True), run
+    # os.path, since a Path's own method raises on a name that is too long.
+    if os.path.isdir(os.path.join(name, "judgements")) and os.path.dirname(name):
+        raise UsageError(
+            f"{name}: an export; import it into a store with `editjudge import-run`, then name the run"
+        )
+    return open_store(readonly=True), name
+
+
+def load_run(
+    name: str,
+    by: tuple[str, ...] = (),
+    *,
+    pairing: bool = False,
+    use: Of = "scores",
+    evidence: bool = False,
+) -> RunData:
+    """Load a run that asks for scores."""
+    from editjudge.report.run_data import load
+
+    store, name = open_run(name)
+    with store:
+        run = store.find_run(name)
+        if store.questions_of(run).pair_factors:
+            raise UsageError(
+                f"run {run.name} asks which of two edits is better, so it has no scores; `editjudge report` "
+                "shows win rates and strengths, `editjudge agree --preferences` compares it with people"
+            )
+        return load(store, name, by, pairing=pairing, of=use, evidence=evidence)

@@ -1,71 +1,120 @@
-"""Output of the verbs: JSON for programs, text for people, without escape sequences from untrusted input."""
+"""Output of the verbs: JSON for programs; text and tables for people, without escape sequences from untrusted input."""
 
 from __future__ import annotations
 
+import enum
 import json
-import re
+import os
+import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from editjudge.errors import InputError, UsageError
+from editjudge.errors import InputError, UsageError, printable
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="One JSON document on standard output."
-)
+if TYPE_CHECKING:
+    from editjudge.report.answers import Answer
+    from editjudge.report.tables import Table
 
-# Everything that moves the cursor, recolours or reorders a line, but for newline and tab.
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-)
+
+class ExitCode(enum.IntEnum):
+    """Exit codes of the command."""
+
+    DONE = 0
+    ERROR = 1
+    USAGE = 2
+    TOO_MANY_FAILED = 3
+    BUDGET = 4
+    GATE_FAILED = 100
+    INTERRUPTED = 130
+
+
+class VerbReply(NamedTuple):
+    """The answer of a verb."""
+
+    document: Any
+    """Printed with `--json`."""
+    lines: Iterable[str] = ()
+    """Printed without it, before the tables."""
+    tables: Iterable[Table] = ()
+    code: int = ExitCode.DONE
+
+    @classmethod
+    def of(cls, answer: Answer, code: int = ExitCode.DONE) -> VerbReply:
+        return cls(answer.document, answer.lead, answer.tables, code)
+
+    def print(self, *, as_json: bool) -> None:
+        """Print the document for programs, or lines and tables for people."""
+        tables = list(self.tables)
+        if as_json:
+            emit(self.document)
+        elif tables:
+            show(self.lines, tables)
+        else:
+            for line in self.lines:
+                click.echo(printable(line))
 
 
 def emit(document: Any) -> None:
-    """ASCII, so that it does not depend on the terminal's encoding."""
+    """Print a document in ASCII, so that it does not depend on the terminal's encoding."""
     click.echo(json.dumps(document, indent=2, allow_nan=False))
 
 
-def tell(as_json: bool, document: Any, words: str) -> None:
-    """The document for programs, or one line for people."""
-    if as_json:
-        emit(document)
-    else:
-        click.echo(safe(words))
+def show(lead: Iterable[str], tables: Iterable[Table]) -> None:
+    """Print leading lines, then tables with an empty line between.
+
+    On a terminal at most as wide as it is, and in colour unless NO_COLOR is set; in a pipe plain, with every column.
+    """
+    from rich.console import Console
+
+    from editjudge.report.tables import WIDTH, Table
+
+    console = Console(highlight=False)
+    is_terminal = sys.stdout.isatty()
+    # A terminal that does not tell its size counts as 80 wide, as Rich takes it, so that cells are not broken.
+    columns = shutil.get_terminal_size((80 if is_terminal else WIDTH, 24)).columns
+    fixed = max(60, min(WIDTH, columns))
+    is_fixed = is_terminal or "COLUMNS" in os.environ
+    lines = [Table((), (), line) for line in lead]
+    for number, table in enumerate([*lines, *tables]):
+        if number >= max(1, len(lines)):
+            click.echo()
+        width = fixed if is_fixed else max(WIDTH, table.width())
+        if is_terminal and not (console.no_color or console.is_dumb_terminal):
+            console.print(table.renderable(width), width=width)
+        else:
+            click.echo(table.text(width))
 
 
-def safe(text: str) -> str:
-    """Untrusted text as it may be shown on a terminal."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+def count(number: int, noun: str) -> str:
+    """Return a number and its noun, such as `1 run` or `2 runs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def one_line(text: str) -> str:
-    """Untrusted text on one line, so that it cannot imitate a line of ours."""
-    return safe(" ".join(text.split()))
-
-
-def read_text(path: str, most: int) -> str:
-    """A text file or, for `-`, standard input: UTF-8, bounded."""
+def read_text(path: str, limit: int) -> str:
+    """Return a text file or, for `-`, standard input: UTF-8, bounded."""
     try:
         if path == "-":
-            data = sys.stdin.buffer.read(most + 1)
+            data = sys.stdin.buffer.read(limit + 1)
         else:
             with Path(path).open("rb") as file:
-                data = file.read(most + 1)
-        if len(data) > most:
-            raise InputError(f"{safe(path)}: larger than {most:,} bytes")
+                data = file.read(limit + 1)
+        if len(data) > limit:
+            raise InputError(f"{path}: larger than {limit:,} bytes")
         return data.decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{safe(path)}: not UTF-8 at byte {error.start}") from None
+        raise InputError(f"{path}: not UTF-8 at byte {error.start}") from None
     except OSError as error:
-        raise InputError(f"{safe(path)}: cannot be read: {error.strerror}") from None
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def agreed(question: str) -> bool:
+def confirmed(question: str) -> bool:
     """Ask for confirmation."""
     try:
-        return click.confirm(question, err=True)
+        return click.confirm(printable(question), err=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from editjudge.cli import completion
-from editjudge.cli.output import emit, json_option, one_line, read_text
+from editjudge.cli.options import verb
+from editjudge.cli.output import ExitCode, VerbReply, read_text
+from editjudge.errors import one_line
+
+if TYPE_CHECKING:
+    from editjudge.rubrics.model import Rubric
+    from editjudge.rubrics.verdict import Failure, Verdict
 
 MAX_REPLY = 50_000_000
+"""Bytes of a reply, far above what any model writes."""
 
 
-@click.command(epilog="\b\nExample: editjudge parse --rubric fidelity reply.txt")
+@verb(example="editjudge parse --rubric fidelity reply.txt")
 @click.argument("file", metavar="FILE|-")
 @click.option(
     "--rubric",
@@ -28,10 +36,7 @@ MAX_REPLY = 50_000_000
     is_flag=True,
     help="Reject reasons outside their word limits instead of noting them.",
 )
-@json_option
-def command(
-    file: str, rubric: str, identifier: str | None, strict: bool, as_json: bool
-) -> None:
+def command(file: str, rubric: str, identifier: str | None, strict: bool) -> VerbReply:
     """Check one raw reply against a rubric's answer format.
 
     Exits with 0 if the reply is accepted and with 1 if it is refused. A refused reply has no scores.
@@ -41,31 +46,29 @@ def command(
     from editjudge.rubrics.verdict import Verdict
 
     contract = load_one(rubric)
-    outcome = check(
-        contract, read_text(file, MAX_REPLY), identifier=identifier, strict=strict
-    )
+    text = read_text(file, MAX_REPLY)
+    outcome = check(contract, text, identifier=identifier, strict=strict)
     accepted = isinstance(outcome, Verdict)
-    if as_json:
-        emit(outcome.as_json())
-    elif isinstance(outcome, Verdict):
-        abstained = {
-            key: f"{word} (abstains)" for key, word in outcome.abstained.items()
-        }
+    code = ExitCode.DONE if accepted else ExitCode.ERROR
+    return VerbReply(outcome.as_json(), _lines(contract, outcome), code=code)
+
+
+def _lines(rubric: Rubric, outcome: Verdict | Failure) -> Iterator[str]:
+    from editjudge.rubrics.verdict import Verdict
+
+    if isinstance(outcome, Verdict):
+        abstained = {key: f"{a} (abstains)" for key, a in outcome.abstained.items()}
         answers = {**outcome.scores, **outcome.choices, **abstained}
-        for key in (factor.key for factor in contract.factors if factor.key in answers):
-            reason = one_line(outcome.justifications.get(key, ""))
-            click.echo(
-                f"{one_line(key)}: {one_line(str(answers[key]))}  {reason}".rstrip()
+        for key in (factor.key for factor in rubric.factors if factor.key in answers):
+            reason = outcome.justifications.get(key, "")
+            yield (
+                one_line(f"{key}: {answers[key]}  ") + f"  {one_line(reason)}".rstrip()
             )
     else:
-        click.echo(f"not accepted ({outcome.status})")
+        yield f"not accepted ({outcome.status})"
         for remark in outcome.reasons:
-            click.echo(f"  {remark.code}: {one_line(remark.message)}")
-    if not as_json:
-        for kind, remarks in (
-            ("violation", outcome.violations),
-            ("note", outcome.notes),
-        ):
-            for remark in remarks:
-                click.echo(f"  {kind} {remark.code}: {one_line(remark.message)}")
-    sys.exit(0 if accepted else 1)
+            yield f"  {remark.code}: {one_line(remark.message)}"
+    for remark in outcome.violations:
+        yield f"  violation {remark.code}: {one_line(remark.message)}"
+    for remark in outcome.notes:
+        yield f"  note {remark.code}: {one_line(remark.message)}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
-import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,29 +15,34 @@ import click
 from editjudge.cli.options import (
     SEE_RUN,
     NewFile,
-    default_judge,
+    Setting,
+    chosen_judges,
+    judge_options,
     judging_options,
+    layout_option,
     open_store,
+    store_place,
+    verb,
+    warn,
 )
-from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.reading import need_statistics, show
-from editjudge.cli.run import EXIT, TOO_MANY_FAILED, how_to_go_on, watched
-from editjudge.errors import UsageError
+from editjudge.cli.outcome import EXIT_CODES, how_to_resume
+from editjudge.cli.output import ExitCode, VerbReply
+from editjudge.cli.run import watched
+from editjudge.errors import UsageError, printable
+from editjudge.plugins import need_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from editjudge.judges.judge import Options
     from editjudge.running.job import RunOptions
     from editjudge.store.store import Store
-    from editjudge.vision.probes.making import AnsweredProbe, Probe, ProbeJob
+    from editjudge.vision.probes.making import AnsweredProbe, ProbeJob
     from editjudge.vision.probes.result import ProbeResult
 
-FORMS = (".html", ".json", ".md")
+FORMATS = (".html", ".json", ".md")
 
 
-@click.command(
-    epilog=f"{SEE_RUN}\n\n\b\nExample: editjudge probe --judge openai/gpt-4.1 -o probes.html"
+@verb(
+    note=SEE_RUN,
+    example="editjudge probe --judge openai/gpt-4.1 -o probes.html",
 )
 @click.option(
     "--photos",
@@ -51,13 +57,13 @@ FORMS = (".html", ".json", ".md")
 @click.option(
     "--write",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the generated pictures and manifests in this folder.",
+    help="Keep the generated images and manifests in this folder.",
 )
 @click.option(
     "--dry-run", is_flag=True, help="Make the edits and print the price; ask nothing."
 )
 @judging_options("online", "offline", "compliance", "lighting")
-@json_option
+@layout_option(cls=Setting)
 def command(
     judge: str | None,
     photos: int,
@@ -70,68 +76,56 @@ def command(
     budget: float | None,
     max_failures: float,
     quiet: bool,
-    store_place: str,
-    options: Options,
-    as_json: bool,
-) -> None:
+    **values: Any,
+) -> VerbReply:
     """Test a judge with edits whose right answer is known.
 
     Makes edits of public-domain photographs: a clean edit, the same edit with one defect at four rising strengths,
     controls, and prompt injections. Then reports whether each factor falls with its own defect while the others stay.
     Running again resumes. docs/probes.md explains each figure.
     """
-    need_statistics("probes")
-    if output is not None and output.suffix not in FORMS:
+    need_extra("probes", "probe")
+    if output is not None and output.suffix not in FORMATS:
         raise UsageError(
-            f"-o {safe(str(output))}: expected a name that ends in {', '.join(FORMS)}"
+            f"-o {output}: expected a name that ends in {', '.join(FORMATS)}"
         )
     from editjudge.judges.judge import is_local
+    from editjudge.rubrics.files import resolve
     from editjudge.running.job import RunOptions
+    from editjudge.vision.probes.making import jobs, probes, write_manifests
+    from editjudge.vision.probes.result import figures
 
-    seed, options = _seed(options)
-    (spec,) = default_judge((judge,) if judge else ())
-    run_options = RunOptions(concurrency=concurrency, budget=budget)
+    # The seed of the probes, which is not part of a question.
+    seed = values.pop("seed") or 0
+    if seed < 0:
+        raise UsageError(f"--seed {seed}: at least 0")
+    options = judge_options(values | {"seed": None})
+    (spec,) = chosen_judges((judge,) if judge else ())
     source = f"seed {seed}, {photos} photographs"
+    names = {rubric.name for rubric in resolve(rubrics)}
     with _folder(write) as folder:
-        probes = _made(photos, seed, rubrics, folder)
-        from editjudge.vision.probes.making import jobs
-
-        planned = jobs(probes, folder, spec, rubrics, options, layout, source)
+        made = write_manifests(probes(photos, seed, names), folder)
+        planned = jobs(made, folder, spec, rubrics, options, layout, source)
         if not planned:
             raise UsageError(
                 f"no probe tests {', '.join(rubrics)}; leave out --rubric, or name a built-in one"
             )
-        if dry_run or not is_local(spec):
-            _forecast(planned, store_place, as_json and dry_run, err=not dry_run)
         if dry_run:
-            return
-        with open_store(store_place) as store:
-            code, answered = _judged(
-                planned,
-                store,
-                run_options,
-                max_failures,
-                quiet=quiet or (as_json and not sys.stderr.isatty()),
-            )
-    from editjudge.vision.probes.result import figures
-
-    _tell(figures(probes, answered, judge=spec, made_from=source), output, as_json)
-    sys.exit(code)
+            return _forecast(planned, needs_keys=False)
+        if not is_local(spec):
+            # A missing key is an error before a store is made.
+            for line in _forecast(planned, needs_keys=True).lines:
+                click.echo(printable(line), err=True)
+        run_options = RunOptions(concurrency=concurrency, budget=budget)
+        with open_store() as store:
+            code, answered = _judge(planned, store, run_options, max_failures, quiet)
+    result = figures(made, answered, judge=spec, made_from=source)
+    return _reply(result, output, code)
 
 
 next(
     option for option in command.params if option.name == "seed"
 ).help = "Seed of the generated edits. Default: 0."
-
-
-def _seed(options: Options) -> tuple[int, Options]:
-    """The seed of the probes, and the options without it: it is no part of a question."""
-    from dataclasses import replace
-
-    seed = options.parameters.seed or 0
-    if seed < 0:
-        raise UsageError(f"--seed {seed}: at least 0")
-    return seed, replace(options, parameters=replace(options.parameters, seed=None))
 
 
 @contextlib.contextmanager
@@ -143,113 +137,75 @@ def _folder(write: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _made(photos: int, seed: int, rubrics: Sequence[str], folder: Path) -> list[Probe]:
-    try:
-        from editjudge.vision.probes.making import probes, write_manifests
-    except ImportError as error:
-        raise UsageError(
-            f"probes need {error.name}: pip install 'editjudge[probes]'"
-        ) from None
-    from editjudge.rubrics.files import resolve
-
-    return write_manifests(
-        probes(photos, seed, {rubric.name for rubric in resolve(rubrics)}), folder
-    )
-
-
-def _forecast(
-    planned: Sequence[ProbeJob], store_place: str, as_json: bool, *, err: bool
-) -> None:
-    """Print the requests, tokens and price of all probes; to standard error where they are then judged."""
+def _forecast(planned: Sequence[ProbeJob], *, needs_keys: bool) -> VerbReply:
+    """Return the requests, tokens and price of all probes."""
     from editjudge.running.forecast import forecast
 
-    # Where the probes are then judged, a missing key is an error before a store is made.
     estimates = [
         estimate
         for job in planned
-        for estimate in forecast(job, store_place, needs_keys=err)[0]
+        for estimate in forecast(job, store_place(), needs_keys=needs_keys)[0]
     ]
-    names = ("calls", "images", "input_tokens", "output_tokens")
-    total: dict[str, Any] = {
-        name: sum(getattr(estimate, name) for estimate in estimates) for name in names
-    }
+    total: dict[str, Any] = {"judge": estimates[0].judge}
+    for name in ("calls", "images", "input_tokens", "output_tokens"):
+        total[name] = sum(getattr(estimate, name) for estimate in estimates)
     prices = [estimate.price for estimate in estimates]
-    total |= {
-        "price": None if None in prices else sum(filter(None, prices)),
-        "as_of": estimates[0].as_of,
-    }
-    if as_json:
-        emit({"judge": estimates[0].judge, **total})
-        return
-    price = (
-        "unknown price"
-        if total["price"] is None
-        else "about ${price:.2f} (list prices of {as_of})".format(**total)
-    )
+    total["price"] = None if None in prices else sum(filter(None, prices))
+    total["as_of"] = estimates[0].as_of
+    price = "unknown price"
+    if total["price"] is not None:
+        price = "about ${price:.2f} (list prices of {as_of})".format(**total)
     counts = "{calls:,} calls, {images:,} images, about {input_tokens:,} tokens in and {output_tokens:,} out"
-    click.echo(
-        f"{safe(estimates[0].judge)}: {counts.format(**total)}, {price}", err=err
-    )
+    line = f"{estimates[0].judge}: {counts.format(**total)}, {price}"
+    return VerbReply(total, [line])
 
 
-def _judged(
+def _judge(
     planned: Sequence[ProbeJob],
     store: Store,
     run_options: RunOptions,
     max_failures: float,
-    *,
     quiet: bool,
 ) -> tuple[int, list[AnsweredProbe]]:
-    """Every run in turn; one that was stopped ends it, and what is there is shown."""
-    from dataclasses import replace
-
+    """Judge every job in turn, until one is stopped, and return the exit code and the answers."""
     from editjudge.vision.probes.making import answers
 
     runs: list[int] = []
     failed = 0
     total = 0
-    budget = run_options.budget
-    code = 0
     for job in planned:
-        outcome = watched(job, store, replace(run_options, budget=budget), quiet=quiet)
+        outcome = watched(job, store, run_options, quiet=quiet)
         if outcome is None:
-            return EXIT["interrupted"], answers(store, runs)
+            return ExitCode.INTERRUPTED, answers(store, runs)
         runs.append(outcome.run_id)
-        failed = failed + outcome.summary.failed
-        total = total + outcome.summary.total
-        budget = None if budget is None else max(0.0, budget - outcome.tally.cost)
+        failed += outcome.summary.failed
+        total += outcome.summary.total
+        if run_options.budget is not None:
+            left = max(0.0, run_options.budget - outcome.tally.cost)
+            run_options = dataclasses.replace(run_options, budget=left)
         if outcome.ending != "finished":
-            why = (
-                f"editjudge: {safe(str(outcome.error))}"
-                if outcome.error
-                else f"stopped; {how_to_go_on()}"
-            )
-            click.echo(why, err=True)
-            code = EXIT[outcome.ending]
-            break
-    return code or (TOO_MANY_FAILED if failed > max_failures * total else 0), answers(
-        store, runs
-    )
+            warn(str(outcome.error or f"stopped; {how_to_resume()}"))
+            return EXIT_CODES[outcome.ending], answers(store, runs)
+    is_bad = failed > max_failures * total
+    code = ExitCode.TOO_MANY_FAILED if is_bad else ExitCode.DONE
+    return code, answers(store, runs)
 
 
-def _tell(result: ProbeResult, output: Path | None, as_json: bool) -> None:
+def _reply(result: ProbeResult, output: Path | None, code: int) -> VerbReply:
     from editjudge.report.answers import together_markdown
     from editjudge.vision.probes.result import html, lead, tables
 
-    if output is not None:
-        text = {
-            ".html": lambda: html(result),
-            ".json": lambda: (
-                json.dumps(result.as_json(), indent=2, allow_nan=False) + "\n"
-            ),
-            ".md": lambda: together_markdown(
-                f"Probes of {result.judge}", lead(result), tables(result)
-            ),
-        }[output.suffix]()
-        output.write_text(text, "utf-8")
-    if as_json:
-        emit(result.as_json() | ({"written": str(output)} if output else {}))
-        return
-    show(lead(result), tables(result))
-    if output is not None:
-        click.echo(f"wrote {safe(str(output))}")
+    document = result.as_json()
+    lines = list(lead(result))
+    shown = tables(result)
+    if output is None:
+        return VerbReply(document, lines, shown, code)
+    if output.suffix == ".html":
+        text = html(result)
+    elif output.suffix == ".json":
+        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    else:
+        text = together_markdown(f"Probes of {result.judge}", lines, shown)
+    output.write_text(text, "utf-8")
+    written = {"written": str(output)}
+    return VerbReply(document | written, [*lines, f"wrote {output}"], shown, code)

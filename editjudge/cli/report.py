@@ -7,31 +7,32 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editjudge.cli.options import NewFile, open_store, run_argument, store_option
-from editjudge.cli.output import json_option, tell
-from editjudge.cli.reading import (
-    as_option,
+from editjudge.cli.options import (
+    NewFile,
     guaranteed_option,
-    load_pair_run,
     load_run,
-    of_option,
-    present,
+    map_factor_option,
+    open_run,
+    run_argument,
+    store_option,
+    use_option,
+    verb,
+    wants_json,
 )
+from editjudge.cli.output import VerbReply
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
     from editjudge.report.run_data import Of
 
-FORMS = ("html", "fragment", "md", "latex", "csv", "json")
 
-
-@click.command(epilog="\b\nExample: editjudge report mine -o report.html")
+@verb(example="editjudge report mine -o report.html")
 @run_argument
 @click.option("-o", "--output", type=NewFile(), help="File to write.")
 @click.option(
     "--format",
-    "form",
-    type=click.Choice(FORMS),
+    "format_",
+    type=click.Choice(["html", "fragment", "md", "latex", "csv", "json"]),
     help="Default: by the file's name. fragment: HTML to put into another page or a notebook.",
 )
 @click.option(
@@ -45,23 +46,20 @@ FORMS = ("html", "fragment", "md", "latex", "csv", "json")
     type=click.FloatRange(min=0, min_open=True),
     help="Also report how many edits or repeats would narrow the CI of a mean to this width.",
 )
-@as_option
+@map_factor_option
 @guaranteed_option
-@of_option
+@use_option
 @store_option
-@json_option
 def command(
     run: str,
     output: Path | None,
-    form: str | None,
+    format_: str | None,
     by: tuple[str, ...],
     width: float | None,
-    called: tuple[str, ...],
+    mappings: tuple[str, ...],
     guaranteed: bool,
-    of: Of,
-    store_place: str,
-    as_json: bool,
-) -> None:
+    use: Of,
+) -> VerbReply | None:
     """Report means with 95 % CI per model, factor and edit type, and what failed.
 
     A report begins with a verdict for each pair of models (two to four), as `compare` gives it; JSON has the
@@ -71,50 +69,46 @@ def command(
 
     For a run of pairs: verdicts over both orders, how many flipped with the order, win rates, strengths of models.
     """
-    form = _form(output, form, as_json)
-    is_page = form in ("html", "fragment")
-    if called and not is_page:
-        raise UsageError(
-            "--as is for HTML, the only format with people's ratings; `agree` takes it too"
-        )
-    pairs = load_pair_run(store_place, run)
-    if pairs and by:
-        raise UsageError("--by groups scores; a run of pairs has none")
     from editjudge.report.page import rendered
-    from editjudge.report.pairwise import rendered_pairs, report_pairs
-    from editjudge.report.summary import measure
-    from editjudge.report.summary import report as report_run
+    from editjudge.report.pairwise import load_pairs, rendered_pairs, report_pairs
+    from editjudge.report.summary import measure, report
 
-    if pairs:
-        answer = report_pairs(pairs)
-        text = rendered_pairs(pairs, form) if form else ""
-    else:
-        judged = load_run(store_place, run, by, of=of, evidence=True)
-        means = measure(judged, by, width=width, guaranteed=guaranteed)
-        answer = report_run(means)
-        if is_page:
-            with open_store(store_place, readonly=True) as store:
-                text = rendered(means, str(form), store, called)
+    format_ = _format(output, format_)
+    if mappings and format_ not in ("html", "fragment"):
+        raise UsageError(
+            "--map-factor is for HTML, the only format with people's ratings; `agree` takes it too"
+        )
+    store, name = open_run(run)
+    with store:
+        pairs = load_pairs(store, name)
+        if pairs and by:
+            raise UsageError("--by groups scores; a run of pairs has none")
+        if pairs:
+            answer = report_pairs(pairs)
+            text = rendered_pairs(pairs, format_) if format_ else ""
         else:
-            text = rendered(means, form) if form else ""
-    if form is None:
-        present(False, answer)
-    elif output is None:
+            scores = load_run(run, by, use=use, evidence=True)
+            means = measure(scores, by, width=width, guaranteed=guaranteed)
+            answer = report(means)
+            text = rendered(means, format_, store, mappings) if format_ else ""
+    if format_ is None:
+        return VerbReply.of(answer)
+    if output is None:
         click.echo(text, nl=False)
-    else:
-        output.write_text(text, "utf-8", newline="")
-        tell(as_json, {**answer.document, "written": str(output)}, f"wrote {output}")
+        return None
+    output.write_text(text, "utf-8", newline="")
+    return VerbReply({**answer.document, "written": str(output)}, [f"wrote {output}"])
 
 
-def _form(output: Path | None, form: str | None, as_json: bool) -> str | None:
-    if as_json and output is None:
-        if form not in (None, "json"):
+def _format(output: Path | None, format_: str | None) -> str | None:
+    if wants_json() and output is None:
+        if format_ not in (None, "json"):
             raise UsageError(
-                f"--json and --format {form} both write to standard output; write one to a file with -o"
+                f"--json and --format {format_} both write to standard output; write one to a file with -o"
             )
         return "json"
-    if form is not None or output is None:
-        return form
+    if format_ is not None or output is None:
+        return format_
     from editjudge.report.answers import format_of
 
     return format_of(output)

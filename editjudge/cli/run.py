@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import functools
 import itertools
-import os
-import re
-import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import fields
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,32 +20,40 @@ import click
 
 from editjudge import plugins
 from editjudge.cli.options import (
+    FILE,
     Finite,
+    Setting,
+    chosen_judges,
     columns_option,
-    default_judge,
+    judge_options,
     judging_options,
+    layout_option,
     open_store,
+    outside_option,
+    store_place,
+    verb,
+    wants_json,
 )
-from editjudge.cli.output import emit, json_option, one_line, safe
-from editjudge.errors import UsageError
+from editjudge.cli.outcome import (
+    EXIT_CODES,
+    dry_run_reply,
+    how_to_resume,
+    outcome_document,
+    print_outcome,
+)
+from editjudge.cli.output import ExitCode, VerbReply
+from editjudge.errors import ManifestError, UsageError
 
 if TYPE_CHECKING:
-    from editjudge.cli.best_of import BestOf
-    from editjudge.judges.cost import Shortfall
-    from editjudge.report.tables import Table
-    from editjudge.running.cost import Estimate
+    from editjudge.edit import Edit
+    from editjudge.running.best_of import GroupRanking
+    from editjudge.running.engine import RunControl
     from editjudge.running.job import Job, Outcome, RunOptions
-    from editjudge.running.summary import FailureReason, Summary
     from editjudge.store.store import Store
 
-EXIT = {"finished": 0, "failed": 1, "budget": 4, "interrupted": 130}
-TOO_MANY_FAILED = 3
 
-
-@click.command(
-    epilog="\b\nExample: editjudge run edits.jsonl --judge openai/gpt-4.1 --name mine --budget 5"
-)
-@click.argument("manifest", type=click.Path(path_type=Path))
+@verb(example="editjudge run edits.jsonl --judge openai/gpt-4.1 --name mine --budget 5")
+@click.argument("manifest", type=FILE)
 @click.option(
     "--repeats",
     type=click.IntRange(1),
@@ -75,18 +83,6 @@ TOO_MANY_FAILED = 3
 )
 @click.option("--name", help="Name of the run. Default: made from its contents.")
 @click.option(
-    "--rpm",
-    "requests_per_minute",
-    type=Finite(min=0, min_open=True),
-    help="Maximum requests per minute, for each judge.",
-)
-@click.option(
-    "--tpm",
-    "tokens_per_minute",
-    type=Finite(min=0, min_open=True),
-    help="Maximum tokens per minute, for each judge.",
-)
-@click.option(
     "--model",
     "models",
     multiple=True,
@@ -113,16 +109,6 @@ TOO_MANY_FAILED = 3
     help="local: this process. ray: a cluster, with a part of the edits for each worker.",
 )
 @click.option(
-    "--ray-address",
-    hidden=True,
-    help="Cluster to join. Default: RAY_ADDRESS, else one on this machine.",
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(1),
-    help="Workers of the cluster. Default: one for each of its CPUs.",
-)
-@click.option(
     "--part",
     metavar="I/N",
     help="Judge one of N parts of the edits, by their ids: N processes share a manifest.",
@@ -144,28 +130,46 @@ TOO_MANY_FAILED = 3
     is_flag=True,
     help="Print what would be asked and its price; ask nothing.",
 )
+@columns_option
+@outside_option
+@click.option("--allow-urls", is_flag=True, help="Fetch images from http(s) addresses.")
+@layout_option()
+@judging_options(several=True)
+@click.option(
+    "--rpm",
+    "requests_per_minute",
+    cls=Setting,
+    type=Finite(min=0, min_open=True),
+    help="Maximum requests per minute, for each judge.",
+)
+@click.option(
+    "--tpm",
+    "tokens_per_minute",
+    cls=Setting,
+    type=Finite(min=0, min_open=True),
+    help="Maximum tokens per minute, for each judge.",
+)
 @click.option(
     "--rehash",
+    cls=Setting,
     is_flag=True,
-    hidden=True,
-    help="Read every picture again instead of trusting its size, times and inode.",
-)
-@columns_option
-@click.option(
-    "--allow-outside",
-    is_flag=True,
-    help="Allow pictures outside the manifest's folder.",
+    help="Read every image again instead of trusting its size, times and inode.",
 )
 @click.option(
-    "--allow-urls", is_flag=True, help="Fetch pictures from http(s) addresses."
+    "--workers",
+    cls=Setting,
+    type=click.IntRange(1),
+    help="Workers of the cluster. Default: one for each of its CPUs.",
 )
-@judging_options(several=True)
-@json_option
+@click.option(
+    "--ray-address",
+    cls=Setting,
+    help="Cluster to join. Default: RAY_ADDRESS, else one on this machine.",
+)
 def command(
     rubrics: tuple[str, ...],
     judges: tuple[str, ...],
     best_of: str | None,
-    store_place: str,
     engine: str,
     ray_address: str | None,
     workers: int | None,
@@ -173,9 +177,8 @@ def command(
     dry_run: bool,
     max_failures: float,
     quiet: bool,
-    as_json: bool,
-    **given: Any,
-) -> None:
+    **values: Any,
+) -> VerbReply:
     """Judge every edit of a manifest and store the judgements.
 
     Running the same command again resumes: finished judgements are not asked again, failed ones are. Ctrl-C waits for
@@ -188,87 +191,70 @@ def command(
         raise UsageError(
             f'--best-of "{best_of}" is not offered; use --best-of all, which compares every two candidates'
         )
-    judges = default_judge(judges)
-    rubrics = rubrics or (
-        ("preference",) if best_of else default_rubrics(judges, given["options"])
-    )
+    options = judge_options(values)
+    judges = chosen_judges(judges)
+    if not rubrics:
+        rubrics = ("preference",) if best_of else default_rubrics(judges, options)
+    fields = {field.name for field in dataclasses.fields(RunOptions)} & values.keys()
     run_options = RunOptions(
         part=Part.parse(part) if part else None,
         cluster=Cluster(ray_address, workers) if engine == "ray" else None,
-        **{
-            field.name: given.pop(field.name)
-            for field in fields(RunOptions)
-            if field.name in given
-        },
+        **{name: values.pop(name) for name in fields},
     )
-    job = Job(rubrics=rubrics, judges=judges, **given)
+    job = Job(rubrics=rubrics, judges=judges, options=options, **values)
     if engine == "ray" and run_options.batch:
         raise UsageError(
             "--engine ray takes no --batch: a provider's batches need one machine"
         )
-    if job.where and is_new(store_place):
+    if job.where and is_new(store_place()):
         raise UsageError(
-            f"--where {job.where[0]}: {store_place} is no store yet, so there is no earlier run"
+            f"--where {job.where[0]}: {store_place()} is not a store yet, so there is no earlier run"
         )
     if best_of and (dry_run or run_options.batch or engine == "ray" or part):
         raise UsageError(
             "--best-of takes neither --dry-run, --batch, --part nor --engine ray"
         )
     if dry_run:
-        _dry_run(job, store_place, run_options, as_json)
-        return
+        return dry_run_reply(job, store_place(), run_options)
+    ranking = BestOf(job) if best_of else None
     with ExitStack() as stack:
-        if best_of:
-            from editjudge.cli.best_of import BestOf
-
-            ranking = BestOf(job, lambda: stack.enter_context(open_store(store_place)))
-            sys.exit(
-                conduct(
-                    ranking.job,
-                    ranking.store,
-                    run_options,
-                    max_failures,
-                    as_json,
-                    quiet,
-                    ranking,
-                )
-            )
-
-        def opener() -> Store:
-            return stack.enter_context(open_store(store_place))
-
-        sys.exit(conduct(job, opener, run_options, max_failures, as_json, quiet))
+        store = functools.cache(lambda: stack.enter_context(open_store()))
+        return conduct(
+            ranking.job if ranking else job,
+            store,
+            run_options,
+            max_failures,
+            quiet=quiet,
+            best_of=ranking,
+        )
 
 
 def conduct(
     job: Job,
-    store: Store | Callable[[], Store],
+    store: Callable[[], Store],
     run_options: RunOptions,
     max_failures: float,
-    as_json: bool,
+    *,
     quiet: bool,
     best_of: BestOf | None = None,
-) -> int:
-    """Run with progress and a summary; the exit code."""
+) -> VerbReply:
+    """Run with progress, and return the summary."""
     started = time.monotonic()
-    quiet = quiet or (as_json and not sys.stderr.isatty())
     outcome = watched(job, store, run_options, quiet=quiet)
     if outcome is None:
-        if as_json:
-            emit({"ending": "interrupted", "error": "stopped at once"})
-        return EXIT["interrupted"]
+        document = {"ending": "interrupted", "error": "stopped at once"}
+        return VerbReply(document, code=ExitCode.INTERRUPTED)
+    seconds = time.monotonic() - started
+    code = EXIT_CODES[outcome.ending]
     ranked = best_of if outcome.ending == "finished" else None
     if ranked:
-        ranked.rank(outcome.run_id)
-    _tell_outcome(
-        outcome, time.monotonic() - started, as_json, ranked.as_json() if ranked else {}
-    )
-    if ranked and not as_json:
-        ranked.tell()
-    if outcome.ending != "finished":
-        return EXIT[outcome.ending]
-    share = outcome.summary.failed / max(outcome.summary.total, 1)
-    return TOO_MANY_FAILED if share > max_failures else 0
+        ranked.rank(store(), outcome.run_id)
+    failed = outcome.summary.failed / max(outcome.summary.total, 1)
+    if not code and failed > max_failures:
+        code = ExitCode.TOO_MANY_FAILED
+    print_outcome(outcome, seconds, is_quiet=wants_json())
+    document = outcome_document(outcome, seconds) | (ranked.as_json() if ranked else {})
+    return VerbReply(document, ranked.lines() if ranked else (), code=code)
 
 
 def watched(
@@ -278,44 +264,30 @@ def watched(
     *,
     quiet: bool,
 ) -> Outcome | None:
-    """Run with progress; None where it was stopped at once."""
-    import dataclasses
-
+    """Run with progress; return None if it was stopped at once."""
     from editjudge.running.job import execute
     from editjudge.running.progress import progress_on_terminal
 
-    progress = progress_on_terminal(quiet=quiet)
+    is_piped = wants_json() and not sys.stderr.isatty()
+    progress = progress_on_terminal(quiet=quiet or is_piped)
     run_options = dataclasses.replace(
         run_options,
         say=progress.say,
         observe=progress,
-        control=lambda c: _on_interrupt(c, progress.say),
+        control=lambda control: _on_interrupt(control, progress.say),
     )
     try:
         return asyncio.run(execute(job, store, run_options))
     except (KeyboardInterrupt, asyncio.CancelledError):
         progress.close()
-        click.echo(f"stopped at once; {how_to_go_on()}", err=True)
+        click.echo(f"stopped at once; {how_to_resume()}", err=True)
         return None
     finally:
         progress.close()
 
 
-def how_to_go_on() -> str:
-    """The command as it was typed, which resumes; a password in it is not repeated."""
-    words = sys.argv[1:]
-    typed = (
-        ""
-        if any(re.search(r"://[^/]*@", word) for word in words)
-        else shlex.join(["editjudge", *words])
-    )
-    return "run the same command again to go on" + (
-        f":\n  {safe(typed)}" if typed else ""
-    )
-
-
-def _on_interrupt(control: Any, say: Any) -> None:
-    """Ctrl-C once stops feeding, twice cancels, also where the run was stopping for another reason."""
+def _on_interrupt(control: RunControl, say: Callable[[str], None]) -> None:
+    """Stop feeding at the first Ctrl-C, and cancel at the second, also if the run was stopping for another reason."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     times = itertools.count()
@@ -331,232 +303,101 @@ def _on_interrupt(control: Any, say: Any) -> None:
         loop.add_signal_handler(name, interrupted)
 
 
-def _tell_outcome(
-    outcome: Outcome, seconds: float, as_json: bool, more: dict[str, Any]
-) -> None:
-    if outcome.ending == "interrupted" and not as_json:
-        _tell_interrupted(outcome)
-        return
-    tally = outcome.tally
-    summary = outcome.summary
-    cost = None if tally.unpriced else tally.cost
-    if as_json:
-        document = {
-            "run": outcome.name,
-            "id": outcome.run_id,
-            "ending": outcome.ending,
-            "seconds": seconds,
-        }
-        document |= {
-            "asked": tally.asked,
-            "cached": tally.cached,
-            "replies": tally.replies,
-            "cost_usd": cost,
-        }
-        document |= {"cost_estimated_usd": tally.estimated} if tally.estimated else {}
-        document |= {"removed": tally.removed, "not_applicable": tally.not_applicable}
-        document |= {"left_out": tally.left_out} if tally.left_out else {}
-        document |= {"budget": outcome.short._asdict()} if outcome.short else {}
-        document |= {"error": str(outcome.error) if outcome.error else None}
-        emit(document | summary.as_json() | more)
-    else:
-        _tell_people(outcome, seconds, cost)
-        for reason in summary.reasons:
-            click.echo(f"  {_why(reason, summary.statuses[reason.status])}")
-        if summary.failed:
-            click.echo(
-                f"list every failed edit with its reasons: {_lists(outcome.name, outcome.store)}"
+# --- the best of several outputs ------------------------------------------------------------------------------
+
+_MAX_LISTED = 20
+"""Groups that people are shown; `--json` has all."""
+
+
+class BestOf:
+    """The pairs of a manifest's candidates as a job of their own, and the ranking that its answers give."""
+
+    def __init__(self, job: Job) -> None:
+        from editjudge.running.best_of import all_pairs
+
+        single = [rubric.name for rubric in job.load_rubrics() if not rubric.pairwise]
+        if single:
+            raise UsageError(
+                f"--best-of asks about pairs, and {', '.join(single)} about one edit; leave out --rubric"
             )
-    if outcome.error:
-        click.echo(f"editjudge: {safe(str(outcome.error))}", err=True)
-    elif outcome.ending == "budget" and outcome.short:
-        click.echo(f"stopped (budget): {_short(outcome.short)}", err=True)
-    elif outcome.ending != "finished":
-        click.echo(f"stopped ({outcome.ending}); {how_to_go_on()}", err=True)
-
-
-def _tell_interrupted(outcome: Outcome) -> None:
-    """One message: tables of half a run say nothing yet, and a command away there are all of them."""
-    summary, pending = outcome.summary, outcome.summary.statuses["pending"]
-    stored = f"{summary.total - pending:,} of {summary.total:,} judgements are stored"
-    click.echo(
-        f"run {outcome.name} ({outcome.run_id}) interrupted: {stored}; {how_to_go_on()}",
-        err=True,
-    )
-
-
-def _short(short: Shortfall) -> str:
-    """Each start of a command has the whole budget, which helps where that is enough for a question."""
-    feared = f"the next question may cost up to ${short.next:.4f}"
-    if short.next > short.budget:
-        return f"{feared}; --budget {short.budget:g} is too little for it: give more"
-    return (
-        f"${short.spent:.4f} of --budget {short.budget:g} is spent, and {feared}; "
-        f"each start may spend the budget again: {how_to_go_on()}"
-    )
-
-
-def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
-    from editjudge.cli.reading import show
-    from editjudge.judgement import instruction_warning
-
-    tally = outcome.tally
-    summary = outcome.summary
-    if summary.total > summary.failed + summary.statuses["pending"]:
-        words = instruction_warning({place[0] for place in summary.cells})
-        show([words] if words else [], glances(summary))
-        click.echo()
-    failed = [
-        f"{n:,} {status}"
-        for status, n in sorted(summary.statuses.items())
-        if status not in ("ok", "abstained")
-    ]
-    price = "cost unknown" if cost is None else f"${cost:.4f}"
-    if tally.estimated:
-        price += f" (${tally.estimated:.4f} of it estimated, for requests that brought no answer)"
-    requests = f"{tally.asked:,} asked, {tally.cached:,} cached, {tally.replies:,} replies, {price}"
-    click.echo(
-        f"run {outcome.name} ({outcome.run_id}): {summary.total:,} judgements, "
-        f"{', '.join(failed) if failed else 'none failed'}; "
-        f"{requests if tally.asked or tally.cached or tally.cost else 'no requests'}, {seconds:.1f} s"
-    )
-    if tally.not_applicable:
-        they = "question was" if tally.not_applicable == 1 else "questions were"
-        click.echo(
-            f"{tally.not_applicable:,} {they} not asked: the rubric is not for that edit"
-        )
-    if tally.removed:
-        they = "edit is" if tally.removed == 1 else "edits are"
-        click.echo(
-            f"{tally.removed:,} {they} no longer in the manifest and left out; the store keeps their judgements"
-        )
-    _tell_left_out(tally.left_out)
-
-
-def _tell_left_out(count: int) -> None:
-    if count:
-        click.echo(
-            f"{count:,} {'edit is' if count == 1 else 'edits are'} not in the run of --where and left out"
+        self._edits = {edit.id: edit for edit in job.edits()}
+        self._groups = _candidates(job.manifest, self._edits)
+        self._pairs = {pair: f"{pair[0]}|{pair[1]}" for pair in all_pairs(self._groups)}
+        self._rankings: list[GroupRanking] = []
+        # Paths were confined when the manifest was read.
+        self.job = dataclasses.replace(
+            job,
+            rows=self._rows(),
+            best_of="all",
+            allow_outside=True,
+            models=(),
+            limit=None,
+            columns=(),
         )
 
+    def _rows(self) -> list[dict[str, Any]]:
+        from editjudge.manifest.pairs import pair_row
 
-def _why(reason: FailureReason, n: int) -> str:
-    """`3 missing_output: out/cta.png is not there (0002)`"""
-    some = f"{n:,} {reason.status}" + (
-        f", {reason.count:,} of them" if reason.count < n else ""
-    )
-    return f"{some}: {one_line(reason.message) or 'no reason was kept'} ({one_line(reason.item)[:80]})"
+        rows = []
+        for a, b in self._pairs:
+            row = pair_row(self._edits[a], self._edits[b])
+            for name, value in row.items():
+                row[name] = str(value) if isinstance(value, PathLike) else value
+            rows.append(row)
+        return rows
 
+    def rank(self, store: Store, run_id: int) -> None:
+        """Rank the candidates by the answers of a finished run."""
+        from editjudge.orders import majority
+        from editjudge.running.best_of import rank
+        from editjudge.store.pairs import answers_about, ranking_factor
 
-def _lists(name: str, place: str) -> str:
-    """The command that writes every judgement with its reasons."""
-    elsewhere = (
-        ()
-        if place == os.environ.get("EDITJUDGE_STORE", "editjudge.db")
-        else ("--store", place)
-    )
-    return safe(shlex.join(["editjudge", "export", name, "-o", name, *elsewhere]))
-
-
-def _glance(mean: float) -> str:
-    """A mean of decimals below .1, such as an error of pixels, would be 0.00."""
-    return f"{mean:.2f}" if abs(mean) >= 0.1 or not mean else f"{mean:.2g}"
-
-
-def glances(summary: Summary) -> list[Table]:
-    """A table for each judge: a row for each factor, a column for each model, or long where that is too wide."""
-    from editjudge.report.tables import WIDTH, Figure, Table
-
-    tables = []
-    for judge in dict.fromkeys(place[0] for place in summary.cells):
-        cells = {
-            place[1:]: Figure(
-                c.mean,
-                text=f"{'-' if c.mean is None else _glance(c.mean)} {c.ok}/{c.n}",
+        names = list(self._pairs.values())
+        answers = answers_about(store, store.find_run(run_id), names)
+        verdicts = {
+            pair: majority(
+                answer.decision(ranking_factor([answer])).verdict
+                for answer in answers.get(name, ())
             )
-            for place, c in summary.cells.items()
-            if place[0] == judge
+            for pair, name in self._pairs.items()
         }
-        models = list(dict.fromkeys(model for model, *_ in cells))
-        factors = list(dict.fromkeys(place[1:] for place in cells))
-        caption = f"mean and ok/n by {judge}"
-        rows = [
-            (f"{r}.{f}", *(cells.get((m, r, f)) for m in models)) for r, f in factors
-        ]
-        table = Table.of(
-            ("factor", *(model or "mean" for model in models)), rows, caption
+        self._rankings = rank(self._groups, verdicts)
+
+    def as_json(self) -> dict[str, Any]:
+        groups = [ranking.as_json() for ranking in self._rankings]
+        questions = len(self._pairs)
+        return {"best_of": {"method": "all", "questions": questions, "groups": groups}}
+
+    def lines(self) -> Iterator[str]:
+        """Yield the order of each group, and which models made the best."""
+        for ranking in self._rankings[:_MAX_LISTED]:
+            order = ", ".join(
+                f"{output.rank}. {output.id} ({output.points:g} of {output.games})"
+                for output in ranking.candidates
+            )
+            best = ranking.best or f"none: {ranking.reason}"
+            instruction = self._edits[ranking.group].instruction[:60]
+            yield f"{instruction!r}: best {best}; {order}"
+        if len(self._rankings) > _MAX_LISTED:
+            yield f"and {len(self._rankings) - _MAX_LISTED:,} more; --json has them all"
+        best_ids = (ranking.best for ranking in self._rankings if ranking.best)
+        models = Counter(self._edits[best].model or "-" for best in best_ids)
+        if len(models) > 1:
+            yield "best: " + ", ".join(f"{m} {n:,}" for m, n in models.most_common())
+
+
+def _candidates(manifest: Path, edits: dict[str, Edit]) -> dict[str, list[str]]:
+    """Return the ids of the edits that share input and instruction, by the first of them."""
+    from editjudge.manifest.pairs import content_marks
+
+    mark = content_marks()
+    groups: dict[tuple[str, str], list[str]] = {}
+    for edit in edits.values():
+        if edit.input is not None:
+            groups.setdefault((mark(edit.input), edit.instruction), []).append(edit.id)
+    several = {ids[0]: ids for ids in groups.values() if len(ids) > 1}
+    if not several:
+        raise ManifestError(
+            f"{manifest}: no two edits share input and instruction; there is nothing to rank"
         )
-        if table.width() > WIDTH:
-            long = [
-                (f"{r}.{f}", m, cells[m, r, f])
-                for r, f in factors
-                for m in models
-                if (m, r, f) in cells
-            ]
-            table = Table.of(("factor", "model", "mean"), long, caption, stub=2)
-        tables.append(table)
-    return tables
-
-
-def _dry_run(
-    job: Job, store_place: str, run_options: RunOptions, as_json: bool
-) -> None:
-    import dataclasses
-
-    from editjudge.running.cost import meant
-    from editjudge.running.forecast import Rates, forecast
-
-    rates = Rates(
-        run_options.requests_per_minute,
-        run_options.tokens_per_minute,
-        run_options.concurrency,
-    )
-    estimates, todo = forecast(job, store_place, rates)
-    if as_json:
-        counts = dataclasses.asdict(todo) | {"cannot_be_asked": todo.problems}
-        del counts["problems"]
-        emit({"judges": [e.as_json() for e in estimates], **counts})
-        return
-    click.echo(
-        f"{todo.tasks:,} tasks, {todo.done:,} of them done, {sum(todo.problems.values()):,} cannot be asked"
-    )
-    if todo.sampled:
-        click.echo(
-            f"from a sample of {todo.sampled:,} of {todo.edits:,} edits, with 95 % intervals; "
-            "pictures that edits share are counted more than once, so this is an upper estimate"
-        )
-    for status, count in todo.problems.items():
-        click.echo(f"  {count:,} {status}")
-    if todo.not_applicable:
-        click.echo(
-            f"{todo.not_applicable:,} more are not asked: the rubric is not for that edit"
-        )
-    _tell_left_out(todo.left_out)
-    for e in estimates:
-        hint = meant(e.judge, job.options).rstrip(".") if e.price is None else ""
-        click.echo(
-            f"{safe(e.judge)}: {e.calls:,} calls, {e.images:,} images, about {e.input_tokens:,} tokens in and "
-            f"{e.output_tokens:,} out, {_price(e, 'price')}{hint} (list prices of {e.as_of})"
-        )
-        if e.batch_price:
-            click.echo(f"  by --batch {_price(e, 'batch_price')}")
-        if e.seconds is not None:
-            click.echo(f"  {_time(e.seconds)} at the given rates")
-    click.echo(f"about {todo.stored_bytes / 1e6:,.1f} MB in the store")
-
-
-def _price(estimate: Estimate, name: str) -> str:
-    price: float | None = getattr(estimate, name)
-    if price is None:
-        return "unknown price"
-    low_high = estimate.interval.get(name)
-    return f"about ${price:,.2f}" + (
-        f" (${low_high[0]:,.0f} to ${low_high[1]:,.0f})" if low_high else ""
-    )
-
-
-def _time(seconds: float) -> str:
-    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds:.0f} seconds"
+    return several

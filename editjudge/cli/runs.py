@@ -3,174 +3,165 @@
 from __future__ import annotations
 
 import datetime
-import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from editjudge.cli.options import (
-    ListByDefault,
+    VerbGroup,
+    json_option,
     max_failures_option,
     open_store,
     quiet_option,
     run_argument,
     store_option,
+    wants_json,
+    warn,
 )
-from editjudge.cli.output import agreed, emit, json_option, one_line, safe, tell
-from editjudge.errors import UsageError
+from editjudge.cli.output import ExitCode, VerbReply, confirmed
+from editjudge.errors import UsageError, one_line
 
 if TYPE_CHECKING:
+    from editjudge.running.job import Job
     from editjudge.store.records import RunRecord
 
+_FIELDS = (
+    "id",
+    "name",
+    "state",
+    "created",
+    "updated",
+    "spec",
+    "spec_hash",
+    "summary",
+    "version",
+)
+"""Fields of a run that `--json` prints."""
 
-@click.group(cls=ListByDefault)
+
+@click.group("runs", cls=VerbGroup)
+@store_option
+@json_option
 def command() -> None:
     """List, show, remove and repeat runs. Without a command: list them. RUN is a name or an id."""
 
 
-@command.command("list", epilog="\b\nExample: editjudge runs list")
+@command.command("list", example="editjudge runs list")
 @store_option
-@json_option
-def list_(store_place: str, as_json: bool) -> None:
+def list_() -> VerbReply:
     """List every run of the store."""
-    with open_store(store_place, readonly=True) as store:
+    with open_store(readonly=True) as store:
         records = store.runs()
-    if as_json:
-        emit({"runs": [_document(run) for run in records]})
-        return
+    lines = []
     for run in records:
         when = datetime.datetime.fromtimestamp(run.created).isoformat(" ", "minutes")
-        click.echo(f"{run.id:>4}  {when}  {run.state:<11}  {safe(run.name)}")
+        lines.append(f"{run.id:>4}  {when}  {run.state:<11}  {run.name}")
+    return VerbReply({"runs": [_document(run) for run in records]}, lines)
 
 
-@command.command(epilog="\b\nExample: editjudge runs show mine")
+@command.command(example="editjudge runs show mine")
 @run_argument
 @store_option
-@json_option
-def show(run: str, store_place: str, as_json: bool) -> None:
+def show(run: str) -> VerbReply:
     """Show a run's settings and its judgements by status."""
-    with open_store(store_place, readonly=True) as store:
+    with open_store(readonly=True) as store:
         record = store.find_run(run)
         counts = store.counts(record)
     rows = [
-        {"judge": j, "rubric": r, "status": s, "n": n}
-        for (j, r, s), n in counts.items()
+        {"judge": judge, "rubric": rubric, "status": status, "n": n}
+        for (judge, rubric, status), n in counts.items()
     ]
-    if as_json:
-        emit(_document(record) | {"counts": rows})
-        return
-    click.echo(
-        f"{safe(record.name)} ({record.id}): {record.state}, spec {record.spec_hash[:16]}"
-    )
-    lines = dict(_lines(record.spec))
-    for name, value in lines.items():
-        click.echo(f"  {one_line(name):<{max(map(len, lines))}}  {one_line(value)}")
-    for row in rows:
-        click.echo(
-            f"  {row['n']:>7,} {row['status']:<14} {one_line(str(row['rubric']))} by {one_line(str(row['judge']))}"
-        )
+    lines = [
+        f"{record.name} ({record.id}): {record.state}, spec {record.spec_hash[:16]}"
+    ]
+    settings = {one_line(name): value for name, value in _settings(record.spec)}
+    width = max(map(len, settings), default=0)
+    for name, value in settings.items():
+        lines.append(f"  {name:<{width}}  {one_line(value)}")
+    lines += [
+        f"  {row['n']:>7,} {row['status']:<14} {one_line(str(row['rubric']))} by {one_line(str(row['judge']))}"
+        for row in rows
+    ]
+    return VerbReply(_document(record) | {"counts": rows}, lines)
 
 
-def _lines(spec: Mapping[str, Any], *path: str) -> Iterator[tuple[str, str]]:
-    """Each setting with its value; a setting without a value has no line."""
+def _settings(spec: Mapping[str, Any], *path: str) -> Iterator[tuple[str, str]]:
+    """Yield each setting with its value; a setting without a value has no line."""
     for name, value in spec.items():
         if isinstance(value, Mapping):
-            yield from _lines(value, *path, name)
+            yield from _settings(value, *path, name)
+        elif isinstance(value, bool):
+            yield " ".join((*path, name)), "yes" if value else "no"
         elif value not in (None, "", []):
-            word = (
-                {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-            )
-            yield (
-                " ".join((*path, name)),
-                ", ".join(map(str, value)) if isinstance(value, list) else str(word),
-            )
+            items = value if isinstance(value, list) else [value]
+            yield " ".join((*path, name)), ", ".join(map(str, items))
 
 
-@command.command(epilog="\b\nExample: editjudge runs rm mine")
+@command.command(example="editjudge runs rm mine")
 @run_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
-@json_option
-def rm(run: str, yes: bool, store_place: str, as_json: bool) -> None:
+def rm(run: str, yes: bool) -> VerbReply:
     """Remove a run and the judgements that no other run has."""
-    with open_store(store_place, create=False) as store:
+    with open_store(create=False) as store:
         record = store.find_run(run)
-        if not (
-            yes
-            or as_json
-            or agreed(
-                f"Remove run {safe(record.name)} and every reply that only it has?"
-            )
-        ):
-            click.echo(f"kept {safe(record.name)}", err=True)
-            sys.exit(1)
+        question = f"Remove run {record.name} and every reply that only it has?"
+        if not (yes or wants_json() or confirmed(question)):
+            warn(f"kept {record.name}")
+            return VerbReply(None, code=ExitCode.ERROR)
         store.remove_run(record)
-    tell(as_json, {"removed": record.name}, f"removed {record.name}")
+    return VerbReply({"removed": record.name}, [f"removed {record.name}"])
 
 
-@command.command(epilog="\b\nExample: editjudge runs again mine")
+@command.command(example="editjudge runs again mine")
 @run_argument
 @max_failures_option
 @quiet_option
 @store_option
-@json_option
-def again(
-    run: str, max_failures: float, quiet: bool, store_place: str, as_json: bool
-) -> None:
+def again(run: str, max_failures: float, quiet: bool) -> VerbReply:
     """Resume or repeat a run with its stored settings.
 
     Failed judgements are asked again, finished ones are not.
     """
     from editjudge.cli.run import conduct
-    from editjudge.errors import RubricError
-    from editjudge.running.job import Job, RunOptions
+    from editjudge.running.job import RunOptions
 
-    with open_store(store_place, create=False) as store:
+    with open_store(create=False) as store:
         record = store.find_run(run)
-        name = safe(record.name)
-        spec = record.spec
-        if record.imported_from is not None:
-            raise UsageError(
-                f"{name} was imported: somebody else chose its judges, addresses and folders; "
-                "judge its manifest with `editjudge run` and options of your own"
-            )
-        if "asked_for" not in spec:
-            raise UsageError(
-                f"{name} was asked over HTTP: it has no manifest to judge again"
-            )
-        if "best_of" in spec:
-            raise UsageError(
-                f"{name} ranks candidates: go on with `editjudge run --best-of all` and its other options"
-            )
-        job = Job.from_spec(spec)
-        now = {rubric.name: rubric.hash for rubric in job.load_rubrics()}
-        if now != spec["rubrics"]:
-            changed = [
-                name
-                for name, hash_ in spec["rubrics"].items()
-                if now.get(name) != hash_
-            ]
-            raise RubricError(
-                f"{', '.join(changed)} changed since the run: its questions cannot be asked again"
-            )
-        sys.exit(
-            conduct(
-                job, store, RunOptions(name=record.name), max_failures, as_json, quiet
-            )
+        job = _job(record)
+        options = RunOptions(name=record.name)
+        return conduct(job, lambda: store, options, max_failures, quiet=quiet)
+
+
+def _job(record: RunRecord) -> Job:
+    """Return the job of a run as it was; raise `EditjudgeError` if it cannot be done again."""
+    from editjudge.errors import RubricError
+    from editjudge.running.job import Job
+
+    spec = record.spec
+    if record.imported_from is not None:
+        raise UsageError(
+            f"{record.name} was imported: somebody else chose its judges, addresses and folders; "
+            "judge its manifest with `editjudge run` and options of your own"
         )
+    if "asked_for" not in spec:
+        raise UsageError(
+            f"{record.name} was asked over HTTP: it has no manifest to judge again"
+        )
+    if "best_of" in spec:
+        raise UsageError(
+            f"{record.name} ranks candidates: go on with `editjudge run --best-of all` and its other options"
+        )
+    job = Job.from_spec(spec)
+    now = {rubric.name: rubric.hash for rubric in job.load_rubrics()}
+    if now != spec["rubrics"]:
+        changed = [n for n, digest in spec["rubrics"].items() if now.get(n) != digest]
+        raise RubricError(
+            f"{', '.join(changed)} changed since the run: its questions cannot be asked again"
+        )
+    return job
 
 
 def _document(run: RunRecord) -> dict[str, Any]:
-    names = (
-        "id",
-        "name",
-        "state",
-        "created",
-        "updated",
-        "spec",
-        "spec_hash",
-        "summary",
-        "version",
-    )
-    return {name: getattr(run, name) for name in names}
+    return {name: getattr(run, name) for name in _FIELDS}

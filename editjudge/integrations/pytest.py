@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from editjudge.api import default_judge, judge
+from editjudge.api import judge
 from editjudge.errors import UsageError
 from editjudge.judgement import DONE
 from editjudge.judges.judge import is_local
+from editjudge.plugins import default_judge
 from editjudge.rubrics.files import resolve
 
 Ends = tuple[float, float] | None

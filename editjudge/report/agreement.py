@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from editjudge.errors import InputError, Option, UsageError, near_miss
+from editjudge.errors import InputError, Option, UsageError, near_miss, one_line
 from editjudge.manifest import Columns
 from editjudge.ratings import (
     Origin,
@@ -30,7 +30,6 @@ from editjudge.report.tables import (
     Figure,
     Table,
     bounds_figure,
-    clean,
     counted,
     figure_text,
     merge_notes,
@@ -158,7 +157,9 @@ def stored_agreement(
         n = len(ratings.where(factor=others))
         unmatched = f"The store has {n:,} ratings of these edits under {', '.join(others)}, which no rubric of this run has."
         if factors:
-            unmatched += f" Map them with --as, such as {_such_as(others, factors)}."
+            unmatched += (
+                f" Map them with --map-factor, such as {_such_as(others, factors)}."
+            )
     common = [name for name in rated if name in factors]
     if not common:
         return None, unmatched
@@ -739,7 +740,7 @@ def _factors(run: RunData) -> list[str]:
 def _renamed(
     ratings: Ratings, mappings: Sequence[str], factors: Sequence[str]
 ) -> Ratings:
-    """Return ratings under the judges' factor names, by `--as PEOPLE=FACTOR`. One rated factor may map to several."""
+    """Return ratings under the judges' factor names, by `--map-factor PEOPLE=FACTOR`. One rated factor may map to several."""
     if not mappings:
         return ratings
     pairs = [text.rpartition("=")[::2] for text in mappings]
@@ -753,14 +754,14 @@ def _renamed(
         elif factor not in factors:
             problem = f'judges have no "{factor}"{near_miss(factor, factors)}'
         if problem:
-            mapping = Option("as", {people: factor}, "called")
+            mapping = Option("map-factor", {people: factor})
             raise UsageError(f"{mapping}: {problem}", options=[mapping])
     pairs += [(name, name) for name in rated if name not in dict(pairs)]
     [(name, times)] = Counter(factor for _, factor in pairs).most_common(1)
     if times > 1:
         raise UsageError(
-            f"--as: two of people's factors cannot both be {name}",
-            options=[Option("as", argument="called")],
+            f"--map-factor: two of people's factors cannot both be {name}",
+            options=[Option("map-factor")],
         )
     rows = [
         (item, rater, factor, score)
@@ -772,12 +773,12 @@ def _renamed(
 
 
 def _such_as(people: Sequence[str], factors: Sequence[str]) -> Option:
-    """Return an example of --as that makes sense: the usual mapping, or the one that assumes least."""
+    """Return an example of --map-factor that makes sense: the usual mapping, or the one that assumes least."""
     for name, factor in _USUAL.items():
         if name in people and factor in factors:
-            return Option("as", {name: factor}, "called")
+            return Option("map-factor", {name: factor})
     factor = "overall" if "overall" in factors else factors[0]
-    return Option("as", {people[0]: factor}, "called")
+    return Option("map-factor", {people[0]: factor})
 
 
 def _file_ratings(file: Path, run: RunData | None) -> tuple[Ratings, dict[str, Origin]]:
@@ -800,10 +801,10 @@ def _no_ratings(store: Store, run: RunData) -> UsageError:
     problem = "has no ratings"
     if total:
         problem = (
-            f"none of its {total:,} ratings is of an edit of {clean(run.run.name)}"
+            f"none of its {total:,} ratings is of an edit of {one_line(run.run.name)}"
         )
     return UsageError(
-        f"{clean(store.place)}: {problem}: give --ratings, or bring them in with `ratings import FILE --run RUN`",
+        f"{one_line(store.place)}: {problem}: give --ratings, or bring them in with `ratings import FILE --run RUN`",
         options=[Option("ratings")],
     )
 
@@ -829,7 +830,8 @@ def _check_common(ratings: Ratings, scores: Scores, sums: Sequence[str]) -> None
             if sums:
                 message += f" (judges also have the sums {', '.join(sums)})"
         raise InputError(
-            f"no {name} has both scores and ratings: {clean(message)}", options=options
+            f"no {name} has both scores and ratings: {one_line(message)}",
+            options=options,
         )
 
 

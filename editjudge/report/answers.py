@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from editjudge.errors import Option, UsageError
-from editjudge.report.tables import WIDTH, Table, clean, markdown_text
+from editjudge.errors import Option, UsageError, one_line
+from editjudge.report.tables import WIDTH, Table, markdown_text
 
 if TYPE_CHECKING:
     from editjudge.report.charts import DotChart
@@ -85,8 +85,8 @@ def format_of(path: Path) -> str:
     """Return the format that a file's name stands for."""
     if path.suffix not in FORMATS:
         raise UsageError(
-            f"{clean(str(path))}: the name ends in none of {', '.join(FORMATS)}; give --format",
-            options=[Option("format", argument="form")],
+            f"{one_line(str(path))}: the name ends in none of {', '.join(FORMATS)}; give --format",
+            options=[Option("format")],
         )
     return FORMATS[path.suffix]
 
@@ -97,7 +97,7 @@ def together_markdown(title: str, lead: Sequence[str], tables: Sequence[Table]) 
 
 
 def together_latex(title: str, lead: Sequence[str], tables: Sequence[Table]) -> str:
-    comments = ["needs \\usepackage{booktabs}", *map(clean, (title, *lead))]
+    comments = ["needs \\usepackage{booktabs}", *map(one_line, (title, *lead))]
     head = "\n".join(f"% {line}" for line in comments)
     return "\n\n".join([head, *(table.latex() for table in tables)]) + "\n"
 

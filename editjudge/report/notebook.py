@@ -11,11 +11,10 @@ from itertools import islice
 from typing import Any
 
 from editjudge.edit import Edit
-from editjudge.errors import ImageError
+from editjudge.errors import ImageError, one_line
 from editjudge.judgement import Judgement
 from editjudge.media.image import decode
 from editjudge.media.source import read
-from editjudge.report.tables import clean
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.scale import Scale
 from editjudge.store.store import Store
@@ -169,10 +168,10 @@ def _images(roles: Iterable[str], load: Callable[[str], bytes]) -> str:
 
 
 def _clip(text: str, most: int) -> str:
-    text = clean(text)
+    text = one_line(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _text(text: str) -> str:
     """Return untrusted text on one line, escaped, with the codes of invisible characters."""
-    return html.escape(clean(text))
+    return html.escape(one_line(text))

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from editjudge.errors import one_line
 from editjudge.files import spreadsheet_safe
 from editjudge.judgement import DONE, STATUSES
 
@@ -232,7 +233,7 @@ class Table:
     def cells(self, most: int | None = None) -> list[list[str]]:
         """Return the first rows as people read them."""
         columns = [
-            map(clean, _texts(column)) for column in zip(*self.rows, strict=True)
+            map(one_line, _texts(column)) for column in zip(*self.rows, strict=True)
         ]
         lines = []
         before: list[str] = []
@@ -281,7 +282,7 @@ class Table:
                     table = table.without(name)
         parts: list[RenderableType] = []
         if self.caption:
-            parts.append(Text(clean(self.caption), style="bold"))
+            parts.append(Text(one_line(self.caption), style="bold"))
         if self.rows:
             parts.append(table._grid(width))
         notes = list(table.footnotes)
@@ -290,7 +291,7 @@ class Table:
         if notes:
             listed = Grid.grid(padding=(0, 1, 0, 0))
             for note in notes:
-                listed.add_row("-", Text(clean(note)))
+                listed.add_row("-", Text(one_line(note)))
             parts.append(listed)
         return Group(*parts)
 
@@ -301,7 +302,7 @@ class Table:
     def _widths(self) -> list[int]:
         from rich.cells import cell_len
 
-        rows = [list(map(clean, self.columns)), *self.cells()]
+        rows = [list(map(one_line, self.columns)), *self.cells()]
         return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
 
     def _grid(self, width: int) -> RenderableType:
@@ -321,7 +322,7 @@ class Table:
         widths = _squeezed(self._widths(), texts, width)
         for name, is_text, w in zip(self.columns, texts, widths, strict=True):
             side: Literal["left", "right"] = "left" if is_text else "right"
-            head = Text(_broken(clean(name), w))
+            head = Text(_broken(one_line(name), w))
             grid.add_column(head, justify=side, width=w, overflow="fold")
         for cells, row in zip(self.rows, self.cells(), strict=True):
             styles = map(_style, self.columns, cells)
@@ -398,13 +399,6 @@ class Table:
         for row in (head, *(record.values() for record in records)):
             writer.writerow(map(spreadsheet_safe, row))
         return file.getvalue()
-
-
-def clean(text: str) -> str:
-    """Return one line without anything that a terminal obeys."""
-    return "".join(
-        c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(text.split())
-    )
 
 
 _FAILURES = frozenset(
@@ -490,10 +484,10 @@ _LATEX = str.maketrans(
 
 
 def _latex(text: str) -> str:
-    return clean(text).translate(_LATEX)
+    return one_line(text).translate(_LATEX)
 
 
 def markdown_text(text: str) -> str:
     """Return one line that Markdown shows as it is."""
-    escaped = re.sub(r"([\\`*_|~])|\[(?=[^]]*\]\()", r"\\\g<0>", clean(text))
+    escaped = re.sub(r"([\\`*_|~])|\[(?=[^]]*\]\()", r"\\\g<0>", one_line(text))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

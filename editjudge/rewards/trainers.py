@@ -335,9 +335,9 @@ class _JudgeHere:
         options: Options | None,
     ) -> None:
         """Raise now what would fail with the first edit: an unknown rubric or factor, or a judge that cannot answer."""
-        from editjudge.api import default_judge
         from editjudge.judges.judge import Options
         from editjudge.judges.registry import check_answers
+        from editjudge.plugins import default_judge
         from editjudge.rewards.reduction import checked_weights, names, read_score
         from editjudge.rubrics.files import resolve
 

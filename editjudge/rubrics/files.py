@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from editjudge.errors import RubricError, UsageError, near_miss
+from editjudge.errors import RubricError, UsageError, near_miss, one_line
 from editjudge.files import LeavesFolder, resolve_inside
 from editjudge.rubrics.model import ASKING, Rubric, plain_content
 from editjudge.rubrics.scale import FileContent
@@ -20,7 +20,6 @@ from editjudge.rubrics.strict_yaml import (
     dump_plain,
     lines_below,
     parse_yaml,
-    printable,
     read_text,
     validated,
 )
@@ -65,7 +64,7 @@ def load(word: str) -> Rubric:
     loaded = load_any(word)
     if isinstance(loaded, Rubric):
         return loaded
-    name = printable(word)
+    name = one_line(word)
     example = f"{name}#{loaded.rubrics[0].name}"
     if word in SETS:
         example = SETS[word][0]
@@ -88,7 +87,7 @@ def load_any(name_or_path: str) -> Rubric | RubricSet:
             return rubrics[member]
         hint = near_miss(member, rubrics)
         raise UnknownRubric(
-            f'{printable(file)} has no rubric "{printable(member)}"{hint} It has {", ".join(rubrics)}'
+            f'{one_line(file)} has no rubric "{one_line(member)}"{hint} It has {", ".join(rubrics)}'
         )
     if _is_file(name_or_path):
         path = Path(name_or_path)
@@ -96,7 +95,7 @@ def load_any(name_or_path: str) -> Rubric | RubricSet:
     all_names = [*names(), *SETS, *PAIRWISE, *COMPUTED]
     hint = near_miss(name_or_path, all_names)
     raise UnknownRubric(
-        f'no rubric is called "{printable(name_or_path)}"{hint} '
+        f'no rubric is called "{one_line(name_or_path)}"{hint} '
         f"Built in: {', '.join(all_names)}; or give the path of a YAML file."
     )
 
@@ -236,7 +235,7 @@ def _set_member(entry: Any, lines: Lines, source: str, folder: Path | None) -> R
         if key not in legal:
             line = lines.get((key,), 1)
             raise RubricError(
-                f'{source}:{line}: beside `use` stand {", ".join(legal)}, not "{printable(key)}"'
+                f'{source}:{line}: beside `use` stand {", ".join(legal)}, not "{one_line(key)}"'
             )
     path = name
     if name not in (*names(), *COMPUTED):

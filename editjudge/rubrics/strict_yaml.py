@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from editjudge.errors import RubricError, near_miss
+from editjudge.errors import RubricError, near_miss, one_line
 
 T = TypeVar("T")
 YamlPath = tuple[str | int, ...]
@@ -36,11 +36,6 @@ _DECIMALS = frozenset({"range", "scores"})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Line breaks to YAML, which reads the first of them back as a plain newline; quoted they are escaped.
 _OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
-
-
-def printable(text: str) -> str:
-    """Return a stranger's text for a message, without anything that a terminal would obey."""
-    return text if text.isprintable() else repr(text)[1:-1]
 
 
 # --- our own tables -------------------------------------------------------------------------------------------
@@ -88,10 +83,10 @@ def read_text(path: Path) -> str:
         ) from None
     except OSError as error:
         raise RubricError(
-            f"{printable(str(path))}: cannot be read: {error.strerror}"
+            f"{one_line(str(path))}: cannot be read: {error.strerror}"
         ) from None
     except ValueError as error:  # a null byte in the name
-        raise RubricError(f"{printable(str(path))}: cannot be read: {error}") from None
+        raise RubricError(f"{one_line(str(path))}: cannot be read: {error}") from None
 
 
 def parse_yaml(text: str, source: str) -> tuple[Any, Lines]:
@@ -160,9 +155,9 @@ def _built(node: Any, path: YamlPath, lines: dict[YamlPath, int], source: str) -
         if name.id != "scalar":
             problem = "a key must be a word"
         elif key in members:
-            problem = f'the key "{printable(key)}" stands twice'
+            problem = f'the key "{one_line(key)}" stands twice'
         elif _NUMBERLIKE.fullmatch(key) and repr(_plain(key)) != key:
-            problem = f'the key "{printable(key)}" is not a plain integer'
+            problem = f'the key "{one_line(key)}" is not a plain integer'
         if problem:
             raise RubricError(f"{source}:{line}: {problem}")
         lines[(*path, key)] = line
@@ -242,7 +237,7 @@ def _complaint(
             message = "missing"
         case "unexpected_keyword_argument":
             key = str(path[-1])
-            message = f'unknown key "{printable(key)}"{near_miss(key, keys)} Expected: {", ".join(keys)}'
+            message = f'unknown key "{one_line(key)}"{near_miss(key, keys)} Expected: {", ".join(keys)}'
         case "literal_error":
             options = re.findall(r"'(\w+)'", message)
             message = f"{found}{near_miss(str(error['input']), options).rstrip('.')}"
@@ -253,7 +248,7 @@ def _complaint(
     line_path = path
     while line_path and line_path not in lines:
         line_path = line_path[:-1]
-    name = printable(".".join(map(str, path))) or "rubric"
+    name = one_line(".".join(map(str, path))) or "rubric"
     return f"{source}:{lines.get(line_path, 1)}: {name}: {message}"
 
 
@@ -288,7 +283,7 @@ def dump_plain(data: Any) -> str:
     def text(dumper: Any, value: str) -> Any:
         if _SURROGATE.search(value):
             raise RubricError(
-                f'"{printable(value[:80])}" holds half of a surrogate pair, which no file can hold'
+                f'"{one_line(value[:80])}" holds half of a surrogate pair, which no file can hold'
             )
         style = "|" if "\n" in value else None
         if _OTHER_BREAKS.search(value):

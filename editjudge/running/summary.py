@@ -31,6 +31,12 @@ class SummaryCell:
     def mean(self) -> float | None:
         return self.sum / self.ok if self.ok else None
 
+    def add(self, other: SummaryCell) -> None:
+        """Count the scores of another cell too."""
+        self.sum += other.sum
+        self.ok += other.ok
+        self.n += other.n
+
 
 @dataclass
 class FailureReason:

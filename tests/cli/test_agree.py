@@ -397,13 +397,22 @@ def test_factors_that_people_call_otherwise_can_be_said_to_be_the_same(
     done = call(*asked, other)
     assert (
         done.code == 1
-        and "people SC. Map people's names to judges', such as --as SC=overall ("
+        and "people SC. Map people's names to judges', such as --map-factor SC=overall ("
         in done.err
     )
     expected = call(*asked, own, "--json").document
-    assert call(*asked, other, "--as", "SC=alignment", "--json").document == expected
+    assert (
+        call(*asked, other, "--map-factor", "SC=alignment", "--json").document
+        == expected
+    )
     both = call(
-        *asked, other, "--as", "SC=alignment", "--as", "SC=overall", "--json"
+        *asked,
+        other,
+        "--map-factor",
+        "SC=alignment",
+        "--map-factor",
+        "SC=overall",
+        "--json",
     ).document
     assert (
         set(both["humans"]) == {"alignment", "overall"}
@@ -422,7 +431,7 @@ def test_the_example_of_names_that_are_alike_is_the_usual_one(
         "judges have unchanged_regions, global_consistency, identity_preservation ..., people PQ, SC."
         in done.err
     )
-    assert "such as --as SC=fidelity " in done.err
+    assert "such as --map-factor SC=fidelity " in done.err
 
 
 def test_what_measured_was_fitted_to_is_said_beside_it_and_beside_no_other(
@@ -464,7 +473,7 @@ def test_factors_of_files_can_be_renamed_too(call: Call, tmp_path: Path) -> None
         other,
         "--scores",
         scored(tmp_path / "j.csv"),
-        "--as",
+        "--map-factor",
         "SC=alignment",
     )
     assert call(*asked, "--json").document["factors"]["alignment"]["m"]["n"] == 48
@@ -515,14 +524,19 @@ def test_people_may_rate_an_aggregate_by_its_name(call: Call, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--as", "SC"], "expected PEOPLE=FACTOR"),
-        (["--as", "alignmant=completeness"], 'did you mean "alignment"?'),
-        (["--as", "alignment=overal"], 'did you mean "overall"?'),
+        (["--map-factor", "SC"], "expected PEOPLE=FACTOR"),
+        (["--map-factor", "alignmant=completeness"], 'did you mean "alignment"?'),
+        (["--map-factor", "alignment=overal"], 'did you mean "overall"?'),
         (
-            ["--as", "alignment=overall", "--as", "plausibility=overall"],
+            [
+                "--map-factor",
+                "alignment=overall",
+                "--map-factor",
+                "plausibility=overall",
+            ],
             "cannot both be overall",
         ),
-        (["--as", "alignment=plausibility"], "cannot both be plausibility"),
+        (["--map-factor", "alignment=plausibility"], "cannot both be plausibility"),
     ],
 )
 def test_a_name_that_cannot_be_meant_is_told(

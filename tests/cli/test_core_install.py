@@ -15,7 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 from running.made import edit_pairs, editjudge, edits, stub
 
-from editjudge.cli import EXTRA_OF_MODULE, VERBS, app
+from editjudge.cli import VERBS, app
+from editjudge.plugins import EXTRA_OF_MODULE
 
 STORE = ("--store", "s.db")
 ONE = (

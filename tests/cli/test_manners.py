@@ -493,14 +493,102 @@ def test_a_run_that_was_stopped_names_the_command_that_goes_on(
 def test_the_command_that_goes_on_does_not_repeat_a_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from editjudge.cli.run import how_to_go_on
+    from editjudge.cli.outcome import how_to_resume
 
     monkeypatch.setattr(
         sys,
         "argv",
         ["editjudge", "run", "e.jsonl", "--store", "postgresql://me:canary@host/db"],
     )
-    assert how_to_go_on() == "run the same command again to go on"
+    assert how_to_resume() == "run the same command again to go on"
+
+
+# --- spellings ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "present"),
+    [
+        ("compare r --of scores", "--use"),
+        ("report r --of=scores", "--use"),
+        ("judge --edited b.png --reasks 0 --judge replay:gone", "--retries-invalid"),
+        ("agree r --ratings x.csv --as a=b", "--map-factor"),
+        ("drift r --against r --against-store editjudge.db", "STORE#RUN"),
+        ("gate r --min alignment=1 --baseline r --baseline-store editjudge.db", "STORE#RUN"),
+        ("judge --edited b.png --edit-type add --judge replay:gone", "--text edit_type"),
+        ("serve --allow-judge opnai/x --port 0 --rubric gone", "--allow JUDGE"),
+    ],
+)  # fmt: skip
+def test_a_former_spelling_works_and_names_the_present_one(
+    typed: str, present: str, call: Call, folder: Path
+) -> None:
+    made(folder / "editjudge.db")
+    done = call(*typed.split())
+    assert "works until 1.0" in done.err and present in done.err
+    assert "No such option" not in done.err
+
+
+def dry_run(call: Call, folder: Path, *words: str) -> Any:
+    manifest = edits(folder, 2)
+    done = call("run", manifest, "--judge", OPENAI, "--dry-run", "--json", *words)
+    assert done.code == 0, done.err
+    return done.document["judges"][0]
+
+
+def test_a_setting_is_given_by_name_or_by_its_own_spelling(
+    call: Call, folder: Path
+) -> None:
+    prices = folder / "prices.yaml"
+    prices.write_text(
+        f"as_of: 2026-01-01\nmodels:\n  {OPENAI}: {{input: 10, output: 40}}\n"
+    )
+    with environment({"OPENAI_API_KEY": "x"}):
+        plain = dry_run(call, folder, "--prices", str(prices), "--rpm", "1")
+        assert plain["price"] and plain["seconds"]
+        assert dry_run(call, folder, "-J", f"prices={prices}", "-Jrpm=1") == plain
+        assert dry_run(call, folder, "-J", "top_p=0.5")["price"] != plain["price"]
+    refused = call("run", "edits.jsonl", "-J", "rpm=none")
+    assert refused.code == 2 and "--rpm" in refused.err
+
+
+def test_a_flag_is_set_and_unset_by_name() -> None:
+    command = app.get_command(click.Context(app), "run")
+    assert command is not None
+
+    def values(*words: str) -> dict[str, Any]:
+        return command.make_context("run", ["e.jsonl", *words]).params
+
+    assert values()["schema"] and not values()["rehash"]
+    off = values("-J", "schema=false", "-J", "rehash=yes", "-J", "min-mass=0.5")
+    assert not off["schema"] and off["rehash"] and off["min_mass"] == 0.5
+    assert not values("-J", "rehash=false")["rehash"]
+    assert values("-J", "top_k=5", "-J", "schema=true")["extra"] == ("top_k=5",)
+
+
+def test_a_run_of_another_store_is_named_with_it(call: Call, folder: Path) -> None:
+    made(folder / "other.db", Spec(name="main"))
+    made(folder / "editjudge.db")
+    for words in (
+        ("report", "other.db#main"),
+        ("compare", "r", "other.db#main"),
+        ("drift", "r", "--against", "other.db#main"),
+        ("gate", "r", "--baseline", "other.db#main"),
+    ):
+        assert call(*words).code == 0, words
+    gone = call("report", "gone.db#main")
+    assert gone.code == 1 and "gone.db" in gone.err
+
+
+@pytest.mark.parametrize("typed", ["runs", "runs list", "runs show r"])
+@pytest.mark.parametrize("first", [True, False])
+def test_options_of_a_group_go_before_or_after_its_command(
+    typed: str, first: bool, call: Call, folder: Path
+) -> None:
+    made(folder / "other.db")
+    group, *rest = typed.split()
+    options = ("--store", "other.db", "--json")
+    words = (group, *options, *rest) if first else (group, *rest, *options)
+    assert "r" in json.dumps(call(*words).document)
 
 
 # --- completion -----------------------------------------------------------------------------------------------

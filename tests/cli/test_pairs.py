@@ -149,9 +149,7 @@ def test_the_pairs_may_lie_elsewhere_and_a_missing_output_is_said(
     (tmp_path / "out-bob-1.png").unlink()
     (tmp_path / "sub").mkdir()
     done = editjudge("pairs", path, "-o", tmp_path / "sub" / "p.jsonl")
-    assert (
-        "1 pairs lack an output picture" in done.out and "--allow-outside" in done.out
-    )
+    assert "1 pairs lack an output image" in done.out and "--allow-outside" in done.out
     assert rows_of(tmp_path / "sub" / "p.jsonl")[0]["input"].startswith("../in-")
 
 

@@ -55,7 +55,7 @@ def test_a_plain_table_has_the_intervals_of_the_report(store: Path) -> None:
     run = ej.open("r", store=store)
     columns = ["model", "factor", "mean", "mean_lo", "mean_hi"]
     plain = run.table(by="model")[columns].sort_values(columns[:2], ignore_index=True)
-    report = run.table(by="model", of="scores").frame()
+    report = run.table(by="model", use="scores").frame()
     report = report[report["factor"].isin(plain["factor"])][columns].sort_values(
         columns[:2], ignore_index=True
     )
@@ -135,13 +135,13 @@ def test_agree_answers_what_the_verb_prints(
         rows.writerow(["item", "rater", "factor", "score"])
         for row in run.judgements():
             rows.writerow([row["item"], "ann", "SC", row["scores"]["alignment"]])
-    result = run.agree(ratings, called={"SC": "alignment"})
+    result = run.agree(ratings, map_factor={"SC": "alignment"})
     document = call(
         "agree",
         "r",
         "--ratings",
         ratings,
-        "--as",
+        "--map-factor",
         "SC=alignment",
         "--store",
         store,
@@ -152,7 +152,7 @@ def test_agree_answers_what_the_verb_prints(
 
 
 def test_a_slice_has_every_figure_with_its_interval(store: Path) -> None:
-    frame = ej.open("r", store=store).table(by="edit_type", of="scores").frame()
+    frame = ej.open("r", store=store).table(by="edit_type", use="scores").frame()
     assert {"add", "remove"} <= set(frame["slice"]) and {
         "mean",
         "mean_lo",
@@ -230,7 +230,7 @@ def test_the_interval_of_a_claim_excludes_zero_and_no_other_does(
     from editjudge.report.comparison import conclusions, differences
 
     store = made(tmp_path / "s.db", Spec(models=("good", "poor", "third"), edits=40))
-    found = differences(ej.open("r", store=store)._loaded())
+    found = differences(ej.open("r", store=store)._load())
     for d in (one.difference for one in found):
         assert d.ci is None or d.evident == (d.ci.lo > 0 or d.ci.hi < 0), d
     claims = [
@@ -404,3 +404,14 @@ def test_a_notebook_sees_how_many_how_long_and_what_failed() -> None:
     assert drawn["text/html"].startswith(
         '<progress value="5" max="8"></progress> 5 of 8 judged'
     )
+
+
+def test_a_former_argument_works_and_names_the_present_one(store: Path) -> None:
+    run = ej.open("r", store=store)
+    with pytest.warns(FutureWarning, match="of= works until 1.0; write use="):
+        former = run.table(by="model", of="scores")  # type: ignore[call-arg]
+    assert former.document == run.table(by="model", use="scores").document
+    with pytest.warns(FutureWarning, match="write format="):
+        run.report(store.with_suffix(".txt"), form="md")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="no argument 'of'"):
+        ej.open("r", of="scores")  # type: ignore[call-arg]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from editjudge.cli.reading import show
+from editjudge.cli.output import show
 from editjudge.report.tables import Figure, Table, p_value
 
 from .stores import Call, Spec, call, made

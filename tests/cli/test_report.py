@@ -394,16 +394,16 @@ def test_ratings_under_other_names_are_said_and_can_be_said_to_be_the_same(
     text = page.read_text("utf-8")
     assert (
         said.format(36, "PQ, SC") in text
-        and "such as --as SC=fidelity." in text
+        and "such as --map-factor SC=fidelity." in text
         and 'href="#people"' in text
     )
     assert "Agreement with people" not in text
-    assert call(*asked, "--as", "SC=fidelity").code == 0
+    assert call(*asked, "--map-factor", "SC=fidelity").code == 0
     text = page.read_text("utf-8")
     assert said.format(18, "PQ") in text and "Agreement with people" in text
-    assert 'did you mean "fidelity"?' in call(*asked, "--as", "SC=fidelty").err
-    refused = call("report", "r", "--store", store, "--as", "SC=fidelity")
-    assert refused.code == 2 and "--as is for HTML" in refused.err
+    assert 'did you mean "fidelity"?' in call(*asked, "--map-factor", "SC=fidelty").err
+    refused = call("report", "r", "--store", store, "--map-factor", "SC=fidelity")
+    assert refused.code == 2 and "--map-factor is for HTML" in refused.err
 
 
 def test_a_note_of_several_rows_is_told_once(call: Call, tmp_path: Path) -> None:

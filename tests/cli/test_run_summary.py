@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from editjudge.cli.run import glances
+from editjudge.cli.outcome import glances
 from editjudge.running.summary import Summary, SummaryCell
 
 

@@ -392,7 +392,7 @@ def gated(folder: Folder) -> Answers:
 
 def agreed(folder: Folder) -> Answers:
     """Compare judges with people, from files and from the store."""
-    names = ("--as", "wish=alignment", "--as", "look=quality")
+    names = ("--map-factor", "wish=alignment", "--map-factor", "look=quality")
     file = ("--ratings", "ratings.csv")
     return {
         "file": folder.ask(
@@ -405,8 +405,8 @@ def agreed(folder: Folder) -> Answers:
             "agree", "--scores", "scores.csv", *file, "--with-guessed"
         ),
         "import": folder.ask("ratings", "import", "ratings.csv", "--run", "single"),
-        "store": folder.ask("agree", "panel", "--as", "wish=fidelity"),
-        "set scores": folder.ask("agree", "garden", "--as", "look=craft"),
+        "store": folder.ask("agree", "panel", "--map-factor", "wish=fidelity"),
+        "set scores": folder.ask("agree", "garden", "--map-factor", "look=craft"),
         "preferences of a run": folder.ask(
             "agree", "single", "--preferences", "preferences.csv"
         ),
@@ -436,7 +436,8 @@ def python(folder: Folder) -> Answers:
             "agree": digest(
                 _document(
                     run.agree(
-                        "ratings.csv", called={"wish": "alignment", "look": "quality"}
+                        "ratings.csv",
+                        map_factor={"wish": "alignment", "look": "quality"},
                     )
                 )
             ),
@@ -652,7 +653,7 @@ def keys(folder: Folder) -> Answers:
         for word in ("--rubric", name)
     ]
     fidelity = ("--rubric", "fidelity")
-    openai = ("--judge", "openai/gpt-4.1", "--reasks", 0)
+    openai = ("--judge", "openai/gpt-4.1", "--retries-invalid", 0)
     runs: dict[str, tuple[object, ...]] = {
         "sampling": (
             "one.jsonl",
@@ -705,7 +706,7 @@ def keys(folder: Folder) -> Answers:
         "google/gemini-2.5-pro",
     ):
         for layout in LAYOUTS:
-            words = ("--judge", judge, "--layout", layout, "--reasks", 1)
+            words = ("--judge", judge, "--layout", layout, "--retries-invalid", 1)
             runs[f"{judge}, {layout}"] = ("one.jsonl", *singles, *words)
         runs[f"{judge}, pair"] = (
             "scene_pairs.jsonl",
@@ -713,7 +714,7 @@ def keys(folder: Folder) -> Answers:
             judge,
             "--rubric",
             "preference",
-            "--reasks",
+            "--retries-invalid",
             0,
         )
     found: Answers = {}

@@ -120,7 +120,7 @@ def test_every_verb_and_every_file_after_a_server_that_says_the_key_back(
             "Paint it.",
         )
         for judge in JUDGES:
-            common = ("--judge", judge, "--timeout", "5", "--reasks", "0")
+            common = ("--judge", judge, "--timeout", "5", "--retries-invalid", "0")
             told.append(
                 editjudge(
                     "run",

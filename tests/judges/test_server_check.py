@@ -341,7 +341,7 @@ def run(url: str, folder: Path, name: str, *more: str) -> Document:
         "openai-compatible/tiny",
         "--base-url",
         f"{url}/v1",
-        "--reasks",
+        "--retries-invalid",
         0,
         "--json",
         *more,

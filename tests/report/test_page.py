@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from PIL import Image
 from playwright.sync_api import Browser, Page
 
-from editjudge.cli.reading import load_run
 from editjudge.report.charts import (
     Dot,
     DotChart,
@@ -28,6 +27,7 @@ from editjudge.report.charts import (
     draw,
 )
 from editjudge.report.page import rendered
+from editjudge.report.run_data import load as load_run
 from editjudge.report.summary import measure
 from editjudge.report.tables import Table
 from editjudge.report.templating import ROWS, clipped, render_macro, visible
@@ -57,7 +57,7 @@ def written(houses: Path) -> Path:
     path = houses.with_name("report.html")
     with Store.open(houses, readonly=True) as store:
         path.write_text(
-            rendered(measure(load_run(str(houses), "1", evidence=True)), "html", store),
+            rendered(measure(load_run(store, "1", evidence=True)), "html", store),
             "utf-8",
         )
     return path

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from editjudge.errors import one_line
 from editjudge.report.answers import together_latex, together_markdown
 from editjudge.report.tables import (
     Figure,
     Table,
-    clean,
     coverage_figure,
     p_value,
 )
@@ -272,4 +272,4 @@ def test_a_whole_report_is_one_text() -> None:
 
 
 def test_clean_text_is_one_printable_line() -> None:
-    assert clean(HOSTILE).isprintable() and clean("a\n b\tc") == "a b c"
+    assert one_line(HOSTILE).isprintable() and one_line("a\n b\tc") == "a b c"

@@ -217,25 +217,25 @@ def test_statistics_are_of_expected_scores_where_that_is_asked_for(
     rows = judged(tmp_path, "openai-compatible/flat", *words)
     mean = rows[0]["expected"]["effect_score"]
     store = ("--store", tmp_path / "s.db", "--json")
-    report = editjudge("report", "r", "--of", "expected", *store).json
+    report = editjudge("report", "r", "--use", "expected", *store).json
     assert report["of"] == "expected"
     assert [factor["mean"] for factor in report["factors"]] == [pytest.approx(mean)] * 2
     assert (
-        editjudge("compare", "r", "--of", "expected", *store).json["of"] == "expected"
+        editjudge("compare", "r", "--use", "expected", *store).json["of"] == "expected"
     )
     (tmp_path / "ratings.csv").write_text(
         "item,rater,factor,score\n"
         + "".join(f"e{n},ann,effect_score,{n % 3}\n" for n in range(4))
     )
     agreed = editjudge(
-        "agree", "r", "--ratings", tmp_path / "ratings.csv", "--of", "expected", *store
+        "agree", "r", "--ratings", tmp_path / "ratings.csv", "--use", "expected", *store
     )
     assert agreed.code == 0, agreed.err
     (judge,) = agreed.json["factors"]["effect_score"].values()
     assert judge["mae"] == pytest.approx(
         sum(abs(mean - n % 3) for n in range(4)) / 4, abs=1e-6
     )
-    words_alone = editjudge("report", "r", "--of", "expected", *store[:2])
+    words_alone = editjudge("report", "r", "--use", "expected", *store[:2])
     assert "of expected scores" in words_alone.out
 
 
@@ -243,7 +243,7 @@ def test_without_probabilities_there_is_nothing_to_report(
     tmp_path: Path, flat_server: str
 ) -> None:
     judged(tmp_path, "openai-compatible/flat", "--base-url", f"{flat_server}/v1")
-    told = editjudge("report", "r", "--of", "expected", "--store", tmp_path / "s.db")
+    told = editjudge("report", "r", "--use", "expected", "--store", tmp_path / "s.db")
     assert told.code == 1 and "--read logprobs" in told.err
 
 

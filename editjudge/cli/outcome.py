@@ -1,0 +1,255 @@
+"""The end of a run, and what it would be: counts, means, failures and prices."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from editjudge.cli.output import ExitCode, VerbReply, show
+from editjudge.errors import one_line, printable
+from editjudge.files import default_store
+
+if TYPE_CHECKING:
+    from editjudge.judges.cost import Shortfall
+    from editjudge.report.tables import Table
+    from editjudge.running.cost import Estimate
+    from editjudge.running.forecast import Todo
+    from editjudge.running.job import Job, Outcome, RunOptions
+    from editjudge.running.summary import FailureReason, Summary
+
+EXIT_CODES = {
+    "finished": ExitCode.DONE,
+    "failed": ExitCode.ERROR,
+    "budget": ExitCode.BUDGET,
+    "interrupted": ExitCode.INTERRUPTED,
+}
+"""Exit codes by how a run ends."""
+
+
+def how_to_resume() -> str:
+    """Return the command as it was typed, which resumes; a password in it is not repeated."""
+    typed = sys.argv[1:]
+    if any(re.search(r"://[^/]*@", word) for word in typed):
+        return "run the same command again to go on"
+    command = printable(shlex.join(["editjudge", *typed]))
+    return f"run the same command again to go on:\n  {command}"
+
+
+def outcome_document(outcome: Outcome, seconds: float) -> dict[str, Any]:
+    """Return the answer of `run --json`."""
+    tally = outcome.tally
+    document: dict[str, Any] = {
+        "run": outcome.name,
+        "id": outcome.run_id,
+        "ending": outcome.ending,
+        "seconds": seconds,
+        "asked": tally.asked,
+        "cached": tally.cached,
+        "replies": tally.replies,
+        "cost_usd": None if tally.unpriced else tally.cost,
+        "removed": tally.removed,
+        "not_applicable": tally.not_applicable,
+        "error": str(outcome.error) if outcome.error else None,
+    }
+    if tally.estimated:
+        document["cost_estimated_usd"] = tally.estimated
+    if tally.left_out:
+        document["left_out"] = tally.left_out
+    if outcome.short:
+        document["budget"] = outcome.short._asdict()
+    return document | outcome.summary.as_json()
+
+
+def print_outcome(outcome: Outcome, seconds: float, *, is_quiet: bool) -> None:
+    """Print tables and counts, and to standard error why the run has ended early; if quiet, that alone."""
+    summary = outcome.summary
+    if outcome.ending == "interrupted" and not is_quiet:
+        # Tables of half a run mean nothing yet, and a command away there are all of them.
+        stored = summary.total - summary.statuses["pending"]
+        click.echo(
+            f"run {outcome.name} ({outcome.run_id}) interrupted: {stored:,} of {summary.total:,} judgements are "
+            f"stored; {how_to_resume()}",
+            err=True,
+        )
+        return
+    if not is_quiet:
+        if summary.total > summary.failed + summary.statuses["pending"]:
+            from editjudge.judgement import instruction_warning
+
+            warning = instruction_warning({judge for judge, *_ in summary.cells})
+            show([warning] if warning else [], glances(summary))
+            click.echo()
+        for line in _counts(outcome, seconds):
+            click.echo(printable(line))
+    if outcome.error:
+        click.echo(f"editjudge: {printable(str(outcome.error))}", err=True)
+    elif outcome.ending == "budget" and outcome.short:
+        click.echo(f"stopped (budget): {_shortfall(outcome.short)}", err=True)
+    elif outcome.ending != "finished":
+        click.echo(f"stopped ({outcome.ending}); {how_to_resume()}", err=True)
+
+
+def _shortfall(short: Shortfall) -> str:
+    """Return why the budget ended the run. Each start has all of it, which helps if that is enough for a question."""
+    price = f"the next question may cost up to ${short.next:.4f}"
+    if short.next > short.budget:
+        return f"{price}; --budget {short.budget:g} is too little for it: give more"
+    return (
+        f"${short.spent:.4f} of --budget {short.budget:g} is spent, and {price}; "
+        f"each start may spend the budget again: {how_to_resume()}"
+    )
+
+
+def _counts(outcome: Outcome, seconds: float) -> Iterator[str]:
+    tally = outcome.tally
+    summary = outcome.summary
+    failed = [
+        f"{n:,} {status}"
+        for status, n in sorted(summary.statuses.items())
+        if status not in ("ok", "abstained")
+    ]
+    price = "cost unknown" if tally.unpriced else f"${tally.cost:.4f}"
+    if tally.estimated:
+        price += f" (${tally.estimated:.4f} of it estimated, for requests that brought no answer)"
+    requests = "no requests"
+    if tally.asked or tally.cached or tally.cost:
+        requests = f"{tally.asked:,} asked, {tally.cached:,} cached, {tally.replies:,} replies, {price}"
+    yield (
+        f"run {outcome.name} ({outcome.run_id}): {summary.total:,} judgements, "
+        f"{', '.join(failed) or 'none failed'}; {requests}, {seconds:.1f} s"
+    )
+    if tally.not_applicable:
+        yield f"{_number(tally.not_applicable, 'question was', 'questions were')} skipped: the rubric is not for that edit"
+    if tally.removed:
+        edits = _number(tally.removed, "edit is", "edits are")
+        yield f"{edits} no longer in the manifest and left out; the store keeps their judgements"
+    yield from _left_out(tally.left_out)
+    for reason in summary.reasons:
+        yield f"  {_reason(reason, summary.statuses[reason.status])}"
+    if summary.failed:
+        command = ["editjudge", "export", outcome.name, "-o", outcome.name]
+        if outcome.store != default_store():
+            command += ["--store", outcome.store]
+        yield f"list every failed edit with its reasons: {shlex.join(command)}"
+
+
+def _number(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def _left_out(count: int) -> Iterator[str]:
+    if count:
+        edits = _number(count, "edit is", "edits are")
+        yield f"{edits} not in the run of --where and left out"
+
+
+def _reason(reason: FailureReason, count: int) -> str:
+    """Return a line such as `3 missing_output: out/cta.png is not there (0002)`."""
+    share = f", {reason.count:,} of them" if reason.count < count else ""
+    message = one_line(reason.message) or "no reason was kept"
+    return f"{count:,} {reason.status}{share}: {message} ({one_line(reason.item)[:80]})"
+
+
+def glances(summary: Summary) -> list[Table]:
+    """Return a table for each judge: a row for each factor, a column for each model, or long if that is too wide."""
+    from editjudge.report.tables import WIDTH, Figure, Table
+
+    by_judge: dict[str, dict[tuple[str, str], Figure]] = {}
+    for (judge, model, rubric, factor), cell in summary.cells.items():
+        text = f"{_mean(cell.mean)} {cell.ok}/{cell.n}"
+        cells = by_judge.setdefault(judge, {})
+        cells[f"{rubric}.{factor}", model] = Figure(cell.mean, text=text)
+    tables = []
+    for judge, cells in by_judge.items():
+        models = list(dict.fromkeys(model for _, model in cells))
+        factors = list(dict.fromkeys(factor for factor, _ in cells))
+        caption = f"mean and ok/n by {judge}"
+        table = Table.of(
+            ("factor", *(model or "mean" for model in models)),
+            [(f, *(cells.get((f, model)) for model in models)) for f in factors],
+            caption,
+        )
+        if table.width() > WIDTH:
+            long = sorted(cells.items(), key=lambda cell: factors.index(cell[0][0]))
+            rows = [(factor, model, figure) for (factor, model), figure in long]
+            table = Table.of(("factor", "model", "mean"), rows, caption, stub=2)
+        tables.append(table)
+    return tables
+
+
+def _mean(mean: float | None) -> str:
+    """Return a mean; of decimals below .1, such as an error of pixels, it would be 0.00 with two digits."""
+    if mean is None:
+        return "-"
+    return f"{mean:.2f}" if abs(mean) >= 0.1 or not mean else f"{mean:.2g}"
+
+
+# --- before a run ---------------------------------------------------------------------------------------------
+
+
+def dry_run_reply(job: Job, store: str, run_options: RunOptions) -> VerbReply:
+    """Return what a run would ask, and its price."""
+    from editjudge.running.forecast import Rates, forecast
+
+    rates = Rates(
+        run_options.requests_per_minute,
+        run_options.tokens_per_minute,
+        run_options.concurrency,
+    )
+    estimates, todo = forecast(job, store, rates)
+    counts = dataclasses.asdict(todo) | {"cannot_be_asked": todo.problems}
+    del counts["problems"]
+    document = {"judges": [estimate.as_json() for estimate in estimates], **counts}
+    return VerbReply(document, _forecast_lines(job, estimates, todo))
+
+
+def _forecast_lines(job: Job, estimates: list[Estimate], todo: Todo) -> Iterator[str]:
+    from editjudge.running.cost import meant
+
+    problems = sum(todo.problems.values())
+    yield f"{todo.tasks:,} tasks, {todo.done:,} of them done, {problems:,} cannot be asked"
+    if todo.sampled:
+        yield (
+            f"from a sample of {todo.sampled:,} of {todo.edits:,} edits, with 95 % intervals; "
+            "images that edits share are counted more than once, so this is an upper estimate"
+        )
+    for status, count in todo.problems.items():
+        yield f"  {count:,} {status}"
+    if todo.not_applicable:
+        yield f"{todo.not_applicable:,} more are not asked: the rubric is not for that edit"
+    yield from _left_out(todo.left_out)
+    for estimate in estimates:
+        hint = ""
+        if estimate.price is None:
+            hint = meant(estimate.judge, job.options).rstrip(".")
+        yield (
+            f"{estimate.judge}: {estimate.calls:,} calls, {estimate.images:,} images, about {estimate.input_tokens:,} "
+            f"tokens in and {estimate.output_tokens:,} out, {_price(estimate.price, estimate.interval.get('price'))}"
+            f"{hint} (list prices of {estimate.as_of})"
+        )
+        if estimate.batch_price:
+            interval = estimate.interval.get("batch_price")
+            yield f"  by --batch {_price(estimate.batch_price, interval)}"
+        if estimate.seconds is not None:
+            yield f"  {_duration(estimate.seconds)} at the given rates"
+    yield f"about {todo.stored_bytes / 1e6:,.1f} MB in the store"
+
+
+def _price(price: float | None, interval: tuple[float, float] | None) -> str:
+    if price is None:
+        return "unknown price"
+    ends = f" (${interval[0]:,.0f} to ${interval[1]:,.0f})" if interval else ""
+    return f"about ${price:,.2f}{ends}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:.0f} seconds"
