@@ -34,17 +34,17 @@ def begin(
 ) -> BatchRecord:
     """Keep what is about to be handed in, so that a crash on the way leaves something to look for."""
     now = time.time()
-    values = {
-        "run_id": run_id,
-        "judge": judge,
-        "mark": mark,
-        "state": "submitting",
-        "questions": len(keys),
-    }
+    new = sa.insert(batches).values(
+        run_id=run_id,
+        judge=judge,
+        mark=mark,
+        state="submitting",
+        questions=len(keys),
+        created=now,
+        updated=now,
+    )
     with store._writing() as connection:
-        added = connection.execute(
-            sa.insert(batches).values(**values, created=now, updated=now)
-        )
+        added = connection.execute(new)
         (number,) = added.inserted_primary_key or (0,)
         connection.execute(
             sa.insert(batch_lines), [{"batch_id": number, "key": key} for key in keys]
@@ -53,8 +53,7 @@ def begin(
 
 
 def submitted(store: Store, batch: BatchRecord, provider_id: str) -> BatchRecord:
-    with store._writing() as connection:
-        connection.execute(_update(batch, state="open", provider_id=provider_id))
+    store._execute(_update(batch, state="open", provider_id=provider_id))
     return batch._replace(provider_id=provider_id)
 
 
@@ -84,8 +83,7 @@ def answered(
         for key, (status, body) in replies
     ]
     if rows:
-        with store._writing() as connection:
-            connection.execute(statement, rows)
+        store._execute(statement, rows)
 
 
 def collected(store: Store, batch: BatchRecord, otherwise: Said) -> None:
@@ -101,12 +99,8 @@ def collected(store: Store, batch: BatchRecord, otherwise: Said) -> None:
 
 
 def keys_of(store: Store, batch: BatchRecord) -> list[str]:
-    return [
-        key
-        for (key,) in store._stream(
-            sa.select(batch_lines.c.key).where(batch_lines.c.batch_id == batch.id)
-        )
-    ]
+    query = sa.select(batch_lines.c.key).where(batch_lines.c.batch_id == batch.id)
+    return [key for (key,) in store._stream(query)]
 
 
 def awaited(store: Store, keys: Sequence[str]) -> dict[str, BatchRecord]:
@@ -139,22 +133,15 @@ def said_of(store: Store, keys: Sequence[str]) -> dict[str, list[Said]]:
 
 def forget(store: Store, keys: Sequence[str]) -> None:
     """These are judged: the judgements hold what was said."""
-    with store._writing() as connection:
-        for some in chunks(keys, MAX_IN):
-            connection.execute(
-                sa.delete(batch_lines).where(batch_lines.c.key.in_(some))
-            )
+    for chunk in chunks(keys, MAX_IN):
+        store._execute(sa.delete(batch_lines).where(batch_lines.c.key.in_(chunk)))
 
 
 def forget_errors(store: Store, judge: str) -> None:
     """Drop answers that are errors, so that the questions are asked again: somebody has fixed the cause."""
-    mine = sa.select(batches.c.id).where(batches.c.judge == judge)
-    with store._writing() as connection:
-        connection.execute(
-            sa.delete(batch_lines).where(
-                batch_lines.c.batch_id.in_(mine), batch_lines.c.status >= 400
-            )
-        )
+    of_judge = sa.select(batches.c.id).where(batches.c.judge == judge)
+    errors = (batch_lines.c.batch_id.in_(of_judge), batch_lines.c.status >= 400)
+    store._execute(sa.delete(batch_lines).where(*errors))
 
 
 def _update(batch: BatchRecord, **values: object) -> sa.Update:

@@ -78,16 +78,11 @@ class Database:
         return store
 
     def _prepare(self) -> None:
-        if (
-            self._dialect == "sqlite"
-            and os.path.exists(self._place)
-            and os.path.getsize(self._place)
-        ):
+        path = Path(self._place)
+        if self._dialect == "sqlite" and path.exists() and path.stat().st_size:
             # Opening it for writing would already change it: another program's file stays as it is, to the byte.
-            with (
-                self._translate_errors(),
-                location.looking(self._place, self._timeout) as connection,
-            ):
+            look = location.looking_engine(path, self._timeout)
+            with self._translate_errors(), look.connect() as connection:
                 migrations.version_of(connection, self._place)
         with self._reading() as connection:
             stored = migrations.version_of(connection, self._place)
@@ -115,10 +110,10 @@ class Database:
                 stored = migrations.version_of(connection, self._place)
                 is_old = stored is not None and stored != migrations.VERSION
                 if stored is not None and is_old and self._dialect == "sqlite":
+                    name = f"{self._place}.{migrations.release_of(stored)}"
                     with self._reading() as reading:
-                        copy = location.keep_copy(
-                            reading, self._place, migrations.release_of(stored)
-                        )
+                        file = reading.connection.driver_connection
+                        copy = location.copy_to_free_name(file, Path(name))
                 migrations.bring_up_to_date(connection, self._place)
         except Exception:
             if copy:  # nothing was migrated
@@ -134,9 +129,10 @@ class Database:
         self._temporary = tempfile.TemporaryDirectory(prefix="editjudge-")
         path = os.path.join(self._temporary.name, "store.db")
         with self._reading() as connection:
-            location.copy_file(connection, path)
+            location.copy_file(connection.connection.driver_connection, path)
         copied, _ = location.engine_of(path, readonly=False, timeout=self._timeout)
-        with self._translate_errors(), location.writing(copied) as connection:
+        begin = copied.execution_options(writes=True).begin
+        with self._translate_errors(), begin() as connection:
             migrations.bring_up_to_date(connection, self._place)
         copied.dispose()
         self._engine.dispose()
@@ -189,7 +185,8 @@ class Database:
                 f"{self._place}: opened for reading only, so nothing can be written"
             )
         self._follow_file()
-        with self._translate_errors(), location.writing(self._engine) as connection:
+        begin = self._engine.execution_options(writes=True).begin
+        with self._translate_errors(), begin() as connection:
             yield connection
         self._follow_file()
         if self._moved:
@@ -229,16 +226,13 @@ class Database:
     def _translate_errors(self) -> Iterator[None]:
         try:
             yield
-        except sa.exc.DBAPIError as error:
-            if not isinstance(error, sa.exc.DataError):
+        except sa.exc.StatementError as error:
+            is_of_database = isinstance(error, sa.exc.DBAPIError)
+            if is_of_database and not isinstance(error, sa.exc.DataError):
                 raise StoreError(
                     f"{self._place}: {location.remedy(error.orig, self._timeout)}"
                 ) from error
-            # A value that the database does not take, such as a number out of range.
-            raise ValueError(
-                f"{self._place}: not a value that can be stored: {error.orig}"
-            ) from error
-        except sa.exc.StatementError as error:  # a value that could not be made a column, before the database saw it
+            # One that could not be made a column, or that the database does not take, such as a number out of range.
             raise ValueError(
                 f"{self._place}: not a value that can be stored: {error.orig}"
             ) from error

@@ -128,7 +128,7 @@ def _items(store: Store, run: RunRecord, *, derived: bool) -> Iterator[dict[str,
         from editjudge.store.set_scores import run_set_scores
 
         scores = run_set_scores(store, run)
-    verdicts = dict(item_verdicts(pair_answers(store, run))) if derived else {}
+    verdicts = item_verdicts(pair_answers(store, run)) if derived else {}
     annotations = annotations_of(store, run) if derived else {}
     for item in store.items(run):
         row = item._asdict()

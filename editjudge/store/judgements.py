@@ -147,7 +147,8 @@ def _field_columns() -> dict[str, sa.ColumnElement[Any]]:
     }
 
 
-_FIELDS = _field_columns()
+FIELD_COLUMNS = _field_columns()
+"""Columns and expressions over `JUDGED_TASKS`, by the field of a row."""
 
 
 class JudgementStore(Database):
@@ -303,32 +304,34 @@ class JudgementStore(Database):
         `fields`, which is several times faster if scores are all that is wanted. `where` picks rows by any field
         that holds a plain value, such as `judge="measured"` or `status=["invalid", "refused"]`.
         """
-        if unknown := [name for name in (*fields, *where) if name not in _FIELDS]:
+        if unknown := [name for name in (*fields, *where) if name not in FIELD_COLUMNS]:
             raise TypeError(
-                f"judgements have no field {unknown[0]!r}{near_miss(unknown[0], _FIELDS)}"
+                f"judgements have no field {unknown[0]!r}{near_miss(unknown[0], FIELD_COLUMNS)}"
             )
-        names = [name for name in _FIELDS if name in (fields or _FIELDS)]
+        names = [name for name in FIELD_COLUMNS if name in (fields or FIELD_COLUMNS)]
         per_factor = [name for name in names if name in PER_FACTOR]
-        columns = [_FIELDS[name].label(f"field_{name}") for name in names]
-        query = (
-            sa.select(*columns, tasks.c.key, _FIELDS["status"])
-            .select_from(JUDGED_TASKS)
-            .where(tasks.c.run_id == run_id(run))
-            .order_by(tasks.c.position)
-        )
+        columns = [FIELD_COLUMNS[name].label(f"field_{name}") for name in names]
+        marks = (tasks.c.position, tasks.c.key, FIELD_COLUMNS["status"])
+        query = sa.select(*columns, *marks).select_from(JUDGED_TASKS)
+        query = query.where(tasks.c.run_id == run_id(run))
         for name, value in where.items():
-            column = _FIELDS[name]
+            column = FIELD_COLUMNS[name]
             if isinstance(value, str | int | None):
                 query = query.where(column == value)
             else:
                 query = query.where(column.in_(list(value)))
-        for chunk in chunks(self._stream(query), MAX_IN):
+        if "item" in where:
+            # Sorted here: asked for an order by position, SQLite walks through the run in it.
+            rows = iter(sorted(self._read(query), key=lambda row: row.position))
+        else:
+            rows = self._stream(query.order_by(tasks.c.position))
+        for chunk in chunks(rows, MAX_IN):
             answers: dict[str, FactorValues] = {}
             if per_factor:
                 answers = self.factor_values(
                     row[-2] for row in chunk if row[-1] == "ok"
                 )
-            for *cells, key, status in chunk:
+            for *cells, _, key, status in chunk:
                 row = dict(zip(names, cells, strict=True))
                 row |= factor_fields(answers.get(key, {}), status, per_factor)
                 if status == PENDING:

@@ -20,7 +20,8 @@ import sqlalchemy as sa
 from editjudge import plugins
 from editjudge.judgement import DONE, STATUSES
 from editjudge.store.database import MAX_ROWS, chunks
-from editjudge.store.ratings import counting_ratings
+from editjudge.store.judgements import SAME_ITEM, SAME_KEY
+from editjudge.store.ratings import counting_ratings, ratings_of
 from editjudge.store.records import PENDING, Item, RunRecord
 from editjudge.store.schema import (
     as_json,
@@ -36,7 +37,7 @@ from editjudge.store.schema import (
     tasks,
     upsert,
 )
-from editjudge.store.store import Store
+from editjudge.store.store import ITEM_COLUMNS, Store
 
 DISPUTED = 1 / 3
 """Share of a scale between the lowest and the highest score of one factor: two points on 1 to 7."""
@@ -189,24 +190,13 @@ def columns_of(store: Store, run: RunRecord, overall: Collection[str] = ()) -> C
         if column.factor in overall and len(keys) == len(factors):
             parts.append(column)
     ends = {column.factor: (column.lowest, column.highest) for column in factors}
+    rated = sa.select(ratings.c.factor).select_from(_RATED).distinct()
+    rated = rated.where(*counting_ratings(store, run), ratings.c.choice.is_(None))
     people = []
-    for name in _people_factors(store, run):
+    for name in sorted(factor for (factor,) in store._read(rated)):
         low, high = ends.get(name, (-math.inf, math.inf))
         people.append(FactorColumn(PEOPLE + name, "people", name, low, high))
     return Columns(factors, parts, people)
-
-
-def _people_factors(store: Store, run: RunRecord) -> list[str]:
-    query = sa.select(ratings.c.factor).select_from(_RATED).distinct()
-    counting = (*counting_ratings(store, run), ratings.c.choice.is_(None))
-    return sorted(factor for (factor,) in store._read(query.where(*counting)))
-
-
-def _is_of_run(
-    run: RunRecord, content: sa.ColumnElement[str]
-) -> sa.ColumnElement[bool]:
-    """Whether a run has an edit of this content: by the index, of ratings and notes, which are fewer than edits."""
-    return sa.exists().where(items.c.run_id == run.id, items.c.content == content)
 
 
 def count_edits(store: Store, run: RunRecord) -> int:
@@ -217,8 +207,7 @@ def count_edits(store: Store, run: RunRecord) -> int:
 
 def items_at(store: Store, run: RunRecord, positions: Sequence[int]) -> list[Item]:
     """Return the edits at these positions, in this order."""
-    columns = [items.c[name] for name in Item._fields]
-    query = sa.select(items.c.position, *columns).where(items.c.run_id == run.id)
+    query = sa.select(items.c.position, *ITEM_COLUMNS).where(items.c.run_id == run.id)
     edits: dict[int, list[Item]] = {}
     for position, *values in store._read_among(query, items.c.position, positions):
         edits.setdefault(position, []).append(Item(*values))
@@ -255,13 +244,11 @@ def means_by_position(
 
 def siblings_of(store: Store, run: RunRecord, item: Item, limit: int) -> list[Item]:
     """Return the edits of the same input and instruction, this one too, in the order of the manifest."""
-    here = (items.c.run_id == run.id, items.c.item == item.item)
-    task = sa.select(items.c.task).where(*here).scalar_subquery()
-    columns = [items.c[name] for name in Item._fields]
-    query = sa.select(*columns).where(items.c.run_id == run.id, items.c.task == task)
-    return [
-        Item(*row) for row in store._read(query.order_by(items.c.position).limit(limit))
-    ]
+    of_run = items.c.run_id == run.id
+    task = sa.select(items.c.task).where(of_run, items.c.item == item.item)
+    same = items.c.task == task.scalar_subquery()
+    query = sa.select(*ITEM_COLUMNS).where(of_run, same).order_by(items.c.position)
+    return [Item(*row) for row in store._read(query.limit(limit))]
 
 
 def tasks_of(store: Store, run: RunRecord, item: str) -> list[Any]:
@@ -283,35 +270,24 @@ def summaries(
     """Return the scores, statuses and violations of these edits, by one judge or by all."""
     edits = {name: EditSummary() for name in names}
     ids = {(column.rubric, column.factor): column.id for column in columns.factors}
-    asked = [tasks.c.run_id == run.id, tasks.c.item.in_(names), *_of_judge(judge)]
-    query = sa.select(
-        tasks.c.item, judgements.c.status, judgements.c.violations
-    ).select_from(tasks.outerjoin(judgements, _SAME_KEY))
-    for item, status, violations in store._read(query.where(*asked)):
-        edits[item].statuses.add(status or PENDING)
-        for remark in violations or ():
-            edits[item].violations[remark["code"]] = None
-    scored = sa.select(tasks.c.item, tasks.c.rubric, scores.c.factor, scores.c.score)
-    scored = scored.join_from(tasks, scores, _SCORED).where(*asked)
-    for item, rubric, factor, score in store._read(scored):
-        if column := ids.get((rubric, factor)):
-            edits[item].scores.setdefault(column, []).append(score)
-    rated = (
-        sa.select(items.c.item, ratings.c.factor, ratings.c.score)
-        .select_from(_RATED)
-        .where(*counting_ratings(store, run), items.c.item.in_(names))
-    )
-    for item, factor, score in store._read(rated):
-        edits[item].people.setdefault(factor, []).append(score)
+    of_judge = {"judge": judge} if judge else {}
+    fields = ("item", "rubric", "status", "violations", "scores")
+    for row in store.judgements(run, fields=fields, item=names, **of_judge):
+        edit = edits[row["item"]]
+        edit.statuses.add(row["status"])
+        edit.violations |= dict.fromkeys(row["violations"])
+        for factor, score in (row["scores"] or {}).items():
+            if column := ids.get((row["rubric"], factor)):
+                edit.scores.setdefault(column, []).append(score)
+    for rating in ratings_of(store, run, names):
+        people = edits[rating.item].people
+        people.setdefault(rating.factor, []).append(rating.score)
     return edits
 
 
 # --- facts ----------------------------------------------------------------------------------------------------
 
-_ASKED = tasks.join(
-    items, sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
-)
-_SAME_KEY = judgements.c.key == tasks.c.key
+_ASKED = tasks.join(items, SAME_ITEM)
 _SCORED = sa.and_(scores.c.key == tasks.c.key, scores.c.score.is_not(None))
 _RATED = items.join(ratings, ratings.c.content == items.c.content)
 
@@ -395,7 +371,7 @@ def _judged_facts(run: RunRecord, judge: str) -> Iterator[sa.Select[Any]]:
     yield query.select_from(_ASKED.join(scores, _SCORED)).where(*asked).group_by(*by)
     status = sa.literal(_STATUS).concat(sa.func.coalesce(judgements.c.status, PENDING))
     query = sa.select(sa.literal(""), status, items.c.position, *_thrice(1.0))
-    joined = _ASKED.outerjoin(judgements, _SAME_KEY)
+    joined = _ASKED.outerjoin(judgements, SAME_KEY)
     yield query.select_from(joined).where(*asked).distinct()
 
 
@@ -473,7 +449,7 @@ def _thrice(value: sa.ColumnElement[Any] | float) -> list[sa.ColumnElement[Any]]
 def _violations(store: Store, run: RunRecord, judge: str) -> Iterator[tuple[str, int]]:
     query = (
         sa.select(judgements.c.violations, items.c.position)
-        .select_from(_ASKED.join(judgements, _SAME_KEY))
+        .select_from(_ASKED.join(judgements, SAME_KEY))
         .where(
             tasks.c.run_id == run.id, judgements.c.violations != [], *_of_judge(judge)
         )
@@ -578,9 +554,10 @@ class EditList:
             fills.run_id == self._run.id, fills.judge == self._wanted.judge
         )
         ((choices,),) = self._store._read(query)
-        tags = sa.select(edit_annotations.c.tags).where(
-            _is_of_run(self._run, edit_annotations.c.content)
-        )
+        same = items.c.content == edit_annotations.c.content
+        # By the index of contents: notes are fewer than edits.
+        is_of_run = sa.exists().where(items.c.run_id == self._run.id, same)
+        tags = sa.select(edit_annotations.c.tags).where(is_of_run)
         every = {tag for (of_edit,) in self._store._read(tags) for tag in of_edit}
         return Choices(**choices, tags=sorted(every))
 

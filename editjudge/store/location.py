@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, QueuePool
@@ -21,7 +21,7 @@ from editjudge.files import replacing
 def engine_of(
     url_or_path: str | os.PathLike[str], readonly: bool, timeout: float
 ) -> tuple[sa.Engine, str]:
-    """The engine, and what to call the place: never with its password."""
+    """Return the engine, and the name of the place: never with its password."""
     place = os.fspath(url_or_path)
     if "://" in place and not place.startswith("sqlite:"):
         return _server_engine(place)
@@ -48,26 +48,21 @@ def may_pass(error: BaseException | None) -> bool:
 
 
 def remedy(error: BaseException | None, timeout: float) -> str:
-    """Failures and their remedies."""
-    if isinstance(error, sqlite3.Error):
-        # the upper bits tell kinds of the same failure apart
-        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        known = _OF_SQLITE.get(primary)
-    else:
-        state = getattr(error, "sqlstate", None)
-        known = _OF_POSTGRESQL.get(state)
-        if state is None:
-            known = next(
-                (remedy for words, remedy in _REFUSALS.items() if words in str(error)),
-                known,
-            )
+    """Return what failed and what to do."""
     # The first line: the others quote the statement.
     reason = str(error).partition("\n")[0]
-    return (
-        f"{known.format(timeout=timeout)} ({reason})"
-        if known
-        else f"the database says: {reason}"
-    )
+    if isinstance(error, sqlite3.Error):
+        # The upper bits tell kinds of the same failure apart.
+        advice = _OF_SQLITE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+    else:
+        state = getattr(error, "sqlstate", None)
+        advice = _OF_POSTGRESQL.get(state)
+        for text, refusal in _REFUSALS.items() if state is None else ():
+            if text in str(error):
+                advice = refusal
+    if advice is None:
+        return f"the database says: {reason}"
+    return f"{advice.format(timeout=timeout)} ({reason})"
 
 
 # --- a server -------------------------------------------------------------------------------------------------
@@ -144,26 +139,21 @@ _OF_POSTGRESQL: dict[str | None, str] = {
 
 
 def check_path(path: Path, readonly: bool) -> None:
+    """Raise `StoreError` if a store cannot be at this path."""
     if path.is_dir():
-        raise StoreError(
-            f"{path}: a folder; a store is one file, such as {path / 'editjudge.db'}: use a database, then "
+        problem = (
+            f"a folder; a store is one file, such as {path / 'editjudge.db'}: use a database, then "
             "`editjudge export --format parquet`"
         )
-    if path.exists() and not path.is_file():
-        raise StoreError(
-            f"{path}: not a regular file; a store is one: name another with --store",
-            options=[Option("store")],
-        )
-    if readonly and not path.exists():
-        raise StoreError(
-            f"{path}: no such store; name it with --store, or make it with `editjudge run`",
-            options=[Option("store")],
-        )
-    if not path.parent.is_dir():
-        raise StoreError(
-            f"{path}: there is no folder {path.parent}; make it, or name another store with --store",
-            options=[Option("store")],
-        )
+    elif path.exists() and not path.is_file():
+        problem = "not a regular file; a store is one: name another with --store"
+    elif readonly and not path.exists():
+        problem = "no such store; name it with --store, or make it with `editjudge run`"
+    elif not path.parent.is_dir():
+        problem = f"there is no folder {path.parent}; make it, or name another store with --store"
+    else:
+        return
+    raise StoreError(f"{path}: {problem}", options=[Option("store")])
 
 
 def address_of(path: Path, readonly: bool) -> str:
@@ -243,31 +233,16 @@ def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
     return engine
 
 
-@contextmanager
-def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Begin a transaction that writes."""
-    with engine.execution_options(writes=True).begin() as connection:
-        yield connection
+def looking_engine(path: Path, timeout: float) -> sa.Engine:
+    """Return the engine that reads a file that may be another program's, without changing it."""
+    address = looking_address(path)
+    creator = partial(sqlite3.connect, address, uri=True, timeout=timeout)
+    return sa.create_engine("sqlite://", creator=creator, poolclass=NullPool)
 
 
-@contextmanager
-def looking(place: str, timeout: float) -> Iterator[sa.Connection]:
-    """Read a file that may be another program's, without changing it."""
-    creator = partial(
-        sqlite3.connect, looking_address(Path(place)), uri=True, timeout=timeout
-    )
-    engine = sa.create_engine("sqlite://", creator=creator, poolclass=NullPool)
-    with engine.connect() as connection:
-        yield connection
-
-
-def copy_file(connection: sa.Connection, path: str | os.PathLike[str]) -> None:
-    """Copy the file that a connection reads."""
-    _copy(connection.connection.driver_connection, path)  # type: ignore[arg-type]  # sqlite3's own
-
-
-def _copy(source: sqlite3.Connection, path: str | os.PathLike[str]) -> None:
-    """Copy the file that is read as it is at this moment, with what is still in its log; half a copy is removed."""
+def copy_file(source: Any, path: str | os.PathLike[str]) -> None:
+    """Copy the file that a driver's connection reads as it is at this moment, with what is still in its log; half a
+    copy is removed."""
     with closing(sqlite3.connect(path)) as target:
         try:
             source.backup(target)
@@ -278,16 +253,15 @@ def _copy(source: sqlite3.Connection, path: str | os.PathLike[str]) -> None:
             ) from error
 
 
-def keep_copy(connection: sa.Connection, place: str, release: str) -> Path:
-    """A copy beside the store, named for the version that wrote it; it appears when it is complete, in the place of
-    nothing. Meant for who holds the store's lock."""
-    names = chain(
-        [f"{place}.{release}"], (f"{place}.{release}.{number}" for number in count(2))
-    )
-    path = next(path for path in map(Path, names) if not path.exists())
-    with replacing(path) as partial:
-        copy_file(connection, partial)
-    return path
+def copy_to_free_name(source: Any, path: Path) -> Path:
+    """Copy the file that a driver's connection reads to this path, or to one with a number behind if that is taken.
+
+    The copy appears when it is complete. For the holder of the store's lock."""
+    names = chain([path], (Path(f"{path}.{number}") for number in count(2)))
+    free = next(name for name in names if not name.exists())
+    with replacing(free) as partial:
+        copy_file(source, partial)
+    return free
 
 
 class HeldFile:
@@ -336,7 +310,7 @@ class HeldFile:
         )
         path = next(path for path in paths if not path.exists())
         with replacing(path) as partial:
-            _copy(self._connection, partial)
+            copy_file(self._connection, partial)
         return path
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from editjudge.store.records import RunRecord
     from editjudge.store.store import Store
 
-_FIELDS = ("item", "judge", "rubric", "rubric_hash", "status", "choices", "variant")
+_FIELDS = ("item", "judge", "rubric", "status", "choices", "variant")
 
 
 @dataclass(frozen=True)
@@ -32,99 +32,75 @@ class PairAnswers:
 
     def decision(self, factor: str) -> Decision:
         """Return the verdict; with one order, its answer."""
-        given = self.answers[factor]
+        answers = self.answers[factor]
         if len(self.orders) == 1:
-            return Decision(given[self.orders[0]])
-        return decide(*(given[order] for order in ORDERS))
+            return Decision(answers[self.orders[0]])
+        return decide(*(answers[order] for order in ORDERS))
+
+
+def pair_answers(
+    store: Store, run: RunRecord, items: Collection[str] | None = None
+) -> list[PairAnswers]:
+    """Return the answers of every judge on every pair, or on these, in the manifest's order; none if the run asks for
+    scores alone."""
+    factors = store.questions_of(run).pair_factors
+    if not factors:
+        return []
+    where = {} if items is None else {"item": items}
+    groups: dict[tuple[str, str, str], dict[str, list[Mapping[str, Any]]]] = {}
+    rubrics: dict[str, set[str]] = {}
+    for row in store.judgements(run, fields=_FIELDS, **where):
+        if row["variant"] in ORDERS:
+            key = row["judge"], row["rubric"], row["item"]
+            groups.setdefault(key, {}).setdefault(row["variant"], []).append(row)
+            rubrics.setdefault(row["judge"], set()).add(row["rubric"])
+    pairs = []
+    for (judge, rubric, item), orders in groups.items():
+        name = f"{judge}@{rubric}" if len(rubrics[judge]) > 1 else judge
+        answers = {
+            factor: {
+                order: majority((row["choices"] or {}).get(factor) for row in rows)
+                for order, rows in orders.items()
+            }
+            for factor in factors.get(rubric, ())
+        }
+        statuses = {
+            order: tuple(row["status"] for row in rows)
+            for order, rows in orders.items()
+        }
+        asked = tuple(order for order in ORDERS if order in orders)
+        pairs.append(PairAnswers(item, name, asked, answers, statuses))
+    return pairs
 
 
 def answers_about(
     store: Store, run: RunRecord, items: Collection[str]
 ) -> dict[str, list[PairAnswers]]:
-    """Return the answers on some pairs of a run, by id; none if the run asks for scores alone."""
-    factors = store.questions_of(run).pair_factors
+    """Return the answers on some pairs of a run, by id."""
     by_item: dict[str, list[PairAnswers]] = {}
-    for pair in (
-        gathered(store.judgements(run, fields=_FIELDS, item=items), factors)
-        if factors and items
-        else ()
-    ):
+    for pair in pair_answers(store, run, items):
         by_item.setdefault(pair.item, []).append(pair)
     return by_item
 
 
-def pair_answers(store: Store, run: RunRecord) -> list[PairAnswers]:
-    """Return the answers of every judge on every pair, in the manifest's order; none if the run asks for scores alone."""
-    factors = store.questions_of(run).pair_factors
-    if not factors:
-        return []
-    return gathered(store.judgements(run, fields=_FIELDS), factors)
-
-
-def gathered(
-    rows: Iterable[Mapping[str, Any]], factors: Mapping[str, tuple[str, ...]]
-) -> list[PairAnswers]:
-    """Rows of judgements as answers to pairs; `factors` are those of each rubric, by its name."""
-    groups: dict[tuple[str, str, str], dict[str, list[Mapping[str, Any]]]] = {}
-    for row in (row for row in rows if row["variant"] in ORDERS):
-        place = row["judge"], row["rubric"], row["item"]
-        groups.setdefault(place, {}).setdefault(row["variant"], []).append(row)
-    rubrics: dict[str, set[str]] = {}
-    for judge, rubric, _ in groups:
-        rubrics.setdefault(judge, set()).add(rubric)
-    pairs = []
-    for (judge, rubric, item), orders in groups.items():
-        chosen = {
-            key
-            for members in orders.values()
-            for row in members
-            for key in row["choices"] or ()
-        }
-        keys = factors.get(rubric) or tuple(sorted(chosen))
-        answers = {
-            factor: {
-                order: majority((row["choices"] or {}).get(factor) for row in members)
-                for order, members in orders.items()
-            }
-            for factor in keys
-        }
-        pairs.append(
-            PairAnswers(
-                item,
-                f"{judge}@{rubric}" if len(rubrics[judge]) > 1 else judge,
-                tuple(order for order in ORDERS if order in orders),
-                answers,
-                {
-                    order: tuple(row["status"] for row in members)
-                    for order, members in orders.items()
-                },
-            )
-        )
-    return pairs
-
-
-def item_verdicts(pairs: Iterable[PairAnswers]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Fields of `items.jsonl` for each pair, by its id: verdicts, what flipped with the order, and half ties."""
+def item_verdicts(pairs: Iterable[PairAnswers]) -> dict[str, dict[str, Any]]:
+    """Return the fields of `items.jsonl` for each pair, by its id: verdicts, what flipped with the order, half ties."""
     by_item: dict[str, dict[str, Any]] = {}
     for pair in pairs:
-        entry = by_item.setdefault(
+        fields = by_item.setdefault(
             pair.item, {"verdict": {}, "flipped": {}, "half": {}}
         )
         decisions = {factor: pair.decision(factor) for factor in pair.answers}
-        entry["verdict"][pair.judge] = {
-            factor: one.verdict for factor, one in decisions.items()
-        }
-        entry["flipped"][pair.judge] = [
-            factor for factor, one in decisions.items() if one.flipped
-        ]
-        entry["half"][pair.judge] = [
-            factor for factor, one in decisions.items() if one.half
-        ]
-    yield from by_item.items()
+        flipped = [factor for factor, d in decisions.items() if d.flipped]
+        half = [factor for factor, d in decisions.items() if d.half]
+        fields["verdict"][pair.judge] = {f: d.verdict for f, d in decisions.items()}
+        fields["flipped"][pair.judge] = flipped
+        fields["half"][pair.judge] = half
+    return by_item
 
 
 def ranking_factor(pairs: Iterable[PairAnswers], wanted: str | None = None) -> str:
-    """The factor that ranks: the one that is wanted, else `overall`, else the last of the rubric."""
+    """Return the factor that ranks: the one that is wanted, else `overall`, else the last of the rubric."""
     factors = list(dict.fromkeys(factor for pair in pairs for factor in pair.answers))
     if wanted is not None and wanted not in factors:
         raise UsageError(

@@ -227,17 +227,17 @@ def read_ratings(store: Store) -> list[StoredRating]:
 
 
 def ratings_of(
-    store: Store, run: RunRecord, item: str | None = None
+    store: Store, run: RunRecord, ids: Collection[str] | None = None
 ) -> list[StoredRating]:
-    """Return the ratings of a run's edits, or of one of them, by their ids in the run."""
+    """Return the ratings of a run's edits, or of these, by their ids in the run."""
     query = (
         sa.select(items.c.item.label("id"), *_COLUMNS[1:])
         .join_from(items, ratings, ratings.c.content == items.c.content)
         .where(*counting_ratings(store, run))
         .order_by(*_ORDER, items.c.position)
     )
-    if item is not None:
-        query = query.where(items.c.item == item)
+    if ids is not None:
+        query = query.where(items.c.item.in_(ids))
     return [_rating(row) for row in store._read(query)]
 
 

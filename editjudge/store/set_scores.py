@@ -81,9 +81,9 @@ class SetScorer:
     def add(self, row: Mapping[str, Any]) -> None:
         """Add a judgement as the store returns it: item, judge, rubric, repeat, status, scores, choices and columns."""
         judge = self._judges[row["judge"]]
-        item = judge.items.setdefault(row["item"], len(judge.items))
-        if item == judge.described:
+        if row["item"] not in judge.items:
             self._describe(judge, row)
+        item = judge.items[row["item"]]
         variant = row.get("variant") or ""
         repeat, sample = divmod(
             int(row["repeat"] or 0), self.samples.get(row["rubric"], 1)
@@ -100,8 +100,8 @@ class SetScorer:
             )
 
     def _describe(self, judge: _JudgeAnswers, row: Mapping[str, Any]) -> None:
-        """Keep what formulas look at of an edit itself."""
-        judge.described += 1
+        """Store what formulas look at of an edit itself."""
+        judge.items[row["item"]] = len(judge.items)
         for name in self._columns:
             judge.columns[name].append(_column_value(row, name))
         for ref in self._fields:
@@ -190,8 +190,6 @@ class _JudgeAnswers:
     """Answers of one judge, and what formulas look at of the edits."""
 
     items: dict[str, int] = field(default_factory=dict)
-    described: int = 0
-    """Number of items whose columns are known."""
     columns: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     elements: dict[Ref, list[list[Any]]] = field(
         default_factory=lambda: defaultdict(list)
@@ -276,16 +274,17 @@ def _column_value(row: Mapping[str, Any], name: str) -> Any:
     return column(row.get("metadata") or {}, name)
 
 
-def by_item(
-    scores: Iterable[SetScore],
-) -> dict[str, dict[str, dict[str, float | None]]]:
-    """Return the mean over repeats by item, judge and name; None if no repeat has a value, or one is pending."""
-    values: dict[tuple[str, str, str], list[float]] = {}
+SetScores = dict[str, dict[str, dict[str, float | None]]]
+"""Scores by item, judge and name."""
+
+
+def by_item(scores: Iterable[SetScore]) -> SetScores:
+    """Return the mean over repeats; None if no repeat has a value, or one is pending."""
+    values: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for score in scores:
-        repeats = values.setdefault((score.item, score.judge, score.name), [])
-        if score.value is not None:
-            repeats.append(score.value)
-    means: dict[str, dict[str, dict[str, float | None]]] = {}
+        repeats = values[score.item, score.judge, score.name]
+        repeats += [] if score.value is None else [score.value]
+    means: SetScores = {}
     for (item, judge, name), repeats in values.items():
         mean = sum(repeats) / len(repeats) if repeats else None
         means.setdefault(item, {}).setdefault(judge, {})[name] = mean
@@ -329,13 +328,12 @@ _FIELDS = (
 
 def run_set_scores(
     store: Store, run: RunRecord, items: Collection[str] | None = None
-) -> dict[str, dict[str, dict[str, float | None]]] | None:
-    """Return the scores of all or some edits by item, judge and name; None if the run has no such score."""
+) -> SetScores | None:
+    """Return the scores of all or some edits; None if the run has no such score."""
     scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
     if scorer is None:
         return None
-    for row in store.judgements(
-        run, fields=_FIELDS, **({} if items is None else {"item": items})
-    ):
+    where = {} if items is None else {"item": items}
+    for row in store.judgements(run, fields=_FIELDS, **where):
         scorer.add(row)
     return by_item(scorer.scores())

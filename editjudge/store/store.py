@@ -20,6 +20,7 @@ from editjudge.rubrics.model import Rubric
 from editjudge.store import schema
 from editjudge.store.database import MAX_IN, MAX_ROWS, Row, chunks
 from editjudge.store.judgements import (
+    FIELD_COLUMNS,
     JUDGED_TASKS,
     SAME_ITEM,
     SAME_KEY,
@@ -30,7 +31,6 @@ from editjudge.store.judgements import (
     run_id,
 )
 from editjudge.store.records import (
-    PENDING,
     Item,
     RunQuestions,
     RunRecord,
@@ -176,18 +176,10 @@ class Store(JudgementStore):
 
     def counts(self, run: RunRecord | int) -> dict[tuple[str, str, str], int]:
         """Count the tasks of a run by (judge, rubric, status)."""
-        by = (tasks.c.judge, tasks.c.rubric, judgements.c.status)
-        query = (
-            sa.select(*by, sa.func.count())
-            .select_from(tasks.outerjoin(judgements, SAME_KEY))
-            .where(tasks.c.run_id == run_id(run))
-            .group_by(*by)
-        )
-        counts = {
-            (judge, rubric, status or PENDING): number
-            for judge, rubric, status, number in self._read(query)
-        }
-        return dict(sorted(counts.items()))
+        by = (tasks.c.judge, tasks.c.rubric, FIELD_COLUMNS["status"])
+        query = sa.select(*by, sa.func.count()).select_from(JUDGED_TASKS)
+        query = query.where(tasks.c.run_id == run_id(run)).group_by(*by)
+        return dict(sorted((tuple(cell), n) for *cell, n in self._read(query)))
 
     def score_sums(self, run: RunRecord | int) -> tuple[Sequence[Row], Sequence[Row]]:
         """Return what a summary needs: judge, model, rubric, status and the number of tasks, in the order in which the
@@ -284,7 +276,7 @@ class Store(JudgementStore):
         changed: set[str] = set()
         gone: list[Values] = []
         if resumed:
-            query = sa.select(*_ITEM_COLUMNS).where(items.c.run_id == number)
+            query = sa.select(*ITEM_COLUMNS).where(items.c.run_id == number)
             stored = (Item(*r) for r in self._read_among(query, items.c.item, edits))
             changed = {
                 item.item
@@ -390,7 +382,7 @@ class Store(JudgementStore):
         """Return the edits that a run has at these positions."""
         if not edits:
             return {}
-        query = sa.select(items.c.position, *_ITEM_COLUMNS).where(
+        query = sa.select(items.c.position, *ITEM_COLUMNS).where(
             items.c.run_id == number,
             items.c.position.between(edits[0][0], edits[-1][0]),
         )
@@ -482,7 +474,7 @@ class Store(JudgementStore):
         self, run: RunRecord | int, item: str | Collection[str] | None = None
     ) -> Iterator[Item]:
         """Read the edits of a run in order, or those of these ids."""
-        query = sa.select(*_ITEM_COLUMNS).where(items.c.run_id == run_id(run))
+        query = sa.select(*ITEM_COLUMNS).where(items.c.run_id == run_id(run))
         if item is not None:
             ids = [item] if isinstance(item, str) else item
             query = query.where(items.c.item.in_(ids))
@@ -528,7 +520,7 @@ class Store(JudgementStore):
 
 # --- statements -----------------------------------------------------------------------------------------------
 
-_ITEM_COLUMNS = [items.c[name] for name in Item._fields]
+ITEM_COLUMNS = [items.c[name] for name in Item._fields]
 _TASK_COLUMNS = [tasks.c[name] for name in Task._fields]
 _TASK_KEY = ("item", "rubric", "judge", "repeat", "variant")
 _DROP_TASK = sa.delete(tasks).where(

@@ -374,7 +374,7 @@ class _Pages:
             factor.key for asked in rubrics.values() for factor in asked.rubric.factors
         }
         scores: dict[str, list[tuple[str, float]]] = {}
-        for rating in ratings_of(self._store, run, item.item):
+        for rating in ratings_of(self._store, run, [item.item]):
             scores.setdefault(rating.factor, []).append((rating.rater, rating.score))
         apart = {key: values for key, values in scores.items() if key not in factors}
         return PeopleScores(scores, apart)

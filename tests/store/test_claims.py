@@ -16,7 +16,7 @@ from running.made import until
 from editjudge.store import Store
 from editjudge.store import claims as module
 from editjudge.store import claims as owner
-from editjudge.store.claims import Claims
+from editjudge.store.claims import Claims, delete_claims
 from editjudge.store.schema import claims as table
 
 from .samples import key, sample
@@ -127,7 +127,7 @@ ELSEWHERE = "another-machine/its-start/its-processes 1 0 mark"
 
 
 def renew(mine: Claims) -> None:
-    mine._store._transact(mine._renewed)
+    mine._store._transact(mine._renew_all)
 
 
 def test_a_claim_of_a_silent_owner_expires_and_one_that_is_renewed_does_not(
@@ -233,7 +233,7 @@ def test_a_claim_that_is_renewed_while_it_is_taken_over_stays(store: Store) -> N
     with store._reading() as connection:
         expired = [claim for claim, _ in other._others(connection, KEYS[:5])]
     renew(slow)
-    store._transact(lambda connection: other._delete(connection, expired))
+    store._transact(lambda connection: delete_claims(connection, expired))
     assert other.take(KEYS[:5]) == set()
     for claims in (slow, other):
         claims.close()

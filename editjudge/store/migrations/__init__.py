@@ -207,23 +207,21 @@ def version_of(connection: sa.Connection, place: str) -> int | None:
     if not tables:
         return None
     stored = _stored_version(connection, tables)
+    other = "name another store with --store"
     if stored is None:
-        raise StoreError(
-            f"{place}: a database, but not a store of editjudge: name another one with --store",
-            options=[Option("store")],
+        problem = (
+            "a database, but not a store of editjudge: name another one with --store"
         )
-    if stored < FIRST:
-        raise StoreError(
-            f"{place}: written before editjudge 0.1 (schema {stored}): name another store with --store",
-            options=[Option("store")],
+    elif stored < FIRST:
+        problem = f"written before editjudge 0.1 (schema {stored}): {other}"
+    elif stored > VERSION:
+        problem = (
+            f"written by a newer editjudge (schema {stored}; this one knows up to {VERSION}): upgrade editjudge, or "
+            f"{other}"
         )
-    if stored > VERSION:
-        raise StoreError(
-            f"{place}: written by a newer editjudge (schema {stored}; this one knows up to {VERSION}): "
-            "upgrade editjudge, or name another store with --store",
-            options=[Option("store")],
-        )
-    return stored
+    else:
+        return stored
+    raise StoreError(f"{place}: {problem}", options=[Option("store")])
 
 
 _OF_EVERY_VERSION = (meta, runs, items, tasks, judgements, replies)
