@@ -12,22 +12,27 @@ import cv2
 from skimage import metrics
 
 from bench.measured import Picture, cpu_ms, pair
-from editjudge.vision.metrics.distances import MetricPair
+from editjudge.vision.metrics import MetricPair
 
 PIXELS = ("l1", "mse", "psnr", "ssim", "ms_ssim")
 WHOLE = (*PIXELS, "perceptual_lite0", "feature_lite0")
 
 
+def compute(pair: MetricPair, names: tuple[str, ...]) -> None:
+    for name in names:
+        pair.value(name)
+
+
 def ours(before: Picture, after: Picture) -> None:
-    list(MetricPair(before, after).values({name: name for name in WHOLE}))
+    compute(MetricPair(before, after), WHOLE)
 
 
 def ours_pixels(before: Picture, after: Picture) -> None:
-    list(MetricPair(before, after).values({name: name for name in PIXELS}))
+    compute(MetricPair(before, after), PIXELS)
 
 
 def ours_ssim(before: Picture, after: Picture) -> None:
-    list(MetricPair(before, after).values({"ssim": "ssim"}))
+    MetricPair(before, after).value("ssim")
 
 
 def theirs(before: Picture, after: Picture) -> None:

@@ -23,17 +23,8 @@ from editjudge.media.cache import DigestCache, ImageCache, KnownImage
 from editjudge.rubrics.files import load
 from editjudge.running.asker import judge_task
 from editjudge.running.plan import QuestionSettings, works
-from editjudge.vision.metrics import Metrics
-from editjudge.vision.metrics.distances import (
-    l1,
-    ms_ssim,
-    mse,
-    psnr,
-    ssim,
-    ssim_map,
-    unit,
-)
-from editjudge.vision.metrics.networks import Network, prepare
+from editjudge.vision.checkpoints import Checkpoint, prepare
+from editjudge.vision.metrics import MetricPair, Metrics, unit
 
 WORDS = ["a", "red", "blue", "car", "on", "the", "road"]
 
@@ -54,26 +45,28 @@ def noisy(picture: Any, strength: float) -> Any:
 
 @pytest.mark.parametrize("strength", [1, 10, 80])
 def test_l1_psnr_ssim_and_ms_ssim_are_those_of_torchmetrics(strength: float) -> None:
-    a = unit(scene(0))
-    b = unit(noisy(scene(0), strength))
+    a = scene(0)
+    b = noisy(scene(0), strength)
+    pair = MetricPair(a, b)
     x, y = (
-        torch.from_numpy(picture.transpose(2, 0, 1)[None].copy()) for picture in (a, b)
+        torch.from_numpy(unit(picture).transpose(2, 0, 1)[None].copy())
+        for picture in (a, b)
     )
-    assert l1(a, b) == pytest.approx(float((x - y).abs().mean()), rel=1e-12)
-    assert psnr(mse(a, b)) == pytest.approx(
+    assert pair.value("l1") == pytest.approx(float((x - y).abs().mean()), rel=1e-12)
+    assert pair.value("psnr") == pytest.approx(
         float(defined.peak_signal_noise_ratio(x, y, data_range=1.0)), rel=1e-6
     )
     _, local = defined.structural_similarity_index_measure(
         x, y, data_range=1.0, return_full_image=True
     )
     # without the border
-    assert ssim(ssim_map(a, b)) == pytest.approx(
+    assert pair.value("ssim") == pytest.approx(
         float(local[..., 5:-5, 5:-5].mean()), abs=1e-6
     )
     theirs = defined.multiscale_structural_similarity_index_measure(
         x, y, data_range=1.0
     )
-    assert ms_ssim(a, b) == pytest.approx(float(theirs), abs=1e-6)
+    assert pair.value("ms_ssim") == pytest.approx(float(theirs), abs=1e-6)
 
 
 # --- checkpoints ----------------------------------------------------------------------------------------------
@@ -264,8 +257,8 @@ def test_a_place_without_a_checkpoint_is_named_and_nothing_is_downloaded(
     tmp_path: Path, dino: Path
 ) -> None:
     with pytest.raises(UsageError, match=r"config\.json"):
-        Network("clip", str(tmp_path))
+        Checkpoint("clip", str(tmp_path))
     with pytest.raises(UsageError, match="nothing is downloaded"):
-        Network("clip", "nobody/nothing")
+        Checkpoint("clip", "nobody/nothing")
     with pytest.raises(UsageError, match="no features of texts"):
-        Network("clip", str(dino)).see(scene(0))
+        Checkpoint("clip", str(dino)).see(scene(0))

@@ -1,8 +1,9 @@
-"""The output beside the input: the same again, turned, a part of it, or another picture altogether."""
+"""The output beside the input: the same again, turned, a part of it, or another image altogether."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 
 import cv2
 import numpy as np
@@ -25,9 +26,11 @@ _TURNS: dict[str, Callable[[Array], Array]] = {
 _SAME = 0.95
 """Correlation with the turned input, or of a repeated part with itself."""
 _OTHER = 0.85
-"""Correlation with the input as it is, above which a symmetrical picture may just have been left alone."""
+"""Correlation with the input as it is, above which a symmetrical image may just have been left alone."""
 _SHAPE = 0.02
 """Difference of aspect ratios that comes from rounding sides."""
+_CLOSE = 12
+"""Mean difference in levels of 64 x 64 cells from which an output is plainly not the input."""
 _SPECKS = 4.0
 _LEVELS = 4.0
 """Times the ninety-ninth percentile of the difference over 5 x 5 pixels, and levels more, that its maximum may reach.
@@ -37,7 +40,7 @@ _ENCODED = 7.0
 _PALETTE = 256
 """Colours that a palette holds."""
 _MISSED = 24.0
-"""Levels that a palette made for a picture may be off in 99 % of it: of 15 photographs in 256 colours the worst has 23.
+"""Levels that a palette made for an image may be off in 99 % of it: of 15 photographs in 256 colours the worst has 23.
 Where a drawn object was painted in another colour, its old colour is missing from the palette by 100 and more."""
 _STRONG = 40.0
 """Levels by which a cell of 64 x 64 differs when it shows something else: 15 units of lightness, where at most 10.6
@@ -49,7 +52,7 @@ _REPEATS = 12
 _COARSE = 6
 """Tiles on a side up to which a fast look comes first: fewer tiles take a wider blur."""
 _LAID_OUT = 160
-"""Pixels a side on which two pictures are held against each other, patch by patch of a fifth."""
+"""Pixels a side on which two images are compared, patch by patch of a fifth."""
 _EVIDENCE = {"patches": 16.8, "best patches": 6.8, "layout": 7.9, "palette": 9.5}
 """A logistic fit on 700 random pairs and 1,459 real edits, rounded."""
 _SHOWN = 0.3
@@ -58,18 +61,18 @@ _APART = 12.5
 _DOUBTFUL = 14.0
 """Below the first sum are 96 % of 500 random pairs and 25 of 1,463 real edits, below the second 98 % and 31."""
 _SAME_SUBJECT = 0.24
-"""Cosine of what the network sees of both pictures, from which they may show the same subject, drawn anew. Random pairs
+"""Cosine of what the network sees of both images, from which they may show the same subject, drawn anew. Random pairs
 stay below in 94 %. Of 15 edits that were redrawn from a caption all reach it; of the real edits below, each shows
 another scene."""
 
 
-def gray(picture: Array, side: int | None = None) -> Array:
-    small = picture if side is None else area(picture, (side, side))
+def gray(image: Array, side: int | None = None) -> Array:
+    small = image if side is None else area(image, (side, side))
     return cv2.cvtColor(small, cv2.COLOR_RGB2GRAY).astype(np.float32)
 
 
 def normalised(plane: Array) -> Array:
-    """Less its mean, and of length 1: the product of two of them is their correlation."""
+    """Return a plane less its mean, and of length 1: the product of two of them is their correlation."""
     off = plane - plane.mean()
     unit: Array = off / max(1e-6, float(np.sqrt(np.vdot(off, off))))
     return unit
@@ -79,189 +82,174 @@ def correlation(a: Array, b: Array) -> float:
     return float(np.vdot(normalised(a), normalised(b)))
 
 
+# --- the same again -----------------------------------------------------------------------------------------
+
+
 def unchanged(before: Array, edited: Array, *, measured: bool = False) -> bool:
     """Whether the output is the input again, perhaps saved anew or smaller. `measured`: not so at full size."""
-    if not _close(before, edited) or _surely_changed(before, edited):
+    # Most edits differ by far, which is found at once.
+    if float(np.abs(gray(before, 64) - gray(edited, 64)).mean()) >= _CLOSE:
+        return False
+    if _surely_changed(before, edited):
         return False
     if not measured and find_change(compose(before, edited)).nothing:
         return True
     return _recoded(before, edited)
 
 
-def _close(before: Array, edited: Array) -> bool:
-    """A fast first look: most edits differ by far."""
-    return float(np.abs(gray(before, 64) - gray(edited, 64)).mean()) < 12
-
-
 def _surely_changed(before: Array, edited: Array) -> bool:
-    """Another fast look: whether places differ by more than a shift, a crop and an encoder make them differ.
+    """Whether places differ by more than a shift, a crop and an encoder make them differ, at a fast look.
 
-    Each cell of the output is held against the cells of the input around its place, as far as pictures are moved when
-    they are registered. What passes is looked at in full.
+    Each cell of the output is compared with the cells of the input around its place, as far as images are moved when
+    they are registered, which is up to 6 % of their side. The others are compared in full.
     """
-    if _few_colours(edited):  # a palette may be off by any amount at a few places
+    if _has_palette(edited):  # a palette may be off by any amount at a few places
         return False
     a = gray(before, 64)
     b = gray(edited, 64)
-    # registration moves a picture by up to 6 % of its side
     window = np.ones((9, 9), np.uint8)
     off = np.maximum(b - cv2.dilate(a, window), cv2.erode(a, window) - b)
     return int((off > _STRONG).sum()) >= 4
 
 
-def _few_colours(picture: Array) -> bool:
-    """Whether a palette may hold its colours: where some pixels alone have too many, the others need no look."""
-    return (
-        len(_colours(picture[::8, ::4])) <= _PALETTE
-        and len(_colours(picture)) <= _PALETTE
-    )
+def _has_palette(image: Array) -> bool:
+    """Whether a palette may hold the colours: if a sample alone has too many, the others are not counted."""
+    samples = (image[::8, ::4], image)
+    return all(len(_colours(sample)) <= _PALETTE for sample in samples)
+
+
+def _colours(image: Array) -> Array:
+    packed = image.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
+    distinct = np.unique(packed.ravel())
+    return np.stack([distinct >> 16, (distinct >> 8) & 255, distinct & 255], axis=1)
 
 
 def _recoded(before: Array, edited: Array) -> bool:
     """Whether only an encoder was at work: what differs is faint, and as faint as at every other place."""
-    height, width = (
-        min(sides) for sides in zip(before.shape[:2], edited.shape[:2], strict=True)
-    )
-    if (
-        abs(before.shape[1] * edited.shape[0] / (before.shape[0] * edited.shape[1]) - 1)
-        > _SHAPE
-    ):
+    aspect = before.shape[1] * edited.shape[0] / (before.shape[0] * edited.shape[1])
+    if abs(aspect - 1) > _SHAPE:
         return False
-    a, b = (fit(p, width, height) for p in (before, edited))
+    height = min(before.shape[0], edited.shape[0])
+    width = min(before.shape[1], edited.shape[1])
+    a, b = (fit(image, width, height) for image in (before, edited))
     error = _palette_error(a, b)
-    off = np.abs(cv2.blur(gray(a) - gray(b), (5, 5))) - (
-        0.0 if error is None else error
-    )
+    off = np.abs(cv2.blur(gray(a) - gray(b), (5, 5)))
+    if error is not None:
+        off = off - error
     usual = max(0.0, float(np.quantile(off, 0.99)))
     if usual > _ENCODED or float(off.max()) > _SPECKS * usual + _LEVELS:
         return False
-    coarse = [cv2.pyrDown(cv2.pyrDown(to_lab(shrink(p, 512)))) for p in (a, b)]
-    return (
-        error is not None
-        or float(np.linalg.norm(coarse[0] - coarse[1], axis=2).max()) < _FAINT
-    )
+    if error is not None:
+        return True
+    coarse = [cv2.pyrDown(cv2.pyrDown(to_lab(shrink(image, 512)))) for image in (a, b)]
+    return float(np.linalg.norm(coarse[0] - coarse[1], axis=2).max()) < _FAINT
 
 
-def _palette_error(picture: Array, edited: Array) -> Array | None:
+def _palette_error(image: Array, edited: Array) -> Array | None:
     """Return how far the palette of the edited image is from this one, if it was made for it; else None."""
     # few colours need no other palette
-    if not _few_colours(edited) or _few_colours(picture):
+    if not _has_palette(edited) or _has_palette(image):
         return None
     from scipy.spatial import KDTree
 
     colours = _colours(edited)
-    _, nearest = KDTree(colours).query(picture.reshape(-1, 3))
-    error = np.abs(
-        colours[nearest].reshape(picture.shape).astype(np.float32) - picture
-    ).max(axis=2)
-    around = cv2.blur(error, (5, 5))
-    return (
-        around
-        if np.median(error) < _ENCODED and np.quantile(around, 0.99) < _MISSED
-        else None
-    )
+    _, nearest = KDTree(colours).query(image.reshape(-1, 3))
+    reproduced = colours[nearest].reshape(image.shape).astype(np.float32)
+    error = np.abs(reproduced - image).max(axis=2)
+    around: Array = cv2.blur(error, (5, 5))
+    if np.median(error) < _ENCODED and np.quantile(around, 0.99) < _MISSED:
+        return around
+    return None
 
 
-def _colours(picture: Array) -> Array:
-    packed = picture.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
-    some = np.unique(packed.ravel())
-    return np.stack([some >> 16, (some >> 8) & 255, some & 255], axis=1)
+# --- turned, or a part of it --------------------------------------------------------------------------------
 
 
 def mirrored(before: Array, edited: Array) -> str | None:
-    a, b = (normalised(gray(picture, 96)) for picture in (before, edited))
+    a, b = (normalised(gray(image, 96)) for image in (before, edited))
     if float(np.vdot(a, b)) > _OTHER:
         return None
     likeness = {name: float(np.vdot(turn(a), b)) for name, turn in _TURNS.items()}
     best = max(likeness, key=lambda name: likeness[name])
-    if likeness[best] < _SAME:
+    return f"is the input {best}" if likeness[best] >= _SAME else None
+
+
+def repeated(before: Array | None, edited: Array) -> str | None:
+    if before is None:
         return None
-    return f"is the input {best}"
-
-
-def repeated(before: Array, edited: Array) -> str | None:
     across, down = _repeats(edited)
     if across * down == 1 or _repeats(before) != (1, 1):
         return None
     return f"repeats one pattern {across} times across and {down} times down"
 
 
-def _repeats(picture: Array) -> tuple[int, int]:
-    """Into how many equal pictures it falls, across and down."""
-    counts = {1: 1, 0: 1}
-    # most counts share a side: shrinking a large picture costs more than the rest
+def _repeats(image: Array) -> tuple[int, int]:
+    """Return into how many equal images it falls, across and down."""
+    counts = [1, 1]
+    # most counts share a side: shrinking a large image costs more than the rest
     planes: dict[int, Array] = {}
     for n in range(2, _REPEATS + 1):
         side = n * max(16, 192 // n)
         if side not in planes:
-            planes[side] = gray(picture, side)
-        # Without its slow changes: a horizon is alike all the way, and repeats nothing.
+            planes[side] = gray(image, side)
         if n <= _COARSE and not _may_repeat(planes[side], n):
             continue
-        smooth = cv2.GaussianBlur(
-            planes[side], (0, 0), side / n / 6, borderType=cv2.BORDER_REPLICATE
-        )
-        rough = planes[side] - smooth
-        for axis in counts:
-            # so that its mean is 0
-            detail = rough - rough.mean(axis=axis, keepdims=True)
-            energy = float(np.vdot(detail, detail))
-            if (
-                energy > 4 * side**2
-                and np.vdot(detail, np.roll(detail, side // n, axis)) > 0.8 * energy
-            ):
+        for axis, (energy, repeated) in enumerate(_repetition(planes[side], n)):
+            if energy > 4 * side**2 and repeated > 0.8 * energy:
                 counts[axis] = n
     return counts[1], counts[0]
 
 
 def _may_repeat(plane: Array, n: int) -> bool:
-    """A fast look at half the size, where a wide blur costs an eighth; what falls short there does not repeat."""
+    """Look fast at half the size, where a wide blur costs an eighth; what falls short there does not repeat."""
     half = cv2.resize(plane, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
-    side = len(half)
-    rough = half - cv2.GaussianBlur(
-        half, (0, 0), side / n / 6, borderType=cv2.BORDER_REPLICATE
-    )
+    return any(repeated > 0.5 * energy for energy, repeated in _repetition(half, n))
+
+
+def _repetition(plane: Array, n: int) -> Iterator[tuple[float, float]]:
+    """Return, down and across, the energy of detail, and how much of it an n-th of the side away is the same."""
+    side = len(plane)
+    # Without its slow changes: a horizon is alike all the way, and repeats nothing.
+    border = cv2.BORDER_REPLICATE
+    rough = plane - cv2.GaussianBlur(plane, (0, 0), side / n / 6, borderType=border)
     for axis in (0, 1):
-        detail = rough - rough.mean(axis=axis, keepdims=True)
-        if np.vdot(detail, np.roll(detail, side // n, axis)) > 0.5 * float(
-            np.vdot(detail, detail)
-        ):
-            return True
-    return False
+        detail = rough - rough.mean(axis=axis, keepdims=True)  # so that its mean is 0
+        shifted = np.roll(detail, side // n, axis)
+        yield float(np.vdot(detail, detail)), float(np.vdot(detail, shifted))
 
 
 def enlarged_part(before: Array, edited: Array) -> str | None:
-    whole = gray(before, 128)
+    full = gray(before, 128)
     part = gray(edited, 128)
-    if correlation(whole, part) > _OTHER:
+    if correlation(full, part) > _OTHER:
         return None
     for share in np.arange(0.2, 0.72, 0.025):
         side = round(128 * float(share))
         small = area(part, (side, side))
-        if (
-            small.std() > 8
-            and cv2.matchTemplate(whole, small, cv2.TM_CCOEFF_NORMED).max() > _SAME
-        ):
+        if small.std() <= 8:
+            continue
+        if cv2.matchTemplate(full, small, cv2.TM_CCOEFF_NORMED).max() > _SAME:
             return f"shows only a part of the input, {share:.0%} of each side, enlarged"
     return None
 
 
+# --- another image ------------------------------------------------------------------------------------------
+
+
 def unrelated(before: Array, edited: Array) -> tuple[str | None, bool]:
-    """The words for another picture, where it may be one, and whether that is certain."""
-    alike = {"layout": _layout(before, edited), "palette": _palette(before, edited)}
+    """Describe another image, if it may be one, and say whether that is certain."""
+    images = (before, edited)
+    alike = {"layout": _layout(*images), "palette": _palette(*images)}
     # patches only add to it
     if sum(_EVIDENCE[name] * value for name, value in alike.items()) >= _DOUBTFUL:
         return None, False
-    contours = [_contours(gray(picture, _LAID_OUT)) for picture in (before, edited)]
-    likeness = _patches(*contours)
-    alike |= {
-        "patches": float(likeness.mean()),
-        "best patches": float(np.quantile(likeness, 0.75)),
-    }
+    likeness = _patches(*(_contours(gray(image, _LAID_OUT)) for image in images))
+    alike["patches"] = float(likeness.mean())
+    alike["best patches"] = float(np.quantile(likeness, 0.75))
     evidence = sum(weight * alike[name] for name, weight in _EVIDENCE.items())
     if evidence >= _DOUBTFUL:
         return None, False
-    certain = evidence < _APART and _subjects(before, edited) < _SAME_SUBJECT
+    certain = evidence < _APART and _subjects(*images) < _SAME_SUBJECT
     words = (
         f"{'is' if certain else 'may be'} a different picture than the input: contours correlate at "
         f"{alike['patches']:.2f}, layouts at {alike['layout']:.2f}, and {alike['palette']:.0%} of colours are shared"
@@ -270,9 +258,9 @@ def unrelated(before: Array, edited: Array) -> tuple[str | None, bool]:
 
 
 def _subjects(before: Array, edited: Array) -> float:
-    a, b = (
-        see(fit(p, 224, 224))["patches15"].mean(axis=(1, 2)) for p in (before, edited)
-    )
+    """Return the cosine of the network's features of both images."""
+    squares = (fit(image, 224, 224) for image in (before, edited))
+    a, b = (see(square)["patches15"].mean(axis=(1, 2)) for square in squares)
     return float(a @ b / max(1e-6, float(np.linalg.norm(a) * np.linalg.norm(b))))
 
 
@@ -282,47 +270,42 @@ _REACH = 6
 
 
 def _patches(a: Array, b: Array) -> Array:
-    """How well the contours of each patch of the input are found again near its place."""
+    """Return how well the contours of each patch of the input are found again near its place."""
     b = cv2.copyMakeBorder(b, _REACH, _REACH, _REACH, _REACH, cv2.BORDER_REFLECT)
     best = []
-    for y in range(0, _LAID_OUT - _CELL + 1, _CELL // 2):
-        for x in range(0, _LAID_OUT - _CELL + 1, _CELL // 2):
-            patch = np.ascontiguousarray(a[y : y + _CELL, x : x + _CELL])
-            if (patch**2).sum(axis=2).mean() < _SHOWN:
-                continue
-            near = np.ascontiguousarray(
-                b[y : y + _CELL + 2 * _REACH, x : x + _CELL + 2 * _REACH]
-            )
-            best.append(
-                float(cv2.matchTemplate(near, patch, cv2.TM_CCORR_NORMED).max())
-            )
+    starts = range(0, _LAID_OUT - _CELL + 1, _CELL // 2)
+    for y, x in itertools.product(starts, starts):
+        patch = np.ascontiguousarray(a[y : y + _CELL, x : x + _CELL])
+        if (patch**2).sum(axis=2).mean() < _SHOWN:
+            continue
+        reach = _CELL + 2 * _REACH
+        near = np.ascontiguousarray(b[y : y + reach, x : x + reach])
+        best.append(float(cv2.matchTemplate(near, patch, cv2.TM_CCORR_NORMED).max()))
     return np.array(best or [0.0])
 
 
 def _contours(plane: Array) -> Array:
-    """Gradients with their angle doubled, in terms of those around: the same for light on dark and dark on light."""
+    """Return gradients with their angle doubled, in terms of those around: the same for light on dark and dark on light."""
     smooth = cv2.GaussianBlur(plane, (0, 0), 1.2)
     dx = cv2.Sobel(smooth, cv2.CV_32F, 1, 0)
     dy = cv2.Sobel(smooth, cv2.CV_32F, 0, 1)
     size = np.hypot(dx, dy)
     relative = np.minimum(size / (cv2.GaussianBlur(size, (0, 0), 12) + 3), 3)
     angle = 2 * np.arctan2(dy, dx)
-    return np.dstack([relative * np.cos(angle), relative * np.sin(angle)]).astype(
-        np.float32
-    )
+    contours = np.dstack([relative * np.cos(angle), relative * np.sin(angle)])
+    return contours.astype(np.float32)
 
 
 def _layout(before: Array, edited: Array) -> float:
-    """Correlation of colours on a grid of 8 x 8, over lightness and both opponent colours."""
-    a, b = (area(to_lab(area(p, (64, 64))), (8, 8)) for p in (before, edited))
+    """Return the correlation of colours on a grid of 8 x 8, over lightness and both opponent colours."""
+    a, b = (area(to_lab(area(image, (64, 64))), (8, 8)) for image in (before, edited))
     return float(np.mean([correlation(a[..., k], b[..., k]) for k in range(3)]))
 
 
 def _palette(before: Array, edited: Array) -> float:
-    """Share of colours, six steps a channel, that both have."""
-    small = [area(p, (128, 128)) for p in (before, edited)]
+    """Return the share of colours, six steps a channel, that both have."""
     a, b = (
-        cv2.calcHist([p], [0, 1, 2], None, [6] * 3, [0, 256] * 3) / 128**2
-        for p in small
+        cv2.calcHist([area(image, (128, 128))], [0, 1, 2], None, [6] * 3, [0, 256] * 3)
+        for image in (before, edited)
     )
-    return float(np.minimum(a, b).sum())
+    return float(np.minimum(a / 128**2, b / 128**2).sum())
