@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -20,14 +19,13 @@ from editjudge.vision.measured.factors import DONE, LIGHTING, SPOILT
 from editjudge.vision.measured.phrasing import first_match
 
 
-@dataclass(frozen=True)
-class Contradiction:
+class Contradiction(NamedTuple):
     factor: str
     says: str
     measured: str
 
     def as_json(self) -> dict[str, str]:
-        return asdict(self)
+        return self._asdict()
 
 
 class _Rule(NamedTuple):
@@ -238,7 +236,7 @@ def checked_verdicts(
                 row.model or "",
                 row.key,
                 [factor for factor in by_factor if factor in FACTORS],
-                sorted({(c.factor, c.says, c.measured) for c in refuted}),
+                sorted({*refuted}),
             )
 
 

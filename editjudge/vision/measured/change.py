@@ -22,7 +22,7 @@ _STRONG = 0.35
 _BESIDE = 0.3
 """Share of a shift of all colours below which a further difference goes unnoticed beside it."""
 _COLLAPSED = 0.2
-"""Share of the spread of colours that a transform must leave: what turns a photograph into an even surface is no new
+"""Share of the spread of colours that a transform must leave: what turns a photograph into an even surface is not new
 light or tint, and setting it aside would leave nothing that differs. Half the light leaves about .6 of it."""
 _EXPLAINED = 0.75
 """Share of the median difference from the input: a transform of all colours that leaves more explains nothing."""
@@ -37,17 +37,17 @@ up again below 27; a 4 that became a 5 in small print has 74."""
 @dataclass(frozen=True)
 class Change:
     expected: Array
-    """The picture before, in Lab, after what happened to all colours alike."""
+    """The image before, in Lab, after what happened to all colours alike."""
     difference: Array
     """Colour difference from that, at a quarter of the detail: re-encoding noise has cancelled."""
     visible: Array
     """Difference over what is visible here; above 1 is seen."""
     region: Array
-    """The edit: the mask where there is one, else the main connected change; 0 or 1."""
+    """The edit: the mask if there is one, else the main connected change; 0 or 1."""
     outside: Array
     """Valid, and at a distance from the region."""
     tint: float
-    """Mean colour difference that one colour transform of the whole picture explains."""
+    """Mean colour difference that one colour transform of the whole image explains."""
     floor: float
     """Median difference: what re-encoding did everywhere."""
     nothing: bool
@@ -80,17 +80,25 @@ def find_change(scene: Scene) -> Change:
         [scale / level for scale, level in zip(scales, levels, strict=True)], axis=0
     )
     visible[~seen] = 0
-    nothing = not _blobs(visible > 1).any() and tint < _SAME and not _speck(scene)
+    unseen = tint < _SAME and not _blobs(visible > 1).any()
     region, located = _region(scene, visible)
-    outside = _outside(region, scene.valid)
-    faint = np.maximum(scales[2] - _BESIDE * tint, 0)
+    # The soft rim of the region belongs to the edit.
+    rim = cv2.dilate(region, _disc(max(region.shape) * 0.015))
     return Change(
-        expected, faint, visible, region, outside, tint, floors[1], nothing, located
+        expected=expected,
+        difference=np.maximum(scales[2] - _BESIDE * tint, 0),
+        visible=visible,
+        region=region,
+        outside=((rim == 0) & seen).astype(np.uint8),
+        tint=tint,
+        floor=floors[1],
+        nothing=unseen and not _has_speck(scene),
+        located=located,
     )
 
 
 def changed_box(change: Change) -> tuple[float, float, float, float] | None:
-    """Left, top, right and bottom of all that visibly changed, as shares of the sides; None where nothing did."""
+    """Return left, top, right and bottom of all that visibly changed, as shares of the sides; None if nothing did."""
     rows, columns = np.nonzero(_blobs(change.visible > 1))
     if change.nothing or not len(rows):
         return None
@@ -104,44 +112,37 @@ def changed_box(change: Change) -> tuple[float, float, float, float] | None:
 
 
 def _recoloured(scene: Scene) -> tuple[Array, float]:
-    """The picture before, with the one colour transform that most pixels underwent, and how much that changed."""
+    """Return the image before, with the one colour transform that most pixels underwent, and how much that changed."""
     before = scene.before.lab
-    spread, left = (
-        float(cv2.meanStdDev(view.lab)[1].max()) for view in (scene.before, scene.after)
-    )
-    matrix = (
-        _colour_transform(before, scene.after.lab)
-        if left >= _COLLAPSED * spread
-        else None
-    )
-    if matrix is None:
-        return before, 0.0
-    moved = cv2.transform(_powers(before), matrix)
-    if not _plausible(before, moved, scene.after.lab):
-        return before, 0.0
-    return moved, float(np.linalg.norm(moved - before, axis=2).mean())
+    after = scene.after.lab
+    spread, left = (float(cv2.meanStdDev(lab)[1].max()) for lab in (before, after))
+    if left >= _COLLAPSED * spread:
+        matrix = _colour_transform(before, after)
+        if matrix is not None:
+            moved = cv2.transform(_powers(before), matrix)
+            if _is_plausible(before, moved, after):
+                return moved, float(np.linalg.norm(moved - before, axis=2).mean())
+    return before, 0.0
 
 
-def _plausible(before: Array, moved: Array, after: Array) -> bool:
-    """Whether new light or a tint can do this: it keeps light from dark, and makes the pictures agree.
+def _is_plausible(before: Array, moved: Array, after: Array) -> bool:
+    """Whether new light or a tint can do this: it keeps light from dark, and makes the images agree.
 
-    A negative does not, nor does paint over most of the picture, which would make a transform to one colour fit best.
+    A negative does not, nor does paint over most of the image, which would make a transform to one colour fit best.
     """
     a, m, b = (area(p, (64, 64)).reshape(-1, 3) for p in (before, moved, after))
-    spread = float(a.std(axis=0).max())
-    if float(m.std(axis=0).max()) < _COLLAPSED * spread:
+    if float(m.std(axis=0).max()) < _COLLAPSED * float(a.std(axis=0).max()):
         return False
-    if (
-        a[:, 0].std() > _SAME
-        and np.mean((a[:, 0] - a[:, 0].mean()) * (m[:, 0] - m[:, 0].mean())) < 0
-    ):
+    was = a[:, 0]
+    now = m[:, 0]
+    if was.std() > _SAME and np.mean((was - was.mean()) * (now - now.mean())) < 0:
         return False
     own, left = (float(np.median(np.linalg.norm(b - p, axis=1))) for p in (a, m))
     return left < _EXPLAINED * own
 
 
 def _powers(lab: Array) -> Array:
-    """Colours with their squares and products, in hundreds so that all are of like size."""
+    """Return colours with their squares and products, in hundreds so that all are of like size."""
     x = lab / 100.0
     light, a, b = (x[..., k] for k in range(3))
     return np.stack(
@@ -150,13 +151,12 @@ def _powers(lab: Array) -> Array:
 
 
 def _colour_transform(before: Array, after: Array) -> Array | None:
-    """Quadratic in Lab, which a tint or a turn of hue nearly is; None where many pixels stayed as they were.
+    """Fit a quadratic in Lab, which a tint or a turn of hue nearly is; None if many pixels stayed as they were.
 
     Tukey's weights keep what was edited from counting.
     """
-    size = (64, 64)
     small, b = (
-        area(p, size).reshape(-1, 3).astype(np.float64) for p in (before, after)
+        area(lab, (64, 64)).reshape(-1, 3).astype(np.float64) for lab in (before, after)
     )
     if np.mean(np.linalg.norm(small - b, axis=1) < _SAME) > 0.5:
         return None
@@ -177,9 +177,9 @@ def _colour_transform(before: Array, after: Array) -> Array | None:
 
 
 def _differences(a: Array, b: Array) -> list[Array]:
-    """Colour difference (CIE94's discount of chroma) at three scales, all at base size."""
+    """Return the colour difference (CIE94's discount of chroma) at three scales, all at base size."""
     height, width = a.shape[:2]
-    out = []
+    scales = []
     for level in range(3):
         if level:
             a = cv2.pyrDown(a)
@@ -187,28 +187,24 @@ def _differences(a: Array, b: Array) -> list[Array]:
         delta = a - b
         chroma = cv2.magnitude(a[..., 1], a[..., 2])
         colour = cv2.magnitude(delta[..., 1], delta[..., 2]) / (1 + 0.03 * chroma)
-        out.append(
-            cv2.resize(
-                cv2.magnitude(delta[..., 0], colour),
-                (width, height),
-                interpolation=cv2.INTER_LINEAR,
-            )
+        difference = cv2.magnitude(delta[..., 0], colour)
+        scales.append(
+            cv2.resize(difference, (width, height), interpolation=cv2.INTER_LINEAR)
         )
-    return out
+    return scales
 
 
-def _speck(scene: Scene) -> bool:
+def _has_speck(scene: Scene) -> bool:
     """Whether a few pixels differ as no encoding makes them differ: one digit of a date may be all that was edited."""
     difference = cv2.blur(scene.before.fine - scene.after.fine, (5, 5))
     return bool(np.abs(difference).max() > _SPECK)
 
 
 def _blobs(changed: Array) -> Array:
-    """Change with specks removed and gaps closed."""
+    """Return change with specks removed and gaps closed."""
     side = max(changed.shape)
-    opened = cv2.morphologyEx(
-        changed.astype(np.uint8), cv2.MORPH_OPEN, _disc(side * 0.005)
-    )
+    mask = changed.astype(np.uint8)
+    opened = cv2.morphologyEx(mask, cv2.MORPH_OPEN, _disc(side * 0.005))
     return cv2.morphologyEx(opened, cv2.MORPH_CLOSE, _disc(side * 0.012))
 
 
@@ -218,28 +214,24 @@ def _disc(radius: float) -> Array:
 
 
 def _region(scene: Scene, visible: Array) -> tuple[Array, bool]:
+    """Return the region of the edit, and whether it has a place."""
+    side = max(scene.shape)
     if scene.mask is not None and scene.mask.any():
-        return cv2.dilate(scene.mask, _disc(max(scene.shape) * 0.008)), True
+        return cv2.dilate(scene.mask, _disc(side * 0.008)), True
     changed = visible > 1
+    nowhere = np.zeros(scene.shape, np.uint8)
     if not changed.any():
-        return np.zeros(scene.shape, np.uint8), False
+        return nowhere, False
     strong = max(1.0, _STRONG * float(np.quantile(visible[changed], 0.97)))
     blobs = _blobs(visible > strong)
     count, labels = cv2.connectedComponents(blobs, connectivity=8)
     if count < 2:
-        return np.zeros(scene.shape, np.uint8), False
+        return nowhere, False
     energy = np.bincount(labels.ravel(), visible.ravel(), count)
     energy[0] = 0
     main = (labels == int(np.argmax(energy))).astype(np.uint8)
     # Parts beside the main change belong to it, such as the legs of an animal; so does its soft rim.
-    near = cv2.dilate(main, _disc(max(scene.shape) * 0.012)) > 0
+    near = cv2.dilate(main, _disc(side * 0.012)) > 0
     joined = np.isin(labels, np.unique(labels[near & (blobs > 0)])).astype(np.uint8)
-    region = cv2.dilate(joined, _disc(max(scene.shape) * 0.006))
+    region = cv2.dilate(joined, _disc(side * 0.006))
     return region, bool(region.mean() < 0.9)
-
-
-def _outside(region: Array, valid: Array) -> Array:
-    """Return the pixels clear of the region: its soft rim belongs to the edit."""
-    rim = cv2.dilate(region, _disc(max(region.shape) * 0.015))
-    clear: Array = ((rim == 0) & (valid > 0)).astype(np.uint8)
-    return clear

@@ -18,41 +18,28 @@ def pictures(
     """Draw PNGs in the size of the measurement: the change over the edited image, the rim, the boxes that were read."""
     height, width = measures.scene.shape
     canvas = cv2.resize(shrink(edited, max(height, width)), (width, height))[..., ::-1]
-    drawn = {
-        "change": _heat(canvas, measures.change.visible),
-        "boundary": _rim(canvas, measures),
-    }
+    strength = np.clip(measures.change.visible / 4, 0, 1)  # full at four times visible
+    colour = cv2.applyColorMap((strength * 255).astype(np.uint8), cv2.COLORMAP_INFERNO)
+    gray = cv2.cvtColor(cv2.cvtColor(canvas, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR)
+    share = np.clip(strength * 1.5, 0, 0.85)[..., None]
+    heat = (gray * (1 - share) + colour * share).astype(np.uint8)
+    # the rim of the edit, but not along the border of the image
+    region = measures.change.region
+    kernel = np.ones((3, 3), np.uint8)
+    border = cv2.BORDER_CONSTANT
+    inner = cv2.erode(region, kernel, borderType=border, borderValue=1)
+    rim = (region > 0) & (inner == 0) & (measures.scene.valid > 0)
+    thick = cv2.dilate(rim.astype(np.uint8), np.ones((2, 2), np.uint8))
+    boundary = canvas.copy()
+    boundary[thick > 0] = (0, 0, 255)
+    drawn = {"change": heat, "boundary": boundary}
     if lines:
-        boxes = canvas.copy()
+        drawn["lettering"] = canvas.copy()
         for line in lines:
             left, top, right, bottom = line["box"]
             start = (round(left * width), round(top * height))
             end = (round(right * width), round(bottom * height))
-            cv2.rectangle(boxes, start, end, (0, 200, 0), 1)
-        drawn["lettering"] = boxes
+            cv2.rectangle(drawn["lettering"], start, end, (0, 200, 0), 1)
     return {
         name: cv2.imencode(".png", image)[1].tobytes() for name, image in drawn.items()
     }
-
-
-def _heat(canvas: Array, visible: Array) -> Array:
-    strength = np.clip(visible / 4, 0, 1)  # four times the visible threshold is full
-    colour = cv2.applyColorMap((strength * 255).astype(np.uint8), cv2.COLORMAP_INFERNO)
-    gray = cv2.cvtColor(cv2.cvtColor(canvas, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR)
-    share = np.clip(strength * 1.5, 0, 0.85)[..., None]
-    mixed: Array = (gray * (1 - share) + colour * share).astype(np.uint8)
-    return mixed
-
-
-def _rim(canvas: Array, measures: Measures) -> Array:
-    """Draw the rim of the edit, but not along the border of the image."""
-    drawn = canvas.copy()
-    region = measures.change.region
-    border = cv2.BORDER_CONSTANT
-    inner = cv2.erode(
-        region, np.ones((3, 3), np.uint8), borderType=border, borderValue=1
-    )
-    rim = (region > 0) & (inner == 0) & (measures.scene.valid > 0)
-    thick = cv2.dilate(rim.astype(np.uint8), np.ones((2, 2), np.uint8))
-    drawn[thick > 0] = (0, 0, 255)
-    return drawn

@@ -43,6 +43,26 @@ class TextLine:
         wanted = plain(text)
         return bool(self.plain) and (wanted in self.plain or self.plain in wanted)
 
+    def is_on(self, side: str) -> bool:
+        """Whether the line is on a side such as "upper left"."""
+        x = (self.box[0] + self.box[2]) / 2 - 0.5
+        y = (self.box[1] + self.box[3]) / 2 - 0.5
+        off = {"left": x, "right": -x, "upper": y, "top": y, "lower": -y, "bottom": -y}
+        return all(beyond <= _BEYOND for name, beyond in off.items() if name in side)
+
+    def touches(self, mask: Array) -> bool:
+        height, width = mask.shape
+        left, top, right, bottom = self.box
+        rows = slice(int(top * height), int(bottom * height) + 1)
+        columns = slice(int(left * width), int(right * width) + 1)
+        return bool(mask[rows, columns].any())
+
+    def gap(self, other: TextLine) -> float:
+        """Return the gap between the boxes of two lines, as a share of the image's side."""
+        across = max(self.box[0], other.box[0]) - min(self.box[2], other.box[2])
+        down = max(self.box[1], other.box[1]) - min(self.box[3], other.box[3])
+        return max(across, down)
+
     def as_json(self) -> dict[str, Any]:
         return {
             "text": self.text,
@@ -278,13 +298,13 @@ def _written(
     where = wish.where
     lines = [line for line in _added(before, after) if line.holds(new)]
     if mask is not None:
-        if lines and not any(_covers(mask, line) for line in lines):
+        if lines and not any(line.touches(mask) for line in lines):
             return TextReading(
                 "misplaced",
                 f'"{new}" is written, but outside the region that the edit was meant for',
             )
     elif side := _SIDE.fullmatch(where):
-        if lines and not any(_is_on(line, side[1].lower()) for line in lines):
+        if lines and not any(line.is_on(side[1].lower()) for line in lines):
             return TextReading("misplaced", f'"{new}" is written, but not {where}')
     elif where and not _ANYWHERE.fullmatch(where):
         return TextReading(
@@ -314,7 +334,7 @@ def _replaced(
         return TextReading(None, problem)
     lines = [line for line in _added(before, after) if line.holds(wish.new)]
     gaps = [
-        _gap(line, earlier)
+        line.gap(earlier)
         for line in lines
         for earlier in before
         if earlier.holds(wish.old)
@@ -409,28 +429,3 @@ _BESIDE = 0.05
 """Largest gap between the boxes of two lines at one place, as a share of the image's side."""
 _BEYOND = 0.1
 """Distance beyond the middle, as a share of the image's side: farther out, a line is on the other side for everybody."""
-
-
-def _is_on(line: TextLine, side: str) -> bool:
-    """Whether a line is on a side such as "upper left"."""
-    x = (line.box[0] + line.box[2]) / 2 - 0.5
-    y = (line.box[1] + line.box[3]) / 2 - 0.5
-    off = {"left": x, "right": -x, "upper": y, "top": y, "lower": -y, "bottom": -y}
-    return all(beyond <= _BEYOND for name, beyond in off.items() if name in side)
-
-
-def _covers(mask: Array, line: TextLine) -> bool:
-    height, width = mask.shape
-    left, top, right, bottom = line.box
-    part = mask[
-        int(top * height) : int(bottom * height) + 1,
-        int(left * width) : int(right * width) + 1,
-    ]
-    return bool(part.any())
-
-
-def _gap(a: TextLine, b: TextLine) -> float:
-    """Return the gap between two boxes, as a share of the image's side."""
-    across = max(a.box[0], b.box[0]) - min(a.box[2], b.box[2])
-    down = max(a.box[1], b.box[1]) - min(a.box[3], b.box[3])
-    return max(across, down)

@@ -116,11 +116,13 @@ def _compared(
         patches = f"patches{layer}"
         far = _distances(before[patches], after[patches], inside, outside)
         yield f"distance {layer}", far
-        was, now = (
-            _channels(x[patches], x[f"squares{layer}"]) for x in (before, after)
-        )
-        yield f"channels {layer}", now
-        yield f"gains {layer}", now - was
+        channels = []  # mean and deviation of each
+        for outputs in (before, after):
+            mean = outputs[patches].mean(axis=(1, 2))
+            variance = np.maximum(0.0, outputs[f"squares{layer}"] - mean * mean)
+            channels.append(np.concatenate([mean, np.sqrt(variance)]))
+        yield f"channels {layer}", channels[1]
+        yield f"gains {layer}", channels[1] - channels[0]
     yield "classes", _classes(before["classes"], after["classes"])
 
 
@@ -138,12 +140,6 @@ def _distances(before: Array, after: Array, inside: Array, outside: Array) -> Ar
     figures.append(float(np.quantile(stray, 0.9)) if len(stray) else np.nan)
     row: Array = np.sqrt(np.array(figures))
     return row
-
-
-def _channels(patches: Array, squares: Array) -> Array:
-    """Return mean and deviation of every channel."""
-    mean = patches.mean(axis=(1, 2))
-    return np.concatenate([mean, np.sqrt(np.maximum(0.0, squares - mean * mean))])
 
 
 def _classes(before: Array, after: Array) -> Array:

@@ -1,8 +1,8 @@
-"""Instructions brought to the form that narrow patterns are held against: only a whole sentence proves what is asked.
+"""Instructions in the form that narrow patterns are matched with: only a whole sentence proves what is asked.
 
 A quoted word is lettering in `add the text "X"` and a landmark in `the car in front of the "X" sign`; a colour is a
 target in `make the car red` and a referent in `like the red one`. A pattern that finds its words anywhere in an
-instruction cannot tell these apart, so every pattern here must match the instruction from its first word to its last.
+instruction cannot separate these, so every pattern here must match the instruction from its first word to its last.
 """
 
 from __future__ import annotations
@@ -35,8 +35,12 @@ _HEDGED = re.compile(
 """Words that turn, limit or compare what is asked: nothing is concluded from a sentence with one of them."""
 
 
+_FRAGMENT = re.compile(r"\{([A-Z_]+)\}")
+"""Mark of a fragment within a phrasing, such as {WHERE}."""
+
+
 def bare(instruction: str) -> tuple[str, tuple[str, ...]] | None:
-    """The instruction without manners, with each quotation as ⟦N⟧, and the quotations; None where it hedges."""
+    """Return the instruction without manners, with each quotation as ⟦N⟧, and the quotations; None if it hedges."""
     quoted: list[str] = []
 
     def mark(match: re.Match[str]) -> str:
@@ -57,30 +61,27 @@ def matches(name: str, instruction: str) -> bool:
 
 
 @cache
-def patterns(name: str) -> tuple[re.Pattern[str], ...]:
-    """The phrasings of a dotted name; none for a name that the file does not have."""
-    content: Any = _phrasings()
-    fragments = content["fragments"]
-    for part in name.split("."):
-        content = content.get(part, {})
-    return tuple(
-        re.compile(_expanded(pattern, fragments), re.IGNORECASE) for pattern in content
-    )
-
-
-def _expanded(pattern: str, fragments: dict[str, str]) -> str:
-    while (
-        text := re.sub(r"\{([A-Z_]+)\}", lambda name: fragments[name[1]], pattern)
-    ) != pattern:
-        pattern = text
-    return pattern
-
-
-@cache
 def _phrasings() -> Any:
     import yaml
 
     return yaml.safe_load(Path(__file__).with_name("phrasings.yaml").read_text("utf-8"))
+
+
+@cache
+def patterns(name: str) -> tuple[re.Pattern[str], ...]:
+    """Return the phrasings of a dotted name; none for a name that the file does not have."""
+    content = _phrasings()
+    fragments = content["fragments"]
+    for key in name.split("."):
+        content = content.get(key, {})
+    compiled = []
+    for pattern in content:
+        expanded = pattern
+        while marks := _FRAGMENT.findall(expanded):
+            for mark in marks:
+                expanded = expanded.replace(f"{{{mark}}}", fragments[mark])
+        compiled.append(re.compile(expanded, re.IGNORECASE))
+    return tuple(compiled)
 
 
 def mentions(name: str, text: str) -> bool:
@@ -89,7 +90,7 @@ def mentions(name: str, text: str) -> bool:
 
 
 def first_match(name: str, text: str) -> re.Match[str] | None:
-    """The first phrasing of this name that the whole text is."""
+    """Return the first phrasing of this name that matches the whole text."""
     return next(
         (match for pattern in patterns(name) if (match := pattern.fullmatch(text))),
         None,
@@ -97,6 +98,6 @@ def first_match(name: str, text: str) -> re.Match[str] | None:
 
 
 def may_stay(instruction: str) -> bool:
-    """Whether an unchanged picture may be what was asked for."""
+    """Whether an unchanged image may be what was asked for."""
     wish = _KEEPING.sub("", instruction)
     return not wish.strip() or mentions("may_stay", wish)

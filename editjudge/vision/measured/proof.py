@@ -143,6 +143,10 @@ def find_target(
     way = float(np.linalg.norm(goal - start, axis=-1).sum())
     rest = np.linalg.norm(goal - end, axis=-1)
     closer = rest < np.linalg.norm(end - start, axis=-1)
+    offset = 1.0
+    if made.any():
+        apart = np.argwhere(wanted).mean(axis=0) - np.argwhere(made).mean(axis=0)
+        offset = float(np.linalg.norm(apart) / np.hypot(*wanted.shape))
     located = all(change.located and change.share < 0.5 for change in changes)
     return Target(
         wanted,
@@ -150,7 +154,7 @@ def find_target(
         agreement=max(-1.0, 1 - float(rest.sum()) / max(1e-6, way)),
         coverage=float(closer.mean()),
         size=float(np.log2(max(1.0, made.sum()) / max(1.0, wanted.sum()))),
-        offset=_offset(wanted, made),
+        offset=offset,
         local=located and _compact(made) > 0.6 * _compact(wanted),
     )
 
@@ -161,14 +165,6 @@ def _compact(region: Array) -> float:
         return 0.0
     hull = cv2.convexHull(np.argwhere(region)[:, ::-1].astype(np.int32))
     return float(region.sum() / max(1.0, cv2.contourArea(hull)))
-
-
-def _offset(a: Array, b: Array) -> float:
-    """Return the distance of the centres of two regions, in parts of the image's diagonal."""
-    if not b.any():
-        return 1.0
-    apart = np.argwhere(a).mean(axis=0) - np.argwhere(b).mean(axis=0)
-    return float(np.linalg.norm(apart) / np.hypot(*a.shape))
 
 
 def judge_target(

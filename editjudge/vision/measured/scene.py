@@ -26,7 +26,7 @@ LEAST = 16
 
 @dataclass(frozen=True)
 class View:
-    """One picture as the measures see it, in the frame of the input."""
+    """One image as the measures see it, in the frame of the input."""
 
     rgb: Array
     """0 to 255, longest side at most FINE."""
@@ -42,7 +42,7 @@ class View:
 
 @dataclass(frozen=True)
 class Scene:
-    """The picture before (or the ground truth) and the picture after, pixel on pixel."""
+    """The image before (or the ground truth) and the image after, pixel on pixel."""
 
     before: View
     after: View
@@ -59,29 +59,35 @@ class Scene:
         return height, width
 
 
-def too_small(*pictures: Array) -> bool:
-    """Whether a picture has no room for two blocks in each direction, also after its long side was bounded."""
-    return any(min(_bounded(p.shape[1], p.shape[0], BASE)) < LEAST for p in pictures)
+def too_small(*images: Array) -> bool:
+    """Whether an image has no room for two blocks in each direction, also after its long side was bounded."""
+    return any(min(_bounded(image.shape, BASE)) < LEAST for image in images)
 
 
-def view(picture: Array) -> View:
-    """A picture in its own frame."""
-    fine = shrink(picture, FINE)
-    return View(
-        fine,
-        cv2.cvtColor(fine, cv2.COLOR_RGB2GRAY).astype(np.float32),
-        to_lab(shrink(fine, BASE)),
-    )
+def view(image: Array) -> View:
+    """Return an image in its own frame."""
+    fine = shrink(image, FINE)
+    luma = cv2.cvtColor(fine, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    return View(fine, luma, to_lab(shrink(fine, BASE)))
 
 
 def to_lab(rgb: Array) -> Array:
     return cv2.cvtColor(rgb.astype(np.float32) / 255.0, cv2.COLOR_RGB2Lab)
 
 
-def shrink(picture: Array, side: int) -> Array:
-    height, width = picture.shape[:2]
-    size = _bounded(width, height, side)
-    return picture if size == (width, height) else area(picture, size)
+def shrink(image: Array, side: int) -> Array:
+    """Reduce an image to a longest side, if it is larger."""
+    size = _bounded(image.shape, side)
+    return image if size == image.shape[1::-1] else area(image, size)
+
+
+def _bounded(shape: tuple[int, ...], side: int) -> tuple[int, int]:
+    """Return width and height of an image after its longest side was bounded."""
+    height, width = shape[:2]
+    longest = max(width, height)
+    if longest <= side:
+        return width, height
+    return max(1, round(width * side / longest)), max(1, round(height * side / longest))
 
 
 def area(plane: Array, size: tuple[int, int]) -> Array:
@@ -89,48 +95,32 @@ def area(plane: Array, size: tuple[int, int]) -> Array:
     return cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
 
 
-def fit(picture: Array, width: int, height: int) -> Array:
-    """The picture at exactly this size, averaged where it shrinks and interpolated where it grows."""
-    if picture.shape[:2] == (height, width):
-        return picture
-    smaller = picture.shape[0] * picture.shape[1] > width * height
-    return cv2.resize(
-        picture,
-        (width, height),
-        interpolation=cv2.INTER_AREA if smaller else cv2.INTER_CUBIC,
-    )
-
-
-def _bounded(width: int, height: int, side: int) -> tuple[int, int]:
-    longest = max(width, height)
-    if longest <= side:
-        return width, height
-    return max(1, round(width * side / longest)), max(1, round(height * side / longest))
+def fit(image: Array, width: int, height: int) -> Array:
+    """Scale to exactly this size, averaged if it shrinks and interpolated if it grows."""
+    if image.shape[:2] == (height, width):
+        return image
+    smaller = image.shape[0] * image.shape[1] > width * height
+    how = cv2.INTER_AREA if smaller else cv2.INTER_CUBIC
+    return cv2.resize(image, (width, height), interpolation=how)
 
 
 def compose(before: Array, after: Array, mask: Array | None = None) -> Scene:
-    """Both pictures, RGB of any size, in the frame of the first."""
-    from editjudge.vision.measured.scene import register
-
+    """Bring two images, RGB of any size, to the frame of the first."""
     before = shrink(before, FINE)
     after, valid, framing = register(before, after)
-    seen = view(before)
-    height, width = seen.lab.shape[:2]
+    first = view(before)
+    height, width = first.lab.shape[:2]
     small = cv2.resize(valid, (width, height), interpolation=cv2.INTER_NEAREST)
-    return Scene(seen, view(after), small, _mask(mask, width, height), framing)
-
-
-def _mask(mask: Array | None, width: int, height: int) -> Array | None:
-    if mask is None:
-        return None
-    gray = cv2.cvtColor(mask, cv2.COLOR_RGB2GRAY) if mask.ndim == 3 else mask
-    return (fit(gray, width, height) > 127).astype(np.uint8)
+    if mask is not None:
+        gray = cv2.cvtColor(mask, cv2.COLOR_RGB2GRAY) if mask.ndim == 3 else mask
+        mask = (fit(gray, width, height) > 127).astype(np.uint8)
+    return Scene(first, view(after), small, mask, framing)
 
 
 # --- registration -------------------------------------------------------------------------------------------
 
 _COARSE = 256
-"""Longest side on which frames are compared: a shift of a thousandth of the picture still shows."""
+"""Longest side on which frames are compared: a shift of a thousandth of the image still shows."""
 _SAME_SHAPE = 0.02
 """Aspect ratios closer than this come from rounding sides to multiples of 8 or 16, and are stretched away."""
 _MOST_SHIFT = 0.06
@@ -138,15 +128,15 @@ _MOST_SHIFT = 0.06
 _MOST_SCALE = 0.12
 """Share of a side that a crop may take away or add. What is enlarged by more shows another frame."""
 _LEAST_SCALE = 0.002
-"""Change of scale that is told: half a pixel at the rim of a picture of 512."""
+"""Change of scale that is reported: half a pixel at the rim of an image of 512."""
 _NOISE = 1.5
-"""Median difference in levels, below which pictures lie on each other as well as encoding lets them."""
+"""Median difference in levels, below which images lie on each other as well as encoding lets them."""
 _LEAST_GAIN = 0.12
 """How much smaller the difference must become for a shift to count: noise alone gains a few percent."""
 
 
 def register(before: Array, after: Array) -> tuple[Array, Array, dict[str, float]]:
-    """The picture after in the frame of the picture before, where it is valid, and what was done."""
+    """Return the image after in the frame of the image before, where it is valid, and what was done."""
     height, width = before.shape[:2]
     facts = {"size ratio": round(after.shape[1] * after.shape[0] / (width * height), 3)}
     placed, valid, how = _placed(before, after)
@@ -155,98 +145,100 @@ def register(before: Array, after: Array) -> tuple[Array, Array, dict[str, float
         return placed, valid, facts
     warp = _small_motion(before, placed)
     if warp is not None:
-        placed, valid = _move(placed, valid, warp)
-        middle = warp @ (width / 2, height / 2, 1) - (width / 2, height / 2)
+        placed = _moved(placed, warp, cv2.INTER_LINEAR, cv2.BORDER_REPLICATE)
+        valid = _moved(valid, warp, cv2.INTER_NEAREST, cv2.BORDER_CONSTANT)
+        right, down = _shift_of_middle(warp, width, height).tolist()
         facts |= {
-            "shift right (px)": round(float(middle[0]), 2),
-            "shift down (px)": round(float(middle[1]), 2),
+            "shift right (px)": round(right, 2),
+            "shift down (px)": round(down, 2),
         }
         if abs(scale := float(np.sqrt(np.linalg.det(warp[:, :2]))) - 1) > _LEAST_SCALE:
             facts["scale"] = round(1 / (1 + scale), 4)
-    # Where the edited picture shows nothing, nothing changed: filters must not see an edge there.
+    # Where the edited image shows nothing, nothing changed: filters must not see an edge there.
     return np.where(valid[..., None] > 0, placed, before), valid, facts
 
 
+def _moved(plane: Array, warp: Array, how: int, border: int) -> Array:
+    flags = how | cv2.WARP_INVERSE_MAP
+    size = plane.shape[1::-1]
+    return cv2.warpAffine(plane, warp, size, flags=flags, borderMode=border)
+
+
+def _shift_of_middle(warp: Array, width: float, height: float) -> Array:
+    shift: Array = warp @ (width / 2, height / 2, 1) - (width / 2, height / 2)
+    return shift
+
+
 def _placed(before: Array, after: Array) -> tuple[Array, Array, dict[str, float]]:
-    """Stretched; or, where shapes differ, cropped or padded if the structure then fits better."""
+    """Stretch the image; or, if shapes differ, crop or pad it if the structure then fits better."""
     height, width = before.shape[:2]
-    stretched = fit(after, width, height)
-    everywhere = np.ones((height, width), np.uint8)
+    stretched = (fit(after, width, height), np.ones((height, width), np.uint8))
     aspect = (after.shape[1] / after.shape[0]) / (width / height)
     if abs(aspect - 1) < _SAME_SHAPE:
-        return stretched, everywhere, {}
-    options = [
-        (stretched, everywhere),
-        *(_centred(after, width, height, cover) for cover in (True, False)),
-    ]
-    likeness = [_likeness(before, picture, valid) for picture, valid in options]
-    best = int(np.argmax(likeness))
+        return *stretched, {}
+    ratios = (width / after.shape[1], height / after.shape[0])
+    scales = (max(ratios), min(ratios))  # covering the frame, or inside it
+    options = [stretched, *(_centred(after, width, height, s) for s in scales)]
+    best = int(np.argmax([_likeness(before, *option) for option in options]))
     return *options[best], {"aspect ratio": round(aspect, 3), "placed by": float(best)}
 
 
-def _centred(after: Array, width: int, height: int, cover: bool) -> tuple[Array, Array]:
-    """Scaled without distortion, in the middle: covering the frame, or inside it."""
-    ratios = (width / after.shape[1], height / after.shape[0])
-    scale = max(ratios) if cover else min(ratios)
-    scaled = fit(
-        after,
-        max(1, round(after.shape[1] * scale)),
-        max(1, round(after.shape[0] * scale)),
-    )
+def _centred(
+    after: Array, width: int, height: int, scale: float
+) -> tuple[Array, Array]:
+    """Scale without distortion and put in the middle of the frame; return where that is too."""
+    size = (max(1, round(side * scale)) for side in after.shape[1::-1])
+    scaled = fit(after, *size)
     placed = np.zeros((height, width, 3), np.uint8)
     valid = np.zeros((height, width), np.uint8)
     y = (height - scaled.shape[0]) // 2
     x = (width - scaled.shape[1]) // 2
-    top = max(0, y)
-    left = max(0, x)
     part = scaled[max(0, -y) : max(0, -y) + height, max(0, -x) : max(0, -x) + width]
-    placed[top : top + part.shape[0], left : left + part.shape[1]] = part
-    valid[top : top + part.shape[0], left : left + part.shape[1]] = 1
+    rows = slice(max(0, y), max(0, y) + part.shape[0])
+    columns = slice(max(0, x), max(0, x) + part.shape[1])
+    placed[rows, columns] = part
+    valid[rows, columns] = 1
     return placed, valid
 
 
 def _likeness(before: Array, after: Array, valid: Array) -> float:
-    """Correlation of edges, discounted by what the frame cuts off."""
+    """Return the correlation of edges, discounted by what the frame cuts off."""
     size = (96, 96)
     seen = cv2.resize(valid, size, interpolation=cv2.INTER_NEAREST) > 0
-    a, b = (_edges(area(p, size))[seen] for p in (before, after))
+    edges = []
+    for image in (before, after):
+        soft = cv2.GaussianBlur(_gray(image, size), (0, 0), 1.0)
+        dx = cv2.Sobel(soft, cv2.CV_32F, 1, 0)
+        dy = cv2.Sobel(soft, cv2.CV_32F, 0, 1)
+        edges.append(cv2.magnitude(dx, dy)[seen])
+    a, b = edges
     if a.size < 100 or a.std() == 0 or b.std() == 0:
         return -1.0
     return float(np.corrcoef(a, b)[0, 1] * seen.mean() ** 0.25)
 
 
-def _edges(picture: Array) -> Array:
-    gray = cv2.GaussianBlur(
-        cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY).astype(np.float32), (0, 0), 1.0
-    )
-    return cv2.magnitude(
-        cv2.Sobel(gray, cv2.CV_32F, 1, 0), cv2.Sobel(gray, cv2.CV_32F, 0, 1)
-    )
-
-
 def _small_motion(before: Array, after: Array) -> Array | None:
-    """The shift or small crop, as a map of the frame, that makes the pictures agree better; None where none does."""
+    """Return the shift or small crop, as a map of the frame, that makes the images agree better; None if none does."""
     height, width = before.shape[:2]
     scale = min(1.0, _COARSE / max(height, width))
     size = (max(32, round(width * scale)), max(32, round(height * scale)))
-    a, b = (_gray(p, size) for p in (before, after))
-    # The median: what was edited differs either way.
-    still = float(np.median(np.abs(_flat(a) - _flat(b))))
+    a, b = (_gray(image, size) for image in (before, after))
+
+    def apart(plane: Array) -> float:
+        """Return the median difference, since what was edited differs either way, without slow changes of brightness."""
+        flat_a, flat_b = (p - cv2.blur(p, (15, 15)) for p in (a, plane))
+        return float(np.median(np.abs(flat_a - flat_b)))
+
+    still = apart(b)
     best = None
     least = (1 - _LEAST_GAIN) * still
     for warp in (_shift(a, b), _crop(a, b) if still > _NOISE else None):
         if warp is None:
             continue
-        moved = cv2.warpAffine(
-            b,
-            warp,
-            size,
-            flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
-            borderMode=cv2.BORDER_REPLICATE,
-        )
-        if (left := float(np.median(np.abs(_flat(a) - _flat(moved))))) <= least:
+        rest = apart(_moved(b, warp, cv2.INTER_LINEAR, cv2.BORDER_REPLICATE))
+        if rest <= least:
             best = warp
-            least = (1 - _LEAST_GAIN) * left
+            least = (1 - _LEAST_GAIN) * rest
     if best is None:
         return None
     to_full = np.diag([width / size[0], height / size[1]])
@@ -263,40 +255,21 @@ def _shift(a: Array, b: Array) -> Array | None:
 
 
 def _crop(a: Array, b: Array) -> Array | None:
-    """Sides of another length by a few percent, without a turn."""
-    warp: Array = np.eye(2, 3, dtype=np.float32)
+    """Fit sides of another length by a few percent, without a turn."""
+    start = np.eye(2, 3, dtype=np.float32)
     stop = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 40, 1e-4)
     try:
-        warp = np.asarray(
-            cv2.findTransformECC(a, b, warp, cv2.MOTION_AFFINE, stop)[1], np.float32
-        )
-    except cv2.error:  # the pictures have too little in common
+        fitted = cv2.findTransformECC(a, b, start, cv2.MOTION_AFFINE, stop)[1]
+    except cv2.error:  # the images have too little in common
         return None
-    linear = warp[:, :2]
-    turned = max(abs(float(linear[0, 1])), abs(float(linear[1, 0]))) > 0.01
-    if turned or np.abs(np.diag(linear) - 1).max() > _MOST_SCALE:
+    warp: Array = np.asarray(fitted, np.float32)
+    turned = max(abs(float(warp[0, 1])), abs(float(warp[1, 0]))) > 0.01
+    if turned or np.abs(np.diag(warp[:, :2]) - 1).max() > _MOST_SCALE:
         return None
     height, width = a.shape
-    middle = warp @ (width / 2, height / 2, 1) - (width / 2, height / 2)
-    return warp if np.abs(middle).max() < _MOST_SHIFT * max(a.shape) else None
+    shift = np.abs(_shift_of_middle(warp, width, height)).max()
+    return warp if shift < _MOST_SHIFT * max(a.shape) else None
 
 
-def _gray(picture: Array, size: tuple[int, int]) -> Array:
-    return cv2.cvtColor(area(picture, size), cv2.COLOR_RGB2GRAY).astype(np.float32)
-
-
-def _flat(gray: Array) -> Array:
-    """Without slow changes of brightness, which relighting makes."""
-    return gray - cv2.blur(gray, (15, 15))
-
-
-def _move(picture: Array, valid: Array, warp: Array) -> tuple[Array, Array]:
-    height, width = valid.shape
-    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    moved = cv2.warpAffine(
-        picture, warp, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE
-    )
-    visible = cv2.warpAffine(
-        valid, warp, (width, height), flags=cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP
-    )
-    return moved, visible
+def _gray(image: Array, size: tuple[int, int]) -> Array:
+    return cv2.cvtColor(area(image, size), cv2.COLOR_RGB2GRAY).astype(np.float32)

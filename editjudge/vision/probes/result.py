@@ -270,10 +270,12 @@ class _Responses:
         self, own: DoseResponse
     ) -> tuple[str | None, float | None, float | None, Interval | None]:
         """Find the factor that moved most of those that should have stayed: its slope, relative to the own one."""
+        # The reference rubric sees other images than the online ones, and compliance has another scale.
+        peers = SETS["online"] if own.rubric in SETS["online"] else (own.rubric,)
         others = [
             (m.slope, m)
             for m in self.movements
-            if m.role == "other" and _is_peer(own, m) and m.slope is not None
+            if m.role == "other" and m.rubric in peers and m.slope is not None
         ]
         if not others or own.slope is None:
             return None, None, None, None
@@ -289,12 +291,6 @@ class _Responses:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.abs(drawn[:, 1:]).max(axis=1) / np.abs(drawn[:, 0])
         return worst.factor, slope, abs(slope / own.slope), interval(ratios, groups)
-
-
-def _is_peer(own: DoseResponse, other: DoseResponse) -> bool:
-    """Whether both are asked about the same images: the reference rubric sees others, compliance has another scale."""
-    online = SETS["online"]
-    return own.rubric == other.rubric or {own.rubric, other.rubric} <= {*online}
 
 
 def _mean(
