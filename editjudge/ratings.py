@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from editjudge.manifest import Reader, rows
 from editjudge.orders import read_choice
 from editjudge.stats.columns import FAILED, OK, Column, Ratings, Scores
 from editjudge.stats.pairwise import Preference
+from editjudge.store.ratings import StoredRating
 
 RATING = ("item", "rater", "factor", "score")
 SCORE = ("item", "judge", "factor", "score")
@@ -29,21 +30,6 @@ VOTES = {
 """How a vote is written, in any case: plainly, or as arenas have their judges answer. That both are bad is a tie."""
 GUESSED = "guessed"
 """The status of a score that the source says it made up because it could not read an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rating:
-    """Rating of one item on one factor by one person."""
-
-    item: str
-    rater: str
-    factor: str
-    score: float
-    content: str = ""
-    """Key of the rated content, if the file names it."""
-    rubric: str = ""
-    choice: str = ""
-    """Choice of a pair: a, b, tie, both_good or both_bad, if the file has it."""
 
 
 class Origin(NamedTuple):
@@ -153,7 +139,7 @@ _QUOTED = re.compile(r"\A'(?='*[=+\-@\t\r\n])")
 """The quotation mark that `ratings export` puts before what a spreadsheet would run."""
 
 
-def read_ratings(path: Path) -> Iterator[tuple[int, Rating, Origin]]:
+def read_ratings(path: Path) -> Iterator[tuple[int, StoredRating, Origin]]:
     """Yield line, rating and origin; an empty rating is left out."""
     quoted = path.suffix.lower() not in (".jsonl", ".parquet")
     for row in _table(path, RATING):
@@ -167,7 +153,7 @@ def read_ratings(path: Path) -> Iterator[tuple[int, Rating, Origin]]:
         choice = _choice(row, score)
         content = row.text("content")
         rubric = row.text("rubric")
-        rating = Rating(item, rater, factor, score, content, rubric, choice)
+        rating = StoredRating(item, rater, factor, score, content, rubric, choice)
         yield row.line, rating, row.origin
 
 
@@ -184,7 +170,7 @@ def _choice(row: _Row, score: float) -> str:
     return choice
 
 
-def unique_ratings(path: Path) -> Iterator[Rating]:
+def unique_ratings(path: Path) -> Iterator[StoredRating]:
     """Yield each item, rater and factor once, as a store keeps them; two different scores of one are an error."""
     seen: dict[tuple[str, ...], tuple[int, float]] = {}
     for line, rating, _ in read_ratings(path):
@@ -201,20 +187,20 @@ def unique_ratings(path: Path) -> Iterator[Rating]:
 
 
 def by_content(
-    path: Path, ratings: Iterable[Rating], contents: Mapping[str, str]
-) -> list[Rating]:
+    path: Path, ratings: Iterable[StoredRating], contents: Mapping[str, str]
+) -> list[StoredRating]:
     """Return the ratings with the content that they are of; those of items that `contents` does not have are left out.
 
     Two ids may be one content, such as when two models returned the input. A store keeps one rating of it by each
     rater, so two different scores are an error: one would silently replace the other.
     """
-    seen: dict[tuple[str, ...], Rating] = {}
+    seen: dict[tuple[str, ...], StoredRating] = {}
     scoped = []
     for unscoped in ratings:
         content = unscoped.content or contents.get(unscoped.item)
         if not content:
             continue
-        rating = replace(unscoped, content=content)
+        rating = unscoped._replace(content=content)
         key = (content, rating.rater, rating.factor, rating.rubric)
         first = seen.setdefault(key, rating)
         if first.score != rating.score:
@@ -227,7 +213,7 @@ def by_content(
     return scoped
 
 
-def ratings_columns(ratings: Iterable[Rating]) -> Ratings:
+def ratings_columns(ratings: Iterable[StoredRating]) -> Ratings:
     listed = list(ratings)
     return Ratings.of(
         *([getattr(rating, name) for rating in listed] for name in RATING)

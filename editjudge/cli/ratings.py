@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,11 +71,10 @@ def import_(
             contents = people.contents_of(store, unnamed)
         # A file may say itself what was rated, unless an option does.
         if run is None and manifest is None:
-            scoped = by_content(file, ratings, contents)
+            rows = by_content(file, ratings, contents)
         else:
-            bare = [replace(rating, content="") for rating in ratings]
-            scoped = by_content(file, bare, contents)
-        rows = [people.StoredRating(*astuple(rating)) for rating in scoped]
+            bare = [rating._replace(content="") for rating in ratings]
+            rows = by_content(file, bare, contents)
         if not rows:
             where = f"the run {run}" if run is not None else str(manifest)
             example = f"the first is of {ratings[0].item!r:.80}"

@@ -16,7 +16,6 @@ from editjudge.errors import InputError, Option, UsageError, near_miss, one_line
 from editjudge.manifest import Columns
 from editjudge.ratings import (
     Origin,
-    Rating,
     origins_of,
     ratings_columns,
     read_ratings,
@@ -811,8 +810,7 @@ def _no_ratings(store: Store, run: RunData) -> UsageError:
 
 def _stored_ratings(store: Store, run: RunData) -> Ratings:
     """Return the store's ratings of the run's edits."""
-    rows = ratings_of(store, run.run)
-    return ratings_columns(Rating(*row[:4]) for row in rows)
+    return ratings_columns(ratings_of(store, run.run))
 
 
 def _check_common(ratings: Ratings, scores: Scores, sums: Sequence[str]) -> None:

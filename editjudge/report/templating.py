@@ -21,7 +21,7 @@ _FOLDER = Path(__file__).with_name("templates")
 
 
 def render(template: str, **values: Any) -> str:
-    """A page. Its content security policy allows its own stylesheet and inline pictures, and nothing else."""
+    """Return a page. Its content security policy allows its own stylesheet and inline pictures, and nothing else."""
     style = stylesheet()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return (
@@ -36,7 +36,7 @@ def stylesheet() -> str:
 
 
 def render_macro(template: str, macro: str, *values: Any) -> str:
-    """One macro of a template, such as a table or a chart."""
+    """Return one macro of a template, such as a table or a chart."""
     rendered: str = getattr(_templates().get_template(template).module, macro)(*values)
     return rendered
 
@@ -73,33 +73,25 @@ def _templates() -> jinja2.Environment:
 
 
 def visible(text: str) -> str:
-    """Invisible, reordering and control characters replaced by their codes; line breaks stay."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(map(_visible, text))
+    """Return text with invisible, reordering and control characters replaced by their codes; line breaks stay."""
+    return text if text.isprintable() else "".join(map(_visible, text))
 
 
 def _visible(char: str) -> str:
     if char.isprintable() or char == "\n":
         return char
-    return (
-        " "
-        if char == "\t" or unicodedata.category(char) == "Zs"
-        else f"\\x{ord(char):02x}"
-    )
+    is_space = char == "\t" or unicodedata.category(char) == "Zs"
+    return " " if is_space else f"\\x{ord(char):02x}"
 
 
 def clipped(text: str, most: int) -> str:
-    """Untrusted text cut to `most` characters, with the number of characters left out."""
-    return (
-        text
-        if len(text) <= most
-        else f"{text[:most]}… ({len(text) - most:,} more characters left out)"
-    )
+    """Return untrusted text cut to `most` characters, with the number of characters left out."""
+    more = f"… ({len(text) - most:,} more characters left out)"
+    return text if len(text) <= most else text[:most] + more
 
 
 def short(text: str, most: int) -> str:
-    """A label cut to `most` characters; a table beside it has the whole name."""
+    """Return a label cut to `most` characters; a table beside it has the whole name."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -109,7 +101,7 @@ def capitalised(text: str) -> str:
 
 
 def pixels(value: float) -> str:
-    """A coordinate. Two decimals are more than a screen shows, and are the same on every machine."""
+    """Return a coordinate. Two decimals are more than a screen shows, and are the same on every machine."""
     return f"{round(value, 2):g}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from editjudge.report.tables import figure_text
 from editjudge.stats.columns import Interval, Reason
 from editjudge.stats.compare import Difference, Drift
-from editjudge.stats.gate import FAIL, MET, UNSURE, Failures, GateCheck, GateRule
+from editjudge.stats.gate import MET, UNSURE, Failures, GateCheck, GateRule
 
 
 def _subject(members: int) -> str:
@@ -155,7 +155,14 @@ def plain(value: Any) -> Any:
             case Failures():
                 document["too_many"] = value.too_many
             case GateCheck():
-                return check_document(value, document)
+                del document["rule"], document["alpha_fail"]
+                return {
+                    "factor": value.rule.factor,
+                    "rule": rule_words(value.rule),
+                    "is_drop": value.rule.is_drop,
+                    **document,
+                    "reason": check_reason(value),
+                }
         return document
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
@@ -224,23 +231,6 @@ def rule_words(rule: GateRule) -> str:
     return f"{rule.factor} {'<=' if rule.falling else '>='} {rule.limit:g}"
 
 
-def check_document(check: GateCheck, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a check as JSON, with its rule and the reason for its outcome in words."""
-    rule = check.rule
-    figures = {
-        name: value
-        for name, value in fields.items()
-        if name not in ("rule", "alpha_fail")
-    }
-    return {
-        "factor": rule.factor,
-        "rule": rule_words(rule),
-        "is_drop": rule.is_drop,
-        **figures,
-        "reason": check_reason(check),
-    }
-
-
 def check_reason(check: GateCheck) -> str:
     """Say why a check has its outcome."""
     ci = check.ci
@@ -253,23 +243,22 @@ def check_reason(check: GateCheck) -> str:
     if ci is None:
         return f"{mean}, without an interval: {check.ci_reason and words(check.ci_reason)}{lost}"
     limit = f"{check.rule.threshold:g}"
-    below, above = ("above", "below") if check.rule.falling else ("below", "above")
-    more = (
-        f"about {check.needed:,} source images would decide"
-        if check.needed
-        else "inconclusive at any practical number"
-    )
-    where = {
-        FAIL: f"wholly {below} {limit}",
-        MET: f"wholly at or {above} {limit}",
-        UNSURE: f"which contains {limit}: {more}",
-    }
-    if check.outcome == UNSURE and not ci.lo <= check.rule.threshold <= ci.hi:
-        level = f"{100 * check.alpha_fail:.3g} %"
-        where[UNSURE] = (
-            f"{where[FAIL]}, but not at the {level} at which one of several checks fails: {more}"
-        )
-    return f"{mean}, interval [{ci.lo:.3f}, {ci.hi:.3f}], {where[check.outcome]}{lost}"
+    bad, good = ("above", "below") if check.rule.falling else ("below", "above")
+    side = f"wholly {bad} {limit}"
+    if check.outcome == MET:
+        side = f"wholly at or {good} {limit}"
+    elif check.outcome == UNSURE:
+        more = "inconclusive at any practical number"
+        if check.needed:
+            more = f"about {check.needed:,} source images would decide"
+        if ci.lo <= check.rule.threshold <= ci.hi:
+            side = f"which contains {limit}: {more}"
+        else:
+            level = f"{100 * check.alpha_fail:.3g} %"
+            side += (
+                f", but not at the {level} at which one of several checks fails: {more}"
+            )
+    return f"{mean}, interval [{ci.lo:.3f}, {ci.hi:.3f}], {side}{lost}"
 
 
 def _lost(check: GateCheck) -> str:
@@ -283,9 +272,8 @@ def _lost(check: GateCheck) -> str:
     lost = f"; {failed} failed judgements{base} are not in it"
     bounds = check.bounds
     if bounds is None or bounds.worst is None or bounds.best is None:
-        why = "nothing bounds them"
-        if check.bounds_reason:
-            why = words(check.bounds_reason)
-        return f"{lost}, and could overturn this: {why}"
+        reason = check.bounds_reason
+        unbounded = words(reason) if reason else "nothing bounds them"
+        return f"{lost}, and could overturn this: {unbounded}"
     lost += f": from {bounds.worst:.3f} to {bounds.best:.3f} with them at the ends of the scale"
     return f"{lost}, which could overturn this" if check.overturnable else lost

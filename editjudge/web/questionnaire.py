@@ -12,9 +12,10 @@ from starlette.exceptions import HTTPException
 from editjudge import plugins
 from editjudge.edit import TEXT_ROLES, Edit, column_of
 from editjudge.errors import UsageError
-from editjudge.ratings import Rating, ratings_columns
+from editjudge.ratings import ratings_columns
 from editjudge.rubrics.model import Factor, Rubric
 from editjudge.rubrics.sets import check_unconditional
+from editjudge.store.ratings import StoredRating
 from editjudge.store.records import Item
 from editjudge.store.studies import Assignment, FilledForm, Needs
 from editjudge.web.images import title_of
@@ -166,7 +167,7 @@ class Questionnaire:
     # --- agreement ------------------------------------------------------------------------------------------------
 
     def agreement(
-        self, ratings: list[Rating], sources: Mapping[str, str]
+        self, ratings: list[StoredRating], sources: Mapping[str, str]
     ) -> Iterator[FactorAgreement]:
         """Yield how raters agree on each factor that two of them have rated; `sources` are the source images of
         edits."""

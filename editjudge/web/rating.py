@@ -21,12 +21,11 @@ from starlette.routing import BaseRoute, Route
 
 from editjudge import plugins
 from editjudge.errors import EditjudgeError, ImageError, UsageError
-from editjudge.ratings import Rating
 from editjudge.rubrics.files import PAIRWISE, SETS, resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.running.picture_sources import picture_of
 from editjudge.store.listing import models_of
-from editjudge.store.ratings import csv_lines, read_ratings
+from editjudge.store.ratings import StoredRating, csv_lines, read_ratings
 from editjudge.store.records import Item, RunRecord
 from editjudge.store.studies import (
     NAME,
@@ -458,7 +457,7 @@ class _RatingPages:
             for invitation in list_invitations(self._store, study)
         }
         rows: list[RaterProgress] = []
-        ratings: list[Rating] = []
+        ratings: list[StoredRating] = []
         for rater in sorted({*raters(self._store, study), *links}):
             assigned = places(self._store, study, rater)
             forms = {
@@ -481,7 +480,7 @@ class _RatingPages:
             estimates=ESTIMATES,
         )
 
-    def _sources(self, study: Study, ratings: Sequence[Rating]) -> dict[str, str]:
+    def _sources(self, study: Study, ratings: Sequence[StoredRating]) -> dict[str, str]:
         """Return the source image of every rated edit, if the run knows it."""
         run = self._run(study)
         ids = sorted({rating.item for rating in ratings})
@@ -529,11 +528,13 @@ def _row(
     )
 
 
-def _ratings(rater: str, assigned: Sequence[Assignment], forms: _Forms) -> list[Rating]:
+def _ratings(
+    rater: str, assigned: Sequence[Assignment], forms: _Forms
+) -> list[StoredRating]:
     """Return the scores that a rater gave, without those of controls."""
     items = {edit.number: edit.item for edit in assigned if not edit.control}
     return [
-        Rating(items[number], rater, factor, form.score)
+        StoredRating(items[number], rater, factor, form.score)
         for (number, factor), form in forms.items()
         if form.score is not None and number in items
     ]

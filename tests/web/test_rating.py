@@ -15,11 +15,10 @@ from running.made import editjudge, edits, rows_of, write_manifest
 from starlette.exceptions import HTTPException
 
 from editjudge.errors import UsageError
-from editjudge.ratings import Rating
 from editjudge.rubrics.files import load
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric
 from editjudge.rubrics.scale import Scale
-from editjudge.store.ratings import read_ratings
+from editjudge.store.ratings import StoredRating, read_ratings
 from editjudge.store.studies import find_study, list_studies, places
 from editjudge.web.questionnaire import (
     ESTIMATES,
@@ -342,7 +341,7 @@ def test_from_enough_shared_edits_on_every_figure_has_its_interval() -> None:
     rng = np.random.default_rng(0)
     truth = rng.normal(4, 1.5, 40)
     rated = [
-        Rating(
+        StoredRating(
             f"e{n}",
             rater,
             "unchanged_regions",
