@@ -279,13 +279,13 @@ def _run_differences(a: RunData, b: RunData, choice: Choice) -> list[PairedDiffe
     if a.run.name == b.run.name:
         names = (f"{a.run.name} (a)", f"{b.run.name} (b)")
     primary, declared = primary_scores(b, choice.primary)
-    x = _chosen(a, choice.factors, primary)
-    y = _chosen(b, choice.factors, primary)
+    scores_a = _chosen(a, choice.factors, primary)
+    scores_b = _chosen(b, choice.factors, primary)
     rows = []
     for judge, judge_b in judges.items():
         compared = statistics.compare(
-            x.where(judge=judge),
-            y.where(judge=judge_b),
+            scores_a.where(judge=judge),
+            scores_b.where(judge=judge_b),
             names=names,
             on="pair",
             scales=_common_scales(a, b),

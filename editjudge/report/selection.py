@@ -11,6 +11,7 @@ from editjudge.errors import Option, UsageError, near_miss
 from editjudge.report.run_data import SPEC, RunData, check_name, common_judges
 from editjudge.running.sums import RubricFactor
 from editjudge.stats.columns import ABSTAINED, OK, PENDING, Column, Scores, joined
+from editjudge.stats.summary import joint_status, side_by_side
 
 PANEL = "panel"
 
@@ -77,46 +78,32 @@ def panel_mean(scores: Scores) -> Scores:
     spec = scores.slices[SPEC].compact()
     rubric = scores.slices["rubric"]
     unit = joined(scores.item, scores.factor, rubric, Column.of(scores.repeat))
-    cell = (unit.codes, spec.codes)
-    shape = (len(unit.labels), len(spec.labels))
-    values = np.full(shape, np.nan)
-    values[cell] = scores.score
-    # What was never asked, code -1, is the last of the names.
-    names = np.array([*scores.status.labels, PENDING], dtype=object)
-    codes = np.full(shape, -1)
-    codes[cell] = scores.status.codes
-    status = names[codes]
-    answer = np.zeros(shape[0], np.uint64)
-    np.add.at(answer, unit.codes, scores.answer)
-    _, first = np.unique(unit.codes, return_index=True)
-    row = scores.take(first)
-
+    row, values, statuses = side_by_side(
+        scores, unit, spec.codes, len(spec.labels), PENDING
+    )
     # A judge that abstains from a factor on every edit is not a member for it.
     question = joined(scores.factor, rubric)
     takes_part = ~scores.status.among((ABSTAINED,))
     members = np.zeros((len(question.labels), len(spec.labels)), dtype=bool)
     members[question.codes[takes_part], spec.codes[takes_part]] = True
+    _, first = np.unique(unit.codes, return_index=True)
     member = members[question.codes[first]]
-    last = np.zeros(len(spec.labels), np.int64)
-    np.maximum.at(last, spec.codes, scores.repeat)
-    last_of_all = np.where(member, last, np.iinfo(np.int64).max).min(axis=1)
-
-    is_ok = member & (status == OK)
-    failed = member & (status != OK) & (status != ABSTAINED)
-    failure = status[np.arange(shape[0]), failed.argmax(axis=1)]
-    ok = member.any(axis=1) & (is_ok == member).all(axis=1)
-    joint = np.where(failed.any(axis=1), failure, np.where(ok, OK, ABSTAINED))
+    status = joint_status(np.where(member, statuses, OK))
+    status[~member.any(axis=1)] = ABSTAINED
     total = np.where(member, values, 0.0).sum(axis=1)
+    mean = total / np.maximum(member.sum(axis=1), 1)
     judges = zip(row.judge, row.slices[SPEC], strict=True)
     panel = replace(
         row,
-        score=np.where(ok, total / np.maximum(member.sum(axis=1), 1), np.nan),
-        status=Column.of(joint),
+        score=np.where(status == OK, mean, np.nan),
+        status=Column.of(status),
         # With the `@RUBRIC` of judges that are told apart by rubric.
         judge=Column.of(f"{PANEL}{judge.removeprefix(name)}" for judge, name in judges),
-        answer=answer,
         slices={**row.slices, SPEC: Column.constant(PANEL, len(row))},
     )
+    last = np.zeros(len(spec.labels), np.int64)
+    np.maximum.at(last, spec.codes, scores.repeat)
+    last_of_all = np.where(member, last, np.iinfo(np.int64).max).min(axis=1)
     return panel.take(row.repeat <= last_of_all)
 
 

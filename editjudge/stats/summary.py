@@ -348,34 +348,49 @@ def _aggregated(scores: Scores, one: Aggregate) -> Scores:
     positions = [
         one.factors.index(f) if f in one.factors else 0 for f in part.factor.labels
     ]
-    cell = (unit.codes, np.array(positions)[part.factor.codes])
-    shape = (len(unit.labels), len(one.factors))
-    values = np.full(shape, np.nan)
-    codes = np.full(shape, -1)
-    values[cell] = part.score
-    codes[cell] = part.status.codes
-    answer = np.zeros(len(unit.labels), np.uint64)
-    np.add.at(answer, unit.codes, part.answer)
-    row = part.take(np.unique(unit.codes, return_index=True)[1])
-    # What was never asked, code -1, is the last of the names.
-    names = np.array([*part.status.labels, FAILED])
-    result, status = _reduced(values, names[codes], one)
+    column = np.array(positions)[part.factor.codes]
+    row, values, statuses = side_by_side(part, unit, column, len(one.factors), FAILED)
     return replace(
         row,
         factor=Column.constant(one.name, len(row)),
-        score=result,
-        status=status,
-        answer=answer,
+        score=_reduced(values, statuses, one),
+        status=Column.of(joint_status(statuses)),
     )
 
 
-def _reduced(values: Floats, statuses: Codes, one: Aggregate) -> tuple[Floats, Column]:
-    """Return the value of each row of factors and its status: the first failure, else an abstention, else ok."""
+def side_by_side(
+    scores: Scores, unit: Column, column: Codes, width: int, missing: str
+) -> tuple[Scores, Floats, Codes]:
+    """Return the first row of each unit, with the answers of all its rows, and its scores and statuses by column.
+
+    `missing` is the status of a column that a unit was never asked for.
+    """
+    cell = (unit.codes, column)
+    shape = (len(unit.labels), width)
+    values = np.full(shape, np.nan)
+    codes = np.full(shape, -1)
+    values[cell] = scores.score
+    codes[cell] = scores.status.codes
+    answer = np.zeros(len(unit.labels), np.uint64)
+    np.add.at(answer, unit.codes, scores.answer)
+    row = scores.take(np.unique(unit.codes, return_index=True)[1])
+    # What was never asked, code -1, is the last of the names.
+    names = np.array([*scores.status.labels, missing])
+    return replace(row, answer=answer), values, names[codes]
+
+
+def joint_status(statuses: Codes) -> Codes:
+    """Return the status of each row of statuses: the first failure, else an abstention, else ok."""
     abstained = statuses == ABSTAINED
     failed = ~abstained & (statuses != OK)
-    first = statuses[np.arange(len(values)), failed.argmax(axis=1)]
+    first = statuses[np.arange(len(statuses)), failed.argmax(axis=1)]
     status = np.where(abstained.any(axis=1), ABSTAINED, OK).astype(object)
-    status = np.where(failed.any(axis=1), first, status)
+    joint: Codes = np.where(failed.any(axis=1), first, status)
+    return joint
+
+
+def _reduced(values: Floats, statuses: Codes, one: Aggregate) -> Floats:
+    """Return the value of each row of factors."""
     codes = np.where(statuses == OK, evaluation.OK, evaluation.FAILED)
     columns = {
         ("", factor): [evaluation.Quantity(values[:, i], codes[:, i])]
@@ -393,7 +408,8 @@ def _reduced(values: Floats, statuses: Codes, one: Aggregate) -> tuple[Floats, C
         raise UsageError(
             f"{one.formula}: a geometric mean needs scores of zero or more"
         )
-    return result.value, Column.of(status)
+    reduced: Floats = result.value
+    return reduced
 
 
 def stacked(parts: Sequence[Scores]) -> Scores:
