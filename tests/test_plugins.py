@@ -1,4 +1,4 @@
-"""A package of somebody else adds a judge, a screen, a sink and routes, by its entry points alone."""
+"""A package of somebody else adds a judge, an engine, a screen, a sink and routes, by its entry points alone."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from editjudge.errors import UsageError
 
 PROVIDERS = {
     "judges": "size = strangers:open_size_judge",
+    "engines": "noted = strangers:execute_noted",
     "screens": "square = strangers:find_squares",
     "sinks": "count = strangers:write_count",
     "routes": "greeting = strangers:extend",
@@ -54,6 +55,14 @@ class SizeJudge(Judge):
 def open_size_judge(spec, options, resources):
     resources.callback(lambda: open("closed", "w").close())
     return SizeJudge(spec)
+
+
+async def execute_noted(cluster, job, store, options):
+    import dataclasses
+    from editjudge.running.job import execute
+
+    open("noted", "w").close()
+    return await execute(job, store, dataclasses.replace(options, cluster=None))
 
 
 def find_squares(edit):
@@ -134,6 +143,21 @@ def test_a_judge_of_another_package_judges_a_run_and_a_sink_of_it_exports_the_ru
     assert (folder / written[0]).read_text() == "1"
     with serving(folder) as address:
         assert httpx.get(f"{address}/greeting", timeout=30).text == "1 runs"
+
+
+def test_an_engine_of_another_package_runs_a_job(folder: Path) -> None:
+    words = ("--rubric", "quality", "--judge", "size:64", "--engine", "noted")
+    counts = command(folder, "run", "edits.jsonl", *words)["statuses"]
+    assert (folder / "noted").exists() and counts == {"ok": 1}
+
+
+def test_an_engine_that_no_package_has_is_a_mistake_of_use(folder: Path) -> None:
+    words = ("run", "edits.jsonl", "--judge", "size:64", "--engine", "unknown")
+    done = subprocess.run(
+        [sys.executable, "-m", "editjudge", *words],
+        cwd=folder, env=environment(folder), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and "local, ray, noted" in done.stderr
 
 
 def test_a_screen_of_another_package_takes_part_in_an_audit(folder: Path) -> None:

@@ -18,8 +18,7 @@ from editjudge.files import default_store
 if TYPE_CHECKING:
     from editjudge.judges.cost import Shortfall
     from editjudge.report.tables import Table
-    from editjudge.running.cost import Estimate
-    from editjudge.running.forecast import Todo
+    from editjudge.running.forecast import Estimate, Todo
     from editjudge.running.job import Job, Outcome, RunOptions
     from editjudge.running.summary import FailureReason, Summary
 
@@ -195,14 +194,9 @@ def _mean(mean: float | None) -> str:
 
 def dry_run_reply(job: Job, store: str, run_options: RunOptions) -> VerbReply:
     """Return what a run would ask, and its price."""
-    from editjudge.running.forecast import Rates, forecast
+    from editjudge.running.forecast import forecast
 
-    rates = Rates(
-        run_options.requests_per_minute,
-        run_options.tokens_per_minute,
-        run_options.concurrency,
-    )
-    estimates, todo = forecast(job, store, rates)
+    estimates, todo = forecast(job, store, run_options)
     counts = dataclasses.asdict(todo) | {"cannot_be_asked": todo.problems}
     del counts["problems"]
     document = {"judges": [estimate.as_json() for estimate in estimates], **counts}
@@ -210,7 +204,7 @@ def dry_run_reply(job: Job, store: str, run_options: RunOptions) -> VerbReply:
 
 
 def _forecast_lines(job: Job, estimates: list[Estimate], todo: Todo) -> Iterator[str]:
-    from editjudge.running.cost import meant
+    from editjudge.judges.cost import near_price
 
     problems = sum(todo.problems.values())
     yield f"{todo.tasks:,} tasks, {todo.done:,} of them done, {problems:,} cannot be asked"
@@ -227,7 +221,7 @@ def _forecast_lines(job: Job, estimates: list[Estimate], todo: Todo) -> Iterator
     for estimate in estimates:
         hint = ""
         if estimate.price is None:
-            hint = meant(estimate.judge, job.options).rstrip(".")
+            hint = near_price(estimate.judge, job.options).rstrip(".")
         yield (
             f"{estimate.judge}: {estimate.calls:,} calls, {estimate.images:,} images, about {estimate.input_tokens:,} "
             f"tokens in and {estimate.output_tokens:,} out, {_price(estimate.price, estimate.interval.get('price'))}"

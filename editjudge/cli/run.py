@@ -52,6 +52,16 @@ if TYPE_CHECKING:
     from editjudge.store.store import Store
 
 
+def _engine_name(
+    _context: click.Context, _parameter: click.Parameter, name: str
+) -> str:
+    """Return the name of an engine. Looked up once it is given: plug-ins of other packages may offer some."""
+    if name != "local" and name not in plugins.providers("engines"):
+        names = ("local", *plugins.providers("engines"))
+        raise click.BadParameter(f"{name!r} is not one of {', '.join(names)}.")
+    return name
+
+
 @verb(example="editjudge run edits.jsonl --judge openai/gpt-4.1 --name mine --budget 5")
 @click.argument("manifest", type=FILE)
 @click.option(
@@ -103,7 +113,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--engine",
-    type=click.Choice(["local", *plugins.BUILT_IN["engines"]]),
+    callback=_engine_name,
+    metavar="[local|ray|NAME]",
     default="local",
     show_default=True,
     help="local: this process. ray: a cluster, with a part of the edits for each worker.",
@@ -198,7 +209,7 @@ def command(
     fields = {field.name for field in dataclasses.fields(RunOptions)} & values.keys()
     run_options = RunOptions(
         part=Part.parse(part) if part else None,
-        cluster=Cluster(ray_address, workers) if engine == "ray" else None,
+        cluster=None if engine == "local" else Cluster(ray_address, workers, engine),
         **{name: values.pop(name) for name in fields},
     )
     job = Job(rubrics=rubrics, judges=judges, options=options, **values)

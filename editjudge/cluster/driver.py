@@ -25,22 +25,10 @@ from editjudge.cluster.worker import (
     identity_hash,
 )
 from editjudge.errors import EditjudgeError, UsageError
+from editjudge.judges.cost import check_budget
 from editjudge.judges.registry import open_judge
-from editjudge.rubrics.model import Rubric
-from editjudge.running.cost import Costs
 from editjudge.running.engine import RunControl
-from editjudge.running.job import (
-    Cluster,
-    Job,
-    Outcome,
-    Part,
-    RunOptions,
-    conclude,
-    drop_removed,
-    keep_outline,
-    open_run,
-    opened,
-)
+from editjudge.running.job import Cluster, Job, OpenRun, Outcome, Part, RunOptions
 from editjudge.running.pace import Pace
 from editjudge.running.plan import nothing_to_ask
 from editjudge.running.progress import RunTally
@@ -62,55 +50,46 @@ async def execute(
         raise UsageError(
             "--engine ray takes neither --batch nor --part: leave --engine ray out"
         )
-    rubrics = job.load_rubrics()
     job = dataclasses.replace(job, manifest=job.manifest.absolute())
-    Costs(job.options, options.budget, job.judges)  # raises if a budget cannot hold
+    check_budget(options.budget, job.judges, job.options)
     job.check()
-    identities = await _identities(job, options, rubrics)
+    identities = await _identities(job, options)
     edits = job.edits_by_model.total()
-    store = opened(store)
+    store = store() if callable(store) else store
     if store.has_batches():
         raise UsageError(
             "questions wait for their answers in a batch, and would be paid for twice: collect them with --batch"
         )
     with _joined(cluster) as ray:
-        run = open_run(job, store, options, rubrics)
-        removed = drop_removed(job, store, run)
-        chosen = job.chosen(store)
-        shape = job.question_settings(rubrics)
-        expected = keep_outline(job, store, run, shape, chosen())
+        run = OpenRun(job, store, options)
+        expected = run.keep_outline()
         if not expected:
-            store.remove_run(run)
+            store.remove_run(run.record)
             raise nothing_to_ask(str(job.manifest))
         settings = WorkerSettings(
             dataclasses.replace(job),  # without the edits that the check has read
-            run.id,
-            rubrics,
+            run.record.id,
+            run.rubrics,
             options,
             new_owner(),
             identities,
-            frozenset(edit.id for edit in chosen()) if job.where else None,
+            frozenset(edit.id for edit in run.chosen()) if job.where else None,
         )
         workers = cluster.workers or int(ray.cluster_resources().get("CPU", 1))
         workers = max(1, min(workers, edits, options.concurrency or workers))
         driver = _Driver(ray, store, options, expected)
+        parts = [_share(settings, Part(i + 1, workers)) for i in range(workers)]
         try:
-            await driver.run(
-                [_share(settings, Part(i + 1, workers)) for i in range(workers)]
-            )
+            await driver.run(parts)
         except BaseException:  # Ctrl-C and a lost cluster alike
-            store.mark(run, "interrupted")
+            store.mark(run.record, "interrupted")
             raise
-    tally = driver.tally()
-    tally.left_out = chosen.absent
-    tally.removed = removed
-    return conclude(store, run, rubrics, driver.control, tally)
+    return run.conclude(driver.control, driver.tally())
 
 
-async def _identities(
-    job: Job, options: RunOptions, rubrics: Sequence[Rubric]
-) -> dict[str, str]:
+async def _identities(job: Job, options: RunOptions) -> dict[str, str]:
     """Return the hash of each judge's identity; a judge that cannot be asked at all leaves no run behind."""
+    rubrics = job.load_rubrics()
     async with AsyncExitStack() as resources:
         judges = [
             await open_judge(spec, job.options, Pace, resources) for spec in job.judges
@@ -158,25 +137,10 @@ class _PartProgress:
 
     def replace_worker(self) -> None:
         """Count the judgements of a worker that died as those of an earlier one."""
-        _add(self.earlier, self.written)
+        self.earlier.merge(self.written)
         self.written = RunTally()
         self.tally = RunTally()
         self.committed = 0.0
-
-
-def _add(total: RunTally, tally: RunTally) -> None:
-    total.statuses.update(tally.statuses)
-    total.cached += tally.cached
-    total.not_applicable += tally.not_applicable
-    _add_paid(total, tally)
-
-
-def _add_paid(total: RunTally, tally: RunTally) -> None:
-    total.asked += tally.asked
-    total.replies += tally.replies
-    total.cost += tally.cost
-    total.estimated += tally.estimated
-    total.unpriced += tally.unpriced
 
 
 class _Driver:
@@ -219,8 +183,8 @@ class _Driver:
         """
         total = RunTally(expected=self._expected, started=self._started)
         for part in self._parts:
-            _add(total, part.tally)
-            _add_paid(total, part.earlier)
+            total.merge(part.tally)
+            total.merge(part.earlier, paid_only=True)
             done = part.earlier.total - part.earlier.failed
             total.cached -= min(done, part.tally.cached)
         return total
@@ -293,14 +257,14 @@ class _Driver:
             "held": claims.held,
             "give_back": claims.give_back,
         }
-        results = []
+        results: list[StoreResult] = []
         for number, method, arguments in calls:
             try:
                 value = methods[method](*arguments)
             except Exception as error:
-                results.append(StoreResult(number, error=error))
+                results.append((number, None, error))
                 continue
-            results.append(StoreResult(number, value))
+            results.append((number, value, None))
             if method == "write":
                 for judgement in arguments[0]:
                     progress.written.add(judgement)

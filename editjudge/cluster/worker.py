@@ -7,18 +7,18 @@ calls made since then. Plans and judgements travel in batches: nothing asks the 
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from editjudge.canonical import json_hash
 from editjudge.edit import Edit
 from editjudge.errors import EditjudgeError, JudgeError, UsageError
-from editjudge.judgement import Judgement, Task
 from editjudge.judges.cost import Budget, Shortfall
 from editjudge.judges.judge import Judge, Pacing
 from editjudge.judges.registry import open_judge
@@ -28,7 +28,7 @@ from editjudge.running.job import Job, RunOptions, pacing
 from editjudge.running.plan import Planner
 from editjudge.running.progress import RunTally
 from editjudge.store.claims import is_alive
-from editjudge.store.records import Item
+from editjudge.store.sink import Sink, TaskClaims
 
 T = TypeVar("T")
 
@@ -55,20 +55,10 @@ class WorkerSettings:
     """Ids of the edits that fulfil the run's conditions; None if it has none."""
 
 
-class StoreCall(NamedTuple):
-    """A call of the driver's store or of its claims."""
-
-    number: int
-    method: str
-    arguments: tuple[Any, ...]
-
-
-class StoreResult(NamedTuple):
-    """The result of a `StoreCall`, or the exception that it raised."""
-
-    number: int
-    value: Any = None
-    error: Exception | None = None
+StoreCall = tuple[int, str, tuple[Any, ...]]
+"""Number, method and arguments of a call of the driver's store or of its claims."""
+StoreResult = tuple[int, Any, Exception | None]
+"""Number of a call, and its result or the exception that it raised."""
 
 
 class WorkerReport(NamedTuple):
@@ -90,7 +80,8 @@ def identity_hash(judge: Judge, rubrics: Sequence[Rubric]) -> str:
 
 
 class RemoteStore:
-    """The driver's store and claims, for the threads of a planner and a writer: a call returns with its result."""
+    """The driver's store (`Sink`) and claims (`TaskClaims`), for the threads of a planner and a writer: a call returns
+    with its result."""
 
     def __init__(self) -> None:
         self.called = asyncio.Event()
@@ -108,12 +99,12 @@ class RemoteStore:
 
     def resolve(self, results: Sequence[StoreResult]) -> None:
         """Let the calls return that have these results."""
-        for result in results:
-            future = self._pending.pop(result.number)
-            if result.error is None:
-                future.set_result(result.value)
+        for number, value, error in results:
+            future = self._pending.pop(number)
+            if error is None:
+                future.set_result(value)
             else:
-                future.set_exception(result.error)
+                future.set_exception(error)
 
     def _call(self, method: str, *arguments: Any) -> Any:
         future: Future[Any] = Future()
@@ -121,49 +112,15 @@ class RemoteStore:
         def send() -> None:
             number = next(self._numbers)
             self._pending[number] = future
-            self._unsent.append(StoreCall(number, method, arguments))
+            self._unsent.append((number, method, arguments))
             self.called.set()
 
         self._loop.call_soon_threadsafe(send)
         return future.result()
 
-    def load_digests(self, paths: Sequence[str]) -> Mapping[str, Any]:
-        digests: Mapping[str, Any] = self._call("load_digests", paths)
-        return digests
-
-    def add_batch(
-        self,
-        run: int,
-        edits: Sequence[tuple[int, Item]],
-        planned: Sequence[tuple[int, Task]],
-        learnt: Mapping[str, Mapping[str, Any]],
-    ) -> Mapping[str, str]:
-        statuses: Mapping[str, str] = self._call(
-            "add_batch", run, edits, planned, learnt
-        )
-        return statuses
-
-    def done(self, keys: Sequence[str]) -> dict[str, str]:
-        statuses: dict[str, str] = self._call("done", keys)
-        return statuses
-
-    def judgement(self, key: str) -> Judgement | None:
-        judgement: Judgement | None = self._call("judgement", key)
-        return judgement
-
-    def write(self, batch: Sequence[Judgement]) -> None:
-        self._call("write", batch)
-
-    def take(self, keys: Sequence[str]) -> set[str]:
-        taken: set[str] = self._call("take", keys)
-        return taken
-
-    def held(self, keys: Sequence[str]) -> dict[str, bool]:
-        held: dict[str, bool] = self._call("held", keys)
-        return held
-
-    def give_back(self, keys: Collection[str]) -> None:
-        self._call("give_back", keys)
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        """Return a method of the store or of the claims, called at the driver."""
+        return functools.partial(self._call, method)
 
     def close(self) -> None:
         """Leave the claims to the driver, which releases them when the worker is gone."""
@@ -275,8 +232,9 @@ class Worker:
                         "give all nodes the same variables, such as OPENAI_BASE_URL, and the same version of editjudge"
                     )
                 judges.append(judge)
+            sink = cast("Sink", store)
             planner = Planner(
-                store,
+                sink,
                 self._settings.run_id,
                 job.question_settings(rubrics),
                 job.reader(),
@@ -284,7 +242,11 @@ class Worker:
                 part=options.part.holds if options.part else lambda _: True,
             )
             self._engine = Engine(
-                store, planner, self._budget, self._messages.append, claims=store
+                sink,
+                planner,
+                self._budget,
+                self._messages.append,
+                claims=cast("TaskClaims", store),
             )
             if self._stopping:
                 self._engine.control.stop(self._stopping)

@@ -17,6 +17,7 @@ from editjudge.judges.wire import (
     Spliced,
     count,
     mapping,
+    objects,
     string,
 )
 from editjudge.rubrics.prompt import TextPart
@@ -40,9 +41,7 @@ def request(
 ) -> ChatRequest:
     body = {
         "model": model,
-        "max_tokens": DEFAULT_MAX_TOKENS
-        if parameters.max_tokens is None
-        else parameters.max_tokens,
+        "max_tokens": parameters.max_tokens or DEFAULT_MAX_TOKENS,
         "messages": list(_messages(conversation)),
         **_settings(conversation, parameters),
     }
@@ -90,12 +89,8 @@ def _content(conversation: Conversation) -> Iterator[dict[str, Any]]:
     for part in conversation.parts:
         if not isinstance(part, TextPart):
             image = wire.image_of(conversation, part)
-            source = {
-                "type": "base64",
-                "media_type": image.media_type,
-                "data": Spliced(image.data),
-            }
-            yield {"type": "image", "source": source}
+            source = {"media_type": image.media_type, "data": Spliced(image.data)}
+            yield {"type": "image", "source": {"type": "base64", **source}}
         elif part.text.strip():
             yield {"type": "text", "text": part.text}
 
@@ -106,16 +101,14 @@ def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     if not 200 <= status < 300:
         raise _problem(status, headers, body, document)
     if document.get("type") == "error":  # gateways pass errors on as successes
-        raise _problem(
-            _STATUSES.get(string(mapping(document.get("error")).get("type")), 502),
-            headers,
-            body,
-            document,
-        )
+        kind = string(mapping(document.get("error")).get("type"))
+        raise _problem(_STATUSES.get(kind, 502), headers, body, document)
     if not isinstance(document.get("content"), list):
         raise failures.no_answer(body)
     finish = _FINISHES.get(string(document.get("stop_reason")), "stop")
-    text = _text(document["content"])
+    # Without the blocks in which the model thinks.
+    blocks = [b for b in objects(document["content"]) if b.get("type") == "text"]
+    text = "".join(string(block.get("text")) for block in blocks)
     if finish == "refusal" and not text:
         text = string(mapping(document.get("stop_details")).get("explanation"))
     return Reply(
@@ -136,12 +129,6 @@ _FINISHES: dict[str, Finish] = {
     "refusal": "refusal",
 }
 """All others are ordinary ends: the contract checks the text."""
-
-
-def _text(content: list[Any]) -> str:
-    """Return the text without the blocks in which the model thinks."""
-    blocks = (block for block in map(mapping, content) if block.get("type") == "text")
-    return "".join(string(block.get("text")) for block in blocks)
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
@@ -179,16 +166,12 @@ def _problem(
 ) -> CallFailed:
     error = mapping(document.get("error"))
     # A 429 by status, but the month has to end first.
-    spent = (
-        mapping(error.get("details")).get("error_code")
-        == "enforced_spend_limit_reached"
-    )
-    message = string(error.get("message"))
+    code = mapping(error.get("details")).get("error_code")
     return failures.failure(
         status,
         headers,
         body,
-        message,
-        kind="key" if spent else None,
+        string(error.get("message")),
+        kind="key" if code == "enforced_spend_limit_reached" else None,
         names=[error.get("type")],
     )

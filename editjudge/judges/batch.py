@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
+import re
+import tempfile
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from editjudge.errors import UsageError
 from editjudge.judges import wire
 from editjudge.judges.anthropic import VERSION
+from editjudge.judges.chat import ChatJudge
 from editjudge.judges.failures import CallFailed, cleaned
-from editjudge.judges.wire import count, mapping, objects, string
+from editjudge.judges.google import model_path
+from editjudge.judges.http import HttpTransport, Response
+from editjudge.judges.wire import ChatRequest, count, document, mapping, objects, string
 
 Body = tuple[bytes, ...]
 """A request body in pieces."""
+BatchAnswer = tuple[str, int, bytes]
+"""Our id of a question, and the status and body of the HTTP response that it would have had alone."""
 
 MAX_PAGES = 1_000
 """Pages of a provider's list of batches that are read, so that an endless list does not hold up a run."""
 CLOCK_SKEW = 600.0
 """Seconds by which our clock and a provider's may differ."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchAnswer:
-    """The outcome of one question, as the HTTP response that it would have had alone."""
-
-    custom_id: str
-    status: int
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,44 +57,69 @@ class BatchPart:
 
     @property
     def body(self) -> Body:
-        """Return all lines as one body."""
+        """All lines as one body."""
         return tuple(piece for line in self.lines for piece in line)
 
 
-@dataclass(frozen=True, slots=True)
-class LostAnswer:
-    """A submission whose response was lost, so that the batch may exist and its id is unknown."""
+class BatchCalls:
+    """Requests to a provider other than questions, with the judge's address and key; each raises `CallFailed` unless it
+    succeeds."""
 
-    mark: str
-    since: float
-    questions: int
-
-
-@dataclass(frozen=True, slots=True)
-class BatchSearch:
-    """Result of looking for a batch of ours in the provider's list."""
-
-    id: str | None = None
-    sure: bool = True
-    """Whether there is none, if none was found."""
-
-
-class HttpCalls(Protocol):
-    """Requests to a provider other than questions; each raises `CallFailed` unless it succeeds."""
+    def __init__(self, judge: ChatJudge, transport: HttpTransport) -> None:
+        self._judge = judge
+        self._transport = transport
 
     async def post(
         self, path: str, body: Body, headers: Mapping[str, str] = {}
-    ) -> tuple[Any, Mapping[str, str]]:
+    ) -> tuple[dict[str, Any], Mapping[str, str]]:
         """Send once and return the document and the headers of the response; the caller decides about retries."""
-        ...
+        address = self._address(path, headers)
+        response = self._checked(await self._transport.post(*address, body))
+        return document(response.body), response.headers
 
-    async def get(self, path: str, headers: Mapping[str, str] = {}) -> Any:
+    async def get(self, path: str, headers: Mapping[str, str] = {}) -> dict[str, Any]:
         """Return the document at a path."""
-        ...
+        address = self._address(path, headers)
+        answer = document(self._checked(await self._transport.get(*address)).body)
+        if not answer:
+            raise CallFailed("server", "the server sent no JSON", status=200)
+        return answer
 
-    async def head_of(self, path: str, headers: Mapping[str, str] = {}) -> Any:
+    async def head_of(
+        self, path: str, headers: Mapping[str, str] = {}
+    ) -> dict[str, Any]:
         """Return the first line of a file of JSON lines."""
-        ...
+        with tempfile.TemporaryFile() as file:
+            await self.download(path, file, headers)
+            file.seek(0)
+            return document(file.readline())
+
+    async def download(
+        self, path: str, into: IO[bytes], headers: Mapping[str, str]
+    ) -> int:
+        """Save a file; return its size."""
+        address = self._address(path, headers)
+        self._checked(await self._transport.get(*address, into))
+        return into.tell()
+
+    def _address(
+        self, path: str, headers: Mapping[str, str]
+    ) -> tuple[str, dict[str, str]]:
+        # Ids in it come from a server.
+        if ".." in path or not re.fullmatch(r"[\x21-\x7e]+", path):
+            raise CallFailed(
+                "server", "the provider named something that cannot be an id"
+            )
+        return self._judge.endpoint.address(ChatRequest(path, (), headers))
+
+    def _checked(self, response: Response) -> Response:
+        if not 200 <= response.status < 300:
+            self._judge.parse_response(response)  # raises the error, without the key
+            raise CallFailed(
+                "server", f"HTTP {response.status}", status=response.status
+            )
+        body = self._judge.endpoint.redacted_body(response.body)
+        return dataclasses.replace(response, body=body)
 
 
 class BatchClient(Protocol):
@@ -103,17 +127,17 @@ class BatchClient(Protocol):
 
     max_questions: int
     max_bytes: int
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = {}
 
     def line(self, custom_id: str, body: Body) -> Body:
         """Return a question as part of a batch."""
         ...
 
-    async def submit(self, calls: HttpCalls, part: BatchPart) -> str:
+    async def submit(self, calls: BatchCalls, part: BatchPart) -> str:
         """Submit a batch, with our mark if the API has a field for it, and return its id."""
         ...
 
-    async def look(self, calls: HttpCalls, batch_id: str) -> BatchJob:
+    async def look(self, calls: BatchCalls, batch_id: str) -> BatchJob:
         """Return the state of a batch."""
         ...
 
@@ -121,17 +145,38 @@ class BatchClient(Protocol):
         """Read a line of a file of results."""
         ...
 
-    async def find(self, calls: HttpCalls, lost: LostAnswer) -> BatchSearch:
-        """Look for a batch of ours in the provider's list."""
+    async def find(
+        self, calls: BatchCalls, mark: str, since: float, questions: int
+    ) -> str | None:
+        """Look for a batch of ours whose submission was not confirmed.
+
+        Return its id; an empty text if there is none, and None if that cannot be said yet.
+        """
+        ...
+
+    async def _listed(
+        self, calls: BatchCalls, path: str, name: str
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield the batches of the account, the newest first."""
+        page = ""
+        for _ in range(MAX_PAGES):
+            listed = await calls.get(f"{path}{page}", self.headers)
+            for batch in objects(listed.get(name)):
+                yield batch
+            page = self._next_page(listed)
+            if not page:
+                return
+
+    def _next_page(self, listed: Mapping[str, Any]) -> str:
+        """Return the parameter of the next page of a list; empty if it was the last one."""
         ...
 
 
-class OpenAIBatches:
+class OpenAIBatches(BatchClient):
     """A file of questions, a batch over it, files of answers and of errors."""
 
     max_questions = 50_000
     max_bytes = 190_000_000  # 200 MB, less room for the form around it
-    headers: Mapping[str, str] = {}
 
     _URL = "/v1/chat/completions"
 
@@ -143,7 +188,7 @@ class OpenAIBatches:
             b"}\n",
         )
 
-    async def submit(self, calls: HttpCalls, part: BatchPart) -> str:
+    async def submit(self, calls: BatchCalls, part: BatchPart) -> str:
         # Written by hand: the HTTP client's own forms copy what they send.
         # Neither base64 nor JSON has a line that begins with two hyphens.
         boundary = f"editjudge-{part.mark}"
@@ -165,7 +210,7 @@ class OpenAIBatches:
         batch, _ = await calls.post("batches", wire.encode(job))
         return string(batch.get("id"))
 
-    async def look(self, calls: HttpCalls, batch_id: str) -> BatchJob:
+    async def look(self, calls: BatchCalls, batch_id: str) -> BatchJob:
         batch = await calls.get(f"batches/{batch_id}")
         counts = mapping(batch.get("request_counts"))
         status = string(batch.get("status"))
@@ -192,25 +237,24 @@ class OpenAIBatches:
         }
         return _answer(custom_id, 504, {"error": error})
 
-    async def find(self, calls: HttpCalls, lost: LostAnswer) -> BatchSearch:
-        page = ""
-        for _ in range(MAX_PAGES):
-            listed = await calls.get(f"batches?limit=100{page}")
-            batches = objects(listed.get("data"))
-            for batch in batches:
-                if mapping(batch.get("metadata")).get("editjudge") == lost.mark:
-                    return BatchSearch(string(batch.get("id")))
-            if not batches or not listed.get("has_more"):
+    async def find(
+        self, calls: BatchCalls, mark: str, since: float, questions: int
+    ) -> str | None:
+        async for batch in self._listed(calls, "batches?limit=100", "data"):
+            if mapping(batch.get("metadata")).get("editjudge") == mark:
+                return string(batch.get("id"))
+            if (count(batch.get("created_at")) or 0) < since - CLOCK_SKEW:
                 break
-            # The newest come first.
-            oldest = count(batches[-1].get("created_at")) or 0
-            if oldest < lost.since - CLOCK_SKEW:
-                break
-            page = f"&after={string(batches[-1].get('id'))}"
-        return BatchSearch()
+        return ""
+
+    def _next_page(self, listed: Mapping[str, Any]) -> str:
+        batches = objects(listed.get("data"))
+        if not batches or not listed.get("has_more"):
+            return ""
+        return f"&after={string(batches[-1].get('id'))}"
 
 
-class AnthropicBatches:
+class AnthropicBatches(BatchClient):
     """All questions in one request, answers as lines of one file."""
 
     max_questions = 100_000
@@ -223,7 +267,7 @@ class AnthropicBatches:
         opening = f'{{"custom_id":{json.dumps(custom_id)},"params":'
         return (opening.encode(), *body, b"}")
 
-    async def submit(self, calls: HttpCalls, part: BatchPart) -> str:
+    async def submit(self, calls: BatchCalls, part: BatchPart) -> str:
         version = {"anthropic-version": part.headers.get("anthropic-version", VERSION)}
         body: list[bytes] = []
         for line in part.lines:
@@ -231,7 +275,7 @@ class AnthropicBatches:
         batch, _ = await calls.post(self._PATH, (*body, b"]}"), version)
         return string(batch.get("id"))
 
-    async def look(self, calls: HttpCalls, batch_id: str) -> BatchJob:
+    async def look(self, calls: BatchCalls, batch_id: str) -> BatchJob:
         batch = await calls.get(f"{self._PATH}/{batch_id}", self.headers)
         counts = mapping(batch.get("request_counts"))
         ended = ("succeeded", "errored", "canceled", "expired")
@@ -256,44 +300,42 @@ class AnthropicBatches:
                 }
                 return _answer(custom_id, 504, {"type": "error", "error": error})
 
-    async def find(self, calls: HttpCalls, lost: LostAnswer) -> BatchSearch:
+    async def find(
+        self, calls: BatchCalls, mark: str, since: float, questions: int
+    ) -> str | None:
         """Look for a batch of the same time and size.
 
         The API has no field for a mark. Our mark is in the answers alone, which are there once a batch has ended:
-        until then nobody can tell whether it is ours.
+        until then it cannot be told whether it is ours.
         """
-        page = ""
-        sure = True
-        for _ in range(MAX_PAGES):
-            listed = await calls.get(f"{self._PATH}?limit=100{page}", self.headers)
-            for batch in objects(listed.get("data")):
-                if _seconds(batch.get("created_at")) < lost.since - CLOCK_SKEW:
-                    return BatchSearch(sure=sure)
-                counts = mapping(batch.get("request_counts")).values()
-                if sum(count(number) or 0 for number in counts) != lost.questions:
-                    continue
-                if batch.get("processing_status") != "ended":
-                    sure = False
-                    continue
-                id_ = string(batch.get("id"))
-                results = f"{self._PATH}/{id_}/results"
-                line = await calls.head_of(results, self.headers)
-                if string(line.get("custom_id")).startswith(lost.mark):
-                    return BatchSearch(id_)
-            if not listed.get("has_more"):
+        none: str | None = ""
+        async for batch in self._listed(calls, f"{self._PATH}?limit=100", "data"):
+            if _seconds(batch.get("created_at")) < since - CLOCK_SKEW:
                 break
-            page = f"&after_id={string(listed.get('last_id'))}"
-        return BatchSearch(sure=sure)
+            counts = mapping(batch.get("request_counts")).values()
+            if sum(count(number) or 0 for number in counts) != questions:
+                continue
+            if batch.get("processing_status") != "ended":
+                none = None
+                continue
+            id_ = string(batch.get("id"))
+            line = await calls.head_of(f"{self._PATH}/{id_}/results", self.headers)
+            if string(line.get("custom_id")).startswith(mark):
+                return id_
+        return none
+
+    def _next_page(self, listed: Mapping[str, Any]) -> str:
+        more = listed.get("has_more")
+        return f"&after_id={string(listed.get('last_id'))}" if more else ""
 
 
-class GoogleBatches:
+class GoogleBatches(BatchClient):
     """A file of questions, an operation over it, a file of answers."""
 
     max_questions = 50_000
     """Google names no limit; this many answers are fetched at once elsewhere too."""
     max_bytes = 190_000_000
     """2 GB are allowed; a batch is in memory while it is sent."""
-    headers: Mapping[str, str] = {}
 
     _TYPE = "application/jsonl"
     _ENDED = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")
@@ -313,17 +355,14 @@ class GoogleBatches:
     def line(self, custom_id: str, body: Body) -> Body:
         return (f'{{"key":{json.dumps(custom_id)},"request":'.encode(), *body, b"}\n")
 
-    async def submit(self, calls: HttpCalls, part: BatchPart) -> str:
+    async def submit(self, calls: BatchCalls, part: BatchPart) -> str:
         file = await self._upload(calls, part)
-        name = part.model
-        if not name.startswith(("models/", "tunedModels/")):
-            name = f"models/{name}"
         job = {"batch": {"displayName": part.mark, "inputConfig": {"fileName": file}}}
-        path = f"v1beta/{urllib.parse.quote(name, safe='/')}:batchGenerateContent"
+        path = f"{model_path(part.model)}:batchGenerateContent"
         batch, _ = await calls.post(path, wire.encode(job))
         return string(batch.get("name"))
 
-    async def _upload(self, calls: HttpCalls, part: BatchPart) -> str:
+    async def _upload(self, calls: BatchCalls, part: BatchPart) -> str:
         size = str(sum(map(len, part.body)))
         start = {
             "x-goog-upload-protocol": "resumable",
@@ -348,7 +387,7 @@ class GoogleBatches:
             raise CallFailed("server", "the file of questions was not taken")
         return name
 
-    async def look(self, calls: HttpCalls, batch_id: str) -> BatchJob:
+    async def look(self, calls: BatchCalls, batch_id: str) -> BatchJob:
         batch = await calls.get(f"v1beta/{batch_id}")
         metadata = mapping(batch.get("metadata"))
         stats = mapping(metadata.get("batchStats"))
@@ -359,15 +398,11 @@ class GoogleBatches:
         )
         outputs = (mapping(metadata.get("output")), mapping(batch.get("response")))
         files = [string(output.get("responsesFile")) for output in outputs]
-        file = files[0] or files[1]
-        if file:
-            results = (f"v1beta/{file}:download?alt=media",)
-            return BatchJob(state in self._ENDED, answered, results)
-        if state == "FAILED":
-            return BatchJob(
-                True, answered, problem=_reason(mapping(batch.get("error")))
-            )
-        return BatchJob(state in self._ENDED, answered)
+        paths = [f"v1beta/{file}:download?alt=media" for file in files if file]
+        problem = ""
+        if state == "FAILED" and not paths:
+            problem = _reason(mapping(batch.get("error")))
+        return BatchJob(state in self._ENDED, answered, tuple(paths[:1]), problem)
 
     def answer(self, line: Mapping[str, Any]) -> BatchAnswer:
         key = string(line.get("key"))
@@ -382,18 +417,18 @@ class GoogleBatches:
         status = code if 400 <= code < 600 else self._STATUSES.get(code, 500)
         return _answer(key, status, {"error": error})
 
-    async def find(self, calls: HttpCalls, lost: LostAnswer) -> BatchSearch:
-        page = ""
-        for _ in range(MAX_PAGES):
-            listed = await calls.get(f"v1beta/batches?pageSize=100{page}")
-            for batch in objects(listed.get("operations")):
-                if mapping(batch.get("metadata")).get("displayName") == lost.mark:
-                    return BatchSearch(string(batch.get("name")))
-            token = string(listed.get("nextPageToken"))
-            if not token:
-                break
-            page = f"&pageToken={urllib.parse.quote(token, safe='')}"
-        return BatchSearch()
+    async def find(
+        self, calls: BatchCalls, mark: str, since: float, questions: int
+    ) -> str | None:
+        path = "v1beta/batches?pageSize=100"
+        async for batch in self._listed(calls, path, "operations"):
+            if mapping(batch.get("metadata")).get("displayName") == mark:
+                return string(batch.get("name"))
+        return ""
+
+    def _next_page(self, listed: Mapping[str, Any]) -> str:
+        token = string(listed.get("nextPageToken"))
+        return f"&pageToken={urllib.parse.quote(token, safe='')}" if token else ""
 
 
 CLIENTS: Mapping[str, BatchClient] = {
@@ -416,7 +451,7 @@ def batch_client(spec: str) -> BatchClient:
 
 
 def _answer(custom_id: str, status: int, body: Mapping[str, Any]) -> BatchAnswer:
-    return BatchAnswer(custom_id, status, json.dumps(body).encode())
+    return custom_id, status, json.dumps(body).encode()
 
 
 def _reason(error: Mapping[str, Any]) -> str:

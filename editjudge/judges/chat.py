@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import functools
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,6 @@ from editjudge.judges.cost import (
     DEFAULT_MAX_OUTPUT,
     Budget,
     BudgetProtocol,
-    CallCost,
     MaximumCost,
     Price,
     answer_tokens,
@@ -27,13 +27,8 @@ from editjudge.judges.cost import (
 from editjudge.judges.failures import CallFailed, context_advice
 from editjudge.judges.http import Response
 from editjudge.judges.judge import Judge, JudgingFailed, Load, Options, Pacing, Work
-from editjudge.judges.providers import PROVIDERS, Endpoint
-from editjudge.judges.wire import (
-    ChatRequest,
-    Conversation,
-    RejectedTurn,
-    Reply,
-)
+from editjudge.judges.providers import Endpoint
+from editjudge.judges.wire import ChatRequest, Conversation, RejectedTurn, Reply
 from editjudge.media.image import EncodedImage
 from editjudge.redaction import redacted_options
 from editjudge.rubrics.answer import answer_schema
@@ -81,17 +76,54 @@ class _Received(NamedTuple):
     """Number of replies that its request brought."""
 
 
-# --- repeats --------------------------------------------------------------------------------------------------
-
-
 @dataclass(eq=False)
-class PendingRepeat:
-    """A repeat of a question that is to be asked, alone or together with others."""
+class _PendingTask:
+    """A task while it is being asked: its replies, their cost, and the repeats of its question that share a request."""
 
+    work: Work
+    question: Question
+    price: Price | None
+    images: Mapping[str, EncodedImage] = field(default_factory=dict)
+    turns: tuple[RejectedTurn, ...] = ()
+    exchanges: list[Exchange] = field(default_factory=list)
     shared: asyncio.Future[_Received | None] | None = None
     """Set once another repeat asks for this one too; None is its result if that failed, and it asks for itself."""
-    followers: list[PendingRepeat] = field(default_factory=list)
+    followers: list[_PendingTask] = field(default_factory=list)
     """Repeats that this one asks for."""
+    shared_by: int = 1
+    """Number of repeats that the first request was for."""
+    estimated: float = 0.0
+    """Cost of requests that brought no answer and may be billed."""
+    lost: int = 0
+    """Number of those requests."""
+    problem: CallFailed | None = None
+    """Failure of the latest of them."""
+    capped: int | None = None
+    """Token limit of an answer, if the budget left less than was wanted."""
+    out_of_budget: bool = False
+    """Whether the budget did not pay for asking again."""
+
+    @functools.cached_property
+    def group(self) -> Hashable:
+        """Identity that its repeats have in common."""
+        work = self.work
+        digests = tuple(sorted(work.digests.items()))
+        task = work.task
+        return task.item, task.variant, work.rubric.hash, digests, self.question.parts
+
+    def share(self, received: _Received) -> _Received:
+        """Give each follower its reply with its share of the tokens, and return our own."""
+        usage = received.reply.usage
+        others = received.reply.others
+        later = _share(usage, received.replies, first=False)
+        for follower, other in zip(self.followers, others, strict=False):
+            if follower.shared and not follower.shared.done():
+                reply = dataclasses.replace(other, usage=later)
+                follower.shared.set_result(received._replace(reply=reply, retries=0))
+        self.release()
+        first = _share(usage, received.replies, first=True)
+        reply = dataclasses.replace(received.reply, usage=first, others=())
+        return received._replace(reply=reply)
 
     def release(self) -> None:
         """Let the followers that have no reply ask for themselves."""
@@ -100,44 +132,67 @@ class PendingRepeat:
                 follower.shared.set_result(None)
         self.followers = []
 
-    def share(self, received: _Received) -> _Received:
-        """Give each follower its reply with its share of the tokens, and return our own."""
-        shares = _shares(received.reply.usage, received.replies)
-        for follower, other, usage in zip(
-            self.followers, received.reply.others, shares[1:], strict=False
-        ):
-            if follower.shared and not follower.shared.done():
-                reply = dataclasses.replace(other, usage=usage)
-                follower.shared.set_result(received._replace(reply=reply, retries=0))
-        self.release()
-        reply = dataclasses.replace(received.reply, usage=shares[0], others=())
-        return received._replace(reply=reply)
+    def lose(self, problem: CallFailed | None, amount: float) -> None:
+        """Record a request that brought no answer and may be billed."""
+        self.estimated += amount
+        self.lost += 1
+        self.problem = problem or self.problem
+
+    def cost(self) -> float | None:
+        """Return the cost; None if the price, or a server's count of tokens, is unknown."""
+        if self.price is None:
+            return None if self.exchanges or self.lost else 0.0
+        total = 0.0
+        for exchange in self.exchanges:
+            # A reply that the server refused to send has no count.
+            if exchange.finish == "error":
+                continue
+            cost = self.price.of(exchange.usage)
+            if cost is None:
+                return None
+            total += cost
+        return total + self.estimated
+
+    def notes(self) -> tuple[Remark, ...]:
+        """Return what a reader of the cost has to know."""
+        notes: list[Remark] = []
+        if self.lost and self.price:
+            count = "1 request" if self.lost == 1 else f"{self.lost} requests"
+            message = f"${self.estimated:.4f} of the cost is an estimate: {count} brought no answer and may be billed"
+            notes.append(Remark("cost_estimated", message))
+        if self.shared_by > 1:
+            message = f"one request brought {self.shared_by} repeats: tokens and cost are this one's share"
+            notes.append(Remark("shared_request", message))
+        if self.capped is not None:
+            message = (
+                f"the budget left no more than {self.capped:,} tokens for the answer"
+            )
+            notes.append(Remark("capped", message))
+        if self.out_of_budget:
+            message = "it was not asked again: the budget may not pay for it"
+            notes.append(Remark("budget_reached", message))
+        return tuple(notes)
 
 
-def _shares(usage: Usage, replies: int) -> list[Usage]:
-    """Divide the usage of a request: the first reply has the input, since servers do not count each reply."""
-    if replies == 1:
-        return [usage]
-    output = _divided(usage.output_tokens, replies)
-    reasoning = _divided(usage.reasoning_tokens, replies)
-    later = Usage(
-        input_tokens=None if usage.input_tokens is None else 0,
-        output_tokens=output[1],
-        cached_tokens=None if usage.cached_tokens is None else 0,
-        reasoning_tokens=reasoning[1],
+def _share(usage: Usage, replies: int, *, first: bool) -> Usage:
+    """Return a reply's share of the tokens of a request: the first has the input and the remainder of the output, since
+    servers do not count each reply."""
+
+    def whole(count: int | None) -> int | None:
+        return count if first or count is None else 0
+
+    def divided(count: int | None) -> int | None:
+        if count is None:
+            return None
+        each, rest = divmod(count, replies)
+        return each + rest if first else each
+
+    return Usage(
+        input_tokens=whole(usage.input_tokens),
+        output_tokens=divided(usage.output_tokens),
+        cached_tokens=whole(usage.cached_tokens),
+        reasoning_tokens=divided(usage.reasoning_tokens),
     )
-    first = dataclasses.replace(
-        usage, output_tokens=output[0], reasoning_tokens=reasoning[0]
-    )
-    return [first, *[later] * (replies - 1)]
-
-
-def _divided(count: int | None, replies: int) -> tuple[int | None, int | None]:
-    """Return the share of the first reply, which has the remainder, and of each other one."""
-    if count is None:
-        return None, None
-    each, rest = divmod(count, replies)
-    return each + rest, each
 
 
 class RepeatGroups:
@@ -150,63 +205,49 @@ class RepeatGroups:
     def __init__(self, max_choices: int) -> None:
         self.max_choices = max_choices
         """Replies to request at once; 1 as soon as a server refuses or ignores the number."""
-        self._waiting: dict[Hashable, list[PendingRepeat]] = {}
+        self._waiting: dict[Hashable, list[_PendingTask]] = {}
 
     @contextmanager
-    def waiting(self, question: Hashable) -> Iterator[PendingRepeat]:
-        """Add a repeat of the question for as long as it is being judged."""
-        repeat = PendingRepeat()
-        line = self._waiting.setdefault(question, [])
-        line.append(repeat)
+    def waiting(self, task: _PendingTask) -> Iterator[None]:
+        """Let a task wait with its repeats for as long as it is being judged."""
+        group = task.group
+        line = self._waiting.setdefault(group, [])
+        line.append(task)
         try:
-            yield repeat
+            yield
         finally:
-            repeat.release()
-            if repeat in line:
-                line.remove(repeat)
-            if not line and self._waiting.get(question) is line:
-                del self._waiting[question]
+            task.release()
+            if task in line:
+                line.remove(task)
+            if not line and self._waiting.get(group) is line:
+                del self._waiting[group]
 
-    def begin(self, question: Hashable, repeat: PendingRepeat) -> None:
-        """Give a repeat that is about to ask its followers, unless another one asks for it."""
-        if repeat.shared is not None:
+    def begin(self, task: _PendingTask) -> None:
+        """Give a task that is about to be asked its followers, unless another one asks for it."""
+        if task.shared is not None:
             return
-        line = self._waiting[question]
-        line.remove(repeat)
-        repeat.followers = line[: self.max_choices - 1]
+        line = self._waiting[task.group]
+        line.remove(task)
+        task.followers = line[: self.max_choices - 1]
         del line[: self.max_choices - 1]
-        for follower in repeat.followers:
+        for follower in task.followers:
             follower.shared = asyncio.get_running_loop().create_future()
-
-
-# --- the judge ------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _PendingTask:
-    """A task while it is being asked."""
-
-    work: Work
-    question: Question
-    images: Mapping[str, EncodedImage]
-    group: Hashable
-    """Identity that its repeats have in common."""
-    repeat: PendingRepeat
-    cost: CallCost
-    turns: tuple[RejectedTurn, ...] = ()
 
 
 class ChatJudge(Judge):
     """A vision-language model behind an API. A question passes through these layers:
 
-    judge                 joins the repeats of a question and loads the images
-    _with_cost            adds cost and notes to the judgement, also if it fails
+    judge                 joins the repeats of a question, loads the images, and adds cost and notes to the judgement
     _in_slot              waits for a place in flight, or for the repeat that asks for this one
     _ask_until_valid      asks again, with the reasons, while replies break the contract
     _ask_once             checks one reply and records it
     _send_with_fallbacks  sends without what the server refuses: schema, several replies, probabilities
     _send                 reserves money for each request
     send_with_retries     (`Pacing`) keeps the rate, and repeats requests that failed for a while
+
+    Six gates hold a question back, in this order: how many tasks are open (`running.asker.Window`), the places in
+    flight (`Pacing.slot`), the limits that the user set, a judge that is down, the rate that the server admits (all in
+    `running.pace.Pace`), and the budget (`Budget.hold`).
     """
 
     def __init__(
@@ -220,7 +261,9 @@ class ChatJudge(Judge):
         max_choices: int = MAX_CHOICES,
         price: Price | None = None,
         funds: BudgetProtocol | None = None,
+        identity: Mapping[str, Any] | None = None,
     ) -> None:
+        """`identity`: fields of the identity that differ from those of a model behind an API."""
         parameters = options.parameters
         self.spec = spec
         self.limits = endpoint.limits
@@ -265,6 +308,7 @@ class ChatJudge(Judge):
         # Omitted otherwise, so that keys are what they were before there were probabilities.
         if self._min_mass is not None:
             self._identity |= {"read": "logprobs", "min_mass": self._min_mass}
+        self._identity |= identity or {}
 
     def with_transport(
         self, transport: Transport, pace: Pacing, funds: BudgetProtocol
@@ -292,51 +336,35 @@ class ChatJudge(Judge):
         self._pace.stop()
 
     async def judge(self, work: Work, load: Load) -> Judgement:
-        question = work.question()
-        group = (
-            work.task.item,
-            work.task.variant,
-            work.rubric.hash,
-            tuple(sorted(work.digests.items())),
-            question.parts,
-        )
-        with self._repeats.waiting(group) as repeat:
+        pending = _PendingTask(work, work.question(), self._price)
+        with self._repeats.waiting(pending):
             await asyncio.sleep(0)  # until its other repeats wait too
-            images = {role: await load(role) for role in work.images}
-            cost = CallCost(self._price)
-            return await self._with_cost(
-                _PendingTask(work, question, images, group, repeat, cost)
-            )
-
-    async def _with_cost(self, pending: _PendingTask) -> Judgement:
-        cost = pending.cost
-        try:
-            judgement = await self._in_slot(pending)
-        except JudgeError as error:
-            error.spent = cost.total() or 0.0
-            raise
-        except EditjudgeError:
-            raise
-        except Exception as error:
-            raise JudgingFailed(
-                error,
-                schema_mode=self._mode(pending.work.rubric),
-                exchanges=tuple(cost.exchanges),
-                notes=cost.notes(),
-                cost=cost.total(),
-            ) from error
-        return dataclasses.replace(
-            judgement, notes=(*judgement.notes, *cost.notes()), cost=cost.total()
-        )
+            pending.images = {role: await load(role) for role in work.images}
+            try:
+                judgement = await self._in_slot(pending)
+            except JudgeError as error:
+                error.spent = pending.cost() or 0.0
+                raise
+            except EditjudgeError:
+                raise
+            except Exception as error:
+                raise JudgingFailed(
+                    error,
+                    schema_mode=self._mode(work.rubric),
+                    exchanges=tuple(pending.exchanges),
+                    notes=pending.notes(),
+                    cost=pending.cost(),
+                ) from error
+        notes = (*judgement.notes, *pending.notes())
+        return dataclasses.replace(judgement, notes=notes, cost=pending.cost())
 
     async def _in_slot(self, pending: _PendingTask) -> Judgement:
-        repeat = pending.repeat
         async with self._pace.slot():
-            self._repeats.begin(pending.group, repeat)
-            if repeat.shared is None:
+            self._repeats.begin(pending)
+            if pending.shared is None:
                 return await self._ask_until_valid(pending, None)
         # Without a slot: the repeat that asks for this one releases its own before it tries again, and needs one then.
-        shared = await repeat.shared
+        shared = await pending.shared
         async with self._pace.slot(has_reply=shared is not None):
             return await self._ask_until_valid(pending, shared)
 
@@ -344,13 +372,12 @@ class ChatJudge(Judge):
         self, pending: _PendingTask, shared: _Received | None
     ) -> Judgement:
         work = pending.work
-        cost = pending.cost
         outcome: Verdict | Failure | None = None
         readings: dict[str, Any] = {}
         mode = self._mode(work.rubric)
         mismatches = 0
         for ask in range(1 + self._reasks + self._more_reasks):
-            if ask > self._reasks and not self._is_worth_more(outcome, cost):
+            if ask > self._reasks and not self._is_worth_more(pending):
                 break
             # A model that cannot keep to the schema may keep to the question.
             drops_schema = mismatches > 1 or (mismatches and ask >= self._reasks)
@@ -359,20 +386,17 @@ class ChatJudge(Judge):
                 outcome, received = await self._ask_once(pending, mode, shared)
             except CallFailed as problem:
                 if problem.kind != "grammar":
-                    return self._unanswered(work, problem, cost.exchanges, mode)
+                    return self._unanswered(pending, problem, mode)
                 mismatches += 1
                 reason = Remark("grammar_mismatch", str(problem))
                 outcome = Failure("invalid", (reason,))
-                cost.exchanges.append(
-                    Exchange("", "invalid", finish="error", reasons=(reason,))
-                )
+                pending.exchanges.append(_no_reply("invalid", reason))
                 continue
             except BudgetReached:
                 if outcome is None:
                     raise  # there is no reply, so the task stays to be judged
-                cost.out_of_budget = (
-                    True  # the replies are paid for; the next run asks again
-                )
+                # The replies are paid for; the next run asks again.
+                pending.out_of_budget = True
                 break
             shared = None
             mode = received.mode
@@ -385,27 +409,21 @@ class ChatJudge(Judge):
                 pending.turns += (RejectedTurn(text[:_MAX_QUOTED], feedback),)
         return work.verdict(
             cast("Verdict | Failure", outcome),
-            cost.exchanges,
+            pending.exchanges,
             schema_mode=mode,
             **readings,
         )
 
-    def _is_worth_more(self, outcome: Verdict | Failure | None, cost: CallCost) -> bool:
+    def _is_worth_more(self, pending: _PendingTask) -> bool:
         """Whether a question that used up its re-asks is asked again: its replies were probably invalid by chance.
 
         A model that declines each time will decline again, and an answer that the budget cuts off stays cut off.
         """
-        mostly_valid = (
-            self._replies >= _MIN_REPLIES
-            and self._valid_replies >= _MIN_VALID_SHARE * self._replies
-        )
-        declines = {exchange.outcome for exchange in cost.exchanges} == {"refused"}
-        return (
-            mostly_valid
-            and cost.capped is None
-            and outcome is not None
-            and not declines
-        )
+        if pending.capped is not None or self._replies < _MIN_REPLIES:
+            return False
+        declines = {exchange.outcome for exchange in pending.exchanges} == {"refused"}
+        mostly_valid = self._valid_replies >= _MIN_VALID_SHARE * self._replies
+        return mostly_valid and not declines
 
     def _readings(
         self, rubric: Rubric, reply: Reply, verdict: Verdict
@@ -432,10 +450,8 @@ class ChatJudge(Judge):
         """Ask once and check the reply, which is recorded even if checking it raises: it is paid for."""
         received = shared
         if received is None:
-            received = await self._send_with_fallbacks(pending, mode)
-            received = pending.repeat.share(received)
-        cost = pending.cost
-        cost.shared_by = max(cost.shared_by, received.replies)
+            received = pending.share(await self._send_with_fallbacks(pending, mode))
+        pending.shared_by = max(pending.shared_by, received.replies)
         # Imported here since its patterns take time to compile, and are not needed before there is a reply.
         from editjudge.rubrics.contract import check
 
@@ -461,7 +477,7 @@ class ChatJudge(Judge):
                 retries=received.retries,
                 reasons=outcome.reasons if isinstance(outcome, Failure) else (),
             )
-            cost.exchanges.append(exchange)
+            pending.exchanges.append(exchange)
         self._replies += 1
         self._valid_replies += isinstance(outcome, Verdict)
         return outcome, received
@@ -469,7 +485,6 @@ class ChatJudge(Judge):
     async def _send_with_fallbacks(
         self, pending: _PendingTask, mode: SchemaMode, *, logprobs: bool = True
     ) -> _Received:
-        repeat = pending.repeat
         rubric = pending.work.rubric
         wants_logprobs = (
             logprobs and self._min_mass is not None and self._logprobs_refused is None
@@ -482,31 +497,28 @@ class ChatJudge(Judge):
             rubric.name,
             top_logprobs=TOP_LOGPROBS if wants_logprobs else None,
             system=pending.question.system,
-            choices=1 + len(repeat.followers),
+            choices=1 + len(pending.followers),
         )
+        again = self._send_with_fallbacks
         try:
             reply, seconds, retries = await self._send(pending, conversation)
         except CallFailed as problem:
             if problem.kind == "schema" and conversation.schema is not None:
-                received = await self._send_with_fallbacks(
-                    pending, "prompt only", logprobs=logprobs
-                )
+                received = await again(pending, "prompt only", logprobs=logprobs)
                 self._note_refused_schema(pending.work, problem)
                 return received
-            if problem.kind == "request" and repeat.followers:
+            if problem.kind == "request" and pending.followers:
                 self._repeats.max_choices = 1
-                repeat.release()
-                return await self._send_with_fallbacks(pending, mode, logprobs=logprobs)
+                pending.release()
+                return await again(pending, mode, logprobs=logprobs)
             if problem.kind == "request" and wants_logprobs:
-                received = await self._send_with_fallbacks(
-                    pending, mode, logprobs=False
-                )
+                received = await again(pending, mode, logprobs=False)
                 self._logprobs_refused = problem  # the same question, accepted
                 return received
             raise
         except BudgetReached:
-            if pending.cost.problem:  # asked in vain, and not to be asked again
-                raise pending.cost.problem from None
+            if pending.problem:  # asked in vain, and not to be asked again
+                raise pending.problem from None
             raise
         replies = 1 + len(reply.others)
         if replies < conversation.choices:  # it ignores the number
@@ -517,7 +529,6 @@ class ChatJudge(Judge):
         self, pending: _PendingTask, conversation: Conversation
     ) -> tuple[Reply, float | None, int]:
         """Return the reply, its seconds, and the number of requests before it that failed."""
-        cost = pending.cost
         parameters = self._parameters
         max_tokens = parameters.max_tokens or DEFAULT_MAX_OUTPUT
         if self._funds.bounded:
@@ -531,7 +542,7 @@ class ChatJudge(Judge):
             hold = await self._funds.hold(maximum) if maximum else None
             sent = request
             if hold and hold.tokens < max_tokens:
-                cost.capped = hold.tokens
+                pending.capped = hold.tokens
                 shorter = dataclasses.replace(parameters, max_tokens=hold.tokens)
                 sent = self.endpoint.request(conversation, shorter)
             url, headers = self.endpoint.address(sent)
@@ -544,12 +555,12 @@ class ChatJudge(Judge):
             except CallFailed as problem:
                 timeouts += problem.kind == "timeout"
                 if problem.may_be_billed:
-                    cost.lose(problem, hold.lost() if hold else 0.0)
+                    pending.lose(problem, hold.lost() if hold else 0.0)
                 elif hold:
                     hold.settle(0.0)
                 raise
             except (Exception, asyncio.CancelledError):
-                cost.lose(None, hold.lost() if hold else 0.0)
+                pending.lose(None, hold.lost() if hold else 0.0)
                 raise
             if hold:
                 hold.settle(self._price.of(reply.usage) if self._price else None)
@@ -645,29 +656,26 @@ class ChatJudge(Judge):
             return "prompt only"
         return self._schema_mode
 
-    @property
-    def context_setting(self) -> str:
-        """Setting that a user raises if a question does not fit into the context."""
-        return PROVIDERS[self.endpoint.provider].context_setting
-
     def _unanswered(
-        self,
-        work: Work,
-        problem: CallFailed,
-        exchanges: list[Exchange],
-        mode: SchemaMode,
+        self, pending: _PendingTask, problem: CallFailed, mode: SchemaMode
     ) -> Judgement:
         if problem.kind in ("key", "model"):
             raise JudgeError(f"{self.spec}: {problem}") from None
         status, code = outcome_of(problem)
         message = str(problem)
         if problem.kind == "context":
-            message = context_advice(self.context_setting, message)
+            message = context_advice(self.endpoint.context_setting, message)
         reason = Remark(code, message)
-        failed = Exchange("", status, finish="error", reasons=(reason,))
-        return work.judgement(
-            status, reasons=(reason,), exchanges=(*exchanges, failed), schema_mode=mode
+        return pending.work.judgement(
+            status,
+            reasons=(reason,),
+            exchanges=(*pending.exchanges, _no_reply(status, reason)),
+            schema_mode=mode,
         )
+
+
+def _no_reply(status: Status, reason: Remark) -> Exchange:
+    return Exchange("", status, finish="error", reasons=(reason,))
 
 
 def outcome_of(problem: CallFailed) -> tuple[Status, str]:

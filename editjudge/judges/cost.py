@@ -7,17 +7,16 @@ import functools
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from editjudge.errors import BudgetReached, InputError
-from editjudge.judgement import Exchange, Usage
+from editjudge.errors import BudgetReached, InputError, Option, UsageError, near_miss
+from editjudge.judgement import Usage
 from editjudge.judges import read_yaml
-from editjudge.judges.failures import CallFailed
+from editjudge.judges.judge import GGUF, Options, is_local
 from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.verdict import Remark
 
 BUILTIN = Path(__file__).parent / "prices.yaml"
 
@@ -73,6 +72,7 @@ def prices(path: Path | None = None) -> Prices:
     import yaml
 
     chosen = path or Path(os.environ.get("EDITJUDGE_PRICES") or BUILTIN)
+    unreadable = (OSError, UnicodeDecodeError, yaml.YAMLError)
     try:
         data = read_yaml(chosen)
         models = {spec: Price(**numbers) for spec, numbers in data["models"].items()}
@@ -81,14 +81,7 @@ def prices(path: Path | None = None) -> Prices:
         batch = dict(data.get("batch", {}))
         _check_amounts("batch", *batch.values())
         return Prices(str(data["as_of"]), models, batch)
-    except (
-        OSError,
-        UnicodeDecodeError,
-        yaml.YAMLError,
-        KeyError,
-        TypeError,
-        AttributeError,
-    ) as error:
+    except (*unreadable, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{chosen}: not a price file ({error}); expected `as_of` and `models`, each with input and output"
         ) from None
@@ -98,6 +91,62 @@ def _check_amounts(name: str, *amounts: object) -> None:
     for amount in amounts:
         if not isinstance(amount, int | float) or not amount >= 0:  # also not NaN
             raise TypeError(f"{name}: expected numbers from 0")
+
+
+def price_of(spec: str, options: Options, *, batch: bool = False) -> Price | None:
+    """Return the price of a judge; None if it is unknown. A judge in this process costs nothing."""
+    if is_local(spec) or spec.startswith(GGUF):
+        return Price(0.0, 0.0)
+    return prices(options.prices).of(spec, batch=batch)
+
+
+def near_price(spec: str, options: Options) -> str:
+    """Return the end of a sentence about a judge whose price is unknown: a priced one that may be meant."""
+    provider = f"{spec.partition('/')[0]}/"
+    models = prices(options.prices).models
+    return near_miss(spec, (name for name in models if name.startswith(provider)))
+
+
+_LENGTH_SETTINGS = (
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "maxOutputTokens",
+    "n",
+    "candidateCount",
+)
+"""Settings by which an answer may become longer than a budget reckons with."""
+
+
+def check_budget(
+    budget: float | None,
+    judges: Sequence[str],
+    options: Options,
+    *,
+    batch: bool = False,
+) -> None:
+    """Raise `UsageError` if a budget cannot be kept with these judges."""
+    if budget is None:
+        return
+    unknown = [spec for spec in judges if price_of(spec, options, batch=batch) is None]
+    if unknown:
+        raise UsageError(
+            f"--budget needs to know what {', '.join(unknown)} costs{near_price(unknown[0], options)} "
+            f"Give --prices FILE, a price file (docs/running.md) with {unknown[0]} in it, or leave out --budget",
+            options=[Option("budget"), Option("prices")],
+        )
+    for setting in _length_settings(options.parameters.extra):
+        raise UsageError(
+            f"--budget limits how long answers may be: say --max-tokens, and leave out -J {setting}",
+            options=[Option("budget"), Option("max-tokens")],
+        )
+
+
+def _length_settings(extra: object) -> Iterator[str]:
+    for name, value in extra.items() if isinstance(extra, Mapping) else ():
+        if name in _LENGTH_SETTINGS:
+            yield name
+        yield from _length_settings(value)
 
 
 # --- tokens ---------------------------------------------------------------------------------------------------
@@ -186,19 +235,6 @@ class Shortfall(NamedTuple):
     """Bound on the cost of the next request, with the shortest answer that is worth requesting."""
 
 
-class Reservation(Protocol):
-    """Money set aside for one request; settled once."""
-
-    tokens: int
-    """Token limit of the answer: the one requested, or what the budget leaves."""
-
-    def settle(self, cost: float | None) -> None:
-        """Book the cost of the request; None if it is unknown, so that the whole reservation counts as spent."""
-
-    def lost(self) -> float:
-        """Book the whole reservation as spent, since an unanswered request may be billed; return the amount."""
-
-
 class BudgetProtocol(Protocol):
     """The budget of a run or of a batch."""
 
@@ -235,7 +271,7 @@ class Budget:
             await self._settled.wait()
         return hold
 
-    def try_hold(self, most: MaximumCost) -> BudgetReservation | None:
+    def try_hold(self, most: MaximumCost) -> Reservation | None:
         """Reserve money for one request; None if there may be enough once others are settled.
 
         The last request that can be paid for is allowed a shorter answer.
@@ -256,7 +292,7 @@ class Budget:
         amount = self._overrun * most.of(tokens)
         self.reserved += amount
         self.open += 1
-        return BudgetReservation(self, amount, tokens)
+        return Reservation(self, amount, tokens)
 
     def stop(self) -> None:
         """End the waiting of `hold` since the run is being stopped."""
@@ -280,79 +316,23 @@ class Budget:
 
 
 @dataclass(slots=True)
-class BudgetReservation:
-    """A reservation of a `Budget`."""
+class Reservation:
+    """Money set aside for one request; settled once."""
 
     budget: Budget
     amount: float
     tokens: int
+    """Token limit of the answer: the one requested, or what the budget leaves."""
+    refunded: bool = False
+    """Whether a request that brings no answer is not billed, as in a batch."""
 
     def settle(self, cost: float | None) -> None:
-        """Book the cost of the request."""
+        """Book the cost of the request; None if it is unknown, so that the whole reservation counts as spent."""
         self.budget.settle(self.amount, cost)
 
     def lost(self) -> float:
-        """Book the whole reservation as spent."""
-        self.budget.estimated += self.amount
-        self.settle(None)
-        return self.amount
-
-
-@dataclass
-class CallCost:
-    """The replies of one task, and their cost."""
-
-    price: Price | None
-    exchanges: list[Exchange] = field(default_factory=list)
-    estimated: float = 0.0
-    lost: int = 0
-    """Number of requests that brought no answer and may be billed."""
-    problem: CallFailed | None = None
-    """Failure of the latest of them."""
-    capped: int | None = None
-    """Token limit of an answer, if the budget left less than was wanted."""
-    out_of_budget: bool = False
-    """Whether the budget did not pay for asking again."""
-    shared_by: int = 1
-    """Number of repeats that the first request was for."""
-
-    def lose(self, problem: CallFailed | None, amount: float) -> None:
-        """Record a request that brought no answer and may be billed."""
-        self.estimated += amount
-        self.lost += 1
-        self.problem = problem or self.problem
-
-    def total(self) -> float | None:
-        """Return the cost; None if the price, or a server's count of tokens, is unknown."""
-        if self.price is None:
-            return None if self.exchanges or self.lost else 0.0
-        total = 0.0
-        for exchange in self.exchanges:
-            # A reply that the server refused to send has no count.
-            if exchange.finish == "error":
-                continue
-            cost = self.price.of(exchange.usage)
-            if cost is None:
-                return None
-            total += cost
-        return total + self.estimated
-
-    def notes(self) -> tuple[Remark, ...]:
-        """Return what a reader of the cost has to know."""
-        notes: list[Remark] = []
-        if self.lost and self.price:
-            count = "1 request" if self.lost == 1 else f"{self.lost} requests"
-            message = f"${self.estimated:.4f} of the cost is an estimate: {count} brought no answer and may be billed"
-            notes.append(Remark("cost_estimated", message))
-        if self.shared_by > 1:
-            message = f"one request brought {self.shared_by} repeats: tokens and cost are this one's share"
-            notes.append(Remark("shared_request", message))
-        if self.capped is not None:
-            message = (
-                f"the budget left no more than {self.capped:,} tokens for the answer"
-            )
-            notes.append(Remark("capped", message))
-        if self.out_of_budget:
-            message = "it was not asked again: the budget may not pay for it"
-            notes.append(Remark("budget_reached", message))
-        return tuple(notes)
+        """Book the whole reservation as spent, since an unanswered request may be billed; return the amount."""
+        amount = 0.0 if self.refunded else self.amount
+        self.budget.estimated += amount
+        self.settle(amount)
+        return amount

@@ -15,7 +15,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from editjudge.judges import read_table
 from editjudge.judges.wire import header
@@ -139,14 +139,6 @@ class ErrorRow:
     pattern: re.Pattern[str] | None
 
 
-class ErrorMeaning(NamedTuple):
-    """The kind of failure that a row of the table found."""
-
-    kind: ProblemKind
-    words: str = ""
-    """Words of the message that matched; empty if a named field did."""
-
-
 @functools.cache
 def error_rows() -> list[ErrorRow]:
     """Read the table."""
@@ -167,16 +159,17 @@ def _row(
 
 def read_error(
     status: int, names: Iterable[object], message: str
-) -> ErrorMeaning | None:
-    """Return the meaning of the first row that fits; fields are compared before words."""
+) -> tuple[ProblemKind, str] | None:
+    """Return the kind of failure that the first fitting row of the table states, and the words of the message that
+    matched; they are empty if a named field did. Fields are compared before words."""
     fields = {re.split(r"[.\[]", name)[0] for name in names if isinstance(name, str)}
     rows = [row for row in error_rows() if status in row.statuses]
     for row in rows:
         if row.names & fields:
-            return ErrorMeaning(row.kind)
+            return row.kind, ""
     for row in rows:
         if row.pattern and (match := row.pattern.search(message)):
-            return ErrorMeaning(row.kind, match[0])
+            return row.kind, match[0]
     return None
 
 
@@ -224,17 +217,16 @@ def failure(
 ) -> CallFailed:
     """Return an HTTP error as a failure: of this kind, else by the table of errors, else by its status."""
     reason = message or _page(body)
-    meaning = None
+    words = ""
     if kind is None:
-        meaning = read_error(status, names, reason)
-        kind = meaning.kind if meaning else kind_of(status)
+        kind, words = read_error(status, names, reason) or (kind_of(status), "")
     wait = retry_after_of(headers) if retry_after is None else bounded(retry_after)
     return CallFailed(
         kind,
         f"HTTP {status}: {cleaned(reason) or 'no reason given'}",
         status=status,
         retry_after=wait if kind in ("rate limit", "server", "timeout") else None,
-        words=meaning.words if meaning else "",
+        words=words,
     )
 
 
@@ -252,14 +244,12 @@ def retry_after_of(headers: Mapping[str, str]) -> float | None:
         return bounded(milliseconds / 1000)
     wait = header(headers, "retry-after")
     seconds = _number(wait)
-    if seconds is not None:
-        return bounded(seconds)
     until = _timestamp(wait)
-    if until is None:
-        return None
-    # By the server's own clock if it sends the time: ours may be wrong.
-    now = _timestamp(header(headers, "date"))
-    return bounded(until - (time.time() if now is None else now))
+    if seconds is None and until is not None:
+        # By the server's own clock if it sends the time: ours may be wrong.
+        now = _timestamp(header(headers, "date"))
+        seconds = until - (time.time() if now is None else now)
+    return None if seconds is None else bounded(seconds)
 
 
 def bounded(seconds: float) -> float | None:

@@ -19,6 +19,7 @@ from editjudge.judges.wire import (
     Spliced,
     count,
     mapping,
+    objects,
     string,
 )
 from editjudge.rubrics.prompt import TextPart
@@ -49,14 +50,16 @@ def request(
         body["systemInstruction"] = {"parts": [{"text": conversation.system}]}
     if config:
         body["generationConfig"] = config
+    path = f"{model_path(model)}:generateContent"
     return ChatRequest(
-        _path(model), wire.encode(wire.merged(body, parameters.extra, _RESERVED))
+        path, wire.encode(wire.merged(body, parameters.extra, _RESERVED))
     )
 
 
-def _path(model: str) -> str:
+def model_path(model: str) -> str:
+    """Return the path of a model, which may be named with or without its collection."""
     name = model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"
-    return f"v1beta/{urllib.parse.quote(name, safe='/')}:generateContent"
+    return f"v1beta/{urllib.parse.quote(name, safe='/')}"
 
 
 def _thinking(model: str, effort: str | None) -> dict[str, Any] | None:
@@ -68,11 +71,9 @@ def _thinking(model: str, effort: str | None) -> dict[str, Any] | None:
         raise UsageError(
             f'{model} has no reasoning effort "{effort}"; expected {", ".join(efforts)}'
         )
-    return (
-        {"thinkingBudget": _BUDGETS[effort]}
-        if by_budget
-        else {"thinkingLevel": effort.upper()}
-    )
+    if by_budget:
+        return {"thinkingBudget": _BUDGETS[effort]}
+    return {"thinkingLevel": effort.upper()}
 
 
 def _contents(conversation: Conversation) -> Iterator[dict[str, Any]]:
@@ -90,12 +91,8 @@ def _parts(conversation: Conversation) -> Iterator[dict[str, Any]]:
             yield {"text": part.text}
         else:
             image = wire.image_of(conversation, part)
-            yield {
-                "inlineData": {
-                    "mimeType": image.media_type,
-                    "data": Spliced(image.data),
-                }
-            }
+            data = {"mimeType": image.media_type, "data": Spliced(image.data)}
+            yield {"inlineData": data}
 
 
 def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
@@ -105,18 +102,15 @@ def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         raise _problem(status, headers, body, document)
     candidate = wire.first(document.get("candidates"))
     if candidate is None:
-        if blocked := string(
-            mapping(document.get("promptFeedback")).get("blockReason")
-        ):
-            raise CallFailed(
-                "refusal",
-                f"the question was blocked: {failures.cleaned(blocked)}",
-                status=status,
-            )
+        blocked = string(mapping(document.get("promptFeedback")).get("blockReason"))
+        if blocked:
+            message = f"the question was blocked: {failures.cleaned(blocked)}"
+            raise CallFailed("refusal", message, status=status)
         raise failures.no_answer(body)
-    parts = mapping(candidate.get("content")).get("parts")
+    parts = objects(mapping(candidate.get("content")).get("parts"))
+    spoken = [part for part in parts if part.get("thought") is not True]
     return Reply(
-        text=_text(parts if isinstance(parts, list) else []),
+        text="".join(string(part.get("text")) for part in spoken),
         finish=_FINISHES.get(string(candidate.get("finishReason")), "stop"),
         usage=_usage(mapping(document.get("usageMetadata"))),
         model=string(document.get("modelVersion")) or None,
@@ -140,15 +134,6 @@ _FINISHES: dict[str, Finish] = {
 """All others are ordinary ends: the contract checks the text."""
 
 
-def _text(parts: list[Any]) -> str:
-    """Return the text without the parts in which the model thinks."""
-    return "".join(
-        string(part.get("text"))
-        for part in map(mapping, parts)
-        if part.get("thought") is not True
-    )
-
-
 def _usage(usage: Mapping[str, Any]) -> Usage:
     """Return the usage; here, unlike elsewhere, the output leaves out the thoughts, which are paid for as output too."""
     thought = count(usage.get("thoughtsTokenCount"))
@@ -167,15 +152,16 @@ def _problem(
     status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]
 ) -> CallFailed:
     error = mapping(document.get("error"))
-    details = error.get("details")
-    rows = [mapping(detail) for detail in details] if isinstance(details, list) else []
-    message = string(error.get("message"))
+    details = objects(error.get("details"))
     name = string(error.get("status"))
-    reasons = [detail.get("reason") for detail in rows]
-    kind = _kind(status, name, rows)
-    names = [name, *reasons]
     return failures.failure(
-        status, headers, body, message, kind=kind, names=names, retry_after=_delay(rows)
+        status,
+        headers,
+        body,
+        string(error.get("message")),
+        kind=_kind(status, name, details),
+        names=[name, *(detail.get("reason") for detail in details)],
+        retry_after=_delay(details),
     )
 
 
@@ -184,19 +170,12 @@ def _kind(status: int, name: str, details: list[dict[str, Any]]) -> ProblemKind 
     if status == 400 and reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"}:
         return "key"
     if name == "FAILED_PRECONDITION":
-        return (
-            "key"  # no billing, or not from this country: the same for every question
-        )
-    if status == 429 and any("PerDay" in quota for quota in _quotas(details)):
+        # No billing, or not from this country: the same for every question.
+        return "key"
+    violations = [v for d in details for v in objects(d.get("violations"))]
+    if status == 429 and any("PerDay" in string(v.get("quotaId")) for v in violations):
         return "key"  # comes with a delay of seconds, but the day has to end first
     return None
-
-
-def _quotas(details: list[dict[str, Any]]) -> Iterator[str]:
-    for detail in details:
-        violations = detail.get("violations")
-        for violation in violations if isinstance(violations, list) else []:
-            yield string(mapping(violation).get("quotaId"))
 
 
 def _delay(details: list[dict[str, Any]]) -> float | None:

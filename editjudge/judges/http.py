@@ -29,11 +29,13 @@ _CONNECT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Response:
+    """An HTTP response, read to its end."""
+
     status: int
     headers: Mapping[str, str]
     body: bytes
     seconds: float | None
-    """None where nobody waited for it."""
+    """None if the response was not waited for."""
 
 
 class _Pieces(aiohttp.Payload):
@@ -95,7 +97,7 @@ class HttpTransport:
     async def get(
         self, url: str, headers: Mapping[str, str], into: IO[bytes] | None = None
     ) -> Response:
-        """Read to the end; a success may be of any size where it goes `into` a file."""
+        """Read to the end; a success may be of any size if it goes `into` a file."""
         return await self._request("GET", url, headers, None, into)
 
     async def _request(
@@ -123,11 +125,14 @@ class HttpTransport:
                 proxy=self._proxy(url),
             )
             async with request as response:
-                data = (
-                    await _saved(response, into)
-                    if into and response.ok
-                    else await _bounded(response)
-                )
+                data = b""
+                if into and response.ok:
+                    into.seek(0)
+                    into.truncate()
+                    async for chunk in response.content.iter_any():
+                        into.write(chunk)
+                else:
+                    data = await _bounded(response)
                 return Response(
                     response.status, response.headers, data, time.monotonic() - started
                 )
@@ -174,14 +179,6 @@ def _explaining(seconds: float) -> Iterator[None]:
         raise CallFailed(
             "connection", f"the connection broke: {type(error).__name__}", cut_off=True
         ) from None
-
-
-async def _saved(response: aiohttp.ClientResponse, into: IO[bytes]) -> bytes:
-    into.seek(0)
-    into.truncate()
-    async for chunk in response.content.iter_any():
-        into.write(chunk)
-    return b""
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:

@@ -86,8 +86,9 @@ class Work(NamedTuple):
         """Return values by the roles of the manifest, whatever the order shown."""
         if self.order != "ba":
             return dict(by_role)
-        turned = dict(zip(PAIR_ROLES, reversed(PAIR_ROLES), strict=True))
-        return {turned.get(role, role): value for role, value in by_role.items()}
+        a, b = PAIR_ROLES
+        swapped = {a: b, b: a}
+        return {swapped.get(role, role): value for role, value in by_role.items()}
 
     def judgement(self, status: Status, **fields: Any) -> Judgement:
         """Return a judgement of this task with further fields, among them choices between outputs as they were shown."""

@@ -32,7 +32,7 @@ from editjudge.judges.judge import GGUF, Options, Pacing
 from editjudge.judges.providers import PROVIDERS, Endpoint
 
 CONTEXT = 16_384
-"""Tokens for a question with its pictures and the answer. A model's own limit may take more memory than there is."""
+"""Tokens for a question with its images and the answer. A model's own limit may take more memory than there is."""
 
 
 _STILL = 10.0
@@ -44,7 +44,7 @@ class EngineSettings:
     """How the engine runs; nothing here changes an answer, but for a question that does not fit."""
 
     context: int = CONTEXT
-    """Tokens of each question, its pictures and its answer included."""
+    """Tokens of each question, its images and its answer included."""
     threads: int = 0
     """0: one for each core that this process may use."""
     parallel: int = 0
@@ -54,13 +54,10 @@ class EngineSettings:
     @classmethod
     def taken_from(cls, extra: dict[str, Any]) -> EngineSettings:
         """Take the engine's settings out of the user's parameters."""
-        chosen = {
-            field.name: extra.pop(field.name)
-            for field in dataclasses.fields(cls)
-            if field.name in extra
-        }
+        names = [field.name for field in dataclasses.fields(cls)]
+        chosen = {name: extra.pop(name) for name in names if name in extra}
         for name, value in chosen.items():
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            if type(value) is not int or value < 1:
                 unit = " of tokens" if name == "context" else ""
                 raise UsageError(f"-J {name}={value}: expected a number{unit}")
         try:
@@ -139,9 +136,8 @@ class LocalEngine:
         options.mmproj.path = str(projector)
         options.n_ctx = settings.context * settings.parallel
         options.n_parallel = settings.parallel
-        options.cpuparams.n_threads = options.cpuparams_batch.n_threads = (
-            settings.threads
-        )
+        options.cpuparams.n_threads = settings.threads
+        options.cpuparams_batch.n_threads = settings.threads
         options.api_keys = [self._key]
         options.ui = False
         options.endpoint_slots = False
@@ -176,44 +172,13 @@ def _check_instructions() -> None:
         raise JudgeError(f"xllamacpp cannot be used here: {last[0][:300]}")
 
 
-class LocalJudge(ChatJudge):
-    """A judge of the chat format whose key has the digests of both files, and not their paths."""
-
-    def __init__(
-        self,
-        spec: str,
-        endpoint: Endpoint,
-        options: Options,
-        pace: Pacing,
-        engine: LocalEngine,
-        digests: Mapping[str, str],
-        max_choices: int,
-        funds: BudgetProtocol | None,
-    ) -> None:
-        super().__init__(
-            spec,
-            endpoint,
-            options,
-            pace,
-            engine,
-            max_choices=max_choices,
-            price=Price(0.0, 0.0),
-            funds=funds,
-        )
-        self._identity |= {"judge": "gguf", "url": "", "files": dict(digests)}
-
-    @property
-    def context_setting(self) -> str:
-        return "the context with -J context=TOKENS"
-
-
 async def open_local(
     spec: str,
     options: Options,
     pace: Pacing,
     resources: Any,
     funds: BudgetProtocol | None,
-) -> LocalJudge:
+) -> ChatJudge:
     """Open a judge in a file; raise `UsageError` if the files or the extra are missing or of another kind."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise UsageError(f"{spec} needs an extra: pip install 'editjudge[local]'")
@@ -228,9 +193,9 @@ async def open_local(
     projector = Path(str(mmproj)) if mmproj is not None else projector_beside(model)
     if (kind := architecture(projector)) != "clip":
         raise UsageError(
-            f"{projector} is no projector: its architecture is {kind or 'not stated'}, expected clip"
+            f"{projector} is not a projector: its architecture is {kind or 'not stated'}, expected clip"
         )
-    digests = {
+    files = {
         name: await asyncio.to_thread(_digest, file)
         for name, file in (("model", model), ("mmproj", projector))
     }
@@ -243,20 +208,23 @@ async def open_local(
         limits=like.limits,
         schema_mode="enforced",
         options=like.options,
+        context_setting="the context with -J context=TOKENS",
     )
     engine = await resources.enter_async_context(
         LocalEngine(model, projector, settings, options.timeout)
     )
     parameters = dataclasses.replace(options.parameters, extra=extra)
-    return LocalJudge(
+    return ChatJudge(
         spec,
         endpoint,
         dataclasses.replace(options, parameters=parameters),
         pace,
         engine,
-        digests,
-        settings.parallel,  # llama.cpp refuses more replies at once
-        funds,
+        max_choices=settings.parallel,  # llama.cpp refuses more replies at once
+        price=Price(0.0, 0.0),
+        funds=funds,
+        # The digests of the files, and not their paths.
+        identity={"judge": "gguf", "url": "", "files": files},
     )
 
 
@@ -284,7 +252,7 @@ def architecture(path: Path) -> str:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     if head[:4] != b"GGUF":
-        raise UsageError(f"{path} is no GGUF file")
+        raise UsageError(f"{path} is not a GGUF file")
     # Writers put it first: the key, the type 8 (text), its length, the text.
     _, _, rest = head.partition(b"general.architecture" + struct.pack("<I", 8))
     length = int.from_bytes(rest[:8], "little")

@@ -19,6 +19,7 @@ from editjudge.judges.wire import (
     TokenChoice,
     count,
     mapping,
+    objects,
     string,
 )
 from editjudge.rubrics.prompt import TextPart
@@ -110,12 +111,10 @@ def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     choices = document.get("choices")
     choice = wire.first(choices)
     # OpenRouter has said 200 by the time that a model fails, and puts the error into the answer.
-    if failed := mapping(document.get("error")) or mapping(
-        mapping(choice).get("error")
-    ):
-        raise _problem(
-            count(failed.get("code")) or 502, headers, body, {"error": failed}
-        )
+    failed = mapping(document.get("error")) or mapping(mapping(choice).get("error"))
+    if failed:
+        status = count(failed.get("code")) or 502
+        raise _problem(status, headers, body, {"error": failed})
     if choice is None or not isinstance(choice.get("message"), dict):
         raise failures.no_answer(body)
     if _broken_off(choice):
@@ -127,12 +126,9 @@ def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         or string(document.get("id"))
         or None,
     }
-    others = [
-        _of_choice(other, about)
-        for other in map(mapping, list(choices or ())[1:])
-        if _is_reply(other)
-    ]
-    return _of_choice(choice, about, tuple(others))
+    others = map(mapping, list(choices or ())[1:])
+    replies = [_of_choice(other, about) for other in others if _is_reply(other)]
+    return _of_choice(choice, about, tuple(replies))
 
 
 def _is_reply(choice: Mapping[str, Any]) -> bool:
@@ -151,13 +147,11 @@ def _of_choice(
     choice: Mapping[str, Any], about: Mapping[str, Any], others: tuple[Reply, ...] = ()
 ) -> Reply:
     message = choice["message"]
-    text = _text(message.get("content"))
     refusal = string(message.get("refusal"))
+    finish = _FINISHES.get(string(choice.get("finish_reason")), "stop")
     return Reply(
-        text=text or refusal,
-        finish="refusal"
-        if refusal
-        else _FINISHES.get(string(choice.get("finish_reason")), "stop"),
+        text=_text(message.get("content")) or refusal,
+        finish="refusal" if refusal else finish,
         tokens=_tokens(choice.get("logprobs")),
         others=others,
         **about,
@@ -174,66 +168,48 @@ _FINISHES: dict[str, Finish] = {
 
 def _text(content: object) -> str:
     """Return the text, which may be a list of parts; thoughts come beside it, or in parts of another type."""
-    if isinstance(content, list):
-        texts = (
-            part
-            for part in map(mapping, content)
-            if part.get("type") in ("text", "output_text")
-        )
-        return "".join(string(part.get("text")) for part in texts)
-    return string(content)
+    if not isinstance(content, list):
+        return string(content)
+    parts = [p for p in objects(content) if p.get("type") in ("text", "output_text")]
+    return "".join(string(part.get("text")) for part in parts)
 
 
 def _tokens(logprobs: object) -> tuple[TokenChoice, ...]:
     """Return all tokens, or none if one of them is malformed."""
-    content = mapping(logprobs).get("content")
-    choices = [_token(entry) for entry in content] if isinstance(content, list) else []
-    return tuple(choice for choice in choices if choice) if all(choices) else ()
+    tokens = []
+    for entry in objects(mapping(logprobs).get("content")):
+        written = _written(entry)
+        if written is None:
+            return ()
+        others = map(_written, objects(entry.get("top_logprobs")))
+        alternatives = tuple(other for other in others if other)
+        tokens.append(TokenChoice(*written, alternatives))
+    return tuple(tokens)
 
 
-def _token(entry: object) -> TokenChoice | None:
-    written = _written(entry)
-    others = mapping(entry).get("top_logprobs")
-    alternatives = (
-        [_written(other) for other in others] if isinstance(others, list) else []
-    )
-    return (
-        TokenChoice(*written, tuple(other for other in alternatives if other))
-        if written
-        else None
-    )
-
-
-def _written(entry: object) -> tuple[bytes, float] | None:
+def _written(entry: Mapping[str, Any]) -> tuple[bytes, float] | None:
     """Return the bytes of a token and its logarithm of probability."""
-    fields = mapping(entry)
-    logprob = fields.get("logprob")
-    data = fields.get("bytes")
-    if (
-        not isinstance(logprob, int | float)
-        or isinstance(logprob, bool)
-        or math.isnan(logprob)
-    ):
+    logprob: Any = entry.get("logprob")
+    data = entry.get("bytes")
+    if type(logprob) not in (int, float) or math.isnan(logprob):
         return None
     try:
-        return bytes(data) if isinstance(data, list) else string(
-            fields.get("token")
-        ).encode(), float(logprob)
+        if not isinstance(data, list):
+            data = string(entry.get("token")).encode()
+        return bytes(data), float(logprob)
     except (TypeError, ValueError, OverflowError):
         # no bytes, half of a surrogate pair, a number beyond all measure
         return None
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
+    input_details = mapping(usage.get("prompt_tokens_details"))
+    output_details = mapping(usage.get("completion_tokens_details"))
     return Usage(
         input_tokens=count(usage.get("prompt_tokens")),
         output_tokens=count(usage.get("completion_tokens")),
-        cached_tokens=count(
-            mapping(usage.get("prompt_tokens_details")).get("cached_tokens")
-        ),
-        reasoning_tokens=count(
-            mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")
-        ),
+        cached_tokens=count(input_details.get("cached_tokens")),
+        reasoning_tokens=count(output_details.get("reasoning_tokens")),
     )
 
 

@@ -42,28 +42,26 @@ def score_probabilities(
     Choices have no mean, and are left out. Probabilities are read only where the number of the score itself stands.
     """
     result = ScoreProbabilities()
-    factors = [factor for factor in rubric.factors if not factor.scale.choices]
     start = _offset(reply)
     starts = _starts(rubric, reply.text, scores) if isinstance(start, int) else {}
-    for factor in factors:
+    for factor in rubric.factors:
+        key = factor.key
+        if factor.scale.choices:
+            continue
         if isinstance(start, str):
-            result.abstained[factor.key] = start
+            result.abstained[key] = start
         elif not factor.scale.steps:
-            result.abstained[factor.key] = (
-                f"{factor.scale.words}: too many values for probabilities of each"
-            )
-        elif factor.key not in starts:
-            result.abstained[factor.key] = (
+            reason = f"{factor.scale.words}: too many values for probabilities of each"
+            result.abstained[key] = reason
+        elif key not in starts:
+            reason = (
                 "its number has no place in the reply that probabilities can be read at"
             )
+            result.abstained[key] = reason
         else:
-            at = start + len(reply.text[: starts[factor.key]].encode())
-            _read(
-                factor.key,
-                distribution(factor.scale, reply.tokens, at),
-                min_mass,
-                result,
-            )
+            at = start + len(reply.text[: starts[key]].encode())
+            values = distribution(factor.scale, reply.tokens, at)
+            _read(key, values, min_mass, result)
     return result
 
 
@@ -73,10 +71,8 @@ def _starts(rubric: Rubric, text: str, scores: Mapping[str, float]) -> dict[str,
     starts: dict[str, int] = {}
     for factor in rubric.factors:
         begin, end = spans.get(factor.key, (0, 0))
-        if (
-            factor.key in scores
-            and _legal(factor.scale, text[begin:end]) == scores[factor.key]
-        ):
+        number = _legal(factor.scale, text[begin:end])
+        if factor.key in scores and number == scores[factor.key]:
             starts[factor.key] = begin
     return starts
 
@@ -161,8 +157,9 @@ def _from(
 
 
 def _choices(token: TokenChoice) -> list[tuple[bytes, float]]:
-    listed = any(data == token.data for data, _ in token.alternatives)
-    return [*token.alternatives, *([] if listed else [(token.data, token.logprob)])]
+    if any(data == token.data for data, _ in token.alternatives):
+        return list(token.alternatives)
+    return [*token.alternatives, (token.data, token.logprob)]
 
 
 def _after(data: bytes, lead: bytes) -> bytes | None:
@@ -195,12 +192,9 @@ def _number(
     rest = match[3]
     number = _legal(scale, digits)
     if rest:
-        ends = (
-            rest.startswith(b'"')
-            if quote
-            else rest[:1] in (b",", b"}", b"]") or rest[:1].isspace()
-        )
-        return (number if ends else None), False
+        ends = (b'"',) if quote else (b",", b"}", b"]")
+        ended = rest.startswith(ends) or (not quote and rest[:1].isspace())
+        return (number if ended else None), False
     longer = {
         value for spelling, value in spellings.items() if spelling.startswith(digits)
     }
@@ -216,9 +210,8 @@ def _legal(scale: Scale, digits: str) -> Number | None:
 
 def _spellings(scale: Scale) -> dict[str, Number]:
     """Return every legal number by its spelling; integers of a decimal scale also as 3.0."""
-    plain = {str(value): value for value in scale.steps}
-    return plain | (
-        {}
-        if scale.values
-        else {f"{value}.0": value for value in scale.steps if isinstance(value, int)}
-    )
+    spellings = {str(value): value for value in scale.steps}
+    if not scale.values:
+        whole = (value for value in scale.steps if isinstance(value, int))
+        spellings |= {f"{value}.0": value for value in whole}
+    return spellings

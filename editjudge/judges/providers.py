@@ -23,7 +23,7 @@ import json
 import os
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal, NoReturn, Protocol, cast
@@ -43,11 +43,16 @@ which guards nothing and is a word that answers use."""
 class Secret:
     """A key that is shown by `reveal` alone: not in messages, logs, tracebacks or pickles."""
 
-    __slots__ = ("_pattern", "_value")
+    __slots__ = ("_forms", "_pattern", "_value")
 
     def __init__(self, value: str) -> None:
         self._value = value
         self._pattern = re.compile("".join(map(_encodings, value)))
+        self._forms = [value]
+        if self.guards:
+            # As in a header that a gateway has encoded.
+            for encode in (base64.b64encode, base64.urlsafe_b64encode):
+                self._forms.append(encode(value.encode()).decode().rstrip("="))
 
     def reveal(self) -> str:
         """Return the key."""
@@ -60,7 +65,7 @@ class Secret:
 
     def redacted(self, text: str) -> str:
         """Return the text without the key, plain or encoded."""
-        for form in (self._value, *_in_base64(self._value)):
+        for form in self._forms:
             text = text.replace(form, "[key]")
         # The pattern is slow, and most texts have nothing that is encoded.
         return self._pattern.sub("[key]", text) if _ENCODED.search(text) else text
@@ -93,13 +98,6 @@ def _encodings(mark: str) -> str:
         rf"&#x0*(?i:{number:x});",
     )
     return rf"(?:\\*{re.escape(mark)}|{'|'.join(codes)})"
-
-
-def _in_base64(value: str) -> Iterator[str]:
-    """Yield the base64 of a key alone, as in a header that a gateway has encoded."""
-    if len(value) >= MIN_KEY:
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            yield encode(value.encode()).decode().rstrip("=")
 
 
 class Wire(Protocol):
@@ -185,6 +183,8 @@ class Endpoint:
     unsupported: tuple[str, ...] = ()
     """Parameters that are left out of the requests."""
     warnings: tuple[str, ...] = ()
+    context_setting: str = ""
+    """Setting to raise if a question does not fit."""
 
     def request(
         self, conversation: Conversation, parameters: Parameters
@@ -232,20 +232,16 @@ class Endpoint:
             **request.headers,
         }
         if self.key is not None:
-            bearer = self.auth == "bearer"
             key = self.key.reveal()
-            headers["authorization" if bearer else self.auth] = (
-                f"Bearer {key}" if bearer else key
-            )
+            if self.auth == "bearer":
+                headers["authorization"] = f"Bearer {key}"
+            else:
+                headers[self.auth] = key
         return f"{self.url}/{request.path}{query}", headers
 
     def _wire(self) -> Wire:
-        return cast(
-            Wire,
-            import_module(
-                self.wire if "." in self.wire else f"editjudge.judges.{self.wire}"
-            ),
-        )
+        name = self.wire if "." in self.wire else f"editjudge.judges.{self.wire}"
+        return cast(Wire, import_module(name))
 
 
 def resolve(
@@ -260,44 +256,46 @@ def resolve(
     provider = PROVIDERS[name]
     base = _base_url(name, provider, base_url, environ)
     key, warnings = _key(spec, provider, environ, needs_key)
-    if key and base.startswith("http://") and not _is_loopback(base):
-        host = urllib.parse.urlsplit(base).hostname
-        warnings = (
-            *warnings,
-            f"the key of {name} goes to {host} unencrypted; use https",
+    parts = urllib.parse.urlsplit(base)
+    if key and parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+        warnings.append(
+            f"the key of {name} goes to {parts.hostname} unencrypted; use https"
         )
-    if (
-        provider.wire == "openai"
-        and name != "azure"
-        and not urllib.parse.urlsplit(base).path
-    ):
-        warnings = (
-            *warnings,
-            f"{base} has no path; most servers that speak this format answer below {base}/v1",
+    if provider.wire == "openai" and name != "azure" and not parts.path:
+        warnings.append(
+            f"{base} has no path; most servers that speak this format answer below {base}/v1"
         )
-    version = next(
-        (environ[v] for v in provider.version_variables if environ.get(v)), None
-    )
+    version = first_set(environ, provider.version_variables)
     url, query = _azure(base, model, version) if name == "azure" else (base, {})
+    # A vendor's promise about schemas holds at the vendor's address alone.
+    is_moved = provider.needs_key and provider.base_url not in (None, base)
+    others = {
+        value
+        for each in PROVIDERS.values()
+        for value in _set_keys(each, environ).values()
+    }
+    others -= {key.reveal() if key else ""}
     return Endpoint(
         provider=name,
         model=model,
         url=url,
         wire=provider.wire,
         limits=provider.limits,
-        schema_mode=_schema_mode(provider, base),
+        schema_mode="requested" if is_moved else provider.schema_mode,
         key=key,
-        other_keys=tuple(
-            Secret(value)
-            for value in _all_keys(environ)
-            if key is None or value != key.reveal()
-        ),
+        other_keys=tuple(map(Secret, sorted(others))),
         auth=provider.auth,
         query=query,
         options=provider.options,
         unsupported=provider.unsupported,
-        warnings=warnings,
+        warnings=tuple(warnings),
+        context_setting=provider.context_setting,
     )
+
+
+def first_set(environ: Mapping[str, str], names: Iterable[str]) -> str | None:
+    """Return the first of these environment variables that is set and not empty."""
+    return next((environ[name] for name in names if environ.get(name)), None)
 
 
 def split(spec: str) -> tuple[str, str]:
@@ -337,12 +335,12 @@ def _base_url(
     for variable in provider.base_variables:
         if environ.get(variable):
             return checked_url(environ[variable], variable)
-    if provider.base_url is None:
-        raise UsageError(
-            f"{name} needs an address: give --base-url or set {provider.base_variables[0]}",
-            options=[Option("base-url")],
-        )
-    return provider.base_url
+    if provider.base_url:
+        return provider.base_url
+    raise UsageError(
+        f"{name} needs an address: give --base-url or set {provider.base_variables[0]}",
+        options=[Option("base-url")],
+    )
 
 
 def checked_url(url: str, source: str) -> str:
@@ -375,8 +373,7 @@ def checked_url(url: str, source: str) -> str:
     return url.rstrip("/")
 
 
-def _is_loopback(url: str) -> bool:
-    host = urllib.parse.urlsplit(url).hostname or ""
+def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -392,19 +389,8 @@ def _azure(
         return resource, {}
     if version is None:
         return f"{resource}/openai/v1", {}
-    return f"{resource}/openai/deployments/{urllib.parse.quote(deployment, safe='')}", {
-        "api-version": version
-    }
-
-
-def _schema_mode(provider: Provider, base: str) -> SchemaMode:
-    """Return the schema mode: a vendor's promise holds at the vendor's address alone."""
-    moved = (
-        provider.needs_key
-        and provider.base_url is not None
-        and base != provider.base_url
-    )
-    return "requested" if moved else provider.schema_mode
+    name = urllib.parse.quote(deployment, safe="")
+    return f"{resource}/openai/deployments/{name}", {"api-version": version}
 
 
 # --- keys -----------------------------------------------------------------------------------------------------
@@ -413,36 +399,30 @@ def _schema_mode(provider: Provider, base: str) -> SchemaMode:
 _WITHOUT = "; or name a judge that needs none: measured, or one of your own as openai-compatible/MODEL with --base-url"
 
 
-def _all_keys(environ: Mapping[str, str]) -> list[str]:
-    variables = {
-        name for provider in PROVIDERS.values() for name in provider.key_variables
-    }
-    return sorted(
-        {environ[name].strip() for name in variables if environ.get(name, "").strip()}
-    )
+def _set_keys(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys of a provider that are set, by variable."""
+    keys = {name: environ.get(name, "").strip() for name in provider.key_variables}
+    return {name: key for name, key in keys.items() if key}
 
 
 def _key(
     spec: str, provider: Provider, environ: Mapping[str, str], needs_key: bool
-) -> tuple[Secret | None, tuple[str, ...]]:
-    keys = {
-        name: environ[name].strip()
-        for name in provider.key_variables
-        if environ.get(name, "").strip()
-    }
+) -> tuple[Secret | None, list[str]]:
+    """Return the key of a provider, and warnings about it."""
+    keys = _set_keys(provider, environ)
     if not keys:
         if provider.needs_key and needs_key:
             raise UsageError(
                 f"{spec} needs a key: set {' or '.join(provider.key_variables)}{_WITHOUT}"
             )
-        return None, ()
-    variable, value = next(iter(keys.items()))
-    # also keeps a line break from becoming a header
-    if not re.fullmatch(r"[\x21-\x7e]+", value):
+        return None, []
+    variable, key = next(iter(keys.items()))
+    # Also keeps a line break from becoming a header.
+    if not re.fullmatch(r"[\x21-\x7e]+", key):
         raise UsageError(
             f"{variable} holds characters that no key has; was something else pasted with it?"
         )
-    differ = len(set(keys.values())) > 1
-    return Secret(value), (
-        f"{' and '.join(keys)} differ; {variable} is used",
-    ) if differ else ()
+    warnings = []
+    if len({*keys.values()}) > 1:
+        warnings.append(f"{' and '.join(keys)} differ; {variable} is used")
+    return Secret(key), warnings

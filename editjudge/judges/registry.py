@@ -88,7 +88,14 @@ async def open_judge(
 
         return Replay(spec.removeprefix("replay:"), strict=options.strict)
     if name := provider_of(spec):
-        return _plugin(name, spec, options, resources)
+        try:
+            provided: OpenJudge = plugins.load("judges", name, f"the judge `{name}`")
+        except plugins.MissingExtra as error:
+            raise UsageError(
+                f"{error}, or name a judge with --judge provider/model",
+                options=[Option("judge", "provider/model")],
+            ) from None
+        return provided(spec, options, resources)
     if spec.startswith(GGUF):
         from editjudge.judges.local import open_local
 
@@ -132,28 +139,17 @@ def _with_schema_request(
             f"-J {SCHEMA_REQUEST}={request}: expected {', '.join(forms)}, for a server of the chat format"
         )
     parameters = dataclasses.replace(options.parameters, extra=extra)
-    wire_options = {**endpoint.options, SCHEMA_REQUEST: request}
-    return (
-        dataclasses.replace(endpoint, options=wire_options),
-        dataclasses.replace(options, parameters=parameters),
-    )
+    options = dataclasses.replace(options, parameters=parameters)
+    fields = {**endpoint.options, SCHEMA_REQUEST: request}
+    return dataclasses.replace(endpoint, options=fields), options
 
 
 def _gives_logprobs(spec: str) -> bool:
     """Whether its wire format has a field for token probabilities."""
-    if spec.startswith(GGUF) or is_local(spec):
-        return spec.startswith(GGUF)
+    if spec.startswith(GGUF):
+        return True
+    if is_local(spec):
+        return False
     from editjudge.judges.providers import PROVIDERS, split
 
     return PROVIDERS[split(spec)[0]].wire == "openai"
-
-
-def _plugin(name: str, spec: str, options: Options, resources: AsyncExitStack) -> Judge:
-    try:
-        provided: OpenJudge = plugins.load("judges", name, f"the judge `{name}`")
-    except plugins.MissingExtra as error:
-        raise UsageError(
-            f"{error}, or name a judge with --judge provider/model",
-            options=[Option("judge", "provider/model")],
-        ) from None
-    return provided(spec, options, resources)

@@ -35,15 +35,18 @@ class Replay(Judge):
     def __init__(self, path: str, *, strict: bool = False) -> None:
         self.spec = f"replay:{path}"
         self._strict = strict
-        self._replies = _read(Path(path))
+        self._replies: dict[_Place, dict[str, list[str]]] = {}
+        """Replies by item, rubric and repeat, and then by order."""
+        for number, row in read_jsonl(Path(path)):
+            question, order, reply = _reply(row, f"{path}:{number}")
+            by_order = self._replies.setdefault(question, {})
+            by_order.setdefault(order, []).append(reply)
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
         by_order = self._replies.get((edit.id, rubric.name, repeat), {})
-        replies = (
-            by_order.get(_ANY, [])
-            if by_order.keys() <= {_ANY}
-            else sorted(by_order.items())
-        )
+        replies: object = sorted(by_order.items())
+        if by_order.keys() <= {_ANY}:
+            replies = by_order.get(_ANY, [])
         # The item's id is what a recorded answer must echo, so here it can change the verdict.
         return {
             "judge": "replay",
@@ -56,14 +59,13 @@ class Replay(Judge):
         by_order = self._replies.get(
             (work.edit.id, work.task.rubric, work.task.repeat), {}
         )
-        replies = by_order.get(work.task.variant or _ANY) or by_order.get(
-            _ANY if work.order == "ab" else "none"
-        )
+        variant = work.task.variant
+        replies = by_order.get(variant or _ANY)
+        if not replies and work.order == "ab":
+            replies = by_order.get(_ANY)
         if not replies:
-            which = f", order {work.order}" if work.order else ""
-            which = which or (
-                f", variant {work.task.variant}" if work.task.variant else ""
-            )
+            kind = "order" if work.order else "variant"
+            which = f", {kind} {variant}" if variant else ""
             message = f'no reply is recorded for "{work.edit.id}" and {work.task.rubric}{which}'
             reason = Remark("no_recorded_reply", message)
             return work.judgement("unreachable", reasons=(reason,))
@@ -79,23 +81,13 @@ class Replay(Judge):
         return work.verdict(outcome, exchanges)
 
 
-def _read(path: Path) -> dict[_Place, dict[str, list[str]]]:
-    """Return the replies by item, rubric and repeat, and then by order."""
-    replies: dict[_Place, dict[str, list[str]]] = {}
-    for number, row in read_jsonl(path):
-        question, order, reply = _reply(row, f"{path}:{number}")
-        replies.setdefault(question, {}).setdefault(order, []).append(reply)
-    return replies
-
-
 def _reply(row: Any, where: str) -> tuple[_Place, str, str]:
-    expected = {"item": str, "rubric": str, "reply": str}
     if not isinstance(row, dict):
         raise ManifestError(f"{where}: expected an object with item, rubric and reply")
-    for key, kind in expected.items():
-        if not isinstance(row.get(key), kind):
+    for name in ("item", "rubric", "reply"):
+        if not isinstance(row.get(name), str):
             raise ManifestError(
-                f'{where}: "{key}" must be text, found {row.get(key)!r:.60}'
+                f'{where}: "{name}" must be text, found {row.get(name)!r:.60}'
             )
     repeat = row.get("repeat", 0)
     if type(repeat) is not int or repeat < 0:

@@ -24,7 +24,13 @@ from editjudge.judges.chat import outcome_of
 from editjudge.judges.failures import CallFailed, cleaned
 from editjudge.judges.http import HttpTransport, Response
 from editjudge.judges.openai import SchemaRequest
-from editjudge.judges.providers import PROVIDERS, Endpoint, checked_url, resolve
+from editjudge.judges.providers import (
+    PROVIDERS,
+    Endpoint,
+    checked_url,
+    first_set,
+    resolve,
+)
 from editjudge.judges.wire import (
     ChatRequest,
     Conversation,
@@ -33,6 +39,7 @@ from editjudge.judges.wire import (
     TokenChoice,
     count,
     mapping,
+    objects,
     string,
 )
 from editjudge.media.image import EncodedImage
@@ -95,16 +102,9 @@ async def check_server(
 def _provider_of(url: str) -> str:
     """Return the provider whose key may be sent to this URL."""
     for name, provider in PROVIDERS.items():
-        base_url = next(
-            (os.environ[v] for v in provider.base_variables if os.environ.get(v)),
-            provider.base_url,
-        )
-        if (
-            provider.wire == "openai"
-            and name != "azure"
-            and base_url
-            and base_url.strip().rstrip("/") == url
-        ):
+        base_url = first_set(os.environ, provider.base_variables) or provider.base_url
+        is_chat = provider.wire == "openai" and name != "azure"
+        if is_chat and base_url and base_url.strip().rstrip("/") == url:
             return name
     return "openai-compatible"
 
@@ -135,16 +135,11 @@ async def _listed(endpoint: Endpoint, transport: HttpTransport) -> list[dict[str
         ) from None
     if response.status in (401, 403):
         raise JudgeError(_refuses_key(endpoint, f"HTTP {response.status}"))
-    models = wire.document(endpoint.redacted_body(response.body, error=True)).get(
-        "data"
-    )
-    if response.status != 200 or not isinstance(models, list):
+    if response.status != 200:
         return []
-    return [
-        entry
-        for entry in map(mapping, models[:_MAX_MODELS])
-        if string(entry.get("id")).strip()
-    ]
+    document = wire.document(endpoint.redacted_body(response.body, error=True))
+    models = objects(document.get("data"))[:_MAX_MODELS]
+    return [entry for entry in models if string(entry.get("id")).strip()]
 
 
 def _refuses_key(endpoint: Endpoint, message: str) -> str:
@@ -203,30 +198,31 @@ class _Examiner:
     async def _ask(
         self,
         text: str = _PLAIN,
-        pictures: Sequence[EncodedImage] = (),
+        images: Sequence[EncodedImage] = (),
+        *,
         max_tokens: int | None = None,
-        **more: Any,
+        schema: Mapping[str, Any] | None = None,
+        schema_request: SchemaRequest | None = None,
+        **conversation: Any,
     ) -> Reply:
         """Ask one question; raise `CallFailed` with a redacted message."""
-        roles = {f"picture {n}": picture for n, picture in enumerate(pictures)}
+        roles = {f"image {n}": image for n, image in enumerate(images)}
         parts: tuple[Part, ...] = (*(ImagePart(role) for role in roles), TextPart(text))
-        how = {
-            name: more.pop(name) for name in ("schema", "top_logprobs") if name in more
-        }
-        request = _request(
-            self._endpoint,
-            Conversation(parts, roles, **how),
+        endpoint = self._endpoint
+        if schema_request:
+            options = {**endpoint.options, "schema_request": schema_request}
+            endpoint = dataclasses.replace(endpoint, options=options)
+        request = endpoint.request(
+            Conversation(parts, roles, schema=schema, **conversation),
             Parameters(max_tokens=max_tokens or self._few),
-            **more,
         )
         response = await self._post(request)
         try:
-            body = self._endpoint.redacted_body(response.body, error=True)
-            return self._endpoint.reply(response.status, response.headers, body)
+            body = endpoint.redacted_body(response.body, error=True)
+            return endpoint.reply(response.status, response.headers, body)
         except CallFailed as problem:
-            raise problem.with_message(
-                self._endpoint.redacted(str(problem), error=True)
-            ) from None
+            message = endpoint.redacted(str(problem), error=True)
+            raise problem.with_message(message) from None
 
     async def _post(self, request: ChatRequest) -> Response:
         left = self._end - time.monotonic()
@@ -248,20 +244,21 @@ class _Examiner:
         try:
             return await self._ask(*arguments, **more)
         except CallFailed as problem:
-            status, code = (
-                (None, problem.kind)
-                if problem.kind in ("key", "model")
-                else outcome_of(problem)
-            )
-            self._errors[check] = {
-                "status": status,
-                "code": code,
-                "message": str(problem),
-            }
+            if problem.kind in ("key", "model"):
+                self._note(check, str(problem), code=problem.kind)
+            else:
+                status, code = outcome_of(problem)
+                self._note(check, str(problem), status, code)
             return problem
 
-    def _unknown(self, check: str, message: str) -> None:
-        self._errors[check] = {"status": None, "code": "unknown", "message": message}
+    def _note(
+        self,
+        check: str,
+        message: str,
+        status: str | None = None,
+        code: str = "unknown",
+    ) -> None:
+        self._errors[check] = {"status": status, "code": code, "message": message}
 
     # --- the checks ---
 
@@ -277,18 +274,15 @@ class _Examiner:
 
     async def _schema(self) -> tuple[SchemaSupport | None, SchemaRequest]:
         """Find the form of request with which a word is written that only the schema has."""
-        first: SchemaSupport | None = None
-        ways = get_args(SchemaRequest)
-        for way in ways:
-            check = "schema" if way == ways[0] else f"schema as {way}"
-            support = await self._schema_by(way, check)
-            if support == "enforced":
+        support: dict[str, SchemaSupport | None] = {}
+        for way in get_args(SchemaRequest):
+            check = f"schema as {way}" if support else "schema"
+            support[way] = await self._schema_by(way, check)
+            if support[way] == "enforced":
                 return "enforced", way
-            if way == ways[0]:
-                first = support
-            if support is None:
+            if support[way] is None:
                 break
-        return first, "json_schema"
+        return support["json_schema"], "json_schema"
 
     async def _schema_by(self, way: SchemaRequest, check: str) -> SchemaSupport | None:
         code = _unlikely_code()
@@ -300,7 +294,7 @@ class _Examiner:
         if code in reply.text:
             return "enforced"
         if not reply.text.strip():
-            self._unknown(
+            self._note(
                 check,
                 "the answer was empty: the model may have spent its 64 tokens on thinking",
             )
@@ -311,11 +305,9 @@ class _Examiner:
         self, schema: SchemaSupport | None, way: SchemaRequest
     ) -> tuple[LogprobSupport | None, int | None]:
         code = _unlikely_code()
-        how: dict[str, Any] = (
-            {"schema": _only(code), "schema_request": way}
-            if schema == "enforced"
-            else {}
-        )
+        how: dict[str, Any] = {}
+        if schema == "enforced":
+            how = {"schema": _only(code), "schema_request": way}
         for most in (20, 5):
             reply = await self._try("logprobs", max_tokens=64, top_logprobs=most, **how)
             if isinstance(reply, Reply):
@@ -326,7 +318,7 @@ class _Examiner:
         if not reply.tokens:
             return "none", None
         if schema is None:
-            self._unknown(
+            self._note(
                 "logprobs",
                 "they are given; whether the schema masks them is not known without a schema",
             )
@@ -337,40 +329,37 @@ class _Examiner:
     async def _pictures(self, plain: Reply) -> tuple[dict[str, Any], int | None]:
         samples = {name: _sample(name) for name in _FORMATS}
         replies = await asyncio.gather(
-            *(self._try(name, pictures=[image]) for name, image in samples.items())
+            *(self._try(name, images=[image]) for name, image in samples.items())
         )
-        taken = {
+        accepted = {
             name: reply
             for name, reply in zip(samples, replies, strict=True)
             if isinstance(reply, Reply)
         }
-        if not taken:
-            refused = all(
-                isinstance(reply, CallFailed) and not reply.is_transient
-                for reply in replies
-            )
-            return {"max": 0 if refused else None, "formats": []}, None
-        name, reply = next(iter(taken.items()))
+        if not accepted:
+            failed = [
+                r for r in replies if isinstance(r, CallFailed) and r.is_transient
+            ]
+            return {"max": None if failed else 0, "formats": []}, None
+        name, reply = next(iter(accepted.items()))
         before = plain.usage.input_tokens
         after = reply.usage.input_tokens
         tokens = after - before if before is not None and after is not None else None
         if tokens is not None and tokens <= 0:
-            self._unknown(
+            self._note(
                 "pictures",
                 "a question counts no more tokens with a picture than without: is it looked at?",
             )
-        return {
-            "max": await self._max_images(samples[name]),
-            "formats": [*taken],
-        }, tokens
+        most = await self._max_images(samples[name])
+        return {"max": most, "formats": [*accepted]}, tokens
 
-    async def _max_images(self, picture: EncodedImage) -> int | None:
+    async def _max_images(self, image: EncodedImage) -> int | None:
         """Find the maximum number by halving; a question with one was accepted."""
         low = 1
         high = MAX_IMAGES + 1
         trying = MAX_IMAGES
         while high - low > 1:
-            reply = await self._try("many_pictures", pictures=[picture] * trying)
+            reply = await self._try("many_pictures", images=[image] * trying)
             if isinstance(reply, Reply):
                 low = trying
             elif reply.is_transient and reply.kind != "server":
@@ -392,44 +381,28 @@ class _Examiner:
 
     def _context(self) -> int | None:
         """Return the context length that the list of models states: vLLM and SGLang, llama.cpp, OpenRouter."""
-        entry = next(
-            (entry for entry in self._listed if entry["id"] == self._endpoint.model), {}
-        )
-        fields = (
-            entry.get("max_model_len"),
-            mapping(entry.get("meta")).get("n_ctx"),
-            entry.get("context_length"),
-        )
-        return next((number for field in fields if (number := count(field))), None)
+        for entry in self._listed:
+            if entry["id"] == self._endpoint.model:
+                n_ctx = mapping(entry.get("meta")).get("n_ctx")
+                fields = (
+                    entry.get("max_model_len"),
+                    n_ctx,
+                    entry.get("context_length"),
+                )
+                return next((number for f in fields if (number := count(f))), None)
+        return None
 
     async def _provoke(self, context: int | None) -> None:
         """Record the errors for questions that are wrong on purpose."""
         broken = EncodedImage(
             "image/png", base64.b64encode(b"\x89PNG\r\n\x1a\nthis is no picture")
         )
-        wrong: dict[str, dict[str, Any]] = {"broken_picture": {"pictures": [broken]}}
+        wrong: dict[str, dict[str, Any]] = {"broken_picture": {"images": [broken]}}
         if context and context <= _MAX_CONTEXT:
             wrong["long_question"] = {"text": "x, " * context}
-        for check, more in wrong.items():
-            if isinstance(await self._try(check, **more), Reply):
-                self._errors[check] = {
-                    "status": "ok",
-                    "code": "accepted",
-                    "message": "it was answered all the same",
-                }
-
-
-def _request(
-    endpoint: Endpoint,
-    conversation: Conversation,
-    parameters: Parameters,
-    choices: int = 1,
-    **options: Any,
-) -> ChatRequest:
-    conversation = dataclasses.replace(conversation, choices=choices)
-    return dataclasses.replace(
-        endpoint, options={**endpoint.options, **options}
-    ).request(conversation, parameters)
+        for check, question in wrong.items():
+            if isinstance(await self._try(check, **question), Reply):
+                self._note(check, "it was answered all the same", "ok", "accepted")
 
 
 def _unlikely_code() -> str:
@@ -456,26 +429,22 @@ def _is_masked(tokens: Sequence[TokenChoice], code: bytes) -> bool:
         if 0 <= start <= position < start + len(code):
             rest = code[position - start :]
             choices = dict(token.alternatives) | {token.data: token.logprob}
+            # The next piece of what must be written, perhaps with the quotation mark after it.
             legal = (
-                logprob
+                math.exp(min(logprob, 0.0))
                 for data, logprob in choices.items()
-                if data and _spells(data, rest)
+                if data and (rest.startswith(data) or data.startswith(rest))
             )
-            masses.append(sum(math.exp(min(logprob, 0.0)) for logprob in legal))
+            masses.append(sum(legal))
         position += len(token.data)
     return bool(masses) and min(masses) > 0.9
-
-
-def _spells(data: bytes, rest: bytes) -> bool:
-    """Whether a token is the next piece of what must be written, perhaps with the quotation mark after it."""
-    return rest.startswith(data) or data.startswith(rest)
 
 
 def _sample(name: str) -> EncodedImage:
     """Return a small image with a gradient."""
     from PIL import Image
 
-    picture = Image.linear_gradient("L").resize((64, 64)).convert("RGB")
+    image = Image.linear_gradient("L").resize((64, 64)).convert("RGB")
     out = io.BytesIO()
-    picture.save(out, name.upper())
+    image.save(out, name.upper())
     return EncodedImage(f"image/{name}", base64.b64encode(out.getvalue()))

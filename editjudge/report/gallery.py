@@ -20,7 +20,7 @@ from editjudge.media.image import decode, digest
 from editjudge.report.contradictions import refutations
 from editjudge.report.run_data import RunData
 from editjudge.rubrics.prompt import ask
-from editjudge.running.picture_sources import picture_of
+from editjudge.running.images import image_of
 from editjudge.stats.columns import Floats, Mask
 from editjudge.store.records import PENDING, Item, Refutation, RunRecord
 from editjudge.store.store import Store
@@ -284,7 +284,7 @@ class EditView:
         return str(ask(self._rubrics[rubric_hash], edit, digests, self._layout))
 
     def _read(self, item: Item, role: str) -> bytes:
-        data = picture_of(self._run, item, role)
+        data = image_of(self._run, item, role)
         if item.images[role].get("digest") not in (None, digest(data)):
             name = Path(str(item.images[role]["source"])).name
             raise ImageError(f"{name}: is another picture than the one that was judged")

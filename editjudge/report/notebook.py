@@ -82,7 +82,7 @@ def run_html(
 ) -> str:
     """Return the first edits of a run with their images, scores and reasons; `edits` has those that were rows in
     memory."""
-    from editjudge.running.picture_sources import picture_of
+    from editjudge.running.images import image_of
 
     record = store.find_run(str(run))
     scales = _scales(store.questions_of(record).rubrics.values())
@@ -97,7 +97,7 @@ def run_html(
         if item.item in in_memory:
             images = _edit_images(in_memory[item.item])
         else:
-            images = _images(item.images, partial(picture_of, record, item))
+            images = _images(item.images, partial(image_of, record, item))
         about = " · ".join(filter(None, (item.item, item.model, item.instruction)))
         parts.append(
             f"<details open><summary>{_text(about)}</summary>{images}{_table(rows)}</details>"

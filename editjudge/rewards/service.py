@@ -22,6 +22,7 @@ import editjudge
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
 from editjudge.errors import EditjudgeError, UsageError
 from editjudge.judgement import DONE
+from editjudge.judges.cost import check_budget
 from editjudge.judges.registry import check_answers
 from editjudge.rewards.dialects import REWARD, Dialect, Sent, chosen, native_path
 from editjudge.rewards.metrics import RewardFigures, at_work
@@ -59,7 +60,6 @@ from editjudge.rewards.rules import (
 from editjudge.rubrics.files import SETS, load_set, resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.sets import check_unconditional
-from editjudge.running.cost import Costs
 from editjudge.web.site import Extension, Site
 
 _log = logging.getLogger(__name__)
@@ -183,7 +183,7 @@ class _Service:
         """Scales of the factors of a request that names neither rubrics nor a score, by their names in the answer."""
         judges = dict.fromkeys((terms.judge, *terms.mixture, *terms.judges))
         # Raises if a budget cannot be kept.
-        Costs(terms.options, terms.budget, list(judges))
+        check_budget(terms.budget, list(judges), terms.options)
         askable = [name for name in self._sets if name in SETS]
         askable += [rubric.name for rubric in self.rubrics]
         models = RequestModels(terms, judges, dict.fromkeys(askable), self._names)

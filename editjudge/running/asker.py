@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from editjudge.errors import EditjudgeError, ImageError, StoreError, WorldError
@@ -23,13 +24,13 @@ from editjudge.judges.judge import Judge, JudgingFailed, Load, Work, is_local
 from editjudge.media.cache import ImageCache
 from editjudge.media.image import EncodedImage
 from editjudge.rubrics.verdict import Remark
-from editjudge.running.regions import MEASURED, PartMissing, PicturePart, cut_out
+from editjudge.running.images import MEASURED, ImageRegion, RegionMissing
 from editjudge.store.sink import Sink, TaskClaims, Writer
 
 T = TypeVar("T")
 
 LOOKAHEAD = 8
-"""Tasks opened beyond those a judge takes, so that the next pictures are ready when a slot is."""
+"""Tasks opened beyond those a judge takes, so that the next images are ready when a slot is."""
 LOOK = 0.5
 """Seconds between two looks at what another process is asking."""
 
@@ -77,7 +78,7 @@ class Lookup:
 
 
 class Asker:
-    """Asks each key once, whoever wants its answer. Make one inside a running event loop."""
+    """Asks each key once. Make one inside a running event loop."""
 
     def __init__(
         self,
@@ -97,6 +98,8 @@ class Asker:
         self._in_flight: dict[str, asyncio.Future[Judgement | None]] = {}
         self._elsewhere: dict[str, Work] = {}
         """Tasks that another process is asking, by key."""
+        self._releasing: set[asyncio.Future[None]] = set()
+        """Claims of failed tasks that are being given back."""
 
     async def start(
         self, works: Iterable[Work], done: Mapping[str, str] | None = None
@@ -121,6 +124,8 @@ class Asker:
         claimed = {*fresh}
         if fresh and self._store:
             try:
+                # A claim that is being given back must not be taken before it is.
+                await asyncio.gather(*self._releasing)
                 stored, claimed = await asyncio.to_thread(
                     self._claim, self._store, fresh
                 )
@@ -151,9 +156,8 @@ class Asker:
             answered = {key for key in paid if statuses.get(key) in DONE}
             self._claims.give_back(answered & taken)
             claimed -= {*paid} - taken | answered
-        return {
-            key: statuses[key] for key in statuses if statuses[key] in DONE
-        }, claimed
+        done = {key: statuses[key] for key in statuses if statuses[key] in DONE}
+        return done, claimed
 
     def elsewhere(self, judge: Judge) -> int:
         """Return how many tasks of a judge another process is asking."""
@@ -187,13 +191,13 @@ class Asker:
         taken = claims.take(free)
         statuses = store.done(free)
         # A failure counts if its claim went with it: an owner that died left the claim, and may have left an older one.
-        judged = {
+        answered = {
             key: status
             for key, status in statuses.items()
             if status in DONE or key not in held
         }
-        claims.give_back(taken & {*judged})
-        return judged, [key for key in free if key in taken and key not in judged]
+        claims.give_back(taken & {*answered})
+        return answered, [key for key in free if key in taken and key not in answered]
 
     async def ask(
         self, judge: Judge, work: Work, images: ImageCache, load: Load | None = None
@@ -208,9 +212,19 @@ class Asker:
             self._settle(work.task.key, error)
             # What is cancelled is given back with all other claims, by `close`.
             if self._claims and isinstance(error, Exception) and is_paid(work):
-                with suppress(StoreError):
-                    await asyncio.to_thread(self._claims.give_back, [work.task.key])
+                self._give_back(self._claims, work.task.key)
             raise
+
+    def _give_back(self, claims: TaskClaims, key: str) -> None:
+        """Give a claim back, in a thread: the run that ends with this task does not wait for it."""
+
+        async def give_back() -> None:
+            with suppress(StoreError):  # `close` gives it back, or it expires
+                await asyncio.to_thread(claims.give_back, [key])
+
+        releasing = asyncio.create_task(give_back())
+        self._releasing.add(releasing)
+        releasing.add_done_callback(self._releasing.discard)
 
     async def answer(self, judge: Judge, work: Work, images: ImageCache) -> Judgement:
         """Return the answer to a task of which nothing is stored: one that is in flight, or else by asking."""
@@ -267,7 +281,7 @@ class Asker:
             future.cancel()
         elif isinstance(answer, BaseException):
             future.set_exception(answer)
-            future.exception()  # retrieved: perhaps nobody waits for it
+            future.exception()  # retrieved: perhaps no task awaits it
         else:
             future.set_result(answer)
 
@@ -282,6 +296,7 @@ class Asker:
             if self._writer:
                 await self._writer.close()
         finally:
+            await asyncio.gather(*self._releasing, return_exceptions=True)
             if self._claims:
                 await asyncio.to_thread(self._claims.close)
 
@@ -295,42 +310,20 @@ def is_paid(work: Work) -> bool:
 
 
 async def judge_task(
-    judge: Judge, work: Work, pictures: ImageCache, load: Load | None = None
+    judge: Judge, work: Work, images: ImageCache, load: Load | None = None
 ) -> Judgement:
     """Return the judgement of a task, or the reason why there is none.
 
     An unexpected exception is the failure of this edit, and the others go on; what ends a run (`EditjudgeError`) is
-    raised. Pictures come from `load`, or else from the cache.
+    raised. Images come from `load`, or else from the cache.
     """
     if work.problem:
         status, remark = work.problem
         return work.judgement(status, reasons=(remark,))
 
-    async def prepared(role: str) -> EncodedImage:
-        if judge.limits is None:
-            raise ImageError(f"{judge.spec} takes no pictures")
-        source = work.edit.picture(role)
-        if source is None:
-            raise ImageError(f"{work.edit.id} has no {role}")
-        if "@" in role:
-            region = PicturePart.of(role)
-            picture = await pictures.data(source, work.digests[role])
-            first = work.edit.input if region.name in MEASURED else None
-            before = None if first is None else await pictures.data(first)
-            encoded = await asyncio.to_thread(
-                cut_out, region, work.edit, picture, before, judge.limits
-            )
-        else:
-            encoded = await pictures.encoded(source, judge.limits, work.digests[role])
-        if encoded.digest != work.digests[role]:
-            raise ImageError(
-                f"the {role} of {work.edit.id} changed while it was being judged"
-            )
-        return encoded
-
     try:
-        return await judge.judge(work, load or prepared)
-    except PartMissing as error:
+        return await judge.judge(work, load or partial(_load, judge, work, images))
+    except RegionMissing as error:
         return work.judgement(
             "missing_input", reasons=(Remark("missing_input", str(error)),)
         )
@@ -348,46 +341,60 @@ async def judge_task(
         return work.judgement("error", reasons=(unexpected(error, work.name, judge),))
 
 
+async def _load(
+    judge: Judge, work: Work, images: ImageCache, role: str
+) -> EncodedImage:
+    edit = work.edit
+    source = edit.picture(role)
+    if judge.limits is None:
+        raise ImageError(f"{judge.spec} takes no pictures")
+    if source is None:
+        raise ImageError(f"{edit.id} has no {role}")
+    digest = work.digests[role]
+    if "@" in role:
+        region = ImageRegion.of(role)
+        image = await images.data(source, digest)
+        before = None
+        if region.name in MEASURED and edit.input is not None:
+            before = await images.data(edit.input)
+        encoded = await asyncio.to_thread(
+            region.cut_out, edit, image, before, judge.limits
+        )
+    else:
+        encoded = await images.encoded(source, judge.limits, digest)
+    if encoded.digest != digest:
+        raise ImageError(f"the {role} of {edit.id} changed while it was being judged")
+    return encoded
+
+
 _NOT_OF_ONE_EDIT = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE}
 )
 """A full or read-only disk, and no more files to open: the next edit would fare no better."""
 
-_logged: set[tuple[str, str, int]] = set()
+_logged: set[tuple[object, ...]] = set()
 """Origins of exceptions whose traceback is in the log: ten thousand edits with the same one need it once."""
 
 
 def unexpected(error: Exception, about: str, judge: Judge | None = None) -> Remark:
-    """The reason for the status `error`, with the exception's name; the traceback is logged.
+    """Return the reason for the status `error`, with the exception's name; log the traceback.
 
-    Raises `WorldError` if the exception is not of this edit alone. Neither reason nor log holds a key: none that the
+    Raise `WorldError` if the exception is not of this edit alone. Neither reason nor log holds a key: none that the
     `judge` knows, nor what looks like one.
     """
     if isinstance(error, OSError) and error.errno in _NOT_OF_ONE_EDIT:
         raise WorldError(f"{about}: {type(error).__name__}: {error}") from error
-    name = type(error).__name__
-    message = cleaned(_redacted(judge, _message(error)))
-    reason = f"{name}: {message}" if message else name
-    origin = traceback.extract_tb(error.__traceback__)[-1:]
-    place = (
-        (name, origin[0].filename, origin[0].lineno or 0) if origin else (name, "", 0)
-    )
+    redacted: Callable[[str], str] = judge.redacted if judge else str
+    reason = type(error).__name__
+    with suppress(Exception):  # an exception of a plug-in may have no text
+        if message := cleaned(redacted(str(error))):
+            reason = f"{reason}: {message}"
     text = f"{about}: {reason}"
-    if place not in _logged:
-        _logged.add(place)
-        text += "\n" + without_keys(
-            _redacted(judge, "".join(traceback.format_exception(error)))
-        )
+    frames = traceback.extract_tb(error.__traceback__)
+    origin = (type(error).__name__, *[(f.filename, f.lineno) for f in frames[-1:]])
+    if origin not in _logged:
+        _logged.add(origin)
+        trace = "".join(traceback.format_exception(error))
+        text = f"{text}\n{without_keys(redacted(trace))}"
     logging.getLogger(__name__).error("%s", text)
     return Remark("unexpected_exception", reason)
-
-
-def _redacted(judge: Judge | None, text: str) -> str:
-    return judge.redacted(text) if judge else text
-
-
-def _message(error: Exception) -> str:
-    try:
-        return str(error)
-    except Exception:  # an exception of a plug-in may fail even at this
-        return ""

@@ -9,10 +9,7 @@ live one, whichever process continues it.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import itertools
-import random
-import re
 import secrets
 import tempfile
 from collections.abc import (
@@ -25,18 +22,17 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import IO, Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from editjudge.errors import BudgetReached, JudgeError, UsageError
 from editjudge.judgement import Judgement
 from editjudge.judges import batch as wire
 from editjudge.judges.chat import ChatJudge
-from editjudge.judges.cost import Budget, BudgetReservation, MaximumCost, Reservation
+from editjudge.judges.cost import Budget, MaximumCost, Reservation
 from editjudge.judges.failures import CallFailed
 from editjudge.judges.http import HttpTransport, Response
 from editjudge.judges.judge import Judge, Load, Work
-from editjudge.judges.wire import ChatRequest, document
+from editjudge.judges.wire import document
 from editjudge.media.image import EncodedImage
 from editjudge.running.asker import judge_task
 from editjudge.running.engine import Engine
@@ -56,7 +52,7 @@ TRIES = 3
 """Batches that a question goes into before it counts as unreachable: what expired once is likely to again."""
 RETRY = Retry()
 _TOGETHER = 64
-"""Works whose pictures are read at a time."""
+"""Works whose images are read at a time."""
 _MARK = 16
 _ENOUGH_OF_A_KEY = 40
 """Hex digits; custom ids may have 64 characters, mark included."""
@@ -78,27 +74,16 @@ class BatchEngine(Engine):
             raise UsageError(f"{judge.spec} has no batches")
         # 200 MB in a quarter of an hour
         async with HttpTransport(timeout=900.0) as transport:
-            counter = _BatchSubmitter(self, judge, transport)
+            submitter = _BatchSubmitter(self, judge, transport)
             while (
                 self.control.stopping is None
                 and (works := await self.next_works(batches)) is not None
             ):
-                await counter.take(works)
-            await counter.finish()
+                await submitter.take(works)
+            await submitter.finish()
             while self.asker.elsewhere(judge) and not self.control.stopped:
-                await counter.take(await self.left_behind(judge))
-                await counter.finish()
-
-    async def keep(self, judgements: Sequence[Judgement]) -> None:
-        """Commit; then the provider's answers are no longer needed."""
-        judgements = await asyncio.gather(*map(self.asker.commit, judgements))
-        await asyncio.to_thread(
-            stored_batches.forget,
-            self.store,
-            [judgement.key for judgement in judgements],
-        )
-        for judgement in judgements:
-            self.count(judgement)
+                await submitter.take(await self.left_behind(judge))
+                await submitter.finish()
 
 
 class _BatchSubmitter:
@@ -114,29 +99,35 @@ class _BatchSubmitter:
         self._control = engine.control
         self._say = engine.say
         self._client = wire.batch_client(judge.spec)
-        self._calls = _Calls(judge, transport)
+        self._calls = wire.BatchCalls(judge, transport)
         self._works: dict[str, Work] = {}
         """Works that wait for an answer, by key."""
-        self._holds: dict[str, dict[int, BudgetReservation]] = {}
+        self._holds: dict[str, dict[int, Reservation]] = {}
         """Money for questions that wait for an answer, by key and number of the question."""
         self._unpaid: list[Work] = []
         """Works whose next question there was no money for."""
         self._open: dict[int, BatchRecord] = {}
         self._most_open = OPEN
         self._pause = LOOK[0]
-        self._part = self._new_part()
         self._handing = list[Work]()
+        self._begin_part()
+
+    def _begin_part(self) -> None:
+        mark = secrets.token_hex(_MARK // 2)
+        self._part = wire.BatchPart(self._judge.endpoint.model, mark)
+        self._handing = []
         self._size = 0
 
-    def _new_part(self) -> wire.BatchPart:
-        return wire.BatchPart(self._judge.endpoint.model, secrets.token_hex(_MARK // 2))
+    async def _stored(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Read or write the batches in the store."""
+        return await asyncio.to_thread(function, self._store, *arguments)
 
     # --- works ------------------------------------------------------------------------------------------------
 
     async def take(self, works: Sequence[Work]) -> None:
-        """Works that are not judged yet: some wait for an answer since an earlier run, the others are carried on."""
+        """Take works that are not judged yet: some wait for an answer since an earlier run, the others are carried on."""
         keys = [work.task.key for work in works]
-        waiting = await asyncio.to_thread(stored_batches.awaited, self._store, keys)
+        waiting = await self._stored(stored_batches.awaited, keys)
         for work in works:
             if batch := waiting.get(work.task.key):
                 self._works[work.task.key] = work
@@ -145,12 +136,11 @@ class _BatchSubmitter:
         await self._pay_backlog()
 
     async def _carry_on(self, works: Sequence[Work]) -> None:
-        replies = await asyncio.to_thread(
-            stored_batches.said_of, self._store, [work.task.key for work in works]
-        )
-        for some in _chunks(works, _TOGETHER):
+        keys = [work.task.key for work in works]
+        replies = await self._stored(stored_batches.said_of, keys)
+        for chunk in _chunks(works, _TOGETHER):
             if self._control.stopping is None:
-                await self._advance(some, replies)
+                await self._advance(chunk, replies)
 
     async def _advance(
         self, works: Sequence[Work], replies: Mapping[str, list[Said]]
@@ -161,9 +151,7 @@ class _BatchSubmitter:
             )
         except JudgeError:
             # No question will fare better until the user fixes it; then all are asked again.
-            await asyncio.to_thread(
-                stored_batches.forget_errors, self._store, self._judge.spec
-            )
+            await self._stored(stored_batches.forget_errors, self._judge.spec)
             raise
         await self._keep([step for step in steps if isinstance(step, Judgement)])
         for work, step in zip(works, steps, strict=True):
@@ -173,7 +161,7 @@ class _BatchSubmitter:
                 await self._add(work, step)
 
     async def _pay_backlog(self) -> None:
-        """Ask what there was no money for, as what is under way comes back cheaper than was feared."""
+        """Ask what there was no money for, once what is under way proves cheaper than its bound."""
         while self._unpaid and self._control.stopping is None:
             works = self._unpaid
             self._unpaid = []
@@ -182,13 +170,18 @@ class _BatchSubmitter:
                 await self._wait_for_money()
 
     async def _keep(self, judgements: Sequence[Judgement]) -> None:
+        """Commit judgements; then the provider's answers are no longer needed."""
         for judgement in judgements:  # nothing more is asked
             for hold in self._holds.pop(judgement.key, {}).values():
                 hold.settle(0.0)
-        await self._engine.keep(judgements)
+        judgements = await asyncio.gather(*map(self._engine.asker.commit, judgements))
+        keys = [judgement.key for judgement in judgements]
+        await self._stored(stored_batches.forget, keys)
+        for judgement in judgements:
+            self._engine.count(judgement)
 
     async def _wait_for_money(self) -> None:
-        """Before the budget counts as reached, what is under way is waited for."""
+        """Wait for what is under way before the budget counts as reached."""
         if self._handing:
             await self._submit()
         elif self._open:
@@ -236,7 +229,7 @@ class _BatchSubmitter:
             await self._pay_backlog()
         if self._open:
             self._say(
-                f"{self._judge.spec}: {_count(len(self._open), 'batch', 'batches')} with "
+                f"{self._judge.spec}: {_batches(len(self._open))} with "
                 f"{sum(b.questions for b in self._open.values()):,} questions go on without us; "
                 "run the same command again to collect the answers"
             )
@@ -269,17 +262,11 @@ class _BatchSubmitter:
             return
         part = self._part
         works = self._handing
-        self._part = self._new_part()
-        self._handing = []
-        self._size = 0
+        self._begin_part()
         keys = [work.task.key for work in works]
-        batch = await asyncio.to_thread(
-            stored_batches.begin,
-            self._store,
-            self._engine.run_id,
-            self._judge.spec,
-            part.mark,
-            keys,
+        run_id = self._engine.run_id
+        batch = await self._stored(
+            stored_batches.begin, run_id, self._judge.spec, part.mark, keys
         )
         batch = await self._hand_in(batch, part)
         self._open[batch.id] = batch
@@ -291,8 +278,8 @@ class _BatchSubmitter:
             )
 
     async def _hand_in(self, batch: BatchRecord, part: wire.BatchPart) -> BatchRecord:
-        """A batch whose arrival nobody confirmed may have arrived: it is looked for before it is sent again."""
-        chance = random.Random()  # noqa: S311  (spreads retries, guards nothing)
+        """Submit a batch. One whose arrival was not confirmed may have arrived: it is looked for before it is sent
+        again."""
         for failures in itertools.count(1):
             try:
                 id_ = await self._client.submit(self._calls, part)
@@ -300,29 +287,30 @@ class _BatchSubmitter:
                     raise CallFailed("server", "the provider gave the batch no id")
             except CallFailed as problem:
                 if not problem.is_transient:
-                    await asyncio.to_thread(stored_batches.withdraw, self._store, batch)
+                    await self._stored(stored_batches.withdraw, batch)
                 if not problem.is_transient or failures >= RETRY.tries:
                     raise JudgeError(
                         f"{self._judge.spec}: no batch can be handed in: {problem}"
                     ) from None
-                await self._control.rest(RETRY.pause(problem, failures, chance))
-                sought = wire.BatchSearch(sure=False)
-                while sought.id is None and not sought.sure:
+                await self._control.rest(RETRY.pause(problem, failures))
+                found: str | None = None
+                while found is None:
                     if self._control.stopping is not None:
                         return batch  # the next run looks for it
-                    sought = await self._seek(batch)
-                    await self._control.rest(0.0 if sought.sure else LOOK[0])
-                if sought.id is None:
-                    continue
-                id_ = sought.id
-            return await asyncio.to_thread(
-                stored_batches.submitted, self._store, batch, id_
-            )
+                    found = await self._find(batch)
+                    await self._control.rest(LOOK[0] if found is None else 0.0)
+                id_ = found
+            if id_:
+                return await self._stored(stored_batches.submitted, batch, id_)
         raise AssertionError
 
-    async def _seek(self, batch: BatchRecord) -> wire.BatchSearch:
-        lost = wire.LostAnswer(batch.mark, batch.created, batch.questions)
-        return await self._persist(lambda: self._client.find(self._calls, lost))
+    async def _find(self, batch: BatchRecord) -> str | None:
+        """Return the id of a batch; empty if the provider does not have it, None if that cannot be said yet."""
+        return await self._persist(
+            lambda: self._client.find(
+                self._calls, batch.mark, batch.created, batch.questions
+            )
+        )
 
     # --- fetching ---------------------------------------------------------------------------------------------
 
@@ -345,7 +333,7 @@ class _BatchSubmitter:
         elif self._control.stopping is None:
             waiting = sum(batch.questions for batch in self._open.values())
             self._say(
-                f"{self._judge.spec}: {_count(len(self._open), 'batch', 'batches')} at work, {answered:,} of "
+                f"{self._judge.spec}: {_batches(len(self._open))} at work, {answered:,} of "
                 f"{waiting:,} questions answered; looking again in {self._pause:.0f} s"
             )
             await self._control.rest(self._pause)
@@ -353,14 +341,12 @@ class _BatchSubmitter:
 
     async def _job(self, batch: BatchRecord) -> wire.BatchJob:
         if batch.provider_id is None:  # an earlier process died while it handed this in
-            sought = await self._seek(batch)
-            if sought.id is None:
-                return wire.BatchJob(
-                    sought.sure, problem="it never arrived" if sought.sure else ""
-                )
-            batch = self._open[batch.id] = await asyncio.to_thread(
-                stored_batches.submitted, self._store, batch, sought.id
-            )
+            found = await self._find(batch)
+            if not found:
+                problem = "" if found is None else "it never arrived"
+                return wire.BatchJob(bool(problem), problem=problem)
+            batch = await self._stored(stored_batches.submitted, batch, found)
+            self._open[batch.id] = batch
         # What is gone is gone with all its answers, as they are some weeks later.
         return await self._persist(
             lambda: self._client.look(self._calls, str(batch.provider_id)),
@@ -368,43 +354,36 @@ class _BatchSubmitter:
         )
 
     async def _fetch(self, batch: BatchRecord, job: wire.BatchJob) -> None:
-        keys = {
-            key[:_ENOUGH_OF_A_KEY]: key
-            for key in await asyncio.to_thread(
-                stored_batches.keys_of, self._store, batch
-            )
-        }
+        listed = await self._stored(stored_batches.keys_of, batch)
+        keys = {key[:_ENOUGH_OF_A_KEY]: key for key in listed}
         if job.problem:
             await self._turned_down(batch, job.problem)
         else:
             strangers = 0
             for path in job.results:
                 strangers += await self._keep_answers(batch, path, keys)
-            await asyncio.to_thread(
-                stored_batches.collected, self._store, batch, _NO_ANSWER
-            )
+            await self._stored(stored_batches.collected, batch, _NO_ANSWER)
             if strangers:
                 self._say(
                     f"{self._judge.spec}: {strangers:,} answers of {batch.provider_id} are to nothing we asked"
                 )
         del self._open[batch.id]
-        await self._carry_on(
-            [work for key in keys.values() if (work := self._works.pop(key, None))]
-        )
+        works = (self._works.pop(key, None) for key in listed)
+        await self._carry_on([work for work in works if work])
 
-    async def _turned_down(self, batch: BatchRecord, why: str) -> None:
+    async def _turned_down(self, batch: BatchRecord, reason: str) -> None:
         """Withdraw a batch that was refused as a whole, and so not billed. If others are open it waits for their end."""
         others = sum(other.provider_id is not None for other in self._open.values()) - 1
-        await asyncio.to_thread(stored_batches.withdraw, self._store, batch)
+        await self._stored(stored_batches.withdraw, batch)
         if batch.provider_id is None:
             return
         if others <= 0:
             raise JudgeError(
-                f"{self._judge.spec}: batch {batch.provider_id} was turned down: {why}"
+                f"{self._judge.spec}: batch {batch.provider_id} was turned down: {reason}"
             )
         self._most_open = others
         self._say(
-            f"{self._judge.spec}: a batch was turned down ({why}); it goes again when others have ended"
+            f"{self._judge.spec}: a batch was turned down ({reason}); it goes again when others have ended"
         )
 
     async def _keep_answers(
@@ -417,32 +396,23 @@ class _BatchSubmitter:
                 lambda: self._calls.download(path, file, self._client.headers), gone=0
             )
             file.seek(0)
-            for some in _chunks(file, 500):
-                answers = [
-                    self._client.answer(document(line)) for line in some if line.strip()
-                ]
-                known = [
-                    (
-                        keys[end],
-                        (
-                            answer.status,
-                            self._judge.endpoint.redacted_body(answer.body),
-                        ),
-                    )
-                    for answer in answers
-                    if (end := answer.custom_id.removeprefix(f"{batch.mark}-")) in keys
-                ]
-                strangers += len(answers) - len(known)
-                await asyncio.to_thread(
-                    stored_batches.answered, self._store, batch, known
-                )
+            for lines in _chunks(file, 500):
+                answers: list[tuple[str, Said]] = []
+                for line in filter(bytes.strip, lines):
+                    custom_id, status, body = self._client.answer(document(line))
+                    key = keys.get(custom_id.removeprefix(f"{batch.mark}-"))
+                    if key is None:
+                        strangers += 1
+                    else:
+                        body = self._judge.endpoint.redacted_body(body)
+                        answers.append((key, (status, body)))
+                await self._stored(stored_batches.answered, batch, answers)
         return strangers
 
     async def _persist(
         self, send: Callable[[], Awaitable[T]], gone: T | None = None
     ) -> T:
         """Send a request that only reads until it succeeds; `gone` is returned if the resource is not there any more."""
-        chance = random.Random()  # noqa: S311  (spreads retries, keeps no secret)
         for failures in itertools.count(1):
             try:
                 return await send()
@@ -453,7 +423,7 @@ class _BatchSubmitter:
                     raise JudgeError(
                         f"{self._judge.spec}: {problem}. Nothing is lost: run the same command again to go on."
                     ) from None
-                await self._control.rest(RETRY.pause(problem, failures, chance))
+                await self._control.rest(RETRY.pause(problem, failures))
         raise AssertionError
 
 
@@ -477,7 +447,7 @@ class _ReplayedTalk:
         self,
         replies: Sequence[Said],
         budget: Budget,
-        holds: dict[int, BudgetReservation],
+        holds: dict[int, Reservation],
     ) -> None:
         self.bounded = budget.bounded
         self.end: asyncio.Future[_UnansweredQuestion | None] = (
@@ -492,14 +462,20 @@ class _ReplayedTalk:
 
     async def hold(self, most: MaximumCost) -> Reservation:
         number = next(self._number)
-        if number < self._answered:  # if not held here, an earlier process held it
-            return _BatchHold(self._holds.pop(number, None), most.max_tokens)
+        if number < self._answered:
+            # If it is not held here, an earlier process held it.
+            hold = self._holds.pop(number, None) or _settled(0)
+            hold.tokens = most.max_tokens
+            # A provider does not bill what a batch brings no answer to.
+            hold.refunded = True
+            return hold
         if number not in self._holds:
-            hold = self._budget.try_hold(most)
-            if hold is None:
+            waiting = self._budget.try_hold(most)
+            if waiting is None:
                 return await self._suspend(None)
-            self._holds[number] = hold
-        return _BatchHold(None, self._holds[number].tokens)
+            self._holds[number] = waiting
+        # It is settled when its answer is there, and not when the conversation is suspended.
+        return _settled(self._holds[number].tokens)
 
     async def post(
         self,
@@ -513,7 +489,7 @@ class _ReplayedTalk:
         return await self._suspend(_UnansweredQuestion(headers, body))
 
     async def _suspend(self, end: _UnansweredQuestion | None) -> NoReturn:
-        """End the conversation here: whoever began it cancels it."""
+        """End the conversation here: `_converse` cancels it."""
         self.end.set_result(end)
         await asyncio.get_running_loop().create_future()
         raise AssertionError
@@ -537,90 +513,20 @@ class _ReplayedTalk:
         """Do nothing: no request is in flight."""
 
 
-@dataclass
-class _BatchHold:
-    """Money for a question. A provider does not bill what a batch brings no answer to."""
-
-    held: BudgetReservation | None
-    """None while the question waits for its answer: it is settled when that is there."""
-    tokens: int
-
-    def settle(self, cost: float | None) -> None:
-        if self.held:
-            self.held.settle(cost)
-
-    def lost(self) -> float:
-        self.settle(0.0)
-        return 0.0
+def _settled(tokens: int) -> Reservation:
+    """Return a reservation of no money."""
+    return Reservation(Budget(), 0.0, tokens)
 
 
 async def _no_image(_: str) -> EncodedImage:
     return EncodedImage("", b"")
 
 
-class _Calls:
-    """Requests to a provider, with the judge's address, key and way of reading errors."""
-
-    def __init__(self, judge: ChatJudge, transport: HttpTransport) -> None:
-        self._judge = judge
-        self._transport = transport
-
-    async def post(
-        self, path: str, body: wire.Body, headers: Mapping[str, str] = {}
-    ) -> tuple[dict[str, Any], Mapping[str, str]]:
-        response = self._checked(
-            await self._transport.post(*self._address(path, headers), body)
-        )
-        return document(response.body), response.headers
-
-    async def get(self, path: str, headers: Mapping[str, str] = {}) -> dict[str, Any]:
-        answer = document(
-            self._checked(await self._transport.get(*self._address(path, headers))).body
-        )
-        if not answer:
-            raise CallFailed("server", "the server sent no JSON", status=200)
-        return answer
-
-    async def head_of(
-        self, path: str, headers: Mapping[str, str] = {}
-    ) -> dict[str, Any]:
-        with tempfile.TemporaryFile() as file:
-            await self.download(path, file, headers)
-            file.seek(0)
-            return document(file.readline())
-
-    async def download(
-        self, path: str, into: IO[bytes], headers: Mapping[str, str]
-    ) -> int:
-        self._checked(await self._transport.get(*self._address(path, headers), into))
-        return into.tell()
-
-    def _address(
-        self, path: str, headers: Mapping[str, str]
-    ) -> tuple[str, dict[str, str]]:
-        # ids in it are a server's words
-        if ".." in path or not re.fullmatch(r"[\x21-\x7e]+", path):
-            raise CallFailed(
-                "server", "the provider named something that cannot be an id"
-            )
-        return self._judge.endpoint.address(ChatRequest(path, (), headers))
-
-    def _checked(self, response: Response) -> Response:
-        if not 200 <= response.status < 300:
-            self._judge.parse_response(response)  # raises what it says, without the key
-            raise CallFailed(
-                "server", f"HTTP {response.status}", status=response.status
-            )
-        return dataclasses.replace(
-            response, body=self._judge.endpoint.redacted_body(response.body)
-        )
-
-
 def _chunks(values: Iterable[T], size: int) -> Iterator[list[T]]:
     iterator = iter(values)
-    while some := list(itertools.islice(iterator, size)):
-        yield some
+    while chunk := list(itertools.islice(iterator, size)):
+        yield chunk
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
+def _batches(number: int) -> str:
+    return "1 batch" if number == 1 else f"{number:,} batches"

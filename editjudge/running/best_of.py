@@ -6,6 +6,7 @@ the verdicts to `rank`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -15,12 +16,14 @@ from editjudge.orders import Choice
 
 Pair: TypeAlias = tuple[str, str]
 Verdicts: TypeAlias = Mapping[Pair, Choice | None]
-"""None where a pair could not be judged."""
-_POINTS = {"a": 1.0, "b": 0.0, "tie": 0.5}
+"""None if a pair could not be judged."""
+_POINTS = {"a": (1.0, 0.0), "b": (0.0, 1.0), "tie": (0.5, 0.5)}
 
 
 @dataclass(frozen=True)
 class RankedOutput:
+    """A candidate with its result."""
+
     id: str
     points: float
     """Games won, a tie being half of one."""
@@ -38,7 +41,7 @@ class GroupRanking:
     group: str
     candidates: tuple[RankedOutput, ...]
     best: str | None
-    """None where two are equally good, or where a game that failed could change who is best."""
+    """None if two are equally good, or if a game that failed could change which is best."""
     reason: str
 
     def as_json(self) -> dict[str, Any]:
@@ -52,11 +55,7 @@ def all_pairs(groups: Mapping[str, Sequence[str]]) -> list[Pair]:
 
 def rank(groups: Mapping[str, Sequence[str]], verdicts: Verdicts) -> list[GroupRanking]:
     """Return the ranking of each group by the verdicts on its pairs."""
-    rankings = []
-    for group, ids in groups.items():
-        games = {pair: verdicts.get(pair) for pair in combinations(ids, 2)}
-        rankings.append(_ranked(group, ids, games))
-    return rankings
+    return [_ranked(group, ids, verdicts) for group, ids in groups.items()]
 
 
 def play(
@@ -67,34 +66,35 @@ def play(
 
 
 def _ranked(group: str, ids: Sequence[str], verdicts: Verdicts) -> GroupRanking:
-    points, games, failed = (dict.fromkeys(ids, 0.0) for _ in range(3))
-    for (a, b), verdict in verdicts.items():
-        for one in (a, b):
-            games[one] += verdict is not None
-            failed[one] += verdict is None
-        if verdict is not None:
-            points[a] += _POINTS[verdict]
-            points[b] += 1 - _POINTS[verdict]
-    order = sorted(ids, key=lambda one: -points[one])
-    ranks = {one: 1 + sum(points[other] > points[one] for other in ids) for one in ids}
-    listed = tuple(
-        RankedOutput(one, points[one], int(games[one]), int(failed[one]), ranks[one])
-        for one in order
+    points = dict.fromkeys(ids, 0.0)
+    games: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for pair in combinations(ids, 2):
+        verdict = verdicts.get(pair)
+        if verdict is None:
+            failed.update(pair)
+            continue
+        games.update(pair)
+        for output, share in zip(pair, _POINTS[verdict], strict=True):
+            points[output] += share
+    order = sorted(ids, key=lambda output: -points[output])
+    candidates = tuple(
+        RankedOutput(
+            output,
+            points[output],
+            games[output],
+            failed[output],
+            1 + sum(points[other] > points[output] for other in ids),
+        )
+        for output in order
     )
     best = order[0]
     for other in order[1:]:
+        reason = ""
         if failed[other] and points[other] + failed[other] >= points[best]:
-            return GroupRanking(
-                group,
-                listed,
-                None,
-                f"games that failed could put {other} before {best}",
-            )
-        if points[other] == points[best]:
-            return GroupRanking(
-                group,
-                listed,
-                None,
-                f"{best} and {other} are equal at {points[best]:g} points",
-            )
-    return GroupRanking(group, listed, best, "")
+            reason = f"games that failed could put {other} before {best}"
+        elif points[other] == points[best]:
+            reason = f"{best} and {other} are equal at {points[best]:g} points"
+        if reason:
+            return GroupRanking(group, candidates, None, reason)
+    return GroupRanking(group, candidates, best, "")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from editjudge.edit import Edit
 from editjudge.errors import BudgetReached, EditjudgeError, JudgeError
@@ -18,9 +18,6 @@ from editjudge.running.asker import LOOK, Asker, Window, is_paid
 from editjudge.running.plan import PlannedBatch, Planner
 from editjudge.running.progress import RunTally
 from editjudge.store.sink import Sink, TaskClaims
-
-if TYPE_CHECKING:
-    from editjudge.store.store import Store
 
 _LINGER = 0.1
 """Share of the time that an answer takes for which a commit waits for more. 512 answers, 128 a second and each after
@@ -49,12 +46,12 @@ class RunControl:
 
     def stop(
         self,
-        why: Ending,
+        ending: Ending,
         error: BaseException | None = None,
         short: Shortfall | None = None,
     ) -> None:
         if self.stopping is None:
-            self.stopping = why
+            self.stopping = ending
             self.error = error
             self.short = short
             self._stopped.set()
@@ -78,11 +75,9 @@ class Engine:
         say: Callable[[str], None] = lambda _: None,
         *,
         claims: TaskClaims | None = None,
-        store: Store | None = None,
         observe: Callable[[RunTally], None] = lambda _: None,
     ) -> None:
-        """`store`: where questions may wait in a provider's batch, if not the sink; `observe` is called whenever the
-        tally changes."""
+        """`observe` is called whenever the tally changes."""
         from editjudge.store.store import Store
 
         self.control = RunControl()
@@ -90,10 +85,11 @@ class Engine:
         self.say = say
         self.planner = planner
         self.budget = budget
-        self.images = ImageCache(planner.pictures)
+        self.images = ImageCache(planner.reader)
         self.asker = Asker(sink, claims, linger=_LINGER)
         self._observe = observe
-        self._batches = sink if isinstance(sink, Store) else store
+        self._batches = sink if isinstance(sink, Store) else None
+        """Store in which questions may wait for a provider's batch."""
         self._waiting = False
         self._failed: set[str] = set()
         """Keys that failed in this run: the next run tries them again."""
@@ -118,7 +114,7 @@ class Engine:
 
     async def _drive(self, judge: Judge, edits: Callable[[], Iterable[Edit]]) -> None:
         """Judge stage by stage: a rubric that is told of an answer waits for all answers of the stage before."""
-        for stage in range(self.planner.stages):
+        for stage in range(len(self.planner.settings.stages)):
             if self.control.stopping is None:
                 await self._drive_stage(
                     judge, self.planner.batches(judge, iter(edits()), stage)
@@ -127,7 +123,7 @@ class Engine:
     async def _drive_stage(self, judge: Judge, batches: Iterator[PlannedBatch]) -> None:
         ahead = asyncio.create_task(self.next_works(batches))
         async with asyncio.TaskGroup() as group:
-            window = Window(judge, self.planner.questions)
+            window = Window(judge, self.planner.settings.questions)
             while self.control.stopping is None and (works := await ahead) is not None:
                 ahead = asyncio.create_task(self.next_works(batches))
                 await self._begin(judge, works, group, window)
@@ -239,6 +235,6 @@ class Engine:
 
 
 def first_of(errors: BaseExceptionGroup[EditjudgeError]) -> EditjudgeError:
-    """The error itself, out of the groups that task groups wrap around it."""
+    """Return the first error, out of the groups that task groups wrap around it."""
     error = errors.exceptions[0]
     return first_of(error) if isinstance(error, BaseExceptionGroup) else error

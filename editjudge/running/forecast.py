@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import itertools
 import json
@@ -14,47 +15,85 @@ from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from editjudge import manifest
 from editjudge.edit import Edit
 from editjudge.errors import ManifestError
-from editjudge.judgement import DONE, Judgement
-from editjudge.judges.judge import Judge, Work
+from editjudge.judgement import DONE, Judgement, Usage
+from editjudge.judges.cost import answer_tokens, price_of, prices, question_tokens
+from editjudge.judges.judge import Judge, Options, Work, is_local
 from editjudge.judges.registry import open_judge
 from editjudge.media.cache import DigestCache
-from editjudge.running.cost import Costs, Estimate
-from editjudge.running.job import Job
+from editjudge.running.job import Job, RunOptions
 from editjudge.running.pace import Pace
-from editjudge.running.plan import (
-    BATCH,
-    EditQuestions,
-    QuestionSettings,
-    look_at,
-    nothing_to_ask,
-)
+from editjudge.running.plan import BATCH, EditQuestions, look_at, nothing_to_ask
 from editjudge.running.where import EditFilter
 from editjudge.store.store import Store
 
 SAMPLE = 1_000
-"""Edits whose pictures are looked at; of a longer manifest this many are drawn."""
+"""Edits whose images are looked at; of a longer manifest this many are drawn."""
 BYTES = 2_300
 """Bytes of a judgement in a SQLite store, with its task, replies and indexes, as the stub answers (held by the tests)."""
-BYTES_AN_EDIT = 500
-"""Bytes of an edit, with the digests of its images."""
+BYTES_AN_EDIT = 5_500
+"""Bytes of an edit, with the digests of its images and its figures in lists (held by the tests)."""
 _Z = 1.96
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Limits on how fast judges are asked."""
+@dataclass
+class Estimate:
+    """Expected questions to one judge, and their cost."""
 
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
-    concurrency: int | None = None
+    judge: str
+    calls: int = 0
+    images: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    price: float | None = None
+    """In US dollars; None: unknown."""
+    batch_price: float | None = None
+    """Price with `--batch`; None: unknown, or there are no batches."""
+    as_of: str = ""
+    """The date of the price list."""
+    seconds: float | None = None
+    """Duration at the given rates; None: unknown."""
+    interval: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """95 % confidence interval of each number that comes from a sample."""
+
+    @classmethod
+    def of(cls, judge: str, options: Options, works: Iterable[Work] = ()) -> Estimate:
+        """Return the estimate of some tasks: one question each."""
+        listed = prices(options.prices)
+        price = price_of(judge, options)
+        batch_price = listed.of(judge, batch=True)
+        estimate = cls(judge, as_of=listed.as_of)
+        estimate.price = None if price is None else 0.0
+        estimate.batch_price = None if batch_price is None else 0.0
+        for work in works:
+            if work.problem or is_local(judge):
+                continue
+            sizes = [work.sizes[role] for role in work.images]
+            characters = len(str(work.question()))
+            question = question_tokens(judge.partition("/")[0], sizes, characters)
+            usage = Usage(question, answer_tokens(work.rubric))
+            estimate.calls += 1
+            estimate.images += len(work.images)
+            estimate.input_tokens += question
+            estimate.output_tokens += usage.output_tokens or 0
+            if price and estimate.price is not None:
+                estimate.price += price.of(usage) or 0.0
+            if batch_price and estimate.batch_price is not None:
+                estimate.batch_price += batch_price.of(usage) or 0.0
+        return estimate
+
+    def as_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
 
 
 @dataclass
 class Todo:
+    """Tasks of a run, and how many of them are left."""
+
     edits: int = 0
     sampled: int | None = None
     """Number of edits in the sample; None if all were looked at."""
@@ -68,106 +107,94 @@ class Todo:
     """Edits that an earlier run, named as a condition, does not have."""
     stored_bytes: int = 0
 
+    def scale(self, factor: float) -> None:
+        """Multiply the counts of a sample."""
+        for name in ("tasks", "done", "left_out", "not_applicable"):
+            setattr(self, name, round(getattr(self, name) * factor))
+        for status, count in self.problems.items():
+            self.problems[status] = round(count * factor)
+
 
 def forecast(
-    job: Job, store_place: str, rates: Rates | None = None, *, needs_keys: bool = False
+    job: Job,
+    store_place: str,
+    rates: RunOptions | None = None,
+    *,
+    needs_keys: bool = False,
 ) -> tuple[list[Estimate], Todo]:
-    """Estimates for each judge of what is not done yet; a store that does not exist yet is not made.
+    """Return estimates for each judge of what is not done yet; a store that does not exist yet is not made.
 
-    Nobody is asked, so no key is needed, unless it is known that they will be (`needs_keys`)."""
-    return asyncio.run(_forecast(job, store_place, rates or Rates(), needs_keys))
+    Nothing is asked, so no key is needed, unless it is known that something will be (`needs_keys`)."""
+    return asyncio.run(_forecast(job, store_place, rates or RunOptions(), needs_keys))
 
 
 async def _forecast(
-    job: Job, store_place: str, rates: Rates, needs_keys: bool
+    job: Job, store_place: str, rates: RunOptions, needs_keys: bool
 ) -> tuple[list[Estimate], Todo]:
-    job.check(whole=False)
-    shape = job.question_settings(job.load_rubrics())
-    costs = Costs(job.options, None, job.judges)
-    exists = "://" in store_place or Path(store_place).exists()
-    drawn, total = _draw(job)
+    job.check(complete=False)
+    sample, total = _draw(job)
     todo = Todo()
     estimates = []
     async with AsyncExitStack() as resources:
-        store = (
-            resources.enter_context(Store.open(store_place, readonly=True))
-            if exists
-            else None
-        )
+        store = None
+        if "://" in store_place or Path(store_place).exists():
+            store = resources.enter_context(Store.open(store_place, readonly=True))
         for spec in job.judges:
             judge = await open_judge(
                 spec, job.options, Pace, resources, needs_key=needs_keys
             )
-            edits = job.edits() if drawn is None else iter(drawn)
-            ones = list(
-                _ones(
-                    job,
-                    shape,
-                    judge,
-                    costs,
-                    store,
-                    todo,
-                    edits,
-                    apart=drawn is not None,
-                )
-            )
+            edits = job.edits() if sample is None else iter(sample)
+            by_edit = list(_by_edit(job, judge, store, todo, edits, sample is not None))
+            todo.edits = total or len(by_edit)
+            estimate = _sum(Estimate.of(spec, job.options), by_edit, todo.edits)
             latency = store.mean_latency(spec) if store else None
-            estimates.append(
-                _sum(costs.estimate(spec), ones, total or len(ones), rates, latency)
-            )
-    if drawn is None and todo.not_applicable and not todo.tasks:
+            estimate.seconds = _seconds(estimate, rates, latency)
+            estimates.append(estimate)
+    if sample is None and todo.not_applicable and not todo.tasks:
         raise nothing_to_ask(str(job.manifest))
-    todo.edits = total or len(ones)
     todo.left_out //= len(job.judges)  # each judge goes through all edits
-    if drawn is not None:
-        todo.sampled = len(drawn)
-        _scale(todo, todo.edits / len(drawn))
+    if sample is not None:
+        todo.sampled = len(sample)
+        todo.scale(todo.edits / len(sample))
     todo.stored_bytes = BYTES_AN_EDIT * todo.edits + BYTES * (todo.tasks - todo.done)
     return estimates, todo
 
 
-def _ones(
+def _by_edit(
     job: Job,
-    shape: QuestionSettings,
     judge: Judge,
-    costs: Costs,
     store: Store | None,
     todo: Todo,
     edits: Iterator[Edit],
-    apart: bool,
+    sampled: bool,
 ) -> Iterator[Estimate]:
-    """An estimate for each edit; `apart` from the others, or without what an earlier one shares with it."""
+    """Yield an estimate for each edit. What several edits share is paid for once, and so counted with the first of them;
+    in a sample with each, since the others may not be in it."""
+    settings = job.question_settings(job.load_rubrics())
+    answers = functools.partial(_answer, store)
     counted: set[str] = set()
-    sieve = EditFilter(job.where, store) if job.where and store else None
-    while whole := list(itertools.islice(edits, BATCH)):
-        batch, absent = sieve.through(whole) if sieve else (whole, 0)
+    conditions = EditFilter(job.where, store) if job.where and store else None
+    while batch := list(itertools.islice(edits, BATCH)):
+        passed, absent = conditions.through(batch) if conditions else (batch, 0)
         todo.left_out += absent
-        yield from itertools.repeat(costs.estimate(judge.spec), len(whole) - len(batch))
         look = functools.partial(look_at, DigestCache(job.reader()))
-        planned: list[Work] = []
-        for edit in batch:
-            questions = EditQuestions(
-                edit, shape, judge, look, functools.partial(_answer, store)
-            )
-            planned += questions.works()
+        planned: dict[str, list[Work]] = {edit.id: [] for edit in batch}
+        for edit in passed:
+            questions = EditQuestions(edit, settings, judge, look, answers)
+            planned[edit.id] = questions.works()
             todo.not_applicable += questions.not_applicable()
-        statuses = store.done([work.task.key for work in planned]) if store else {}
-        waiting = [work for work in planned if statuses.get(work.task.key) not in DONE]
-        todo.tasks += len(planned)
-        todo.done += len(planned) - len(waiting)
-        todo.problems.update(work.problem[0] for work in waiting if work.problem)
-        fresh = {
-            work.task.key: work for work in waiting if work.task.key not in counted
-        }
-        if not apart:
-            counted.update(fresh)  # what two edits share is paid for once
-        mine: dict[str, list[Work]] = {edit.id: [] for edit in batch}
-        for work in waiting if apart else fresh.values():
-            mine[work.edit.id].append(work)
-        for some in mine.values():
-            one = costs.estimate(judge.spec)
-            costs.add(one, some)
-            yield one
+        keys = [work.task.key for works in planned.values() for work in works]
+        statuses = store.done(keys) if store else {}
+        for works in planned.values():
+            waiting = [w for w in works if statuses.get(w.task.key) not in DONE]
+            todo.tasks += len(works)
+            todo.done += len(works) - len(waiting)
+            todo.problems.update(work.problem[0] for work in waiting if work.problem)
+            if not sampled:
+                by_key = {work.task.key: work for work in waiting}
+                waiting = [work for k, work in by_key.items() if k not in counted]
+                counted.update(by_key)
+            yield Estimate.of(judge.spec, job.options, waiting)
 
 
 def _answer(store: Store | None, work: Work) -> Judgement:
@@ -175,123 +202,82 @@ def _answer(store: Store | None, work: Work) -> Judgement:
     if store and (judgement := store.judgement(work.task.key)):
         return judgement
     keys = [factor.key for factor in work.rubric.factors]
-    words = "word " * (
-        sum(work.rubric.answer.words) // 2 if work.rubric.answer.words else 20
-    )
+    length = sum(work.rubric.answer.words or (40,)) // 2
     return work.judgement(
-        "ok", scores=dict.fromkeys(keys, 0), justifications=dict.fromkeys(keys, words)
+        "ok",
+        scores=dict.fromkeys(keys, 0),
+        justifications=dict.fromkeys(keys, "word " * length),
     )
 
 
 _SUMS = ("calls", "images", "input_tokens", "output_tokens", "price", "batch_price")
 
 
-def _sum(
-    whole: Estimate,
-    ones: list[Estimate],
-    total: int,
-    rates: Rates,
-    latency: float | None,
-) -> Estimate:
+def _sum(estimate: Estimate, by_edit: list[Estimate], total: int) -> Estimate:
     """Multiply the mean edit by their number; from a sample, with the interval that the spread between edits leaves."""
     for name in _SUMS:
-        values = [getattr(one, name) for one in ones]
+        values = [getattr(edit, name) for edit in by_edit]
         if not values or values[0] is None:
             continue
-        mean = statistics.fmean(values)
-        sampled = len(values) < total
-        setattr(
-            whole,
-            name,
-            mean * total if isinstance(values[0], float) else round(mean * total),
-        )
-        if sampled and len(values) > 1:
-            half = (
-                _Z
-                * total
-                * statistics.stdev(values)
-                / math.sqrt(len(values))
-                * math.sqrt(1 - len(values) / total)
-            )
-            whole.interval[name] = (max(0.0, mean * total - half), mean * total + half)
-    whole.seconds = _seconds(whole, rates, latency)
-    return whole
+        count = len(values)
+        value = statistics.fmean(values) * total
+        setattr(estimate, name, value if isinstance(values[0], float) else round(value))
+        if 1 < count < total:
+            error = statistics.stdev(values) / math.sqrt(count)
+            half = _Z * total * error * math.sqrt(1 - count / total)
+            estimate.interval[name] = (max(0.0, value - half), value + half)
+    return estimate
 
 
-def _seconds(whole: Estimate, rates: Rates, latency: float | None) -> float | None:
+def _seconds(
+    estimate: Estimate, rates: RunOptions, latency: float | None
+) -> float | None:
     """Return the seconds at the rate that binds; None without a rate, or if no reply was timed yet."""
-    tokens = whole.input_tokens + whole.output_tokens
-    bounds = [60 * n / rate for n, rate in _metered(whole.calls, tokens, rates) if rate]
+    tokens = estimate.input_tokens + estimate.output_tokens
+    bounds = []
+    if rates.requests_per_minute:
+        bounds.append(60 * estimate.calls / rates.requests_per_minute)
+    if rates.tokens_per_minute:
+        bounds.append(60 * tokens / rates.tokens_per_minute)
     if rates.concurrency and latency:
-        bounds.append(whole.calls * latency / rates.concurrency)
+        bounds.append(estimate.calls * latency / rates.concurrency)
     return max(bounds, default=None)
 
 
-def _metered(
-    calls: int, tokens: int, rates: Rates
-) -> Iterable[tuple[int, float | None]]:
-    return (calls, rates.requests_per_minute), (tokens, rates.tokens_per_minute)
-
-
-def _scale(todo: Todo, factor: float) -> None:
-    todo.tasks, todo.done = round(todo.tasks * factor), round(todo.done * factor)
-    todo.left_out = round(todo.left_out * factor)
-    todo.not_applicable = round(todo.not_applicable * factor)
-    todo.problems = Counter(
-        {status: round(count * factor) for status, count in todo.problems.items()}
-    )
-
-
-# --- samples --------------------------------------------------------------------------------------------------
-
-
 def _draw(job: Job) -> tuple[list[Edit] | None, int | None]:
-    """Edits of a long manifest at random, and how many it has; None, None where all are to be read.
+    """Return edits of a long manifest, drawn at random, and how many it has; None and None if all are to be read.
 
-    Lines are counted and picked without being parsed. Other formats than JSONL are read as a whole.
+    Lines are counted and picked without being parsed. Other formats than JSONL are read completely.
     """
-    if (
-        job.rows is not None
-        or job.models
-        or job.manifest.suffix.lower() not in (".jsonl", ".ndjson")
-        or not job.manifest.is_file()
-    ):
+    path = job.manifest
+    is_jsonl = path.suffix.lower() in (".jsonl", ".ndjson") and path.is_file()
+    if job.rows is not None or job.models or not is_jsonl:
         return None, None
-    with job.manifest.open("rb") as file:
-        total = sum(
-            block.count(b"\n") for block in iter(lambda: file.read(1 << 22), b"")
-        )
+    with path.open("rb") as file:
+        blocks = iter(lambda: file.read(1 << 22), b"")
+        total = sum(block.count(b"\n") for block in blocks)
     total = min(total, job.limit or total)
     if total <= SAMPLE:
         return None, None
     # The same lines each time: a plan that is made twice is the same plan.
-    chosen = frozenset(random.Random(0).sample(range(total), SAMPLE))  # noqa: S311  (a sample)
-    with job.manifest.open("rb") as file:
-        picked = [
-            (at, raw)
-            for at, raw in enumerate(itertools.islice(file, total))
-            if at in chosen and raw.strip()
-        ]
-    rows = [_row(job.manifest, at, raw) for at, raw in picked]
-    read = manifest.from_rows(
-        (
-            row | {"id": row.get("id") or f"line-{at + 1}"}
-            for (at, _), row in zip(picked, rows, strict=True)
-        ),
-        name=str(job.manifest),
-        root=job.manifest.parent,
+    chosen = frozenset(random.Random(0).sample(range(1, total + 1), SAMPLE))  # noqa: S311  (a sample)
+    rows = []
+    with path.open("rb") as file:
+        for number, line in enumerate(itertools.islice(file, total), 1):
+            if number in chosen and line.strip():
+                try:
+                    row = dict(json.loads(line))
+                except (ValueError, TypeError):
+                    raise ManifestError(
+                        f"{path}:{number}: expected one JSON object a line"
+                    ) from None
+                rows.append(row | {"id": row.get("id") or f"line-{number}"})
+    edits = manifest.from_rows(
+        rows,
+        name=str(path),
+        root=path.parent,
         allow_outside=job.allow_outside,
         allow_urls=job.allow_urls,
         named=job.named_inputs(),
     )
-    return list(read), total
-
-
-def _row(path: Path, at: int, raw: bytes) -> dict[str, object]:
-    try:
-        row = json.loads(raw)
-        return dict(row)
-    except (ValueError, TypeError):
-        raise ManifestError(
-            f"{path}:{at + 1}: expected one JSON object a line"
-        ) from None
+    return list(edits), total

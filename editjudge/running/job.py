@@ -38,8 +38,8 @@ from editjudge.errors import (
     UsageError,
     near_miss,
 )
-from editjudge.judgement import DONE, Judgement, Task
-from editjudge.judges.cost import Budget, Shortfall
+from editjudge.judgement import DONE, Judgement
+from editjudge.judges.cost import Budget, Shortfall, check_budget
 from editjudge.judges.judge import Judge, Options
 from editjudge.judges.registry import check_answers, open_judge
 from editjudge.judges.wire import Parameters
@@ -53,13 +53,12 @@ from editjudge.rubrics.model import EACH, EARLIER, Rubric
 from editjudge.rubrics.prompt import Layout
 from editjudge.rubrics.sets import RubricSet, asking
 from editjudge.running.asker import Asker
-from editjudge.running.cost import Costs
 from editjudge.running.engine import Ending, Engine, RunControl
 from editjudge.running.pace import Circuit, Pace, Retry
 from editjudge.running.plan import (
-    Outline,
     Planner,
     QuestionSettings,
+    add_outline,
     look_at,
     nothing_to_ask,
     placed,
@@ -74,7 +73,7 @@ from editjudge.running.summary import (
 )
 from editjudge.running.sums import OVERALL, run_sums
 from editjudge.running.where import EditFilter, Selected
-from editjudge.store.records import PENDING, RunRecord
+from editjudge.store.records import PENDING
 
 if TYPE_CHECKING:
     from editjudge.store.store import Store
@@ -104,14 +103,14 @@ class Job:
     best_of: str | None = None
     """Set to "all" for a run of all pairs that `--best-of` made of a manifest."""
     models: tuple[str, ...] = ()
-    """Only edits of these; all where none is named."""
+    """Only edits of these models; all if none is named."""
     limit: int | None = None
     """Maximum number of edits, after `models`."""
     allow_outside: bool = False
     allow_urls: bool = False
     options: Options = field(default_factory=Options)
     columns: Columns = ()
-    """Fields and the columns of the manifest that hold them, where it calls them otherwise."""
+    """Fields and the columns of the manifest that hold them, if it calls them otherwise."""
     where: tuple[str, ...] = ()
     """`RUN:FACTOR>=VALUE`, all of them: only the edits that earlier runs of the same store did not rule out."""
     primary: tuple[str, ...] = ()
@@ -119,16 +118,16 @@ class Job:
     rows: Iterable[Mapping[str, Any]] | None = field(
         default=None, compare=False, repr=False
     )
-    """In the place of a file: the manifest's path is then no more than a name."""
+    """Edits in the place of a file: the manifest's path is then only a name."""
     _cache: dict[object, list[Edit]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
-    """The edits of a manifest that was read through, by its state; none where they are many or hold pictures."""
+    """The edits of a manifest that was read through, by its state; none if they are many or hold images."""
     _ids: dict[object, array[int]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
-    """Hashes of the ids of all its edits, whatever `models` leaves out: eight bytes each, where the ids of a million
-    edits would take a hundred."""
+    """Hashes of the ids of all its edits, whatever `models` leaves out: eight bytes each; the ids of a million edits
+    would take a hundred."""
     edits_by_model: Counter[str] = field(
         default_factory=Counter, init=False, compare=False, repr=False
     )
@@ -147,34 +146,25 @@ class Job:
             )
 
     def load_rubrics(self) -> list[Rubric]:
-        if self.fuse and (
-            own := [
-                word for word in self.rubrics if word not in SETS and load_set(word)
-            ]
-        ):
+        if self.fuse and (sets := self.loaded_sets()):
             raise UsageError(
-                f"--fuse: {own[0]} is a set of your own, which is asked rubric by rubric: leave --fuse out",
+                f"--fuse: {sets[0].name} is a set of your own, which is asked rubric by rubric: leave --fuse out",
                 options=[Option("fuse")],
             )
-        fused = self.fuse and set(self.rubrics) & set(SETS)
-        rubrics = (
-            [load_one(word) for word in self.rubrics]
-            if fused
-            else resolve(self.rubrics)
-        )
+        if self.fuse and {*self.rubrics} & {*SETS}:
+            rubrics = [load_one(name) for name in self.rubrics]
+        else:
+            rubrics = resolve(self.rubrics)
         check_answers(self.judges, rubrics)
         return rubrics
 
     def loaded_sets(self) -> list[RubricSet]:
-        """The sets of one's own among the rubrics."""
-        return [
-            loaded
-            for word in self.rubrics
-            if word not in SETS and (loaded := load_set(word))
-        ]
+        """Return the user's own sets among the rubrics."""
+        names = (name for name in self.rubrics if name not in SETS)
+        return [loaded for name in names if (loaded := load_set(name))]
 
     def sets(self) -> dict[str, Any]:
-        """The sets of one's own among the rubrics, as a run keeps them, by name."""
+        """Return the user's own sets among the rubrics, as a run keeps them, by name."""
         return {each.name: each.spec() for each in self.loaded_sets()}
 
     def question_settings(self, rubrics: Sequence[Rubric]) -> QuestionSettings:
@@ -189,13 +179,12 @@ class Job:
         cached = self._cache.get(self._state())
         if cached is not None:
             return iter(cached)
-        return islice(
-            (edit for edit in self.all_edits() if self.is_about(edit.model)), self.limit
-        )
+        edits = (edit for edit in self.all_edits() if self.is_about(edit.model))
+        return islice(edits, self.limit)
 
     @property
     def is_stream(self) -> bool:
-        """Whether nobody knows how many edits there are before all are read, which costs a network."""
+        """Whether the number of edits is not known before all are read, which costs a network."""
         return self.rows is not None and not isinstance(self.rows, Sized)
 
     def is_about(self, model: str | None) -> bool:
@@ -206,66 +195,60 @@ class Job:
         settings: dict[str, Any] = {
             "allow_outside": self.allow_outside,
             "allow_urls": self.allow_urls,
+            "named": self.named_inputs(),
         }
-        settings["named"] = self.named_inputs()
         if self.rows is not None:
             edits = manifest.from_rows(self.rows, name=str(self.manifest), **settings)
         else:
             edits = manifest.read(self.manifest.absolute(), **settings)
         labelled = [each for each in self.loaded_sets() if each.labels]
-        return self._with_checked_labels(edits, labelled) if labelled else edits
-
-    def _with_checked_labels(
-        self, edits: Iterable[Edit], sets: Sequence[RubricSet]
-    ) -> Iterator[Edit]:
         for edit in edits:
-            for each in sets if self.is_about(edit.model) else ():
-                each.check_labels(edit)
+            if self.is_about(edit.model):
+                for each in labelled:
+                    each.check_labels(edit)
             yield edit
 
     def named_inputs(self) -> NamedInputs:
-        """The further columns of the manifest that the rubrics show."""
+        """Return the further columns of the manifest that the rubrics show."""
         rubrics = self.load_rubrics()
-        pictures = {column_of(name) for rubric in rubrics for name in rubric.images} - {
-            *IMAGE_ROLES
-        }
+        images = {column_of(name) for rubric in rubrics for name in rubric.images}
+        images -= {*IMAGE_ROLES}
         texts = {name for rubric in rubrics for name in rubric.texts if "." not in name}
         texts -= {*TEXT_ROLES, EACH, EARLIER}
-        if both := sorted(pictures & texts):
+        if both := sorted(images & texts):
             raise UsageError(
-                f'"{both[0]}" is a picture to one rubric and a text to another'
+                f'"{both[0]}" is an image to one rubric and a text to another'
             )
-        return NamedInputs(frozenset(pictures), frozenset(texts), self.columns)
+        return NamedInputs(frozenset(images), frozenset(texts), self.columns)
+
+    @property
+    def _folder(self) -> Path:
+        return self.manifest if self.manifest.is_dir() else self.manifest.parent
 
     def reader(self) -> ImageReader:
-        """Reads pictures of the manifest's folder, and others only as far as that is allowed."""
-        folder = self.manifest if self.manifest.is_dir() else self.manifest.parent
-        root = None if self.allow_outside else folder
+        """Return a reader of images in the manifest's folder, and elsewhere only as far as that is allowed."""
+        root = None if self.allow_outside else self._folder
         addresses = fetch if self.allow_urls else None
         return ImageReader(root=root, fetch=addresses, judges=len(self.judges))
 
-    def chosen(
-        self, store: Store | None, edits: Callable[[], Iterator[Edit]] | None = None
-    ) -> Selected:
-        """The edits that the run is about, of all or of some of the manifest's; conditions need a store."""
-        return Selected(
-            edits or self.edits,
-            EditFilter(self.where, store) if self.where and store else None,
-        )
+    def chosen(self, store: Store | None) -> Selected:
+        """Return the edits that the run is about; conditions need a store."""
+        conditions = EditFilter(self.where, store) if self.where and store else None
+        return Selected(self.edits, conditions)
 
-    def check(self, *, whole: bool = True) -> int | None:
+    def check(self, *, complete: bool = True) -> int | None:
         """Read the manifest through before anything is asked: every line can be understood, every model has edits, and
-        pictures are where it says, since a wrong path would be blamed on the models. Returns how many judgements the
-        run comes to, where that is known.
+        images are where it says, since a wrong path would be blamed on the models. Return the number of judgements of
+        the run, if that is known.
 
-        Without `whole` only the first edits are read. A stream costs its network, so it is not read twice.
+        Unless `complete`, only the first edits are read. A stream costs its network, so it is not read twice.
         """
-        whole = whole and not self.is_stream
+        complete = complete and not self.is_stream
         state = self._state()
         models = set[str]()
         chosen = 0
         first: list[Edit] = []
-        edits: list[Edit] | None = [] if state and whole else None
+        cached: list[Edit] | None = [] if state and complete else None
         ids = array("q")
         self.edits_by_model.clear()
         for edit in self.all_edits():
@@ -273,62 +256,48 @@ class Job:
             models.add(edit.model or "")
             if self.is_about(edit.model):
                 chosen += 1
-                self.edits_by_model[edit.model or ""] += (
-                    self.limit is None or chosen <= self.limit
-                )
+                if self.limit is None or chosen <= self.limit:
+                    self.edits_by_model[edit.model or ""] += 1
                 if len(first) < _FIRST:
                     first.append(edit)
-                if edits is not None:
-                    edits.append(edit)
-                    if chosen > _CACHED or bytes in map(
-                        type, edit.all_pictures().values()
-                    ):
-                        edits = None
-            enough = chosen == self.limit or (not whole and len(first) == _FIRST)
+                if cached is not None:
+                    cached.append(edit)
+                    holds_images = bytes in map(type, edit.all_pictures().values())
+                    if chosen > _CACHED or holds_images:
+                        cached = None
+            enough = chosen == self.limit or (not complete and len(first) == _FIRST)
             if enough and models.issuperset(self.models):
-                read_through = chosen == self.limit
+                is_counted = chosen == self.limit
                 break
         else:
-            read_through = True
+            is_counted = True
             if state:
                 self._ids[state] = ids
         self._check_models(models)
         self._check_primary()
-        self._check_pictures(first[: self.limit])
-        if edits is not None:
-            self._cache[state] = edits[: self.limit]
-        return (
-            self._questions(min(chosen, self.limit or chosen))
-            if read_through and not self.where
-            else None
-        )
-
-    def _questions(self, edits: int) -> int:
-        return (
-            edits
-            * self.question_settings(self.load_rubrics()).questions
-            * len(self.judges)
-        )
+        self._check_images(first[: self.limit])
+        if cached is not None:
+            self._cache[state] = cached[: self.limit]
+        if self.where or not is_counted:
+            return None
+        questions = self.question_settings(self.load_rubrics()).questions
+        return min(chosen, self.limit or chosen) * questions * len(self.judges)
 
     def has_ids(self) -> Callable[[str], bool]:
-        """Whether the manifest has an edit of an id; read again only where `check` did not read all of it."""
+        """Return a test whether the manifest has an edit of an id; it is read again if `check` did not read all of it."""
         ids = self._ids.get(self._state())
-        present = (
-            {hash(edit.id) for edit in self.all_edits()} if ids is None else {*ids}
-        )
+        present = {*ids} if ids else {hash(edit.id) for edit in self.all_edits()}
         return lambda item: hash(item) in present
 
     def _state(self) -> object:
-        """Return what tells that a manifest has not changed; None for folders and rows."""
-        status = (
-            self.manifest.stat()
-            if self.rows is None and self.manifest.is_file()
-            else None
-        )
-        return status and (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        """Return a value that changes with the manifest; None for folders and rows."""
+        if self.rows is not None or not self.manifest.is_file():
+            return None
+        status = self.manifest.stat()
+        return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     def outline_mark(self, settings: QuestionSettings) -> str | None:
-        """Return what tells that a run asks the same as before; None if that has to be looked at again."""
+        """Return a value that changes with the questions of the run; None if its edits have to be looked at again."""
         state = self._state()
         if state is None or self.where:
             return None
@@ -336,31 +305,25 @@ class Job:
             [state, [[rubric.name, asking(rubric)] for rubric in settings.rubrics]]
         )
 
-    def _check_pictures(self, edits: Sequence[Edit]) -> None:
+    def _check_images(self, edits: Sequence[Edit]) -> None:
         if not edits:
             raise ManifestError(f"{self.manifest}: holds no edit")
+        # Without its input no rubric can be asked of an edit.
         needs_input = all("input" in rubric.images for rubric in self.load_rubrics())
-        named: Path | None = None
-        for role, picture in (
-            place for edit in edits for place in edit.all_pictures().items()
-        ):
-            # without its input no rubric can be asked of an edit
-            if role == "input" or not needs_input:
-                if not isinstance(picture, Path) or picture.exists():
-                    return
-                named = named or picture
-        # recorded replies need no pictures
+        missing: Path | None = None
+        for edit in edits:
+            for role, image in edit.all_pictures().items():
+                if role == "input" or not needs_input:
+                    if not isinstance(image, Path) or image.exists():
+                        return
+                    missing = missing or image
+        # Recorded replies need no images.
         if all(judge.startswith("replay:") for judge in self.judges):
             return
-        folder = (
-            self.manifest.absolute()
-            if self.manifest.is_dir()
-            else self.manifest.absolute().parent
-        )
-        example = f", e.g. {name_of(named)}" if named else ", nor is any named"
+        example = f", e.g. {name_of(missing)}" if missing else ", nor is any named"
         raise ManifestError(
             f"{self.manifest}: none of the {'inputs' if needs_input else 'pictures'} of the first {len(edits):,} "
-            f"edits was found{example}; paths are relative to the manifest's folder {folder}"
+            f"edits was found{example}; paths are relative to the manifest's folder {self._folder.absolute()}"
         )
 
     def _check_models(self, present: set[str]) -> None:
@@ -371,22 +334,29 @@ class Job:
             )
 
     def _check_primary(self) -> None:
+        names = [name for each in self.sets().values() for name in each["score"]]
         rubrics = self.load_rubrics()
-        factors = [factor.key for rubric in rubrics for factor in rubric.factors]
-        scores = [
-            name for spec in self.sets().values() for name in spec.get("score", {})
-        ]
-        known = dict.fromkeys(
-            (*scores, *(rubric.name for rubric in rubrics), OVERALL, *factors)
-        )
+        names += [*(rubric.name for rubric in rubrics), OVERALL]
+        names += [factor.key for rubric in rubrics for factor in rubric.factors]
         for name in self.primary:
-            if name not in known:
+            if name not in names:
                 raise UsageError(
-                    f'--primary: no score is called "{name}"{near_miss(name, known)}'
+                    f'--primary: no score is called "{name}"{near_miss(name, dict.fromkeys(names))}'
                 )
 
     def spec(self, rubrics: Sequence[Rubric]) -> dict[str, Any]:
         """Return what is stored with the run: enough to repeat it, and nothing secret."""
+        where = sorted(set(self.where))
+        optional = {
+            # One condition is a text and several are a list, so that a run of one condition is the run it was.
+            "where": where if where[1:] else "".join(where),
+            "order": self.order if self.order == "given" else None,
+            "best_of": self.best_of,
+            "models": sorted(set(self.models)),
+            "columns": dict(self.columns),
+            "sets": self.sets(),
+            "primary": list(self.primary),
+        }
         return {
             "manifest": str(self.manifest.resolve()),
             "rubrics": {rubric.name: rubric.hash for rubric in rubrics},
@@ -399,23 +369,12 @@ class Job:
             "allow_outside": self.allow_outside,
             "allow_urls": self.allow_urls,
             "options": self.options.frozen(),
-            # One is a word and several a list, so that a run of one condition is the run it was.
-            **(
-                {"where": all_of if all_of[1:] else all_of[0]}
-                if (all_of := sorted(set(self.where)))
-                else {}
-            ),
-            **({"order": self.order} if self.order == "given" else {}),
-            **({"best_of": self.best_of} if self.best_of else {}),
-            **({"models": sorted(set(self.models))} if self.models else {}),
-            **({"columns": dict(self.columns)} if self.columns else {}),
-            **({"sets": sets} if (sets := self.sets()) else {}),
-            **({"primary": list(self.primary)} if self.primary else {}),
+            **{name: value for name, value in optional.items() if value},
         }
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> Job:
-        """The job of a stored run."""
+        """Return the job of a stored run."""
         options = dict(spec["options"])
         parameters = Parameters(**options.pop("parameters"))
         if hidden := hidden_names(parameters.extra):
@@ -423,35 +382,32 @@ class Job:
                 f"the run was made with secrets, which are not kept: -J {', -J '.join(hidden)}. "
                 "Repeat its `editjudge run` command, with the same --name"
             )
+        where = spec.get("where", ())
+        same = ("repeats", "layout", "fuse", "limit", "allow_outside", "allow_urls")
         return cls(
             manifest=Path(spec["manifest"]),
             rubrics=tuple(spec["asked_for"]),
             judges=tuple(spec["judges"]),
-            repeats=spec["repeats"],
-            layout=spec["layout"],
-            fuse=spec["fuse"],
             order=spec.get("order", "both"),
             models=tuple(spec.get("models", ())),
             columns=tuple(spec.get("columns", {}).items()),
             primary=tuple(spec.get("primary", ())),
-            limit=spec["limit"],
-            where=(where,)
-            if isinstance(where := spec.get("where", ()), str)
-            else tuple(where),
-            allow_outside=spec["allow_outside"],
-            allow_urls=spec["allow_urls"],
+            where=(where,) if isinstance(where, str) else tuple(where),
             options=Options(parameters, **options),
+            **{name: spec[name] for name in same},
         )
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Which cluster, and how much of it."""
+    """Address and size of a cluster."""
 
     address: str | None = None
-    """None: what RAY_ADDRESS says, or one of this machine's own for as long as the run takes."""
+    """None: that of RAY_ADDRESS, or a new cluster on this machine for as long as the run takes."""
     workers: int | None = None
     """None: one for each CPU."""
+    engine: str = "ray"
+    """Name of the plug-in that runs a job there."""
 
 
 @dataclass(frozen=True)
@@ -516,30 +472,130 @@ class Outcome:
     """Address of the store, without a password."""
 
 
-def is_new(place: str | os.PathLike[str]) -> bool:
+def is_new(store: str | os.PathLike[str]) -> bool:
     """Whether opening this store makes a file."""
-    return "://" not in os.fspath(place) and not os.path.exists(place)
+    return "://" not in os.fspath(store) and not os.path.exists(store)
+
+
+class OpenRun:
+    """The run of a job in a store."""
+
+    def __init__(self, job: Job, store: Store, options: RunOptions) -> None:
+        self.job = job
+        self.store = store
+        self.rubrics = job.load_rubrics()
+        self.settings = job.question_settings(self.rubrics)
+        self.chosen = job.chosen(store)
+        """The edits to judge."""
+        spec = job.spec(self.rubrics)
+        # A name that is the same for the same spec, so that running again without a name resumes.
+        name = options.name or f"{job.manifest.stem}-{json_hash(spec)[:8]}"
+        self.record = store.open_run(name, spec)
+        store.add_rubrics(self.rubrics)
+        self._removed = self._drop_removed()
+
+    def _drop_removed(self) -> int:
+        """Drop the edits of a resumed run that are no longer in the manifest; those that `limit` or `models` leave out
+        stay. Return how many were dropped."""
+        stored = self.store.item_ids(self.record)
+        if not stored:
+            return 0
+        is_present = self.job.has_ids()
+        removed = [item for item in stored if not is_present(item)]
+        self.store.drop_items(self.record, removed)
+        return len(removed)
+
+    def keep_outline(self) -> int:
+        """Store all edits and tasks of the run, unless the store has them; return how many tasks."""
+        mark = self.job.outline_mark(self.settings)
+        stored = self.store.outline_of(self.record)
+        if stored and mark and stored[0] == mark:
+            return stored[1]
+        expected = add_outline(
+            self.store,
+            self.record.id,
+            self.job.judges,
+            placed(self.chosen(), self.settings),
+            resumed=self.store.has_items(self.record),
+        )
+        self.store.mark_outline(self.record, mark or "", expected)
+        return expected
+
+    def interrupt(self) -> bool:
+        """Mark the run as interrupted, to be resumed, or remove it if it has no answer; return whether it stays."""
+        counts = self.store.counts(self.record)
+        has_answers = any(status != PENDING for *_, status in counts)
+        if has_answers:
+            self.store.mark(self.record, "interrupted")
+        else:
+            self.store.remove_run(self.record)
+        return has_answers
+
+    def conclude(self, control: RunControl, tally: RunTally) -> Outcome:
+        """Sum the run up and mark it as ended."""
+        store = self.store
+        run = self.record
+        tally.left_out = self.chosen.absent
+        tally.removed = self._removed
+        # No mean is formed of choices.
+        factors = {
+            rubric.name: [f.key for f in rubric.factors if not rubric.chooses]
+            for rubric in self.rubrics
+        }
+        summary = self._stored_summary(tally)
+        summary = summary or summary_of(*store.score_sums(run), factors)
+        if failed := [status for status in summary.statuses if is_failure(status)]:
+            rows = store.judgements(
+                run, fields=("item", "status", "reasons"), status=failed
+            )
+            summary.reasons = commonest(rows)
+        ending = control.stopping or "finished"
+        # A part of a run may be finished before the others are.
+        unfinished = ending == "finished" and summary.statuses.get(PENDING)
+        state = "interrupted" if ending == "failed" or unfinished else ending
+        store.mark(run, state, summary.as_json())
+        if state == "finished":
+            from editjudge.store import listing
+
+            overall = run_sums(store, run).get(OVERALL, ())
+            listing.fill(store, run, "", listing.columns_of(store, run, overall))
+        return Outcome(
+            run.id,
+            run.name,
+            ending,
+            tally,
+            summary,
+            control.error,
+            control.short,
+            store.place,
+        )
+
+    def _stored_summary(self, tally: RunTally) -> Summary | None:
+        """Return the summary of the last time, if all tasks were done then and nothing was judged since: what is done
+        stays as it is, and a store forgets the summary of a run whose edits or tasks change."""
+        stored = self.store.run_of(self.record.id)
+        if stored is None or stored.imported_from or not stored.summary:
+            return None
+        is_same = stored.summary["statuses"] == dict(tally.statuses)
+        is_done = {*tally.statuses} <= {*DONE}
+        return Summary.of_json(stored.summary) if is_same and is_done else None
 
 
 async def execute(
     job: Job, store: Store | Callable[[], Store], options: RunOptions
 ) -> Outcome:
-    """Run to the end, or as far as budget, patience and the user allow, and sum up.
+    """Run to the end, or as far as budget, judges and user allow, and sum up.
 
     A function in place of a store is called once nothing that can be checked is wrong, so that a job which cannot run
     leaves no file behind.
     """
     if options.cluster:
-        execute_on = plugins.load("engines", "ray", "--engine ray")
+        name = options.cluster.engine
+        execute_on = plugins.load("engines", name, f"--engine {name}")
         outcome: Outcome = await execute_on(options.cluster, job, store, options)
         return outcome
-    # Not above: judging one edit needs no database.
-    from editjudge.store.claims import Claims
-
-    rubrics = job.load_rubrics()
-    settings = job.question_settings(rubrics)
-    # raises where a budget cannot be kept
-    Costs(job.options, options.budget, job.judges, batch=options.batch)
+    job.question_settings(job.load_rubrics())  # raises if a rubric cannot be asked
+    check_budget(options.budget, job.judges, job.options, batch=options.batch)
     budget = Budget(options.budget)
     async with AsyncExitStack() as resources:
         judges = [
@@ -554,184 +610,73 @@ async def execute(
             for spec in job.judges
         ]
         expected = job.check()
-        store = opened(store)
-        chosen = job.chosen(store)
-        for warning in (w for judge in judges for w in judge.warnings):
-            options.say(warning)
-        run = open_run(job, store, options, rubrics)
-        removed = drop_removed(job, store, run)
-        planner = Planner(
-            store,
-            run.id,
-            settings,
-            job.reader(),
-            rehash=options.rehash,
-            outlining=job.is_stream,
-            part=options.part.holds if options.part else lambda _: True,
-        )
-        make: Callable[..., Engine] = Engine
-        if options.batch:
-            # Three wire formats that other runs need not wait for.
-            from editjudge.running.batch import BatchEngine
-
-            make = partial(BatchEngine, run_id=run.id)
-        engine = make(
-            store,
-            planner=planner,
-            budget=budget,
-            say=options.say,
-            claims=Claims(store),
-            observe=options.observe,
-        )
+        run = OpenRun(job, store() if callable(store) else store, options)
+        for judge in judges:
+            for warning in judge.warnings:
+                options.say(warning)
+        engine = _engine(run, budget, options)
         engine.tally.expected = expected
         options.control(engine.control)
         try:
             if not job.is_stream:
-                engine.tally.expected = await asyncio.to_thread(
-                    keep_outline, job, store, run, settings, chosen()
-                )
+                engine.tally.expected = await asyncio.to_thread(run.keep_outline)
                 if options.part:
-                    in_part = placed(chosen(), settings, options.part.holds)
-                    tasks = sum(len(stage) for edit in in_part for stage in edit.tasks)
+                    in_part = placed(run.chosen(), run.settings, options.part.holds)
+                    tasks = sum(len(edit.tasks) for edit in in_part)
                     engine.tally.expected = tasks * len(judges)
-            await engine.run(chosen, judges)
+            await engine.run(run.chosen, judges)
         except InputError:  # the manifest changed since it was checked
-            _leave(store, run)
+            run.interrupt()
             raise
         except BaseException:
             # stopped at once: the next run goes on from what is stored
-            store.mark(run, "interrupted")
+            run.store.mark(run.record, "interrupted")
             raise
-    if isinstance(engine.control.error, InputError) and not _leave(store, run):
-        raise engine.control.error
-    if (
-        planner.not_applicable
-        and not planner.planned
-        and engine.control.stopping is None
-        and options.part is None
-    ):
-        if not store.counts(run):
-            store.remove_run(run)
+    control = engine.control
+    planner = engine.planner
+    if isinstance(control.error, InputError) and not run.interrupt():
+        raise control.error
+    nothing_asked = planner.not_applicable and not planner.planned
+    if nothing_asked and not control.stopped and options.part is None:
+        if not run.store.counts(run.record):
+            run.store.remove_run(run.record)
         raise nothing_to_ask(str(job.manifest))
-    engine.tally.left_out = chosen.absent
-    engine.tally.removed = removed
-    return conclude(store, run, rubrics, engine.control, engine.tally)
+    return run.conclude(control, engine.tally)
 
 
-def opened(store: Store | Callable[[], Store]) -> Store:
-    return store() if callable(store) else store
+def _engine(run: OpenRun, budget: Budget, options: RunOptions) -> Engine:
+    # Not above: judging one edit needs no database.
+    from editjudge.store.claims import Claims
 
-
-def conclude(
-    store: Store,
-    run: RunRecord,
-    rubrics: Sequence[Rubric],
-    control: RunControl,
-    tally: RunTally,
-) -> Outcome:
-    """Sum a run up and mark it as ended."""
-    # No mean is formed of choices.
-    factors = {
-        rubric.name: [] if rubric.chooses else [factor.key for factor in rubric.factors]
-        for rubric in rubrics
-    }
-    summary = _stored_summary(store, run, tally) or summary_of(
-        *store.score_sums(run), factors
+    planner = Planner(
+        run.store,
+        run.record.id,
+        run.settings,
+        run.job.reader(),
+        rehash=options.rehash,
+        outlining=run.job.is_stream,
+        part=options.part.holds if options.part else lambda _: True,
     )
-    if failed := [status for status in summary.statuses if is_failure(status)]:
-        summary.reasons = commonest(
-            store.judgements(run, fields=("item", "status", "reasons"), status=failed)
-        )
-    ending = control.stopping or "finished"
-    # A part of a run may be finished before the others are.
-    unfinished = ending == "finished" and summary.statuses.get(PENDING)
-    state = "interrupted" if ending == "failed" or unfinished else ending
-    store.mark(run, state, summary.as_json())
-    if state == "finished":
-        from editjudge.store import listing
+    make: Callable[..., Engine] = Engine
+    if options.batch:
+        # Three wire formats that other runs need not wait for.
+        from editjudge.running.batch import BatchEngine
 
-        overall = run_sums(store, run).get(OVERALL, ())
-        listing.fill(store, run, "", listing.columns_of(store, run, overall))
-    return Outcome(
-        run.id,
-        run.name,
-        ending,
-        tally,
-        summary,
-        control.error,
-        control.short,
-        store.place,
+        make = partial(BatchEngine, run_id=run.record.id)
+    return make(
+        run.store,
+        planner=planner,
+        budget=budget,
+        say=options.say,
+        claims=Claims(run.store),
+        observe=options.observe,
     )
-
-
-def _stored_summary(store: Store, run: RunRecord, tally: RunTally) -> Summary | None:
-    """The summary of the last time, where all tasks were done then and nothing was judged since: what is done stays as
-    it is, and a store forgets the summary of a run whose edits or tasks change."""
-    stored = store.run_of(run.id)
-    if (
-        stored is None
-        or stored.imported_from
-        or not stored.summary
-        or not {*tally.statuses} <= {*DONE}
-    ):
-        return None
-    is_same = stored.summary["statuses"] == dict(tally.statuses)
-    return Summary.of_json(stored.summary) if is_same else None
-
-
-def open_run(
-    job: Job, store: Store, options: RunOptions, rubrics: Sequence[Rubric]
-) -> RunRecord:
-    """The run of a job in a store, with its rubrics."""
-    spec = job.spec(rubrics)
-    run = store.open_run(options.name or _name(job, spec), spec)
-    store.add_rubrics(rubrics)
-    return run
-
-
-def drop_removed(job: Job, store: Store, run: RunRecord) -> int:
-    """Drop the edits of a resumed run that are no longer in the manifest; those that `limit` or `models` leave out
-    stay. Returns how many were dropped."""
-    if not (known := store.item_ids(run)):
-        return 0
-    is_present = job.has_ids()
-    removed = [item for item in known if not is_present(item)]
-    store.drop_items(run, removed)
-    return len(removed)
-
-
-def keep_outline(
-    job: Job,
-    store: Store,
-    run: RunRecord,
-    settings: QuestionSettings,
-    edits: Iterable[Edit],
-) -> int:
-    """Keep all edits and tasks that the run is to come to, unless the store has them; returns how many tasks."""
-    mark = job.outline_mark(settings)
-    kept = store.outline_of(run)
-    if kept and mark and kept[0] == mark:
-        return kept[1]
-    outline = Outline(store, run.id, job.judges, resumed=store.has_items(run))
-    outline.add(placed(edits, settings))
-    store.mark_outline(run, mark or "", outline.expected)
-    return outline.expected
-
-
-def _leave(store: Store, run: RunRecord) -> bool:
-    """Whether the run stays, to be gone on with: one without any answer is removed."""
-    has_answers = any(status != PENDING for *_, status in store.counts(run))
-    if has_answers:
-        store.mark(run, "interrupted")
-    else:
-        store.remove_run(run)
-    return has_answers
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, in a thread of its own where this one already has an event loop, as in a notebook.
+    """Run a coroutine to its end, in a thread of its own if this one already has an event loop, as in a notebook.
 
-    Ctrl-C cancels it either way. Raises `KeyboardInterrupt` once it has stopped, so that what it stored is complete.
+    Ctrl-C cancels it either way. Raise `KeyboardInterrupt` once it has stopped, so that what it stored is complete.
     """
     try:
         asyncio.get_running_loop()
@@ -776,7 +721,7 @@ def pacing(options: RunOptions) -> Callable[[str], Pace]:
 async def judge_edit(
     edit: Edit, rubrics: Sequence[Rubric], spec: str, options: Options
 ) -> list[Judgement]:
-    """One edit, judged now and without a store: a judgement for each rubric, in their order."""
+    """Judge one edit now and without a store; return a judgement for each rubric, in their order."""
     check_answers([spec], rubrics)
     async with AsyncExitStack() as resources:
         judge = await EditJudge.open(spec, options, resources)
@@ -801,28 +746,22 @@ class EditJudge:
         return cls(judge, pace)
 
     async def judge(self, edit: Edit, rubrics: Sequence[Rubric]) -> list[Judgement]:
-        """Return a judgement for each rubric, in their order. Raise `JudgeError` if the judge answers nobody: the next
-        call asks it again."""
-        try:
-            return await self._judged(edit, rubrics)
-        except JudgeError:
-            self._pace.circuit = _interactive_circuit(self._judge.spec)
-            raise
-
-    async def _judged(self, edit: Edit, rubrics: Sequence[Rubric]) -> list[Judgement]:
+        """Return a judgement for each rubric, in their order. Raise `JudgeError` if the judge cannot be reached: the
+        next call asks it again."""
         judge = self._judge
-        for role, source in (
-            edit.all_pictures().items() if judge.limits is not None else ()
-        ):
-            # A path given by hand must exist: a typo is not a missing output.
-            if isinstance(source, Path) and not source.exists():
-                raise ImageError(f"{name_of(source)}: no such file (given as {role})")
+        if judge.limits is not None:
+            for role, source in edit.all_pictures().items():
+                # A path given by hand must exist: a typo is not a missing output.
+                if isinstance(source, Path) and not source.exists():
+                    raise ImageError(
+                        f"{name_of(source)}: no such file (given as {role})"
+                    )
         reader = ImageReader()
         look = partial(look_at, DigestCache(reader))
-        pictures = ImageCache(reader)
+        images = ImageCache(reader)
         settings = QuestionSettings(rubrics)
         answers: dict[str, Judgement] = {}
-        tasks: list[tuple[Task, Judgement]] = []
+        judgements: dict[str, list[Judgement]] = {rubric.name: [] for rubric in rubrics}
         for stage in range(len(settings.stages)):
             planned = works(
                 [edit],
@@ -833,26 +772,19 @@ class EditJudge:
                 stage,
             )
             for work in list(planned):
-                judgement = await self._asker.answer(judge, work, pictures)
+                try:
+                    judgement = await self._asker.answer(judge, work, images)
+                except JudgeError:
+                    self._pace.circuit = _interactive_circuit(judge.spec)
+                    raise
                 answers[work.task.key] = judgement
-                tasks.append((work.task, judgement))
-        if not tasks:
+                judgements[work.task.rubric].append(judgement)
+        if not answers:
             raise nothing_to_ask(f"edit {edit.id}")
-        order = [rubric.name for rubric in rubrics]
-        return [
-            judgement
-            for _, judgement in sorted(
-                tasks, key=lambda one: order.index(one[0].rubric)
-            )
-        ]
+        return [judgement for each in judgements.values() for judgement in each]
 
 
 def _interactive_circuit(spec: str) -> Circuit:
-    """Never opens by itself. Somebody waits for this edit, and no other can fail: a judge that is down is unreachable
-    after seconds, where a run waits for minutes."""
+    """Return a circuit that never opens by itself. A user waits for this edit, and no other can fail: a judge that is
+    down is unreachable after seconds, while a run waits for minutes."""
     return Circuit(spec, threshold=sys.maxsize, absence=math.inf)
-
-
-def _name(job: Job, spec: dict[str, Any]) -> str:
-    """Return a name that is the same for the same spec, so that running again without a name resumes."""
-    return f"{job.manifest.stem}-{json_hash(spec)[:8]}"

@@ -18,12 +18,13 @@ from typing import TypeVar
 
 from editjudge.errors import JudgeError
 from editjudge.judges.failures import CallFailed
-from editjudge.running.throttle import START, Permit, Throttle
+from editjudge.running.throttle import START, Throttle
 
 T = TypeVar("T")
 
 _SHORT_BLOCK = 10.0
 """Seconds for which a judge may refuse everything with 429 before it counts as down: a short window is used up."""
+_CHANCE = random.Random()  # noqa: S311  (spreads retries, guards nothing)
 _ELSEWHERE = "Is its server running? --base-url URL says where it is."
 _NOTHING_LOST = "Nothing is lost: run the same command again to go on."
 
@@ -41,7 +42,9 @@ class Retry:
     patience: float = 300.0
     """Longest pause that a server may ask for before it counts as down."""
 
-    def pause(self, problem: CallFailed, failures: int, chance: random.Random) -> float:
+    def pause(
+        self, problem: CallFailed, failures: int, chance: random.Random = _CHANCE
+    ) -> float:
         """Return the seconds to wait: at least what the server asks for, with jitter so that retries do not coincide."""
         jitter = chance.uniform(0.5, 1.0)
         # each such retry may cost as much as an answer
@@ -52,8 +55,12 @@ class Retry:
         return max(backoff, (problem.retry_after or 0.0) * (1 + 0.1 * jitter))
 
 
+_DECLINED = ("refusal", "schema", "image", "grammar")
+"""Kinds of failure that are an answer, if not the one that was hoped for."""
+
+
 class JudgeDown(JudgeError):
-    """A judge that answers nobody: the run stops, and what is not judged yet stays to be judged."""
+    """A judge that does not answer: the run stops, and what is not judged yet stays to be judged."""
 
 
 @dataclass
@@ -69,19 +76,20 @@ class Circuit:
     absence: float = 15.0
     """The same for a judge to which there was never a connection: it is not started, or at another address."""
     say: Callable[[str], None] = field(default=lambda _: None)
+    over: bool = False
+    """Whether nothing more is sent."""
+    stopped: bool = False
+    """Whether waiting tasks end; what is in flight may be answered, and asked again if that is not an answer."""
     _failures: int = 0
+    _connected: bool = False
     _absent: float | None = None
     """Time since which there is no connection."""
-    _heard: bool = False
     _opened: float | None = None
     _probing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
-    over: bool = False
-    stopped: bool = False
-    """Whether waiting tasks end; what is in flight may be answered, and asked again if that is not an answer."""
-    _why: str = ""
+    _reason: str = ""
     _error: type[JudgeError] = JudgeDown
-    """Raised for every question that is not sent any more."""
+    """Raised, with the reason, for every question that is not sent any more."""
 
     @property
     def open(self) -> bool:
@@ -89,72 +97,72 @@ class Circuit:
 
     def succeeded(self) -> None:
         self._failures = 0
-        self._heard = True
+        self._connected = True
         if self._opened is not None:
             self._opened = None
             self.say(f"{self.judge} answers again")
 
     def failed(self, problem: CallFailed, in_flight: int = 1) -> None:
-        """`in_flight` requests fail together when one limit is met, which alone does not make a judge down."""
+        """Count a failure; raise a `JudgeError` if it ends the run. `in_flight` requests fail together when one limit is
+        met, which alone does not make a judge down."""
+        now = time.monotonic()
         self._failures += 1
-        self._heard = self._heard or problem.kind != "connection"
-        threshold = max(self.threshold, 2 * in_flight)
-        if not self._heard:
-            self._absent = time.monotonic() if self._absent is None else self._absent
-            if time.monotonic() - self._absent >= self.absence:
+        self._connected = self._connected or problem.kind != "connection"
+        patience = self.patience
+        if not self._connected:
+            patience = min(self.absence, self.patience)
+            self._absent = now if self._absent is None else self._absent
+            if now - self._absent >= self.absence:
                 raise self.end(
                     f"{self.judge} cannot be reached: {problem}. {_ELSEWHERE} {_NOTHING_LOST}"
                 )
-        if problem.kind in ("request", "context") and self._failures >= threshold:
+        too_many = self._failures >= max(self.threshold, 2 * in_flight)
+        if too_many and problem.kind in ("request", "context"):
             raise self.end(
                 f"{self.judge} refused {self._failures} questions in a row: {problem}"
             )
-        if self._opened is None and self._failures >= threshold:
-            self._opened = time.monotonic()
-            patience = (
-                self.patience if self._heard else min(self.absence, self.patience)
-            )
+        if self._opened is not None:
+            if now - self._opened > self.patience:
+                raise self.end(
+                    f"{self.judge} did not answer for {self.patience:g} s: {problem}. {_NOTHING_LOST}"
+                )
+        elif too_many:
+            self._opened = now
             self.say(
                 f"{self.judge} is down ({problem}); waiting up to {patience:g} s for it"
             )
-        elif (
-            self._opened is not None and time.monotonic() - self._opened > self.patience
-        ):
-            raise self.end(
-                f"{self.judge} did not answer for {self.patience:g} s: {problem}. {_NOTHING_LOST}"
-            )
 
-    def end(self, why: str, error: type[JudgeError] = JudgeDown) -> JudgeError:
+    def end(self, reason: str, error: type[JudgeError] = JudgeDown) -> JudgeError:
         """Send nothing more; what is in flight may still be answered, and was paid for."""
-        if not self._why:
-            self._why = why
+        if not self._reason:
+            self._reason = reason
             self._error = error
         self.over = True
         self._woken.set()
-        return self._error(self._why)
+        return self._error(self._reason)
 
     def stop(self) -> None:
         """End all waits, since the run is being stopped; their questions stay to be asked."""
-        self._why = self._why or "the run was stopped"
+        self._reason = self._reason or "the run was stopped"
         self.stopped = True
         self._woken.set()
 
     async def rest(self, seconds: float) -> None:
         """Sleep, but not beyond the end, nor beyond the moment when a judge without any connection is given up."""
-        if self._absent is not None and not self._heard:
+        if self._absent is not None and not self._connected:
             seconds = min(seconds, self._absent + self.absence - time.monotonic())
         if seconds > 0:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), seconds)
             if self.stopped:
-                raise self._error(self._why)
+                raise self._error(self._reason)
 
     @asynccontextmanager
     async def wait_until_allowed(self) -> AsyncIterator[None]:
         """Let requests pass while the judge answers, and one at a time while it does not."""
         if self.open:
             async with self._probing:
-                if self.open:  # else it answers since a moment ago, and those who waited go together
+                if self.open:  # else it answers since a moment ago, and all that waited go together
                     self.check()
                     yield
                     return
@@ -164,7 +172,7 @@ class Circuit:
     def check(self) -> None:
         """Raise a `JudgeError` if nothing more is sent."""
         if self.over or (self.stopped and self.open):
-            raise self._error(self._why)
+            raise self._error(self._reason)
 
 
 class Pace:
@@ -207,36 +215,37 @@ class Pace:
         failures = spent = billable = 0
         streaks: Counter[str] = Counter()
         while True:
-            async with self._turn(tokens) as turn:
-                try:
-                    reply = await send()
-                except CallFailed as failure:
-                    turn.problem = failure
-            if (problem := turn.problem) is None:
-                return reply, failures
+            result, is_down = await self._send_once(send, tokens)
+            if not isinstance(result, CallFailed):
+                return result, failures
             failures += 1
             # While the circuit is open a judge is waited for: its tasks must not burn into failures.
-            spent += not turn.down
-            billable += problem.may_be_billed
+            spent += not is_down
+            billable += result.may_be_billed
             if (
-                not problem.is_transient
+                not result.is_transient
                 or spent >= self.retry.tries
                 or billable > self.retry.billable
             ):
-                raise problem
-            streaks[problem.kind] += 1
-            pause = self.retry.pause(problem, streaks[problem.kind], self._chance)
+                raise result
+            streaks[result.kind] += 1
+            pause = self.retry.pause(result, streaks[result.kind], self._chance)
             if pause > self.retry.patience:
-                why = f"{self.judge} wants to be left alone for {pause:.0f} s: {problem}. {_NOTHING_LOST}"
-                raise self.circuit.end(why)
+                raise self.circuit.end(
+                    f"{self.judge} asks to retry after {pause:.0f} s, longer than the limit of "
+                    f"{self.retry.patience:.0f} s: {result}. {_NOTHING_LOST}"
+                )
             await self._rest(pause)
 
-    @asynccontextmanager
-    async def _turn(self, tokens: int) -> AsyncIterator[Permit]:
+    async def _send_once(
+        self, send: Callable[[], Awaitable[T]], tokens: int
+    ) -> tuple[T | CallFailed, bool]:
+        """Send as soon as limits, circuit and rate allow; return the reply or the failure, and whether the judge counts
+        as down since."""
         for meter, amount in zip(self._meters, (1, tokens), strict=True):
             await self.circuit.rest(meter.wait(amount))
         async with self.circuit.wait_until_allowed():
-            # one after the other, so that a new rate holds from the next one on
+            # One after the other, so that a new rate holds from the next one on.
             async with self._send_order:
                 while (
                     seconds := self.throttle.wait(time.monotonic())
@@ -244,15 +253,18 @@ class Pace:
                     await self.circuit.rest(seconds)
                 self.circuit.check()
                 permit = self.throttle.send(time.monotonic())
+            result: T | CallFailed
             try:
-                yield permit
+                result = await send()
+            except CallFailed as problem:
+                result = permit.problem = problem
             except BaseException:
                 self.throttle.drop(permit)
                 raise
             self.throttle.done(permit, time.monotonic())
             self._wake()
             self._update_circuit(permit.problem)
-            permit.down = self.circuit.open or self.throttle.blocked
+            return result, self.circuit.open or self.throttle.blocked
 
     async def _rest(self, seconds: float) -> None:
         """Sleep without a slot, and get one again before new questions do."""
@@ -289,7 +301,9 @@ class Pace:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # given to one who had just left
+            if (
+                turn.done() and not turn.cancelled()
+            ):  # given to a task that had just left
                 self._leave()
             raise
 
@@ -309,19 +323,10 @@ class Pace:
 
     def _update_circuit(self, problem: CallFailed | None) -> None:
         self._has_answered = self._has_answered or problem is None
-        declined = problem is None or problem.kind in (
-            "refusal",
-            "schema",
-            "image",
-            "grammar",
-        )
-        # Where no question was ever taken, all are malformed; where some were, it is for what this one shows.
-        if (
-            problem is None
-            or declined
-            or (problem.kind in ("request", "context") and self._has_answered)
-        ):
-            self.circuit.succeeded()  # an answer, if not the one that was hoped for
+        # If no question was ever taken, all are malformed; else it is for what this one shows.
+        accepted = ("request", "context") if self._has_answered else ()
+        if problem is None or problem.kind in (*_DECLINED, *accepted):
+            self.circuit.succeeded()
         elif problem.kind in ("key", "model"):
             # the same error for all questions, whichever of them is the first to end the run
             self.circuit.end(f"{self.judge}: {problem}", JudgeError)

@@ -26,13 +26,17 @@ from editjudge.media.source import is_url, name_of
 from editjudge.orders import ORDERS, read_choice
 from editjudge.redaction import redacted_metadata, redacted_text
 from editjudge.rubrics.evaluation import applies
-from editjudge.rubrics.model import EACH, EARLIER, Rubric
+from editjudge.rubrics.model import EACH, EARLIER, Factor, Rubric
 from editjudge.rubrics.prompt import RENDERING, Layout, layout_of, rewordings
 from editjudge.rubrics.sets import stages
 from editjudge.rubrics.verdict import Remark
 from editjudge.running.asker import unexpected
-from editjudge.running.regions import MEASURED, PartMissing, PicturePart
-from editjudge.running.regions import VERSION as REGION_VERSION
+from editjudge.running.images import (
+    MEASURED,
+    REGION_VERSION,
+    ImageRegion,
+    RegionMissing,
+)
 from editjudge.store.records import Item
 from editjudge.store.sink import Sink
 
@@ -47,6 +51,8 @@ _AHEAD = 8
 """Edits whose images are read before their turn, since the disk may be slow."""
 _REMEMBERED = 10_000
 """Images whose digests a run remembers between batches, some 5 MB: edits of many models share their inputs."""
+MAX_ELEMENTS = 100
+"""Questions that one rubric asks about one edit: a list of thousands is a mistake that would be paid for."""
 
 KEY_VERSION = 1
 
@@ -79,8 +85,8 @@ class QuestionSettings:
 
     def __post_init__(self) -> None:
         for rubric in self.rubrics:
-            if rubric.pairwise:
-                _check_choices(rubric)
+            for factor in rubric.factors if rubric.pairwise else ():
+                _check_choices(rubric.name, factor)
 
     @property
     def questions(self) -> int:
@@ -95,96 +101,37 @@ class QuestionSettings:
         """The rubrics in the order in which they can be asked: one that is told of an answer comes after it."""
         return stages(self.rubrics)
 
-    @functools.cached_property
-    def conditional(self) -> bool:
-        """Whether some rubric may not be asked about some edit."""
-        return any(rubric.when or rubric.for_each for rubric in self.rubrics)
-
     def in_stage(self, stage: int | None) -> Sequence[Rubric]:
-        """The rubrics of one stage, or all."""
+        """Return the rubrics of one stage, or all."""
         return self.rubrics if stage is None else self.stages[stage]
 
     def named(self, name: str | None) -> Rubric:
         return next(rubric for rubric in self.rubrics if rubric.name == name)
 
 
-def _check_choices(rubric: Rubric) -> None:
-    for factor in rubric.factors:
-        choices = [read_choice(word) for word in factor.scale.choices]
-        if not {"a", "b"} <= {*choices} or None in choices:
-            words = ", ".join(factor.scale.choices) or factor.scale.words
-            raise UsageError(
-                f"{rubric.name}: shows two outputs, and {factor.key} asks for {words}; expected the choices a and b, "
-                "and tie where it may be one"
-            )
-        if len({*choices}) < len(choices):
-            words = ", ".join(factor.scale.choices)
-            raise UsageError(
-                f"{rubric.name}: two choices of {factor.key} mean the same: {words}; offer one of them"
-            )
-
-
-@dataclass(frozen=True)
-class TaskKey:
-    """All that can change the answer to a task. The key of the task is its hash."""
-
-    rubric: Rubric
-    layout: Layout
-    texts: Mapping[str, str]
-    images: Mapping[str, tuple[str | None, str | None]]
-    """Digest and recipe of each image by role; None and None for one that is not there."""
-    identity: Mapping[str, Any]
-    """The judge's own."""
-    repeat: int
-    order: str | None = None
-    """Order of a pair: B|A with B first shows what A|B with A second does, and names it otherwise."""
-    problem: Problem | None = None
-    """An image that cannot be read has no digest to tell it from one that is not there."""
-    variant: str | None = None
-    """Element of a list, if no image is looked at: elements may differ by their boxes alone."""
-
-    def hash(self) -> str:
-        """Return the key. Every byte of the JSON counts: answers are stored by it."""
-        question: dict[str, Any] = {
-            "version": KEY_VERSION,
-            "rendering": RENDERING + rewordings(self.rubric),
-            "rubric": self.rubric.hash,
-            "layout": layout_of(self.rubric, self.layout),
-            "texts": self.texts,
-            "images": self.images,
-        }
-        if self.order is not None:
-            question["order"] = self.order
-        if self.problem:
-            status, remark = self.problem
-            question["problem"] = [status, remark.message]
-        if self.variant is not None:
-            question["variant"] = self.variant
-        return json_hash([question, self.identity, self.repeat], "compact")
+def _check_choices(rubric: str, factor: Factor) -> None:
+    listed = ", ".join(factor.scale.choices)
+    choices = [read_choice(choice) for choice in factor.scale.choices]
+    if not {"a", "b"} <= {*choices} or None in choices:
+        raise UsageError(
+            f"{rubric}: shows two outputs, and {factor.key} asks for {listed or factor.scale.words}; expected the "
+            "choices a and b, and tie if it may be one"
+        )
+    if len({*choices}) < len(choices):
+        raise UsageError(
+            f"{rubric}: two choices of {factor.key} mean the same: {listed}; offer one of them"
+        )
 
 
 def nothing_to_ask(about: str) -> ManifestError:
-    """Say that no rubric of a run is for any of its edits."""
+    """Return the error of a run none of whose rubrics is for any of its edits."""
     return ManifestError(
         f"{about}: nothing was asked: no edit meets the condition `when` of any rubric, or has an element in the list "
         "of its `for_each`; compare the conditions with the columns of the manifest"
     )
 
 
-def works(
-    edits: Iterable[Edit],
-    settings: QuestionSettings,
-    judge: Judge,
-    look: ImageLookup,
-    answers: FindJudgement = lambda _: None,
-    stage: int | None = None,
-) -> Iterator[Work]:
-    """Yield everything to be asked of one judge, edit by edit, so that tasks that share images come together.
-
-    `answers` finds the answers of earlier stages; `stage`: one stage alone.
-    """
-    for edit in edits:
-        yield from EditQuestions(edit, settings, judge, look, answers).works(stage)
+# --- questions about one edit ---------------------------------------------------------------------------------
 
 
 class _EditVariant(NamedTuple):
@@ -205,41 +152,28 @@ def _variants(
     if rubric.after and not _variants(settings.named(rubric.after), edit, settings):
         return []
     if rubric.pairwise:
+        swapped = edit.with_outputs_swapped()
         return [
-            _EditVariant(order, edit.with_outputs_swapped() if order == "ba" else edit)
+            _EditVariant(order, swapped if order == "ba" else edit)
             for order in settings.orders
         ]
     if not rubric.for_each:
         return [_EditVariant("", edit)]
     elements = edit.listed(rubric.for_each)
     if elements is None or len(elements) > MAX_ELEMENTS:
-        why = "has no such list"
+        fault = "has no such list"
         if elements is not None:
-            why = f"has {len(elements):,} elements, at most {MAX_ELEMENTS}"
-        message = f'the rubric is asked for each element of "{rubric.for_each}", and the edit {why}'
+            fault = f"has {len(elements):,} elements, at most {MAX_ELEMENTS}"
+        message = f'the rubric is asked for each element of "{rubric.for_each}", and the edit {fault}'
         return [_EditVariant("", edit, _problem("missing_input", message))]
     return [
-        _EditVariant(
-            str(number),
-            dataclasses.replace(edit, metadata={**edit.metadata, EACH: element}),
-        )
+        _EditVariant(str(number), _with_metadata(edit, EACH, element))
         for number, element in enumerate(elements)
     ]
 
 
-MAX_ELEMENTS = 100
-"""Questions that one rubric asks about one edit: a list of thousands is a mistake that would be paid for."""
-
-
-def task_places(
-    edit: Edit, settings: QuestionSettings, stage: int
-) -> Iterator[tuple[str, int, str]]:
-    """Yield rubric, repeat and variant of every question about an edit in one stage, in the order of `works`, also of
-    those that cannot be asked before others are answered."""
-    for rubric in settings.stages[stage]:
-        for variant in _variants(rubric, edit, settings):
-            for repeat in range(settings.repeats * rubric.samples):
-                yield rubric.name, repeat, variant.name
+def _with_metadata(edit: Edit, name: str, value: Any) -> Edit:
+    return dataclasses.replace(edit, metadata={**edit.metadata, name: value})
 
 
 _STAGE = 1 << 40
@@ -251,8 +185,8 @@ class PlacedEdit(NamedTuple):
 
     position: int
     edit: Edit
-    tasks: Sequence[Mapping[tuple[str, int, str], int]]
-    """Position of the task by rubric, repeat and variant, for each stage."""
+    tasks: Mapping[tuple[str, int, str], int]
+    """Position of each task, also of those that are asked after others, by rubric, repeat and variant."""
 
 
 def placed(
@@ -264,13 +198,31 @@ def placed(
     manifest store the same positions as one that takes all of it."""
     following = [stage * _STAGE for stage in range(len(settings.stages))]
     for position, edit in enumerate(edits):
-        tasks = []
-        for stage, first in enumerate(following):
-            places = task_places(edit, settings, stage)
-            tasks.append({place: at for at, place in enumerate(places, first)})
-            following[stage] += len(tasks[-1])
+        tasks: dict[tuple[str, int, str], int] = {}
+        for stage, rubrics in enumerate(settings.stages):
+            for rubric in rubrics:
+                for variant in _variants(rubric, edit, settings):
+                    for repeat in range(settings.repeats * rubric.samples):
+                        tasks[rubric.name, repeat, variant.name] = following[stage]
+                        following[stage] += 1
         if part(edit):
             yield PlacedEdit(position, edit, tasks)
+
+
+def works(
+    edits: Iterable[Edit],
+    settings: QuestionSettings,
+    judge: Judge,
+    look: ImageLookup,
+    answers: FindJudgement = lambda _: None,
+    stage: int | None = None,
+) -> Iterator[Work]:
+    """Yield everything to be asked of one judge, edit by edit, so that tasks that share images come together.
+
+    `answers` finds the answers of earlier stages; `stage`: one stage alone.
+    """
+    for edit in edits:
+        yield from EditQuestions(edit, settings, judge, look, answers).works(stage)
 
 
 class EditQuestions:
@@ -292,8 +244,8 @@ class EditQuestions:
             rubric.name: _variants(rubric, edit, settings)
             for rubric in settings.rubrics
         }
-        self._images: dict[tuple[tuple[str, ...], int, str], _Images] = {}
-        """Images by roles, how many of them are needed, and variant, if that changes them."""
+        self._images: dict[tuple[tuple[str, ...], int, str], _QuestionImages] = {}
+        """Images by roles, how many of them the rubric shows, and variant, if that changes them."""
         self._earlier: dict[str, list[Work]] = {}
         """Works of rubrics that others are asked after, by name."""
 
@@ -320,24 +272,33 @@ class EditQuestions:
                     works += self._plan_variant(informed, rubric, images, [repeat])
         return works
 
-    def _images_of(self, variant: _EditVariant, rubric: Rubric) -> _Images:
-        roles, needed = _roles(variant.edit, rubric, self._judge)
+    def _images_of(self, variant: _EditVariant, rubric: Rubric) -> _QuestionImages:
+        edit = variant.edit
+        roles = rubric.images
+        shown = len(roles)
+        # Else, as usual, there are no lists of images, and none but those that the rubric shows.
+        if edit.pictures or self._judge.further_images:
+            names = [name for role in roles for name in edit.picture_names(role)]
+            shown = len({*names})
+            further = self._judge.further_images
+            names += [role for role in further if edit.picture(role) is not None]
+            roles = tuple(dict.fromkeys(names))
         differs = variant.name == "ba"
         if rubric.for_each:
             # Boxes are those of the element that this question is about.
             differs = any("@" in role for role in roles)
-        place = (roles, needed, variant.name if differs else "")
-        if place not in self._images:
-            self._images[place] = _find_images(
-                variant.edit, roles, needed, self._judge, self._look
+        key = (roles, shown, variant.name if differs else "")
+        if key not in self._images:
+            self._images[key] = _QuestionImages(
+                edit, roles, shown, self._judge, self._look
             )
-        return self._images[place]
+        return self._images[key]
 
     def _plan_variant(
         self,
         variant: _EditVariant,
         rubric: Rubric,
-        images: _Images,
+        images: _QuestionImages,
         repeats: Iterable[int],
     ) -> list[Work]:
         edit = variant.edit
@@ -346,25 +307,29 @@ class EditQuestions:
         problem = variant.problem or images.problem
         if judge.limits is not None:
             problem = problem or _missing_text(edit, rubric)
-        texts = {name: edit.text(name) for name in rubric.texts}
+        question = key_of_question(
+            rubric,
+            layout,
+            {name: edit.text(name) for name in rubric.texts},
+            {r: (images.digests.get(r), images.recipes.get(r)) for r in images.roles},
+        )
+        # B|A with B first shows what A|B with A second does, and names it otherwise.
+        if rubric.pairwise:
+            question["order"] = variant.name
+        # An image that cannot be read has no digest to tell it from one that is not there.
+        if problem:
+            question["problem"] = [problem[0], problem[1].message]
+        # If no image is looked at, elements of a list may differ by their boxes alone.
+        if rubric.for_each and judge.limits is None:
+            question["variant"] = variant.name
         works = []
         for repeat in repeats:
-            key = TaskKey(
-                rubric,
-                layout,
-                texts,
-                images.in_key,
-                judge.identity(edit, rubric, repeat),
-                repeat,
-                order=variant.name if rubric.pairwise else None,
-                problem=problem,
-                variant=variant.name
-                if rubric.for_each and judge.limits is None
-                else None,
-            ).hash()
+            identity = judge.identity(edit, rubric, repeat)
+            key = json_hash([question, identity, repeat], "compact")
+            task = Task(edit.id, rubric.name, judge.spec, repeat, key, variant.name)
             works.append(
                 Work(
-                    Task(edit.id, rubric.name, judge.spec, repeat, key, variant.name),
+                    task,
                     edit,
                     rubric,
                     images.digests,
@@ -389,7 +354,8 @@ class EditQuestions:
         run_repeat, sample = divmod(repeat, rubric.samples)
         earlier_repeat = run_repeat * earlier.samples + sample % earlier.samples
         same_list = bool(rubric.for_each) and rubric.for_each == earlier.for_each
-        judgements = []
+        lines: list[str] = []
+        problem: Problem | None = None
         for work in self._earlier[earlier.name]:
             if work.task.repeat != earlier_repeat:
                 continue
@@ -398,175 +364,45 @@ class EditQuestions:
             judgement = self._answers(work)
             if judgement is None:
                 return None
-            judgements.append(judgement)
-        return _add_earlier_answers(variant, earlier, judgements)
+            if judgement.status not in DONE:
+                reasons = [reason.message for reason in judgement.reasons]
+                message = f'"{earlier.name}", which this question is asked after, is {judgement.status}: '
+                message += (reasons or ["no reason is known"])[0]
+                problem = problem or _problem("missing_input", message)
+            lines += _answer_lines(earlier, judgement)
+        if problem:
+            return variant._replace(problem=variant.problem or problem)
+        if not lines:
+            return None
+        edit = _with_metadata(variant.edit, EARLIER, "\n".join(lines))
+        return variant._replace(edit=edit)
 
 
-def _add_earlier_answers(
-    variant: _EditVariant, earlier: Rubric, judgements: Sequence[Judgement]
-) -> _EditVariant | None:
-    if not judgements:
-        return None
-    for judgement in judgements:
-        if judgement.status not in DONE:
-            why = "no reason is known"
-            if judgement.reasons:
-                why = judgement.reasons[0].message
-            message = f'"{earlier.name}", which this question is asked after, is {judgement.status}: {why}'
-            problem = variant.problem or _problem("missing_input", message)
-            return variant._replace(problem=problem)
-    lines = [
-        line for judgement in judgements for line in _answer_lines(earlier, judgement)
-    ]
-    metadata = {**variant.edit.metadata, EARLIER: "\n".join(lines)}
-    return variant._replace(edit=dataclasses.replace(variant.edit, metadata=metadata))
+def key_of_question(
+    rubric: Rubric,
+    layout: Layout,
+    texts: Mapping[str, str],
+    images: Mapping[str, tuple[str | None, str | None]],
+) -> dict[str, Any]:
+    """Return the part of a task's key that is about its question. Every byte of the JSON counts: answers are stored by
+    its hash. `images`: digest and recipe by role; None and None for an image that is not there."""
+    return {
+        "version": KEY_VERSION,
+        "rendering": RENDERING + rewordings(rubric),
+        "rubric": rubric.hash,
+        "layout": layout_of(rubric, layout),
+        "texts": texts,
+        "images": images,
+    }
 
 
 def _answer_lines(rubric: Rubric, judgement: Judgement) -> Iterator[str]:
     answers = {**(judgement.choices or {}), **(judgement.scores or {})}
-    reasons = judgement.justifications or {}
+    justifications = judgement.justifications or {}
     for factor in rubric.factors:
-        answer = answers.get(factor.key)
-        reason = reasons.get(factor.key) or judgement.abstained.get(factor.key)
-        line = f"{factor.title or factor.key}: "
-        line += "no answer" if answer is None else str(answer)
+        reason = justifications.get(factor.key) or judgement.abstained.get(factor.key)
+        line = f"{factor.title or factor.key}: {answers.get(factor.key, 'no answer')}"
         yield f"{line} ({reason})" if reason else line
-
-
-class _Images(NamedTuple):
-    """Images that some rubrics share, by role."""
-
-    digests: dict[str, str]
-    recipes: dict[str, str]
-    sizes: dict[str, tuple[int, int]]
-    in_key: dict[str, tuple[str | None, str | None]]
-    problem: Problem | None
-
-
-def _find_images(
-    edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look: ImageLookup
-) -> _Images:
-    """Look images up; the first `needed` roles are those that the rubric shows."""
-    images: dict[str, KnownImage] = {}
-    parts: dict[str, str] = {}
-    problem: Problem | None = None
-    if judge.limits is not None:
-        problem = _find_pictures(edit, roles[:needed], look, images)
-        # Images that the rubric does not show are as good as absent if they are broken.
-        _find_pictures(edit, roles[needed:], look, images)
-        for role in roles[:needed]:
-            if "@" in role and role in images:
-                missing = _cut(edit, PicturePart.of(role), role, look, images, parts)
-                problem = problem or missing
-    digests: dict[str, str] = {}
-    recipes: dict[str, str] = {}
-    sizes: dict[str, tuple[int, int]] = {}
-    for role, known in images.items():
-        if known.info and judge.limits:
-            part = f"{parts[role]}, " if role in parts else ""
-            recipes[role] = part + plan(known.info, judge.limits)
-            sizes[role] = known.info.shown
-        elif role not in roles[:needed]:
-            continue
-        digests[role] = known.digest
-    in_key = {role: (digests.get(role), recipes.get(role)) for role in roles}
-    return _Images(digests, recipes, sizes, in_key, problem)
-
-
-def _cut(
-    edit: Edit,
-    region: PicturePart,
-    role: str,
-    look: ImageLookup,
-    pictures: dict[str, KnownImage],
-    parts: dict[str, str],
-) -> Problem | None:
-    """Puts the part of a picture in the place of the whole, and says in words which part it is."""
-    known = pictures[role]
-    if known.info is None:
-        return None
-    if region.name in MEASURED:
-        before: dict[str, KnownImage] = {}
-        problem = _find_pictures(edit, ["input"], look, before)
-        if "input" in before:
-            parts[role] = (
-                f"{region.name} {REGION_VERSION} against {before['input'].digest[:16]}"
-            )
-        return problem
-    try:
-        left, top, right, bottom = region.box(edit, *known.info.shown)
-    except PartMissing as error:
-        return _problem("missing_input", str(error))
-    width = right - left
-    height = bottom - top
-    pictures[role] = KnownImage(
-        known.digest, ImageInfo("png", width, height, 3 * width * height)
-    )
-    parts[role] = f"crop {left},{top},{right},{bottom}"
-    return None
-
-
-def _roles(edit: Edit, rubric: Rubric, judge: Judge) -> tuple[tuple[str, ...], int]:
-    """The pictures that can change the answer: those that the rubric shows, and those that the judge looks at too; and
-    how many of them the rubric shows."""
-    roles = rubric.images
-    further = judge.further_images
-    # the usual case: no lists of pictures, none but what the rubric shows
-    if not edit.pictures and not further:
-        return roles, len(roles)
-    own = dict.fromkeys(name for role in roles for name in edit.picture_names(role))
-    also = (role for role in further if edit.picture(role) is not None)
-    return tuple(dict.fromkeys((*own, *also))), len(own)
-
-
-def _find_pictures(
-    edit: Edit, roles: Iterable[str], look: ImageLookup, pictures: dict[str, KnownImage]
-) -> Problem | None:
-    """Adds what is known of each picture; returns why the question cannot be asked, if it cannot."""
-    problem: Problem | None = None
-    for role in roles:
-        gone = ""
-        try:
-            known = look(edit, role)
-        except ImageMissing as error:
-            known = None
-            gone = str(error)
-        except ImageError as error:
-            problem = problem or _problem("bad_image", str(error))
-            continue
-        except Exception as error:  # of this picture alone
-            problem = problem or (
-                "error",
-                unexpected(error, f"the {role} of {edit.id}"),
-            )
-            continue
-        if known is None:
-            # What the model never produced outweighs whatever else is wrong, but for paths that lead nowhere at all.
-            nothing = role.partition("@")[0] in OUTPUT_ROLES
-            absent = gone or f"the {role} is to be looked at, and there is none"
-            problem = (
-                _produced_nothing(edit, role, look, gone)
-                if nothing
-                else problem or _problem("missing_input", absent)
-            )
-            continue
-        pictures[role] = known
-        if known.info is None:
-            problem = problem or _problem("bad_image", known.problem)
-    return problem
-
-
-def _produced_nothing(edit: Edit, role: str, look: ImageLookup, gone: str) -> Problem:
-    if isinstance(edit.picture(role), Path) and isinstance(edit.input, Path):
-        # what is wrong with the input is said where the input is looked at
-        with suppress(Exception):
-            try:
-                missing = "" if look(edit, "input") else "the input is not there"
-            except ImageMissing as error:
-                missing = str(error)
-            if missing:
-                return _problem("missing_input", f"{missing}, nor is the edited")
-    return _problem("missing_output", gone or "the editing model produced no picture")
 
 
 def _missing_text(edit: Edit, rubric: Rubric) -> Problem | None:
@@ -582,20 +418,131 @@ def _missing_text(edit: Edit, rubric: Rubric) -> Problem | None:
     return None
 
 
-# --- pictures -------------------------------------------------------------------------------------------------
+# --- images of a question -------------------------------------------------------------------------------------
+
+
+class _QuestionImages:
+    """The images of an edit that some questions share, by role. The first `shown` roles are those of the rubric; at
+    the others the judge looks too."""
+
+    def __init__(
+        self,
+        edit: Edit,
+        roles: tuple[str, ...],
+        shown: int,
+        judge: Judge,
+        look: ImageLookup,
+    ) -> None:
+        self.roles = roles
+        self.digests: dict[str, str] = {}
+        self.recipes: dict[str, str] = {}
+        self.sizes: dict[str, tuple[int, int]] = {}
+        self.problem: Problem | None = None
+        self._edit = edit
+        self._look = look
+        if judge.limits is None:
+            return
+        images = self._find(roles[:shown])
+        # Images that the rubric does not show are as good as absent if they are broken.
+        problem = self.problem
+        further = self._find(roles[shown:])
+        self.problem = problem
+        images |= {role: image for role, image in further.items() if image.info}
+        for role, image in images.items():
+            self.digests[role] = image.digest
+            info = image.info
+            if info is None:
+                continue
+            region = ""
+            if "@" in role:
+                info, region = self._cut(role, info)
+            self.recipes[role] = region + plan(info, judge.limits)
+            self.sizes[role] = info.shown
+
+    def _find(self, roles: Iterable[str]) -> dict[str, KnownImage]:
+        """Look images up; note the first problem, or that the model produced nothing."""
+        images: dict[str, KnownImage] = {}
+        for role in roles:
+            missing = f"the {role} is to be looked at, and there is none"
+            try:
+                image = self._look(self._edit, role)
+                if image is None and _is_output(role):
+                    missing = "the editing model produced no picture"
+            except ImageMissing as error:
+                image = None
+                missing = str(error)
+            except ImageError as error:
+                self._note(_problem("bad_image", str(error)))
+                continue
+            except Exception as error:  # of this image alone
+                about = f"the {role} of {self._edit.id}"
+                self._note(("error", unexpected(error, about)))
+                continue
+            if image is None:
+                self._note_missing(role, missing)
+                continue
+            images[role] = image
+            if image.info is None:
+                self._note(_problem("bad_image", image.problem))
+        return images
+
+    def _note(self, problem: Problem) -> None:
+        self.problem = self.problem or problem
+
+    def _note_missing(self, role: str, message: str) -> None:
+        """Note an image that is not there. What the model never produced outweighs whatever else is wrong, but for
+        paths that lead nowhere at all."""
+        if not _is_output(role):
+            self._note(_problem("missing_input", message))
+            return
+        self.problem = _problem("missing_output", message)
+        edit = self._edit
+        if isinstance(edit.picture(role), Path) and isinstance(edit.input, Path):
+            # Any other fault of the input is noted when that is looked at.
+            with suppress(Exception):
+                gone = ""
+                try:
+                    if self._look(edit, "input") is None:
+                        gone = "the input is not there"
+                except ImageMissing as error:
+                    gone = str(error)
+                if gone:
+                    self.problem = _problem(
+                        "missing_input", f"{gone}, nor is the edited"
+                    )
+
+    def _cut(self, role: str, info: ImageInfo) -> tuple[ImageInfo, str]:
+        """Return the header of the region that is shown in the place of an image, and the region in words."""
+        region = ImageRegion.of(role)
+        if region.name in MEASURED:
+            before = self._find(["input"]).get("input")
+            against = f"{region.name} {REGION_VERSION} against "
+            return info, f"{against}{before.digest[:16]}, " if before else ""
+        try:
+            left, top, right, bottom = region.box(self._edit, *info.shown)
+        except RegionMissing as error:
+            self._note(_problem("missing_input", str(error)))
+            return info, ""
+        width = right - left
+        height = bottom - top
+        cropped = ImageInfo("png", width, height, 3 * width * height)
+        return cropped, f"crop {left},{top},{right},{bottom}, "
+
+
+def _is_output(role: str) -> bool:
+    return role.partition("@")[0] in OUTPUT_ROLES
 
 
 def look_at(digests: DigestCache, edit: Edit, role: str) -> KnownImage | None:
     """Return digest and size of an image of an edit. Raise `ImageMissing`, with the name in the manifest, if its file does
     not exist."""
     source = edit.picture(role)
-    known = None if source is None else digests.known(source)
-    if known is None and isinstance(source, Path):
+    image = None if source is None else digests.known(source)
+    if image is None and isinstance(source, Path):
         root = digests.reader.root
-        raise ImageMissing(
-            f"{name_of(Path(os.path.relpath(source, root)) if root else source)} is not there"
-        )
-    return known
+        name = name_of(Path(os.path.relpath(source, root)) if root else source)
+        raise ImageMissing(f"{name} is not there")
+    return image
 
 
 def _memoised_lookup(digests: DigestCache) -> ImageLookup:
@@ -604,15 +551,13 @@ def _memoised_lookup(digests: DigestCache) -> ImageLookup:
 
     def look(edit: Edit, role: str) -> KnownImage | None:
         source = edit.picture(role)
-        if not isinstance(source, Path):
-            return look_at(digests, edit, role)
-        path = str(source)
-        if path not in seen:
-            known = look_at(digests, edit, role)
-            if known is None:
-                return None
-            seen[path] = known
-        return seen[path]
+        path = str(source) if isinstance(source, Path) else ""
+        if path in seen:
+            return seen[path]
+        image = look_at(digests, edit, role)
+        if path and image:
+            seen[path] = image
+        return image
 
     return look
 
@@ -620,34 +565,29 @@ def _memoised_lookup(digests: DigestCache) -> ImageLookup:
 def readable_pictures(
     edit: Edit, digests: DigestCache, skip: Iterable[str] = ()
 ) -> dict[str, KnownImage]:
-    """The pictures that can be read, also those that no rubric shows: by them an edit is known to ratings and other
+    """Return the images that can be read, also those that no rubric shows: by them an edit is known to ratings and other
     runs. Addresses are left out: they are fetched for a judge alone."""
-    pictures: dict[str, KnownImage] = {}
+    images: dict[str, KnownImage] = {}
     for role, source in edit.all_pictures().items():
         if role not in skip and not is_url(source):
-            # a picture that cannot be read is known by its place
+            # An image that cannot be read is known by its path.
             with suppress(Exception):
-                if known := digests.known(source):
-                    pictures[role] = known
-    return pictures
+                if image := digests.known(source):
+                    images[role] = image
+    return images
 
 
 def digests_of(
-    edit: Edit, digests: DigestCache, known: Mapping[str, str] | None = None
+    edit: Edit, digests: DigestCache, looked_up: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Digests of an edit's pictures, by role."""
-    known = known or {}
-    return {
-        **known,
-        **{
-            role: one.digest
-            for role, one in readable_pictures(edit, digests, known).items()
-        },
-    }
+    """Return the digests of an edit's images, by role; some may be looked up already."""
+    by_role = dict(looked_up or {})
+    further = readable_pictures(edit, digests, [*by_role])
+    return by_role | {role: image.digest for role, image in further.items()}
 
 
 def contents_of_manifest(path: Path, columns: manifest.Columns = ()) -> dict[str, str]:
-    """Content keys of a manifest's edits, by id."""
+    """Return the content keys of a manifest's edits, by id."""
     digests = DigestCache()
     named = manifest.NamedInputs(columns=columns)
     edits = manifest.read(
@@ -659,6 +599,9 @@ def contents_of_manifest(path: Path, columns: manifest.Columns = ()) -> dict[str
     }
 
 
+# --- a run in its store -----------------------------------------------------------------------------------------
+
+
 def item_of(
     edit: Edit,
     digests: Mapping[str, str],
@@ -666,10 +609,10 @@ def item_of(
     name: str | None = None,
     places: Mapping[str, str] | None = None,
 ) -> Item:
-    """An edit as a store keeps it, as `name` if not by its id.
+    """Return an edit as a store keeps it, as `name` if not by its id.
 
-    `places` says where each picture is kept, if not where it came from. Edits of one input are one group; an input
-    that nobody read is known by its place. Passwords and signatures of addresses are not kept.
+    `places` says where each image is kept, if not where it came from. Edits of one input are one group; an input
+    that was not read is known by its path. Passwords and signatures of addresses are not kept.
     """
     name = name or edit.id
     group = redacted_text(edit.group or "") or digests.get("input")
@@ -687,8 +630,8 @@ def item_of(
         edit.instruction,
         edit.referring_expression,
         {
-            role: {"source": place, "digest": digests.get(role)}
-            for role, place in places.items()
+            role: {"source": source, "digest": digests.get(role)}
+            for role, source in places.items()
         },
         redacted_metadata(edit.metadata),
     )
@@ -699,72 +642,52 @@ def place_of(source: ImageSource) -> str:
     return name_of(source.absolute() if isinstance(source, Path) else source)
 
 
-# --- all tasks of a run -----------------------------------------------------------------------------------------
-
 _OUTLINED = 1_000
 """Edits of one transaction, when a run begins."""
 
 
-class Outline:
-    """All edits and tasks that a run is to come to, kept before the first is planned: whenever a run is stopped, what
-    was not judged is pending and counted.
+def add_outline(
+    store: Store,
+    run_id: int,
+    judges: Sequence[str],
+    edits: Iterable[PlacedEdit],
+    *,
+    resumed: bool,
+) -> int:
+    """Store all edits and tasks of a run before the first is planned: whenever a run is stopped, what was not judged is
+    pending and counted. Return the number of tasks.
 
-    No picture is read for it, so that a task has a key of its own which no answer has; planning gives it the right one.
+    No image is read for it, so that a task has a key of its own which no answer has; planning gives it the right one.
     On a run that is resumed, tasks leave the run's view that the manifest has no more.
     """
-
-    def __init__(
-        self,
-        store: Store,
-        run_id: int,
-        judges: Sequence[str],
-        *,
-        resumed: bool,
-    ) -> None:
-        self._store = store
-        self._run = run_id
-        self._judges = judges
-        self._resumed = resumed
-        self.expected = 0
-        """Tasks so far."""
-
-    def add(self, edits: Iterable[PlacedEdit]) -> None:
-        """Keep edits, some at a time; pictures that they hold are let go one by one."""
-        edits = iter(edits)
-        while some := [
-            (edit.position, _outlined(edit.edit), self._tasks(edit))
-            for edit in itertools.islice(edits, _OUTLINED)
-        ]:
-            items = [(position, item) for position, item, _ in some]
-            tasks = [task for *_, of_edit in some for task in of_edit]
-            self._store.add_outline(
-                self._run, items, tasks, self._judges, resumed=self._resumed
-            )
-            self.expected += len(tasks)
-
-    def _tasks(self, placed: PlacedEdit) -> list[tuple[int, Task]]:
-        tasks = []
-        for (rubric, repeat, variant), position in itertools.chain.from_iterable(
-            stage.items() for stage in placed.tasks
-        ):
-            for judge in self._judges:
-                place = (placed.edit.id, rubric, judge, repeat, variant)
-                key = json_hash(["not planned", *place], "compact")
-                task = Task(placed.edit.id, rubric, judge, repeat, key, variant)
-                tasks.append((position, task))
-        return tasks
+    expected = 0
+    edits = iter(edits)
+    while True:
+        items: list[tuple[int, Item]] = []
+        tasks: list[tuple[int, Task]] = []
+        for position, edit, places in itertools.islice(edits, _OUTLINED):
+            items.append((position, _outlined(edit)))
+            for (rubric, repeat, variant), at in places.items():
+                for judge in judges:
+                    named = (edit.id, rubric, judge, repeat)
+                    key = json_hash(["not planned", *named, variant], "compact")
+                    tasks.append((at, Task(*named, key, variant)))
+        if not items:
+            return expected
+        store.add_outline(run_id, items, tasks, judges, resumed=resumed)
+        expected += len(tasks)
 
 
 def _outlined(edit: Edit) -> Item:
-    """An edit as a store keeps it before its files are read. Pictures that it holds itself have no place to be known
+    """Return an edit as a store keeps it before its files are read. Images that it holds itself have no path to be known
     by, only their content."""
-    known: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for role, source in edit.all_pictures().items():
         if isinstance(source, bytes) or str(source).startswith("data:"):
-            # one that cannot be read is said to be so when it is asked about
+            # One that cannot be read is reported when it is asked about.
             with suppress(Exception):
-                known[role] = DigestCache().of(source) or ""
-    return item_of(edit, known)
+                digests[role] = DigestCache().of(source) or ""
+    return item_of(edit, digests)
 
 
 class PlannedBatch(NamedTuple):
@@ -782,7 +705,7 @@ class Planner:
         store: Sink,
         run_id: int,
         settings: QuestionSettings,
-        pictures: ImageReader | None = None,
+        reader: ImageReader | None = None,
         *,
         rehash: bool = False,
         outlining: bool = False,
@@ -790,16 +713,14 @@ class Planner:
     ) -> None:
         """`outlining`: the edits are a stream, whose outline is kept batch by batch as it is read. `part`: whether an
         edit of the run is planned here, or by another process."""
-        self.pictures = pictures or ImageReader()
-        self.stages = len(settings.stages)
-        self.questions = settings.questions
+        self.reader = reader or ImageReader()
+        self.settings = settings
         self.planned = 0
         """Tasks of all judges that were planned."""
         self.not_applicable = 0
         """Questions of a rubric that is not for that edit."""
         self._store = store
         self._run = run_id
-        self._settings = settings
         self._rehash = rehash
         self._outlining = outlining
         self._part = part
@@ -809,58 +730,52 @@ class Planner:
     ) -> Iterator[PlannedBatch]:
         """Yield all works of a judge in one stage, some edits at a time; items and tasks are stored before.
 
-        A batch ends early where its pictures fill three eighths of what the reader holds, so that each is still in
+        A batch ends early if its images fill three eighths of what the reader holds, so that each is still in
         memory when it is encoded: there are two batches at a time, and each may be an edit too large. Meant for a
-        thread: reading and hashing pictures must not hold up answers.
+        thread: reading and hashing images must not hold up answers.
         """
-        digests = DigestCache(self.pictures, rehash=self._rehash)
+        digests = DigestCache(self.reader, rehash=self._rehash)
         sizes = itertools.chain((_FIRST_BATCH,), itertools.repeat(BATCH))
-        outline = self._outline(judge) if self._outlining and stage == 0 else None
-        waiting = placed(edits, self._settings, self._part)
+        waiting = placed(edits, self.settings, self._part)
         while batch := list(itertools.islice(waiting, next(sizes))):
-            if outline:
-                outline.add(batch)
+            if self._outlining and stage == 0:
+                store = cast("Store", self._store)
+                add_outline(store, self._run, [judge.spec], batch, resumed=True)
             if len(digests) > _REMEMBERED:
-                digests = DigestCache(self.pictures, rehash=self._rehash)
+                digests = DigestCache(self.reader, rehash=self._rehash)
             if unknown := digests.unknown(
                 source for each in batch for source in each.edit.all_pictures().values()
             ):
                 digests.load(self._store.load_digests(sorted(unknown)))
             while batch:
                 count, planned = self._plan(judge, batch, digests, stage)
-                done = self._keep(batch[:count], stage, planned, digests)
+                done = self._keep(batch[:count], planned, digests)
                 batch = batch[count:]
                 yield PlannedBatch(planned, done)
-
-    def _outline(self, judge: Judge) -> Outline:
-        return Outline(
-            cast("Store", self._store), self._run, [judge.spec], resumed=True
-        )
 
     def _keep(
         self,
         edits: Sequence[PlacedEdit],
-        stage: int,
         planned: Sequence[Work],
         digests: DigestCache,
     ) -> dict[str, str]:
         """Store edits and tasks at their positions; return the statuses of tasks that are done, as far as known."""
         by_role: dict[str, dict[str, str]] = {each.edit.id: {} for each in edits}
+        positions = {each.edit.id: each.tasks for each in edits}
         latest: Mapping[str, str] | None = None
+        tasks = []
         for work in planned:
+            task = work.task
+            at = positions[task.item][task.rubric, task.repeat, task.variant]
+            tasks.append((at, task))
+            # Tasks of one edit mostly share their images.
             if work.digests is not latest or work.order:
-                by_role[work.edit.id].update(work.by_own_name(work.digests))
+                by_role[task.item].update(work.by_own_name(work.digests))
                 latest = work.digests
         items = []
         for position, edit, _ in edits:
             item = item_of(edit, digests_of(edit, digests, by_role[edit.id]))
             items.append((position, item))
-        positions = {each.edit.id: each.tasks[stage] for each in edits}
-        tasks = []
-        for work in planned:
-            task = work.task
-            place = (task.rubric, task.repeat, task.variant)
-            tasks.append((positions[task.item][place], task))
         self.planned += len(tasks)
         statuses = self._store.add_batch(self._run, items, tasks, digests.dump())
         return {key: status for key, status in statuses.items() if status in DONE}
@@ -879,13 +794,13 @@ class Planner:
         for count, (_, edit, _) in enumerate(edits, 1):
             digests.look_ahead(
                 source
-                for later in edits[: count + _AHEAD][count - 1 :]
+                for later in edits[count - 1 : count + _AHEAD]
                 for source in later.edit.all_pictures().values()
             )
-            questions = EditQuestions(edit, self._settings, judge, look, self._answer)
+            questions = EditQuestions(edit, self.settings, judge, look, self._answer)
             planned += questions.works(stage)
             self.not_applicable += questions.not_applicable(stage)
-            if digests.bytes_asked - before > 3 * self.pictures.budget // 8:
+            if digests.bytes_asked - before > 3 * self.reader.budget // 8:
                 return count, planned
         return len(edits), planned
 

@@ -35,7 +35,7 @@ class RunTally:
     cached: int = 0
     """Judgements that were there already."""
     asked: int = 0
-    """Tasks that a judge was given: not those whose pictures are missing."""
+    """Tasks that a judge was given: not those whose images are missing."""
     replies: int = 0
     """Replies that were paid for."""
     cost: float = 0.0
@@ -48,9 +48,9 @@ class RunTally:
     not_applicable: int = 0
     """Questions of a rubric that is not for that edit: `when` does not hold, or the list is empty."""
     removed: int = 0
-    """Edits that the run had and the manifest has no more."""
+    """Edits that the run had and the manifest no longer has."""
     expected: int | None = None
-    """Judgements that the run comes to; None where that is not known beforehand."""
+    """Judgements of the run; None if that is not known beforehand."""
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -59,9 +59,7 @@ class RunTally:
 
     @property
     def failed(self) -> int:
-        return sum(
-            count for status, count in self.statuses.items() if status not in DONE
-        )
+        return sum(n for status, n in self.statuses.items() if status not in DONE)
 
     def add(self, judgement: Judgement) -> None:
         self.statuses[judgement.status] += 1
@@ -74,9 +72,21 @@ class RunTally:
         elif judgement.exchanges:
             self.unpriced += 1
 
+    def merge(self, other: RunTally, *, paid_only: bool = False) -> None:
+        """Add the counts of another part of the run, or only what its judges were asked and paid."""
+        if not paid_only:
+            self.statuses.update(other.statuses)
+            self.cached += other.cached
+            self.not_applicable += other.not_applicable
+        self.asked += other.asked
+        self.replies += other.replies
+        self.cost += other.cost
+        self.estimated += other.estimated
+        self.unpriced += other.unpriced
+
 
 def described(tally: RunTally) -> str:
-    """One line: how many, how fast, how long still, what it cost, what failed."""
+    """Return one line: how many, how fast, how long still, what it cost, what failed."""
     total = f" of {max(tally.expected, tally.total):,}" if tally.expected else ""
     return f"{tally.total:,}{total} judged, {_state(tally)}"
 
@@ -85,19 +95,16 @@ def _state(tally: RunTally) -> str:
     rate = tally.asked / max(time.monotonic() - tally.started, 1e-9)
     parts = [f"{rate:.1f}/s"]
     if tally.expected and tally.asked:
-        parts.append(
-            f"{timedelta(seconds=round(max(tally.expected - tally.total, 0) / rate))} left"
-        )
+        left = max(tally.expected - tally.total, 0) / rate
+        parts.append(f"{timedelta(seconds=round(left))} left")
     if tally.cached:
         parts.append(f"{tally.cached:,} cached")
-    unpriced = "cost unknown" if not tally.cost else f"${tally.cost:.2f} + unknown"
-    parts.append(unpriced if tally.unpriced else f"${tally.cost:.2f}")
-    failed = {status: n for status, n in tally.statuses.items() if status not in DONE}
-    parts.append(
-        "failed: " + ", ".join(f"{n} {status}" for status, n in failed.items())
-        if failed
-        else "0 failed"
-    )
+    cost = f"${tally.cost:.2f}"
+    if tally.unpriced:
+        cost = f"{cost} + unknown" if tally.cost else "cost unknown"
+    counts = tally.statuses.items()
+    failed = ", ".join(f"{n} {status}" for status, n in counts if status not in DONE)
+    parts += [cost, f"failed: {failed}" if failed else "0 failed"]
     return ", ".join(parts)
 
 
@@ -170,15 +177,13 @@ class NotebookBar(ProgressLines):
         super().__call__(tally)
 
     def draw(self, tally: RunTally) -> None:
-        largest = max(tally.expected or 0, tally.total, 1)
-        bar = (
-            f'<progress value="{tally.total}" max="{largest}"></progress> '
-            if tally.expected
-            else ""
-        )
-        words = described(tally)
+        bar = ""
+        if tally.expected:
+            largest = max(tally.expected, tally.total)
+            bar = f'<progress value="{tally.total}" max="{largest}"></progress> '
+        text = described(tally)
         self._handle.update(
-            {"text/html": f"{bar}{html.escape(words)}", "text/plain": words}, raw=True
+            {"text/html": bar + html.escape(text), "text/plain": text}, raw=True
         )
 
     def close(self) -> None:
@@ -186,30 +191,28 @@ class NotebookBar(ProgressLines):
 
 
 def bar_console() -> Console | None:
-    """A bar draws over itself, which takes escape sequences: None where NO_COLOR or TERM=dumb ask for none."""
+    """Return the console of a bar; None if NO_COLOR or TERM=dumb ask for no escape sequences, with which it draws over
+    itself."""
     # Checked before Rich is imported, which takes longer than planning a hundred edits.
     if not (sys.stderr.isatty() or os.environ.get("FORCE_COLOR")):
         return None
     from rich.console import Console
 
     console = Console(stderr=True)
-    return (
-        None
-        if console.no_color or console.is_dumb_terminal or not console.is_terminal
-        else console
-    )
+    plain = console.no_color or console.is_dumb_terminal or not console.is_terminal
+    return None if plain else console
 
 
 def progress_on_terminal(*, quiet: bool) -> ProgressLines:
-    console = None if quiet else bar_console()
-    return (
-        TerminalBar(console) if console else ProgressLines(math.inf if quiet else LINES)
-    )
+    if quiet:
+        return ProgressLines(math.inf)
+    console = bar_console()
+    return TerminalBar(console) if console else ProgressLines()
 
 
 def progress_for(wanted: bool | None) -> ProgressLines | None:
-    """For callers in Python. None where nothing is to be shown: `wanted` is False, or undecided outside a notebook and
-    a terminal."""
+    """Return the progress of a run that is called from Python. None if nothing is to be shown: `wanted` is False, or
+    undecided outside a notebook and a terminal."""
     if wanted is False:
         return None
     if display := _notebook_display():
@@ -218,7 +221,7 @@ def progress_for(wanted: bool | None) -> ProgressLines | None:
 
 
 def _notebook_display() -> Any:
-    """IPython's `display` inside a kernel; None elsewhere. Nothing is imported that is not there already."""
+    """Return IPython's `display` inside a kernel; None elsewhere. Nothing is imported that is not there already."""
     with suppress(Exception):  # whatever a half-installed IPython raises
         ipython = sys.modules["IPython"]
         if "IPKernelApp" in ipython.get_ipython().config:

@@ -52,6 +52,8 @@ class FailureReason:
 
 @dataclass
 class Summary:
+    """Counts and means of a run."""
+
     statuses: Counter[str] = field(default_factory=Counter)
     cells: dict[tuple[str, str, str, str], SummaryCell] = field(default_factory=dict)
     """Figures by judge, model, rubric and factor."""
@@ -67,25 +69,15 @@ class Summary:
         return sum(n for status, n in self.statuses.items() if is_failure(status))
 
     def as_json(self) -> dict[str, Any]:
-        factors = [
-            {
-                "judge": j,
-                "model": m,
-                "rubric": r,
-                "factor": f,
-                "mean": cell.mean,
-                "ok": cell.ok,
-                "n": cell.n,
-            }
-            for (j, m, r, f), cell in self.cells.items()
-        ]
-        counts = {
+        factors = []
+        for (judge, model, rubric, factor), cell in self.cells.items():
+            names = {"judge": judge, "model": model, "rubric": rubric, "factor": factor}
+            figures = {"mean": cell.mean, "ok": cell.ok, "n": cell.n}
+            factors.append(names | figures)
+        return {
             "statuses": dict(self.statuses),
             "total": self.total,
             "failed": self.failed,
-        }
-        return {
-            **counts,
             "factors": factors,
             "reasons": [asdict(reason) for reason in self.reasons],
         }
@@ -95,13 +87,13 @@ class Summary:
         """Return the summary that `as_json` returned for a run without failures."""
         cells = {}
         for entry in stored["factors"]:
-            mean = entry["mean"] or 0.0
             ok = entry["ok"]
-            whole = round(mean * ok)  # sums of whole scores are restored exactly
-            total = whole if ok and whole / ok == mean else mean * ok
-            cells[entry["judge"], entry["model"], entry["rubric"], entry["factor"]] = (
-                SummaryCell(total, ok, entry["n"])
-            )
+            total = (entry["mean"] or 0.0) * ok
+            # Sums of whole scores are restored exactly.
+            if ok and round(total) / ok == entry["mean"]:
+                total = round(total)
+            key = (entry["judge"], entry["model"], entry["rubric"], entry["factor"])
+            cells[key] = SummaryCell(total, ok, entry["n"])
         return cls(Counter(stored["statuses"]), cells)
 
 

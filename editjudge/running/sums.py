@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from editjudge.store.store import Store
 
 OVERALL = "overall"
+_UNGROUPED = (*SETS, "reference")
+"""Rubrics whose factors belong to groups of other names."""
 
 
 @dataclass(frozen=True)
@@ -57,24 +59,21 @@ class RunFactors:
 
     @classmethod
     def of(cls, store: Store, run: RunRecord) -> RunFactors:
-        asked = store.questions_of(run)
-        rubrics: dict[str, tuple[str, ...]] = {}
-        scales: dict[str, list[Scale]] = {}
+        stored = store.questions_of(run)
         questions: dict[str, dict[str, RubricFactor]] = {}
-        # Words have no mean: they are counted where pairs are, or become numbers in a set's formula.
-        for name, factors in asked.scored.items():
-            rubrics[name] = tuple(factor.key for factor in factors)
+        # No mean is formed of choices: they are counted in pairs, or become numbers in a set's formula.
+        for name, factors in stored.scored.items():
             for factor in factors:
-                scales.setdefault(factor.key, []).append(factor.scale)
                 questions.setdefault(factor.key, {})[name] = RubricFactor(
-                    name, asked.rubrics[name].hash, factor.scale
+                    name, stored.rubrics[name].hash, factor.scale
                 )
-        same = {
-            factor: of_rubrics[0]
-            for factor, of_rubrics in scales.items()
-            if len({*map(_comparable, of_rubrics)}) == 1
-        }
-        return cls(rubrics, same, asked.computed, questions)
+        scales = {}
+        for key, by_rubric in questions.items():
+            first, *others = (q.scale for q in by_rubric.values() if q.scale)
+            if all(_comparable(other) == _comparable(first) for other in others):
+                scales[key] = first
+        rubrics = {name: tuple(f.key for f in fs) for name, fs in stored.scored.items()}
+        return cls(rubrics, scales, stored.computed, questions)
 
     @property
     def legal(self) -> dict[str, tuple[float, ...]]:
@@ -122,11 +121,7 @@ def sums_of(
         name: tuple(factor.key for factor in load_rubric(name).factors)
         for name in SETS["online"]
     }
-    candidates |= {
-        name: keys
-        for name, keys in rubrics.items()
-        if name not in SETS and name != "reference"
-    }
+    candidates |= {n: keys for n, keys in rubrics.items() if n not in _UNGROUPED}
     groups = {
         name: keys
         for name, keys in candidates.items()
@@ -134,15 +129,14 @@ def sums_of(
     }
     counts = Counter(scales[factor] for factor in present if factor in scales)
     scale = counts.most_common(1)[0][0] if counts else None
-    rising = (factor for factor in present if factor not in falling)
-    alike = tuple(factor for factor in rising if scales.get(factor) == scale)
-    return Sums(groups, alike, scale)
+    alike = [f for f in present if f not in falling and scales.get(f) == scale]
+    return Sums(groups, tuple(alike), scale)
 
 
 def run_sums(store: Store, run: RunRecord) -> dict[str, tuple[str, ...]]:
     """Return the means that a filter may name, and the factors of each."""
-    asked = RunFactors.of(store, run)
-    left_out = set(asked.computed)
+    run_factors = RunFactors.of(store, run)
+    left_out = set(run_factors.computed)
     if run.spec.get("sets"):
         # NumPy, which only scores of sets need here.
         from editjudge.store.set_scores import scorer_of
@@ -152,9 +146,12 @@ def run_sums(store: Store, run: RunRecord) -> dict[str, tuple[str, ...]]:
         for formula in scorer.formulas if scorer else ():
             left_out |= {key for _, key in formula.refs}
     factors = dict.fromkeys(
-        key for keys in asked.rubrics.values() for key in keys if key not in left_out
+        key
+        for keys in run_factors.rubrics.values()
+        for key in keys
+        if key not in left_out
     )
-    sums = sums_of(factors, asked.rubrics, asked.legal, asked.falling)
+    sums = sums_of(factors, run_factors.rubrics, run_factors.legal, run_factors.falling)
     if sums.scale is None or len(sums.alike) < 2:
         return {}
     groups = {n: keys for n, keys in sums.groups.items() if {*keys} <= {*sums.alike}}

@@ -75,8 +75,6 @@ class Permit:
     seconds: float | None = None
     """Seconds until it was answered or refused; None before."""
     counted: bool = False
-    down: bool = False
-    """Whether the judge counts as down since."""
 
     @property
     def refused(self) -> bool:
@@ -249,23 +247,15 @@ class Throttle:
     def wait(self, now: float) -> float:
         """Return the seconds until the next request may be sent, or this is worth asking again."""
         self._evaluate(now)
-        known = (
-            self._unevaluated[0].started + self._patience + 1e-6
-            if self._unevaluated
-            else math.inf
-        )
+        evaluated = math.inf
+        if self._unevaluated:
+            evaluated = self._unevaluated[0].started + self._patience + 1e-6
         if self._blocked is not None:
-            return min(self._next, known) - now
+            return min(self._next, evaluated) - now
         # Refusals are quick: before more are provoked, those so far are to be understood.
-        return (
-            max(
-                self._next,
-                known
-                if self._unevaluated_refusals >= max(_BLOCK_AFTER, self.limit / 2)
-                else 0.0,
-            )
-            - now
-        )
+        if self._unevaluated_refusals >= max(_BLOCK_AFTER, self.limit / 2):
+            return max(self._next, evaluated) - now
+        return self._next - now
 
     def send(self, now: float) -> Permit:
         if self._cycle is None:
@@ -322,24 +312,22 @@ class Throttle:
 
     def _count(self, permit: Permit, now: float) -> None:
         self._refusals_in_row = self._refusals_in_row + 1 if permit.refused else 0
-        if self._blocked is not None and not permit.refused:
-            self._unblock(permit)
+        if self._blocked is not None:
+            if not permit.refused:
+                self._unblock(permit)
             return
         self._admitted += not permit.refused
-        if self._blocked is not None:
-            pass
-        elif permit.started >= self._span.start:
+        in_span = permit.started >= self._span.start
+        if in_span:
             self._span.add(permit)
-            if self._refusals_in_row >= _BLOCK_AFTER:
-                self._block(now)
-            elif self._trial:
-                self._observe_trial(self._trial, permit, now)
-            elif permit.refused:
-                self._note_refusal(permit, now)
-            else:
-                self._grow(permit)
-        elif self._refusals_in_row >= _BLOCK_AFTER:
+        if self._refusals_in_row >= _BLOCK_AFTER:
             self._block(now)
+        elif in_span and self._trial:
+            self._observe_trial(self._trial, permit, now)
+        elif in_span and permit.refused:
+            self._note_refusal(permit, now)
+        elif in_span:
+            self._grow(permit)
 
     def _block(self, now: float) -> None:
         self._blocked = now
@@ -350,17 +338,15 @@ class Throttle:
         now = permit.started
         span = self._span
         # Since the last block the server has admitted all that it does, unless it was asked slowly at first.
-        found = max(
-            self._average(now),
-            _rate(span.admitted, now - (now - 1 if span.first is None else span.first)),
-        )
+        seconds = 1.0 if span.first is None else now - span.first
+        found = max(self._average(now), _rate(span.admitted, seconds))
         before = self.rate
-        # A few may be a burst, or single ones between probes; and nobody knows yet what was admitted for want of more.
+        # A few may be a burst, or single ones between probes; and what was admitted for want of more is not known yet.
         if self._admitted < _MIN_SAMPLE:
             self._step = 2.0
         else:
             self._step = 1.0 if before < math.inf else 1.25
-        # what is admitted in a short time may be little because much was admitted just before
+        # What is admitted in a short time may be little because much was admitted just before.
         if before < math.inf:
             found = max(found, before / 2)
         self._good_rate = self._lower(found, before)
@@ -384,16 +370,14 @@ class Throttle:
 
     def _cap(self, span: _Span) -> None:
         """Lower the concurrency if refusals came when more requests were in flight than at other times."""
-        deviation = (
-            math.sqrt(max(0.0, span.squares / span.admitted - span.in_flight**2))
-            if span.admitted
-            else 0.0
+        if not span.admitted:
+            return
+        deviation = math.sqrt(
+            max(0.0, span.squares / span.admitted - span.in_flight**2)
         )
-        # Where all answers take equally long, a rate is as good, and fewer in flight may be the doing of a rate limit.
-        if (
-            deviation > 0.5
-            and span.in_flight_refused > span.in_flight + 1.5 * deviation
-        ):
+        # If all answers take equally long, a rate is as good, and fewer in flight may be the effect of a rate limit.
+        refused_at = span.in_flight + 1.5 * deviation
+        if deviation > 0.5 and span.in_flight_refused > refused_at:
             self.limit = max(1.0, min(self.limit, span.in_flight_refused - 1))
             self._ramp = False
 
@@ -408,12 +392,10 @@ class Throttle:
             self._next = now + 1 / self.rate
             self._span = _Span(now)
             return
-        # Requests come in waves as wide as what is in flight: a rate is one of whole waves.
-        enough = (
-            max(_MIN_SAMPLE, 2 * int(self.limit))
-            if self.rate == math.inf
-            else _MIN_SAMPLE
-        )
+        enough = _MIN_SAMPLE
+        if self.rate == math.inf:
+            # Requests come in waves as wide as what is in flight: a rate is one of whole waves.
+            enough = max(enough, 2 * int(self.limit))
         if span.sent < enough or not span.refuses_more_than(self._usual):
             return
         if self._ramp and self.rate == math.inf and span.share <= 0.5:
@@ -423,27 +405,22 @@ class Throttle:
     def _slow_down(self, permit: Permit, now: float) -> None:
         span = self._span
         # So many are to be sent that, after those refused at random, as many are admitted.
-        found = _rate(span.admitted, permit.started - span.start) / (
-            1 - min(0.5, self._usual.share)
-        )
+        usual = self._usual.share
+        admitted = _rate(span.admitted, permit.started - span.start)
+        found = admitted / (1 - min(0.5, usual))
         target = min(self.rate, found)
-        good = min(
-            _GENTLE_CUT * self.rate,
-            max(_SAFETY * found, 0.97 * max(self._good_rate, self._average(now))),
-        )
+        good = max(_SAFETY * found, 0.97 * max(self._good_rate, self._average(now)))
+        good = min(_GENTLE_CUT * self.rate, good)
         # What was good a moment ago is tried first: a bucket without a burst admits half of what is a little too fast.
         mild = self._trial is None and good > target
         target = good if mild else target
         undone = self._trial or self
         depth = self._trial.depth + 1 if self._trial else 0
         self._trial = _Trial(
-            span, self._usual.share, undone.rate, undone.limit, target, mild, depth
+            span, usual, undone.rate, undone.limit, target, mild, depth
         )
-        self.rate = (
-            target
-            if mild
-            else target * (_FIRST_TRIAL if undone.rate == math.inf else _NEXT_TRIAL)
-        )
+        share = _FIRST_TRIAL if undone.rate == math.inf else _NEXT_TRIAL
+        self.rate = target if mild else target * share
         self._next = now
         self._span = _Span(now)
 

@@ -6,10 +6,10 @@ import functools
 import itertools
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -28,7 +28,11 @@ from editjudge.store.records import Item, RunRecord
 if TYPE_CHECKING:
     from editjudge.store.store import Store
 
-_NAMED = re.compile(r"\s*([^:<>=]+?)\s*(>=|<=|==|=|>|<)\s*(-?\d+(?:\.\d+)?)\s*")
+Scores = Mapping[str, Sequence[float]]
+"""Scores of one edit by name, of all repeats and judges."""
+
+_COMPARISON = re.compile(r"\s*([^:<>=]+?)\s*(>=|<=|==|=|>|<)\s*(-?\d+(?:\.\d+)?)\s*")
+"""A comparison of one name, which need not be an identifier, with a number."""
 _ANY_NUMBER = Scale(range=(None, None))
 
 
@@ -39,7 +43,7 @@ class Condition:
     A name is a factor, a rubric (the mean of its factors), `overall`, or a set score. The figure is the mean over
     repeats and judges. A mean of factors is taken of each repeat of each judge that scored all of them: an edit with an
     unscored factor has none. What an edit without the figure means is for the caller: a later run judges it, since
-    nothing speaks against it; an export leaves it out, since nobody said that it passes.
+    nothing speaks against it; an export leaves it out, since it did not pass.
     """
 
     run: str
@@ -49,22 +53,22 @@ class Condition:
     @classmethod
     def parse(cls, text: str, run: str | None = None) -> Condition:
         """Read a condition; if `run` is known, the text does not name it."""
-        head, colon, condition = text.rpartition(":")
-        if not _NAMED.fullmatch(condition):
-            head, colon, condition = text.partition(":")
-        if run is not None:
-            condition = text
-        name = head if run is None else run
+        form = "NAME>=VALUE"
+        condition = text
         try:
-            if run is None and not (colon and head):
-                raise RubricError("it names no run")
-            if simple := _NAMED.fullmatch(condition):
-                factor, sign, value = simple.groups()
+            if run is None:
+                form = f"RUN:{form}"
+                run, colon, condition = text.rpartition(":")
+                if not _COMPARISON.fullmatch(condition):
+                    run, colon, condition = text.partition(":")
+                if not run or not colon:
+                    raise RubricError("it names no run")
+            if match := _COMPARISON.fullmatch(condition):
+                name, sign, value = match.groups()
                 sign = "==" if sign == "=" else sign
-                return cls(name, (factor,), f"figure[{factor!r}] {sign} {value}")
-            return cls(name, names_in(condition, "condition"), condition)
+                return cls(run, (name,), f"figure[{name!r}] {sign} {value}")
+            return cls(run, names_in(condition, "condition"), condition)
         except RubricError as error:
-            form = "RUN:NAME>=VALUE" if run is None else "NAME>=VALUE"
             raise UsageError(
                 f'--where "{text}": expected {form}, or <=, =, >, <, or an expression; {error}'
             ) from None
@@ -77,23 +81,25 @@ class Condition:
     def run_in(self, store: Store) -> RunRecord:
         """Return the run, which has figures of these names."""
         run = store.find_run(self.run)
-        factors = sorted({*chain(*store.questions_of(run).factors.values())})
-        set_scores = [*chain(*(s["score"] for s in run.spec.get("sets", {}).values()))]
-        means = list(run_sums(store, run))
-        names = [*factors, *means, *set_scores]
+        sets = run.spec.get("sets", {}).values()
+        factors = store.questions_of(run).factors.values()
+        figures = {
+            "factors": sorted({key for keys in factors for key in keys}),
+            "means of factors": list(run_sums(store, run)),
+            "set scores": [name for each in sets for name in each["score"]],
+        }
+        names = [name for listed in figures.values() for name in listed]
         for name in self.names:
             if name not in names:
-                lists = {"factors": factors, "means of factors": means}
-                lists["set scores"] = set_scores
-                known = [f"{kind} {', '.join(v)}" for kind, v in lists.items() if v]
-                hint = near_miss(name, names)
+                present = [f"{k} {', '.join(v)}" for k, v in figures.items() if v]
                 raise UsageError(
-                    f'--where: the run "{run.name}" has no "{name}"{hint} It has {"; ".join(known)}'
+                    f'--where: the run "{run.name}" has no "{name}"{near_miss(name, names)} '
+                    f"It has {'; '.join(present)}"
                 )
-        _ = self._term
+        _ = self._term  # raises if the expression cannot be read
         return run
 
-    def holds(self, scores: Mapping[str, Sequence[float]]) -> bool | None:
+    def holds(self, scores: Scores) -> bool | None:
         """Whether it holds for an edit with these scores; None if one that counts is missing."""
         figures = {
             ("figure", name): fmean(scores[name])
@@ -110,58 +116,41 @@ class EditFilter:
     def __init__(self, texts: Iterable[str], store: Store) -> None:
         self._store = store
         self._conditions = [
-            (where, where.run_in(store)) for where in map(Condition.parse, texts)
+            (condition, condition.run_in(store))
+            for condition in map(Condition.parse, texts)
         ]
 
     def through(self, edits: list[Edit]) -> tuple[list[Edit], int]:
         """Return the edits that nothing speaks against, and how many of the others an earlier run does not have at all."""
         absent = 0
-        for where, run in self._conditions:
-            same = self._same(run, edits)
-            scores = {
-                item: s
-                for item, s in scores_of(self._store, run, list(same)).items()
-                if item in same
-            }
-            absent += sum(edit.id not in scores for edit in edits)
-            edits = [
-                edit
-                for edit in edits
-                if edit.id in scores and where.holds(scores[edit.id]) is not False
-            ]
+        for condition, run in self._conditions:
+            present = self._present(run, edits)
+            scores = scores_of(self._store, run, [edit.id for edit in present])
+            present = [edit for edit in present if edit.id in scores]
+            absent += len(edits) - len(present)
+            edits = [e for e in present if condition.holds(scores[e.id]) is not False]
         return edits, absent
 
-    def _same(self, run: RunRecord, edits: list[Edit]) -> set[str]:
-        """Return the ids that are the same edits in the earlier run: another manifest may use them for other edits."""
+    def _present(self, run: RunRecord, edits: list[Edit]) -> list[Edit]:
+        """Return the edits that the earlier run has: another manifest may use their ids for other edits."""
         digests = DigestCache()
-        paths = {
-            os.path.abspath(s)
-            for e in edits
-            for s in (e.input, e.edited)
-            if isinstance(s, Path)
-        }
+        images = (image for edit in edits for image in (edit.input, edit.edited))
+        paths = {os.path.abspath(image) for image in images if isinstance(image, Path)}
         digests.load(self._store.load_digests(sorted(paths)))
-        earlier = {
-            item.item: item
-            for item in self._store.items(run, [edit.id for edit in edits])
-        }
-        return {
-            edit.id
-            for edit in edits
-            if edit.id in earlier and _is(edit, earlier[edit.id], digests)
-        }
+        stored = self._store.items(run, [edit.id for edit in edits])
+        items = {item.item: item for item in stored}
+        return [e for e in edits if e.id in items and _is(e, items[e.id], digests)]
 
 
 def _is(edit: Edit, item: Item, digests: DigestCache) -> bool:
     """Whether instruction and images are the same. If an image was never read by one side, its path decides."""
     if edit.instruction != item.instruction:
         return False
-    for role in ("input", "edited"):
-        source = getattr(edit, role)
+    for role, source in (("input", edit.input), ("edited", edit.edited)):
         entry = item.images.get(role)
         if source is None or entry is None:
-            # of a run that was made without pictures nothing is known
-            if source is not entry and item.images:
+            # Of a run that was made without images nothing is known.
+            if item.images and (source is None) != (entry is None):
                 return False
         elif (digest := _digest(source, digests)) and entry["digest"]:
             if digest != entry["digest"]:
@@ -184,14 +173,15 @@ def scores_of(
     that the run does not have is absent."""
     scores: dict[str, dict[str, list[float]]] = {}
     verdicts: dict[tuple[str, str, int], dict[str, list[float]]] = {}
-    for row in store.judgements(
-        run, fields=("item", "scores", "judge", "repeat"), item=items
-    ):
-        of_item = scores.setdefault(row["item"], {})
-        verdict = verdicts.setdefault((row["item"], row["judge"], row["repeat"]), {})
+    fields = ("item", "scores", "judge", "repeat")
+    for row in store.judgements(run, fields=fields, item=items):
+        of_item = scores.setdefault(row["item"], defaultdict(list))
+        verdict = verdicts.setdefault(
+            (row["item"], row["judge"], row["repeat"]), defaultdict(list)
+        )
         for factor, score in (row["scores"] or {}).items():
-            of_item.setdefault(factor, []).append(score)
-            verdict.setdefault(factor, []).append(score)
+            of_item[factor].append(score)
+            verdict[factor].append(score)
     means = {
         name: reduction("mean", [("", factor) for factor in factors])
         for name, factors in run_sums(store, run).items()
@@ -200,16 +190,17 @@ def scores_of(
         answers = {("", factor): fmean(values) for factor, values in verdict.items()}
         for name, term in means.items():
             if (mean := value_for_edit(term, answers)) is not None:
-                scores[item].setdefault(name, []).append(mean)
+                scores[item][name].append(mean)
     if run.spec.get("sets"):
         # NumPy, which only scores of sets need here.
         from editjudge.store.set_scores import run_set_scores
 
         for item, judges in (run_set_scores(store, run, items) or {}).items():
+            of_item = scores.setdefault(item, defaultdict(list))
             for values in judges.values():
                 for name, value in values.items():
                     if value is not None:
-                        scores.setdefault(item, {}).setdefault(name, []).append(value)
+                        of_item[name].append(value)
     return scores
 
 
@@ -217,21 +208,23 @@ class Selected:
     """The edits of a run; each judge iterates over them anew."""
 
     def __init__(
-        self, edits: Callable[[], Iterator[Edit]], sieve: EditFilter | None
+        self, edits: Callable[[], Iterator[Edit]], conditions: EditFilter | None
     ) -> None:
         self._edits = edits
-        self._sieve = sieve
+        self._conditions = conditions
         self.absent = 0
         """Edits left out since an earlier run does not have them, in the pass that has come furthest."""
 
     def __call__(self) -> Iterator[Edit]:
-        return self._sifted(self._sieve) if self._sieve else self._edits()
-
-    def _sifted(self, sieve: EditFilter) -> Iterator[Edit]:
         edits = self._edits()
+        return self._filtered(edits, self._conditions) if self._conditions else edits
+
+    def _filtered(
+        self, edits: Iterator[Edit], conditions: EditFilter
+    ) -> Iterator[Edit]:
         absent = 0
-        while some := list(itertools.islice(edits, BATCH)):
-            passed, unknown = sieve.through(some)
+        while batch := list(itertools.islice(edits, BATCH)):
+            passed, unknown = conditions.through(batch)
             absent += unknown
             self.absent = max(self.absent, absent)
             yield from passed

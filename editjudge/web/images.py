@@ -23,7 +23,7 @@ from editjudge.errors import ImageError
 from editjudge.media.cache import DigestCache, ImageReader
 from editjudge.media.image import AS_IS, EncodedImage, ImageLimits, plan, prepare, probe
 from editjudge.media.source import name_of
-from editjudge.running.picture_sources import picture_of, picture_path, root_of
+from editjudge.running.images import image_of, image_path, root_of
 from editjudge.store.records import Item, RunRecord
 from editjudge.store.store import Store
 from editjudge.web.values import edit_url
@@ -56,7 +56,7 @@ def title_of(role: str) -> str:
 def entity_tag(run: RunRecord, item: Item, role: str, side: str) -> str:
     """Return a tag that changes when the file does, without reading it."""
     try:
-        status = picture_path(run, item, role).stat()
+        status = image_path(run, item, role).stat()
     except OSError as error:
         name = name_of(str(item.images[role]["source"]))
         raise ImageError(f"{name}: {error.strerror}") from None
@@ -66,7 +66,7 @@ def entity_tag(run: RunRecord, item: Item, role: str, side: str) -> str:
 
 def browser_image(run: RunRecord, item: Item, role: str, side: str) -> EncodedImage:
     """Return an image untouched if browsers can show it, else encoded again; smaller if a thumbnail is wanted."""
-    data = picture_of(run, item, role)
+    data = image_of(run, item, role)
     name = name_of(str(item.images[role]["source"]))
     limits = _SIDES.get(side, _BROWSERS)
     return prepare(data, probe(data, name=name), limits, name=name)
@@ -103,7 +103,7 @@ def _shown(digests: DigestCache, run: RunRecord, item: Item, role: str) -> Shown
         label = f"{label}, {model}"
     url = edit_url(item.item, run.id, f"images/{role}")
     try:
-        known = digests.known(picture_path(run, item, role))
+        known = digests.known(image_path(run, item, role))
     except ImageError as error:
         return ShownImage(role, label, url, str(error))
     if known is None:
@@ -130,10 +130,10 @@ class Evidence:
         with self._lock:
             key = (run.id, item.item)
             if key not in self._drawn:
-                mask = picture_of(run, item, "mask") if "mask" in item.images else None
+                mask = image_of(run, item, "mask") if "mask" in item.images else None
                 self._drawn[key] = draw(
-                    picture_of(run, item, "input"),
-                    picture_of(run, item, "edited"),
+                    image_of(run, item, "input"),
+                    image_of(run, item, "edited"),
                     mask,
                     evidence,
                 )

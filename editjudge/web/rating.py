@@ -23,7 +23,7 @@ from editjudge import plugins
 from editjudge.errors import EditjudgeError, ImageError, UsageError
 from editjudge.rubrics.files import PAIRWISE, SETS, resolve
 from editjudge.rubrics.model import Rubric
-from editjudge.running.picture_sources import picture_of
+from editjudge.running.images import image_of
 from editjudge.store.listing import models_of
 from editjudge.store.ratings import StoredRating, csv_lines, read_ratings
 from editjudge.store.records import Item, RunRecord
@@ -336,7 +336,7 @@ class _RatingPages:
                 role = "edited_b" if role == "edited_a" else "edited_a"
             source = control.edit.picture(role) if control else None
             if not isinstance(source, bytes):
-                source = picture_of(*self._item(study, assigned), role)
+                source = image_of(*self._item(study, assigned), role)
             data, media_type = blind(source)
         except ImageError:  # its message may name the file, and the file the model
             raise HTTPException(404, "This picture cannot be shown.") from None

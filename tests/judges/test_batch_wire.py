@@ -14,14 +14,13 @@ import pytest
 
 from bench.stub import Stub, serve_in_thread
 from editjudge.judges import batch
-from editjudge.judges.batch import BatchJob, BatchPart, BatchSearch
+from editjudge.judges.batch import BatchCalls, BatchJob, BatchPart
 from editjudge.judges.chat import ChatJudge
 from editjudge.judges.http import HttpTransport
 from editjudge.judges.judge import Options
 from editjudge.judges.providers import resolve
 from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
 from editjudge.rubrics.prompt import TextPart
-from editjudge.running.batch import _Calls
 from editjudge.running.pace import Pace
 
 from .test_wire_against_sdks import as_we_spell_it
@@ -61,7 +60,7 @@ class Ours:
                     Pace(self._spec),
                     transport,
                 )
-                return await what(_Calls(talker, transport))
+                return await what(BatchCalls(talker, transport))
 
         return asyncio.run(done())
 
@@ -77,10 +76,8 @@ class Ours:
         found: BatchJob = self._do(lambda calls: self.desk.look(calls, id_))
         return found
 
-    def find(self, mark: str) -> BatchSearch:
-        found: BatchSearch = self._do(
-            lambda calls: self.desk.find(calls, batch.LostAnswer(mark, 0.0, 1))
-        )
+    def find(self, mark: str) -> str | None:
+        found: str | None = self._do(lambda calls: self.desk.find(calls, mark, 0.0, 1))
         return found
 
 
@@ -179,12 +176,12 @@ def test_openai(server: Stub) -> None:
             f"files/{seen.error_file_id}/content",
         )
         answer = json.loads(client.files.content(str(seen.output_file_id)).text)
-        assert ours.desk.answer(answer).custom_id == ID
+        assert ours.desk.answer(answer)[0] == ID
         assert [b.id for b in client.batches.list(limit=100) if b.metadata] == [
             theirs.id,
             mine,
         ]
-    assert ours.find(MARK).id == theirs.id and ours.find("other") == BatchSearch()
+    assert ours.find(MARK) == theirs.id and ours.find("other") == ""
 
 
 # --- Anthropic ------------------------------------------------------------------------------------------------
@@ -217,8 +214,7 @@ def test_anthropic(server: Stub) -> None:
             server.batches.batches[mine].results[0]["result"]["type"],
         }
         assert len(kinds) == 1 and result.custom_id == ID
-    sought = ours.find(MARK)
-    assert sought.id is not None
+    assert ours.find(MARK)
 
 
 def test_a_batch_of_anthropic_that_is_at_work_may_be_ours_and_nobody_can_tell(
@@ -227,7 +223,7 @@ def test_a_batch_of_anthropic_that_is_at_work_may_be_ours_and_nobody_can_tell(
     server.batches.manners.looks = 10**6
     ours = Ours("anthropic/stub", server.url)
     ours.submit()
-    assert ours.find(MARK) == BatchSearch(None, sure=False)
+    assert ours.find(MARK) is None
 
 
 # --- Google ---------------------------------------------------------------------------------------------------
@@ -290,8 +286,8 @@ def test_google(server: Stub) -> None:
             f"v1beta/{seen.dest.file_name}:download?alt=media",
         )
         answers = client.files.download(file=seen.dest.file_name)
-        assert ours.desk.answer(json.loads(answers)).custom_id == ID
-    assert ours.find(MARK).id and ours.find("other") == BatchSearch()
+        assert ours.desk.answer(json.loads(answers))[0] == ID
+    assert ours.find(MARK) and ours.find("other") == ""
 
 
 def test_the_place_to_upload_to_is_not_taken_from_the_server_beyond_its_path(

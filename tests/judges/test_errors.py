@@ -55,8 +55,8 @@ def test_words_of_real_servers_are_read(
     status: int, message: str, kind: str | None
 ) -> None:
     reading = read_error(status, [], message)
-    assert (reading and reading.kind) == kind
-    assert reading is None or reading.words in message
+    assert (reading and reading[0]) == kind
+    assert reading is None or reading[1] in message
 
 
 @pytest.mark.parametrize(

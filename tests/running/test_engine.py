@@ -27,10 +27,9 @@ from editjudge.judges.wire import Parameters
 from editjudge.media import cache as pictures
 from editjudge.media import source as source_module
 from editjudge.rubrics.files import dump, load
-from editjudge.running import job as job_module
 from editjudge.running import plan as planning
 from editjudge.running.engine import RunControl
-from editjudge.running.job import Job
+from editjudge.running.job import Job, OpenRun
 from editjudge.running.plan import PlannedBatch, Planner
 from editjudge.store.store import Store
 
@@ -508,7 +507,7 @@ def test_a_picture_that_changes_under_the_run_is_judged_as_it_was_read_or_not_at
         for batch in original(self, *arguments):
             write_old(tmp_path / "edited-0.png", picture("meddled"))
             if not held:  # as where pictures are large, or digests were remembered
-                self.pictures._held._values.clear()
+                self.reader._held._values.clear()
             yield batch
 
     with pytest.MonkeyPatch.context() as patch, stub() as server:
@@ -792,15 +791,15 @@ def test_a_line_that_went_wrong_since_ends_the_run_and_what_is_in_flight_is_kept
 ) -> None:
     monkeypatch.setattr(planning, "BATCH", 4)
     manifest = edits(tmp_path, 20)
-    keep_outline = job_module.keep_outline
+    keep_outline = OpenRun.keep_outline
 
-    def then_break(*run: Any) -> int:
-        expected = keep_outline(*run)
+    def then_break(run: OpenRun) -> int:
+        expected = keep_outline(run)
         with manifest.open("a") as file:
             file.write("{broken\n")
         return expected
 
-    monkeypatch.setattr(job_module, "keep_outline", then_break)
+    monkeypatch.setattr(OpenRun, "keep_outline", then_break)
     with stub(Behaviour(latency=0.05)) as server:
         done = run(manifest, store, rubrics=("fidelity",), manner={"concurrency": 2})
         assert server.ledger.paid == done.statuses()["ok"] > 0

@@ -12,8 +12,8 @@ from editjudge.errors import UsageError
 from editjudge.judges.judge import Options
 from editjudge.media.cache import DigestCache, KnownImage
 from editjudge.running import forecast as planning
-from editjudge.running.forecast import Rates, forecast
-from editjudge.running.job import Job
+from editjudge.running.forecast import forecast
+from editjudge.running.job import Job, RunOptions
 from editjudge.running.where import Condition
 from editjudge.store.store import Store
 
@@ -118,7 +118,7 @@ def test_time_is_that_of_the_rate_which_binds(
 
         def seconds(**rates: Any) -> float | None:
             (estimate,), _ = forecast(
-                job(manifest, options), str(store), Rates(**rates)
+                job(manifest, options), str(store), RunOptions(**rates)
             )
             return estimate.seconds
 

@@ -108,7 +108,12 @@ class KnowingThrottle(Throttle):
 
 
 class KnowingRetry(Retry):
-    def pause(self, problem: CallFailed, failures: int, chance: random.Random) -> float:
+    def pause(
+        self,
+        problem: CallFailed,
+        failures: int,
+        chance: random.Random | None = None,
+    ) -> float:
         return problem.retry_after or 0.0
 
 

@@ -116,7 +116,7 @@ def test_the_parts_of_a_manifest_have_the_positions_of_the_whole(edit: Edit) -> 
     even = placed(edits, settings, lambda edit: edit.id in ("e0", "e2"))
     assert sorted([*odd, *even]) == together
     assert [each.position for each in together] == [0, 1, 2, 3]
-    tasks = [at for each in together for at in each.tasks[0].values()]
+    tasks = [at for each in together for at in each.tasks.values()]
     assert tasks == list(range(14))
 
 

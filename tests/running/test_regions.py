@@ -17,7 +17,7 @@ from PIL import Image
 from editjudge.edit import Edit
 from editjudge.rubrics.files import parse
 from editjudge.rubrics.prompt import ask
-from editjudge.running.regions import PartMissing, PicturePart
+from editjudge.running.images import ImageRegion, RegionMissing
 
 from .made import canned, run, write_manifest
 
@@ -135,7 +135,7 @@ def test_what_is_no_box_of_the_picture_is_a_missing_input(
 
 
 def test_what_lies_outside_the_picture_is_cut_off() -> None:
-    region = PicturePart.of("edited@box")
+    region = ImageRegion.of("edited@box")
     assert region
     assert region.box(Edit("e", metadata={"box": [-5, 90, 20, 120]}), 96, 96) == (
         0,
@@ -149,7 +149,7 @@ def test_what_lies_outside_the_picture_is_cut_off() -> None:
         96,
         48,
     )
-    with pytest.raises(PartMissing, match="e: edited@box: found None"):
+    with pytest.raises(RegionMissing, match="e: edited@box: found None"):
         region.box(Edit("e"), 96, 96)
 
 
