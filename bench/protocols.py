@@ -27,7 +27,7 @@ from editjudge.orders import read_choice
 from editjudge.rubrics.recipe import import_checkout, load_recipe
 from editjudge.rubrics.strict_yaml import dump_plain
 from editjudge.store.records import RunRecord
-from editjudge.store.set_scores import run_set_scores
+from editjudge.store.scores import run_set_scores
 from editjudge.store.store import Store
 
 Reply = tuple[str, str, str]

@@ -239,7 +239,7 @@ def _next_pairs(
 
     from editjudge.manifest.pairs import PairPool, chosen, identifiers
     from editjudge.stats.strengths import next_games
-    from editjudge.store.pairs import pair_answers, ranking_factor
+    from editjudge.store.scores import pair_answers, ranking_factor
 
     store, name = open_run(name)
     with store:

@@ -361,7 +361,7 @@ class BestOf:
         """Rank the candidates by the answers of a finished run."""
         from editjudge.orders import majority
         from editjudge.running.best_of import rank
-        from editjudge.store.pairs import answers_about, ranking_factor
+        from editjudge.store.scores import answers_about, ranking_factor
 
         names = list(self._pairs.values())
         answers = answers_about(store, store.find_run(run_id), names)

@@ -44,9 +44,9 @@ from editjudge.stats.pairwise import (
     tie_calibrated,
 )
 from editjudge.stats.strengths import Strength, bradley_terry
-from editjudge.store.pairs import PairAnswers, pair_answers, ranking_factor
 from editjudge.store.ratings import ratings_of
 from editjudge.store.records import PENDING, RunRecord
+from editjudge.store.scores import PairAnswers, pair_answers, ranking_factor
 from editjudge.store.store import Store
 
 MATRIX = 8

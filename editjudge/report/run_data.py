@@ -20,7 +20,7 @@ from editjudge.running.sums import OVERALL, RubricFactor, RunFactors, sums_of
 from editjudge.stats.columns import Column, FarEnds, Scores, combinations
 from editjudge.stats.summary import Aggregate, aggregate, stacked
 from editjudge.store.records import PENDING, RunRecord
-from editjudge.store.set_scores import SetScore, SetScorer, scorer_of
+from editjudge.store.scores import SetScore, SetScorer, scorer_of
 from editjudge.store.store import Store
 
 COLUMNS = ("rubric", "edit_type")

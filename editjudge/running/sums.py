@@ -139,7 +139,7 @@ def run_sums(store: Store, run: RunRecord) -> dict[str, tuple[str, ...]]:
     left_out = set(run_factors.computed)
     if run.spec.get("sets"):
         # NumPy, which only scores of sets need here.
-        from editjudge.store.set_scores import scorer_of
+        from editjudge.store.scores import scorer_of
 
         scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
         # A set says itself what its factors add up to: a mean beside it would be a figure that nobody published.

@@ -193,7 +193,7 @@ def scores_of(
                 scores[item][name].append(mean)
     if run.spec.get("sets"):
         # NumPy, which only scores of sets need here.
-        from editjudge.store.set_scores import run_set_scores
+        from editjudge.store.scores import run_set_scores
 
         for item, judges in (run_set_scores(store, run, items) or {}).items():
             of_item = scores.setdefault(item, defaultdict(list))

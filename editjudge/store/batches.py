@@ -32,7 +32,7 @@ class BatchRecord(NamedTuple):
 def begin(
     store: Store, run_id: int, judge: str, mark: str, keys: Sequence[str]
 ) -> BatchRecord:
-    """Keep what is about to be handed in, so that a crash on the way leaves something to look for."""
+    """Store a batch before it is submitted, so that a crash on the way leaves something to look for."""
     now = time.time()
     new = sa.insert(batches).values(
         run_id=run_id,
@@ -58,7 +58,7 @@ def submitted(store: Store, batch: BatchRecord, provider_id: str) -> BatchRecord
 
 
 def withdraw(store: Store, batch: BatchRecord) -> None:
-    """The provider does not have it, or turned it down: its questions are to be asked again."""
+    """Have the questions of a batch asked again: the provider does not have it, or turned it down."""
     with store._writing() as connection:
         connection.execute(
             sa.delete(batch_lines).where(
@@ -71,7 +71,7 @@ def withdraw(store: Store, batch: BatchRecord) -> None:
 def answered(
     store: Store, batch: BatchRecord, replies: Iterable[tuple[str, Said]]
 ) -> None:
-    """Keep answers by key. The first for a question counts; one for a question that was not asked changes nothing."""
+    """Store answers by key. The first for a question counts; one for a question that was not asked changes nothing."""
     line = batch_lines.c
     statement = (
         sa.update(batch_lines)
@@ -87,24 +87,24 @@ def answered(
 
 
 def collected(store: Store, batch: BatchRecord, otherwise: Said) -> None:
-    """All answers are kept; what has none gets `otherwise`."""
+    """Mark a batch as collected; a question without an answer gets `otherwise`."""
     status, body = otherwise
     values = {"status": status, "answer": packed(body.decode())}
     with store._writing() as connection:
-        mine = batch_lines.c.batch_id == batch.id
+        of_batch = batch_lines.c.batch_id == batch.id
         connection.execute(
-            sa.update(batch_lines).where(mine, _UNANSWERED).values(**values)
+            sa.update(batch_lines).where(of_batch, _UNANSWERED).values(**values)
         )
         connection.execute(_update(batch, state="collected"))
 
 
 def keys_of(store: Store, batch: BatchRecord) -> list[str]:
     query = sa.select(batch_lines.c.key).where(batch_lines.c.batch_id == batch.id)
-    return [key for (key,) in store._stream(query)]
+    return [key for (key,) in store.stream(query)]
 
 
 def awaited(store: Store, keys: Sequence[str]) -> dict[str, BatchRecord]:
-    """The batch in which each of these questions waits for its answer, where it does, whichever run asked it."""
+    """Return the batch in which each of these questions waits for its answer, if it does, whichever run asked it."""
     columns = [batches.c[name] for name in BatchRecord._fields]
     query = (
         sa.select(batch_lines.c.key, *columns)
@@ -118,7 +118,7 @@ def awaited(store: Store, keys: Sequence[str]) -> dict[str, BatchRecord]:
 
 
 def said_of(store: Store, keys: Sequence[str]) -> dict[str, list[Said]]:
-    """Every answer that is kept for these questions, in the order in which they were asked."""
+    """Return every stored answer to these questions, in the order in which they were asked."""
     line = batch_lines.c
     replies = dict[str, list[Said]]()
     query = (
@@ -132,13 +132,13 @@ def said_of(store: Store, keys: Sequence[str]) -> dict[str, list[Said]]:
 
 
 def forget(store: Store, keys: Sequence[str]) -> None:
-    """These are judged: the judgements hold what was said."""
+    """Delete the answers to questions that are judged: the judgements have them."""
     for chunk in chunks(keys, MAX_IN):
         store._execute(sa.delete(batch_lines).where(batch_lines.c.key.in_(chunk)))
 
 
 def forget_errors(store: Store, judge: str) -> None:
-    """Drop answers that are errors, so that the questions are asked again: somebody has fixed the cause."""
+    """Delete answers that are errors, so that the questions are asked again."""
     of_judge = sa.select(batches.c.id).where(batches.c.judge == judge)
     errors = (batch_lines.c.batch_id.in_(of_judge), batch_lines.c.status >= 400)
     store._execute(sa.delete(batch_lines).where(*errors))

@@ -123,7 +123,7 @@ class Claims:
             return set()
         self.start()
         taken: set[str] = set()
-        # in one order, so that two who claim the same wait and not in a circle
+        # In one order, so that two processes that claim the same keys do not wait in a circle.
         for chunk in chunks(sorted(keys), MAX_IN):
             taken |= self._store._transact(functools.partial(self._take, keys=chunk))
         return taken
@@ -196,7 +196,7 @@ class Claims:
             self._store._execute(sa.delete(claims).where(*ours))
 
     def close(self) -> None:
-        """Give everything back: what was not asked is for others to ask."""
+        """Release all keys: what was not asked is for others to ask."""
         self._ended.set()
         with self._starting:
             thread = self._thread

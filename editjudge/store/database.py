@@ -72,7 +72,7 @@ class Database:
             store._prepare()
             if engine.dialect.name == "sqlite" and not readonly:
                 store._held = location.HeldFile(Path(place), timeout)
-        except BaseException:  # nobody else knows of it
+        except BaseException:  # nothing else closes it
             store.close()
             raise
         return store
@@ -106,7 +106,7 @@ class Database:
         copy = None
         try:
             with self._writing() as connection:
-                # Looked at again now that nobody else writes: another process may have migrated it meanwhile.
+                # Read again now that no other process writes: another process may have migrated it meanwhile.
                 stored = migrations.version_of(connection, self._place)
                 is_old = stored is not None and stored != migrations.VERSION
                 if stored is not None and is_old and self._dialect == "sqlite":
@@ -255,11 +255,7 @@ class Database:
             yield from self._read(among, {"among": chunk})
 
     def stream(self, query: sa.Select[Any]) -> Iterator[Row]:
-        """Read the rows of a query over the tables of `editjudge.store.schema`, for plug-ins with questions of their
-        own."""
-        return self._stream(query)
-
-    def _stream(self, query: sa.Select[Any]) -> Iterator[Row]:
+        """Read the rows of a query over the tables of `editjudge.store.schema`, however many. Plug-ins use it too."""
         with (
             self._reading() as connection,
             connection.execution_options(yield_per=_FETCH).execute(query) as rows,

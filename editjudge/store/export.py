@@ -18,9 +18,9 @@ from editjudge.canonical import read_json
 from editjudge.errors import ManifestError
 from editjudge.judgement import EMPTY_ROW, factor_values
 from editjudge.store import migrations
-from editjudge.store.pairs import item_verdicts, pair_answers
 from editjudge.store.ratings import annotations_of
 from editjudge.store.records import Count, RunRecord
+from editjudge.store.scores import item_verdicts, pair_answers, run_set_scores
 from editjudge.store.store import Store
 from editjudge.store.tables import (
     TABLES,
@@ -124,9 +124,6 @@ def _items(store: Store, run: RunRecord, *, derived: bool) -> Iterator[dict[str,
     """Read each edit; if wanted, with the scores of the run's rubric sets, verdicts on pairs, tags and note."""
     scores = None
     if derived and run.spec.get("sets"):
-        # NumPy, which only formulas need.
-        from editjudge.store.set_scores import run_set_scores
-
         scores = run_set_scores(store, run)
     verdicts = item_verdicts(pair_answers(store, run)) if derived else {}
     annotations = annotations_of(store, run) if derived else {}

@@ -342,33 +342,35 @@ def check_run(folder: Path, store: Store | None = None) -> RunFile:
         raise ManifestError(f"{folder / 'run.json'}: {error}") from None
     made_here = _images_of_own_run(store, about) if store else None
     items = set()
-    for place, row in _checked(folder, about, "items"):
+    for source, row in _checked(folder, about, "items"):
         items.add(row.item)
         if made_here is not None and made_here.get(row.item) != row.images:
             raise ManifestError(
-                f"{place}: {row.item!r:.80} has other pictures in the run {about.name!r:.80} that was made in this "
+                f"{source}: {row.item!r:.80} has other images in the run {about.name!r:.80} that was made in this "
                 "store: import into one of its own"
             )
     counts = Counter[tuple[str, str, str]]()
     answers: dict[str, bytes] = {}
     for chunk in chunks(_checked(folder, about, "judgements"), _BATCH):
-        for place, row in chunk:
+        for source, row in chunk:
             if row.item not in items:
-                raise ManifestError(f"{place}: the export has no item {row.item!r:.80}")
-            _check_scores(place, row, rubrics)
+                raise ManifestError(
+                    f"{source}: the export has no item {row.item!r:.80}"
+                )
+            _check_scores(source, row, rubrics)
             answer = _mark(row, ("status", "scores", "choices", "abstained"))
             if answers.setdefault(row.key, answer) != answer:
                 raise ManifestError(
-                    f"{place}: key {row.key[:12]} has another answer on an earlier row"
+                    f"{source}: key {row.key[:12]} has another answer on an earlier row"
                 )
             counts[row.judge, row.rubric, row.status] += 1
         if store:
             _check_stored(store, about.name, chunk)
     _check_counts(folder, about, counts)
-    for place, row in _checked(folder, about, "replies"):
+    for source, row in _checked(folder, about, "replies"):
         if row.key not in answers:
             raise ManifestError(
-                f"{place}: no judgement has the key {row.key[:12]} of this reply"
+                f"{source}: no judgement has the key {row.key[:12]} of this reply"
             )
     for name, file in (about.files or {}).items():
         if file_digest(folder / name) != file.sha256:
@@ -398,21 +400,23 @@ def _check_counts(
 def _rows(folder: Path, about: RunFile, table: str) -> Iterator[Placed]:
     for name in table_files(folder, table, about.files):
         for number, values in read_file(folder / name, table):
-            place = f"{folder / name}:{number}"
-            yield place, _validated(place, values, _MODELS[table])
+            source = f"{folder / name}:{number}"
+            yield source, _validated(source, values, _MODELS[table])
 
 
 def _checked(folder: Path, about: RunFile, table: str) -> Iterator[Placed]:
     """Read the rows of a table, each of which occurs once."""
     seen: set[bytes] = set()
-    for place, row in _rows(folder, about, table):
+    for source, row in _rows(folder, about, table):
         # Sixteen bytes a row, so that a million of them fit into memory.
         mark = _mark(row, _ROW_KEYS[table])
         if mark in seen:
             key = ", ".join(f"{name} {getattr(row, name)!r:.80}" for name in _ROW_KEYS[table])  # fmt: skip
-            raise ManifestError(f"{place}: rows of {table} occur once: {key} is a copy")
+            raise ManifestError(
+                f"{source}: rows of {table} occur once: {key} is a copy"
+            )
         seen.add(mark)
-        yield place, row
+        yield source, row
 
 
 def _mark(row: _StrictModel, names: Sequence[str]) -> bytes:
@@ -439,19 +443,21 @@ _LEGAL: dict[str, Callable[[Scale, Any], bool]] = {
 }
 
 
-def _check_scores(place: str, row: _StrictModel, rubrics: Mapping[str, Rubric]) -> None:
+def _check_scores(
+    source: str, row: _StrictModel, rubrics: Mapping[str, Rubric]
+) -> None:
     if row.status != "ok":
         return
     if row.rubric_hash not in rubrics:
         raise ManifestError(
-            f"{place}: run.json has no rubric {row.rubric_hash[:12]}, so that its scores cannot be checked"
+            f"{source}: run.json has no rubric {row.rubric_hash[:12]}, so that its scores cannot be checked"
         )
     scales = {factor.key: factor.scale for factor in rubrics[row.rubric_hash].factors}
     for name, is_legal in _LEGAL.items():
         for factor, value in (getattr(row, name) or {}).items():
             if factor not in scales or not is_legal(scales[factor], value):
                 raise ManifestError(
-                    f"{place}: {name} of {factor!r:.80}: found {value!r:.80}, which the rubric {row.rubric} does not "
+                    f"{source}: {name} of {factor!r:.80}: found {value!r:.80}, which the rubric {row.rubric} does not "
                     "allow"
                 )
 
@@ -491,16 +497,16 @@ def _check_stored(store: Store, name: str, chunk: Sequence[Placed]) -> None:
         tuple(getattr(task, name) for name in _TASK_KEY): task.key
         for task in store._read_among(of_run, tasks.c.item, edits)
     }
-    for place, row in chunk:
+    for source, row in chunk:
         answer = row.status, row.scores, row.choices, row.abstained
         if row.status in DONE and answers.get(row.key, answer) != answer:
             raise ManifestError(
-                f"{place}: the store has another answer under key {row.key[:12]}: import into one of its own"
+                f"{source}: the store has another answer under key {row.key[:12]}: import into one of its own"
             )
         task = tuple(getattr(row, name) for name in _TASK_KEY)
         if stored_keys.get(task, row.key) != row.key:
             raise ManifestError(
-                f"{place}: the run {name!r:.80} of the store asked this with another key: rename one of them"
+                f"{source}: the run {name!r:.80} of the store asked this with another key: rename one of them"
             )
 
 

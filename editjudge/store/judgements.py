@@ -165,7 +165,7 @@ class JudgementStore(Database):
 
     def write(self, batch: Sequence[Judgement]) -> None:
         """Store judgements, all or none. A later one replaces a failure, never what is done; replies only add up."""
-        # In the order of keys, so that two who write the same ones wait for each other and not in a circle.
+        # In the order of keys, so that two processes that write the same ones do not wait in a circle.
         in_order = sorted(batch, key=lambda judgement: judgement.key)
         self.write_rows(
             [
@@ -206,7 +206,7 @@ class JudgementStore(Database):
                 ours = _just_written(connection, rows)
                 written = [row for row in new_scores if row["key"] in ours]
             insert(connection, upsert(self._dialect, scores), written)
-            # An answered key is claimed by nobody: in the same transaction, so that nobody asks it in between.
+            # An answered key has no claim: in the same transaction, so that no process asks it in between.
             for chunk in chunks(keys, MAX_IN):
                 connection.execute(sa.delete(claims).where(claims.c.key.in_(chunk)))
             insert(connection, upsert(self._dialect, replies), exchanges)
@@ -288,7 +288,7 @@ class JudgementStore(Database):
         keys = sa.select(tasks.c.key).where(tasks.c.run_id == run.id)
         columns = [column for column in replies.columns if column is not replies.c.id]
         query = sa.select(*columns).where(replies.c.key.in_(keys))
-        for row in self._stream(query.order_by(replies.c.key, replies.c.id)):
+        for row in self.stream(query.order_by(replies.c.key, replies.c.id)):
             yield row._asdict() | {"text": unpacked(row.text)}
 
     def judgements(
@@ -324,7 +324,7 @@ class JudgementStore(Database):
             # Sorted here: asked for an order by position, SQLite walks through the run in it.
             rows = iter(sorted(self._read(query), key=lambda row: row.position))
         else:
-            rows = self._stream(query.order_by(tasks.c.position))
+            rows = self.stream(query.order_by(tasks.c.position))
         for chunk in chunks(rows, MAX_IN):
             answers: dict[str, FactorValues] = {}
             if per_factor:

@@ -454,7 +454,7 @@ def _violations(store: Store, run: RunRecord, judge: str) -> Iterator[tuple[str,
             tasks.c.run_id == run.id, judgements.c.violations != [], *_of_judge(judge)
         )
     )
-    for violations, position in store._stream(query):
+    for violations, position in store.stream(query):
         for remark in violations:
             yield _VIOLATION + remark["code"], position
 

@@ -43,7 +43,7 @@ def may_pass(error: BaseException | None) -> bool:
         unanswered = error.connection_invalidated or isinstance(
             error, sa.exc.OperationalError
         )
-        return unanswered and not any(words in str(error.orig) for words in _REFUSALS)
+        return unanswered and not any(text in str(error.orig) for text in _REFUSALS)
     return str(state).startswith(("08", "40", "57P", _TOO_MANY, _SAME_KEY_AT_ONCE))
 
 
@@ -86,10 +86,10 @@ def _server_engine(url: str) -> tuple[sa.Engine, str]:
             raise ValueError
         # Asking before each use whether a connection still stands is what survives a server that was restarted.
         settings = {"application_name": "editjudge", **_PATIENCE}
-        given = {
+        options = {
             name: value for name, value in settings.items() if name not in parsed.query
         }
-        engine = sa.create_engine(parsed, connect_args=given, pool_pre_ping=True)
+        engine = sa.create_engine(parsed, connect_args=options, pool_pre_ping=True)
     except ModuleNotFoundError:
         raise StoreError(
             "PostgreSQL needs an extra: pip install 'editjudge[postgres]'"
@@ -110,7 +110,7 @@ _REFUSALS = {
     "password authentication failed": "the server does not let this user in: check the user and the password in the "
     "URL, or leave the password out of it and set PGPASSWORD",
     "no password supplied": "the server wants a password: put it into the URL, or set PGPASSWORD",
-    "no pg_hba.conf entry": "the server does not let this user in from here: ask whoever runs it",
+    "no pg_hba.conf entry": "the server does not let this user in from here: ask its administrator",
     '" does not exist': "the database or the user is not there: make it with `createdb` or `createuser`, or correct "
     "the URL",
 }
@@ -171,7 +171,7 @@ def address_of(path: Path, readonly: bool) -> str:
 
 
 def looking_address(path: Path) -> str:
-    """Return the address by which a file is read and nothing beside it is written, whoever it belongs to.
+    """Return the address by which a file is read and nothing beside it is written, whatever program it belongs to.
 
     Opened for writing, even a look may change a file: SQLite rolls back what a crash left in its journal, and writes
     its log back when the last reader leaves.
@@ -183,8 +183,8 @@ def looking_address(path: Path) -> str:
 
 
 def connect(address: str, readonly: bool, timeout: float) -> sqlite3.Connection:
-    # No isolation level: the driver would begin transactions at its own discretion. Threads: whoever shares a
-    # connection sees to it that it has one user at a time.
+    # No isolation level: the driver would begin transactions at its own discretion. Threads: a shared
+    # connection has one user at a time.
     connection = sqlite3.connect(
         address,
         uri=True,
@@ -194,7 +194,7 @@ def connect(address: str, readonly: bool, timeout: float) -> sqlite3.Connection:
     )
     try:
         _pragmas(connection, readonly)
-    except BaseException:  # nobody else knows of it
+    except BaseException:  # nothing else closes it
         connection.close()
         raise
     return connection
@@ -202,7 +202,7 @@ def connect(address: str, readonly: bool, timeout: float) -> sqlite3.Connection:
 
 def _pragmas(connection: sqlite3.Connection, readonly: bool) -> None:
     if readonly:
-        # And not `mode=ro`: who leaves last takes the two files beside the store away, and may not do so then.
+        # And not `mode=ro`: the last reader removes the two files beside the store, which it could not do then.
         connection.execute("PRAGMA query_only = ON")
     else:
         # Readers do not wait for the writer, nor it for them.
@@ -267,8 +267,8 @@ def copy_to_free_name(source: Any, path: Path) -> Path:
 class HeldFile:
     """A store's file that is open for writing, held by a connection of its own until the store is closed.
 
-    SQLite goes on committing into a file that has no name any more, or whose log has none. Whoever opens the store by
-    its name later finds nothing of that, but the connection that holds the file can still copy all of it.
+    SQLite goes on committing into a file that has no name any more, or whose log has none. A process that opens
+    the store by its name later finds nothing of that, but the connection that holds the file can still copy all of it.
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
@@ -298,7 +298,7 @@ class HeldFile:
             return True
 
     def save_copy(self) -> Path:
-        """Copy all that was committed to a file beside the store, or to the temporary folder where that fails."""
+        """Copy all that was committed to a file beside the store, or to the temporary folder if that fails."""
         try:
             return self._save_in(self._path.parent)
         except (OSError, sqlite3.Error, StoreError):

@@ -1,6 +1,6 @@
 """Opinions of people on edits: ratings by factor, and tags and a note from reviewers.
 
-A rating is one for each edit, rater and factor, whoever brings it last. An edit is its input, output and instruction
+There is one rating for each edit, rater and factor: the latest. An edit is its input, output and instruction
 (`editjudge.matching`), so that a rating or a tag belongs to every run that has that very edit, and to no other. What was
 asked in a form is part of a rating too: two rubrics may call different things alike.
 """
@@ -100,7 +100,7 @@ def _contents_by_id(
 def contents_in(store: Store, run: RunRecord) -> dict[str, str]:
     """Return what the items of a run are."""
     query = sa.select(items.c.item, items.c.content).where(items.c.run_id == run.id)
-    return dict(map(tuple, store._stream(query.order_by(items.c.position))))
+    return dict(map(tuple, store.stream(query.order_by(items.c.position))))
 
 
 # --- ratings --------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def _rating(row: Row) -> StoredRating:
 
 def read_ratings(store: Store) -> list[StoredRating]:
     """Return every rating, by item, rater and factor."""
-    rows = store._stream(sa.select(*_COLUMNS).order_by(*_ORDER))
+    rows = store.stream(sa.select(*_COLUMNS).order_by(*_ORDER))
     return [_rating(row) for row in rows]
 
 
@@ -350,5 +350,5 @@ def annotations_of(
     if ids is not None:
         query = query.where(items.c.item.in_(list(ids)))
     return {
-        item: Annotation(tuple(tags), note) for item, tags, note in store._stream(query)
+        item: Annotation(tuple(tags), note) for item, tags, note in store.stream(query)
     }

@@ -12,9 +12,9 @@
     edit_scores, edit_score_fills    derived: the mean score of each edit, for lists in the browser
     studies ──< assignments, answers, invitations
     batches ──< batch_lines          handed in to a provider; claims: which process asks which key
-    digests                          of picture files; meta: the version of the schema, and which runs are outlined
+    digests                          of image files; meta: the version of the schema, and which runs are outlined
 
-A score exists only where the judgement's status is `ok`: `scores` refers to (key, status) of `judgements`, and its
+A score exists only if the judgement's status is `ok`: `scores` refers to (key, status) of `judgements`, and its
 status is always `ok`. To filter or sort a run by a factor, join `tasks` to `scores` on `key`.
 """
 
@@ -171,7 +171,7 @@ runs = sa.Table(
     sa.Column("version", sa.Text, nullable=False),
     sa.Column(
         "imported_from", EscapedText
-    ),  # the folder that its pictures may lie in; NULL for a run of our own
+    ),  # the folder that its images may be in; NULL for a run of our own
     sqlite_autoincrement=True,  # the number of a run that was removed is not given to another
 )
 
@@ -212,7 +212,7 @@ tasks = sa.Table(
     sa.Column("repeat", sa.Integer, primary_key=True),
     sa.Column(
         "variant", EscapedText, primary_key=True, server_default=""
-    ),  # empty where a rubric asks one question
+    ),  # empty if a rubric asks one question
     sa.Column("position", sa.BigInteger, nullable=False),
     sa.Column("key", sa.Text, nullable=False),
     sa.Index("tasks_by_key", "key"),
@@ -339,7 +339,7 @@ batches = sa.Table(  # handed in to a provider, to be fetched later
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column(
         "run_id", sa.Integer, nullable=False
-    ),  # who asked first; others may wait for the same answers
+    ),  # the run that asked first; others may wait for the same answers
     sa.Column("judge", EscapedText, nullable=False),
     sa.Column(
         "mark", sa.Text, nullable=False, unique=True

@@ -8,7 +8,7 @@ This one keeps everything in memory:
             self.items, self.tasks, self.judgements = {}, {}, {}
 
         def load_digests(self, paths):
-            return {}  # none are remembered: each picture is read again
+            return {}  # none are remembered: each image is read again
 
         def add_batch(self, run, edits, planned, learnt):
             self.items |= dict(edits)
@@ -47,7 +47,7 @@ class Sink(Protocol):
     """Destination of a run's judgements, read back to resume."""
 
     def load_digests(self, paths: Sequence[str]) -> Mapping[str, Any]:
-        """Remembered digests of image files."""
+        """Return remembered digests of image files."""
         ...
 
     def add_batch(
@@ -57,12 +57,12 @@ class Sink(Protocol):
         planned: Sequence[tuple[int, Task]],
         learnt: Mapping[str, Mapping[str, Any]],
     ) -> Mapping[str, str]:
-        """Keep edits and tasks, each with its position in the run, and what was learnt of picture files. Adding twice
+        """Store edits and tasks, each with its position in the run, and what was learnt of image files. Adding twice
         is adding once. Returns the statuses, by key, of tasks that are known to be judged; the others are looked up."""
         ...
 
     def done(self, keys: Sequence[str]) -> dict[str, str]:
-        """The status of each key that has a judgement."""
+        """Return the status of each key that has a judgement."""
         ...
 
     def judgement(self, key: str) -> Judgement | None:
@@ -70,7 +70,7 @@ class Sink(Protocol):
         ...
 
     def write(self, batch: Sequence[Judgement]) -> None:
-        """Keep judgements, all or none. One whose content cannot be kept raises a `ValueError`."""
+        """Store judgements, all or none. Raise `ValueError` for one whose content cannot be stored."""
         ...
 
 
@@ -115,8 +115,8 @@ class Writer:
         """`linger`: how long a commit waits for company, as a share of the time that the latest answers took; 0.1 s at
         most. `batch`: judgements of one commit at most.
 
-        Those who arrive during a commit share the next one in any case. Where answers take no time, waiting would only
-        hold up the next ones: 32 callers with the next judgement ready at once kept 4,200 a second without it, and 510
+        Judgements that arrive during a commit share the next one in any case. If answers take no time, waiting would
+        only delay the next ones: 32 callers with the next judgement ready at once kept 4,200 a second without it, and 510
         with 50 ms.
         """
         self._store = store
@@ -134,7 +134,7 @@ class Writer:
         self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def put(self, judgement: Judgement) -> None:
-        """Return once the judgement is committed. It is kept even if whoever waits is cancelled meanwhile.
+        """Return once the judgement is committed. It is stored even if the waiting task is cancelled meanwhile.
 
         A judgement whose content cannot be stored raises, and does not touch the others.
         """
@@ -201,7 +201,7 @@ class Writer:
                     self._thread, self._write, batch
                 )
             except Exception as error:
-                # told to each who waits for it, and to all who come later
+                # Raised in each call that waits, and in all later ones.
                 self._error = error
         return [self._error] * len(batch)
 

@@ -156,7 +156,7 @@ class Store(JudgementStore):
 
         def remove_tasks(connection: sa.Connection) -> int:
             if self._dialect == "postgresql":
-                # As in SQLite: nobody adds a task that shares a key meanwhile.
+                # As in SQLite: no process adds a task that shares a key meanwhile.
                 connection.execute(
                     sa.text("LOCK TABLE tasks IN SHARE ROW EXCLUSIVE MODE")
                 )
@@ -411,7 +411,7 @@ class Store(JudgementStore):
     def _move_opinions(
         self, connection: sa.Connection, number: int, moves: Mapping[str, Item]
     ) -> None:
-        """Move ratings and notes of edits whose images nobody had read, by their content then, to the edits as they are
+        """Move ratings and notes of edits whose images had not been read, by their content then, to the edits as they are
         now. What the edit has already stays.
 
         An output that was missing was not unread: what people said of it is not about an image made later."""
@@ -478,11 +478,11 @@ class Store(JudgementStore):
         if item is not None:
             ids = [item] if isinstance(item, str) else item
             query = query.where(items.c.item.in_(ids))
-        return (Item(*row) for row in self._stream(query.order_by(items.c.position)))
+        return (Item(*row) for row in self.stream(query.order_by(items.c.position)))
 
     def item_ids(self, run: RunRecord | int) -> set[str]:
         query = sa.select(items.c.item).where(items.c.run_id == run_id(run))
-        return {item for (item,) in self._stream(query)}
+        return {item for (item,) in self.stream(query)}
 
     def drop_items(self, run: RunRecord | int, ids: Collection[str]) -> None:
         """Take edits out of a run's view. What was judged of them stays, and is there again if they come back."""
@@ -562,7 +562,7 @@ def _forget_derived(connection: sa.Connection, number: int) -> None:
 
 
 def lock_ratings(connection: sa.Connection) -> None:
-    """Let nobody else write ratings before this transaction ends, so that the content of an edit stays the same from
+    """Lock the ratings until this transaction ends, so that the content of an edit stays the same from
     the look to the rating. SQLite has one writer in any case."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("LOCK TABLE ratings IN SHARE ROW EXCLUSIVE MODE"))

@@ -54,7 +54,7 @@ class Study:
     query: str | None = None
     """Only edits of this view of the run's table: the query of its address."""
     closed: float | None = None
-    """When it ended: nobody rates any more."""
+    """When it ended: no more ratings are taken."""
 
     @property
     def title(self) -> str:
@@ -215,7 +215,7 @@ def join(
         chosen = chosen[: study.quota]
         usable = (items.c.run_id == study.run_id, *(needs or Needs()).conditions().values())  # fmt: skip
         order = _shuffled(positions, chance)
-        # Edits that nobody has, drawn without reading them all: a run may have a million.
+        # Edits that no rater has, drawn without reading them all: a run may have a million.
         while len(chosen) < study.quota and (
             drawn := list(itertools.islice(order, 500))
         ):

@@ -29,9 +29,9 @@ from editjudge.judgement import DONE, Judgement, Task
 from editjudge.report.contradictions import refutations
 from editjudge.rubrics.model import Rubric
 from editjudge.store import listing
-from editjudge.store.pairs import answers_about, ranking_factor
 from editjudge.store.ratings import NOTE, annotate, annotations_of, ratings_of
 from editjudge.store.records import Item, RunRecord
+from editjudge.store.scores import answers_about, ranking_factor
 from editjudge.store.store import Store
 from editjudge.web.background import BackgroundCache, NotReady
 from editjudge.web.comparing import Leaderboards, Pairing, ScoreBoard

@@ -711,7 +711,7 @@ def test_nobody_elses_pictures_get_into_a_run_that_was_made_here(
     )
     sealed(folder)
     refused = call("import-run", folder, "--store", store)
-    assert refused.code == 1 and "has other pictures in the run" in refused.err
+    assert refused.code == 1 and "has other images in the run" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def verdicts(done: Done) -> dict[tuple[str, str, int], Any]:
 
 def lines_left(place: Path) -> int:
     with Store.open(place, readonly=True) as opened:
-        return len(list(opened._stream(sa.select(batch_lines.c.key))))
+        return len(list(opened.stream(sa.select(batch_lines.c.key))))
 
 
 # --- the same as live -----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from editjudge.errors import UsageError
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.sets import check_unconditional
 from editjudge.running.job import Job
-from editjudge.store.set_scores import run_set_scores
+from editjudge.store.scores import run_set_scores
 from editjudge.store.store import Store
 
 from .made import SPECS, canned, editjudge, edits, rows_of, run, write_manifest

@@ -18,7 +18,7 @@ import pytest
 from editjudge.matching import Content
 from editjudge.running.engine import RunControl
 from editjudge.running.job import Job, RunOptions, execute
-from editjudge.store.set_scores import run_set_scores
+from editjudge.store.scores import run_set_scores
 from editjudge.store.store import Store
 
 from .made import (

@@ -12,7 +12,7 @@ from editjudge.errors import RubricError
 from editjudge.rubrics.expression import Member
 from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.sets import formulas
-from editjudge.store.set_scores import SetScore, SetScorer, by_item
+from editjudge.store.scores import SetScore, SetScorer, by_item
 
 TEN = Scale(tuple(range(11)))
 MEMBERS = (

@@ -106,7 +106,7 @@ def stored(served: Served) -> dict[tuple[str, str, str], tuple[str | None, float
     )
     return {
         (i, r, f): (c, s)
-        for i, r, f, c, s in served.store._stream(
+        for i, r, f, c, s in served.store.stream(
             ratings.select().with_only_columns(*columns)
         )
     }
