@@ -82,14 +82,8 @@ class Factor(FileContent):
     """Keys that lead to the reason in a nested answer; empty if the factor has no reason of its own."""
 
     def __post_init__(self) -> None:
-        scores = {score for anchor in self.anchors for score in anchor.scores}
-        stray = sorted(score for score in scores if not self.scale.has(score))
-        refuse(
-            (
-                stray,
-                f"anchors for {stray}, which are not on the scale: {self.scale.words}",
-            )
-        )
+        scores = itertools.chain(*(anchor.scores for anchor in self.anchors))
+        self.scale.check_scores("anchors", scores)
 
 
 OTHER_KINDS = ("integer", "number", "boolean", "string")

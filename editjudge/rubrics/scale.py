@@ -6,7 +6,7 @@ import builtins
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -91,8 +91,13 @@ class Scale(FileContent):
         )
         if self.range is not None:
             self._check_range(self.range)
-        stray = sorted(label for label in self.labels if not self.has(label))
-        refuse((stray, f"labels for {stray}, which are not on the scale: {self.words}"))
+        self.check_scores("labels", self.labels)
+
+    def check_scores(self, subject: str, scores: Iterable[Number]) -> None:
+        """Raise `ValueError` if labels or anchors are for other scores than those of the scale."""
+        stray = sorted({score for score in scores if not self.has(score)})
+        message = f"{subject} for {stray}, which are not on the scale: {self.words}"
+        refuse((stray, message))
 
     def _check_range(self, ends: tuple[Number | None, Number | None]) -> None:
         # Whole numbers as integers, so that 1 and 1.0 are the same content.
@@ -100,30 +105,19 @@ class Scale(FileContent):
         step = _plain_number(self.step)
         object.__setattr__(self, "range", (low, high))
         object.__setattr__(self, "step", step)
-        bounded = low is not None and high is not None
+        in_order = low is None or high is None or low < high
         refuse(
             (
-                bounded and low >= high,  # type: ignore[operator]
+                not in_order,
                 f"range {list(ends)}: the lowest comes before the highest",
             ),
             (step is not None and step <= 0, "step: more than 0"),
         )
-        refuse(
-            (
-                step is not None and high is not None and self.read(high) is None,
-                f"range {list(ends)}: steps of {step} from {low or 0} do not end at {high}",
-            )
+        off_step = step is not None and high is not None and self.read(high) is None
+        message = (
+            f"range {list(ends)}: steps of {step} from {low or 0} do not end at {high}"
         )
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Scale:
-        """Return the scale of plain data, as a store has it: keys of labels are text there, and tuples are lists."""
-        fields = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in content.items()
-        }
-        labels = content.get("labels", {})
-        return cls(**fields | {"labels": {int(key): labels[key] for key in labels}})
+        refuse((off_step, message))
 
     @property
     def low(self) -> Number | None:
@@ -186,29 +180,26 @@ class Scale(FileContent):
 
         A number that is not a plain integer comes as it was written, so that 0.30000000000000001 is not 0.3.
         """
-        if self.boolean and type(value) is bool:
-            return int(value)
+        if self.boolean:
+            return int(value) if isinstance(value, bool) else None
         if self.values:
-            is_legal = type(value) is int and value in self.values and not self.boolean
-            return value if is_legal else None  # type: ignore[return-value]
-        if (
-            self.range is None
-            or type(value) not in (int, float, WrittenNumber)
-            or len(str(value)) > _MAX_DIGITS
-        ):
+            return value if type(value) is int and value in self.values else None
+        if self.range is None or type(value) not in (int, float, WrittenNumber):
             return None
-        number = float(value)  # type: ignore[arg-type]  # one of the three types above
-        if not math.isfinite(number) or (
-            not number and re.search("[1-9]", str(value).lower().partition("e")[0])
-        ):
-            return None  # no float has it: 1e999, 1e-999
+        text = str(value)
+        if len(text) > _MAX_DIGITS:
+            return None
+        number = float(text)
+        is_lost = not number and re.search("[1-9]", text.lower().partition("e")[0])
+        if is_lost or not math.isfinite(number):
+            return None  # a float cannot hold it: 1e999, 1e-999
         low, high = self.range
-        written = Fraction(str(value))
-        if low is not None and written < _exact(low):
-            return None
-        if high is not None and written > _exact(high):
-            return None
-        if self.step is not None and (written - _exact(low or 0)) % _exact(self.step):
+        written = Fraction(text)
+        if (
+            (low is not None and written < _exact(low))
+            or (high is not None and written > _exact(high))
+            or (self.step and (written - _exact(low or 0)) % _exact(self.step))
+        ):
             return None
         # adding zero makes -0 a plain one
         return value if type(value) is int else number + 0.0
@@ -216,39 +207,36 @@ class Scale(FileContent):
     @property
     def words(self) -> str:
         """The scale in the words of a question: 'an integer from 1 to 7', '5, 3 or 1', 'a number from 0 to 1'."""
-        otherwise = " or ".join(f'"{word}"' for word in self.abstain)
-        return (
-            f"{self._words}, or {otherwise} where it does not apply"
-            if otherwise
-            else self._words
-        )
+        better = "; lower is better" if self.direction == "down" else ""
+        values = self.values
+        if self.boolean:
+            text = "true or false"
+        elif self.choices:
+            text = _alternatives(f'"{choice}"' for choice in self.choices)
+        elif self.range is not None:
+            text = f"a number{self._bounds}{better}"
+        elif len(values) > 2 and values == (
+            *builtins.range(values[0], values[-1] + 1),
+        ):
+            text = f"an integer from {values[0]} to {values[-1]}{better}"
+        else:
+            text = f"{_alternatives(map(str, values))}{better}"
+        if self.abstain:
+            abstentions = " or ".join(f'"{word}"' for word in self.abstain)
+            text += f", or {abstentions} where it does not apply"
+        return text
 
     @property
-    def _words(self) -> str:
-        if self.boolean:
-            return "true or false"
-        if self.choices:
-            return " or ".join(
-                ", ".join(f'"{choice}"' for choice in self.choices).rsplit(", ", 1)
-            )
-        better = "; lower is better" if self.direction == "down" else ""
-        if self.range is not None:
-            low, high = self.range
-            steps = f" in steps of {self.step}" if self.step else ""
-            ends = {
-                (True, True): f" from {low} to {high}",
-                (True, False): f" of {low} or more",
-                (False, True): f" of {high} or less",
-                (False, False): "",
-            }
-            bounds = ends[low is not None, high is not None]
-            return f"a number{bounds}{steps}{better}"
-        values = self.values
-        if len(values) > 2 and list(values) == list(
-            builtins.range(values[0], values[0] + len(values))
-        ):
-            return f"an integer from {values[0]} to {values[-1]}{better}"
-        return ", ".join(map(str, values[:-1])) + f" or {values[-1]}{better}"
+    def _bounds(self) -> str:
+        low, high = self.range or (None, None)
+        steps = f" in steps of {self.step}" if self.step else ""
+        if low is None and high is None:
+            return steps
+        if high is None:
+            return f" of {low} or more{steps}"
+        if low is None:
+            return f" of {high} or less{steps}"
+        return f" from {low} to {high}{steps}"
 
     def json_schema(self) -> dict[str, Any]:
         """Return the schema without `minimum`, `maximum` and `multipleOf`, which some strict modes refuse: the words say
@@ -294,6 +282,10 @@ def _plain_number(value: Number | None) -> Number | None:
     if not math.isfinite(value):
         raise ValueError("range and step are finite; an end that is open is null")
     return int(value) if value == int(value) else float(value)
+
+
+def _alternatives(texts: Iterable[str]) -> str:
+    return " or ".join(", ".join(texts).rsplit(", ", 1))
 
 
 def _exact(value: Number) -> Fraction:
