@@ -234,44 +234,38 @@ def read_mark(line: str, rule: Consistency) -> Mark | None:
     """Return the mark of a line; None unless the line is clean."""
     patterns = _patterns(rule)
     text = _plain(line, patterns)
-    if answer := patterns.answer.search(text):
-        passes = answer["answer"] in ("yes", "true")
-        clean = _is_clean(text[: answer.start()], patterns, passes=passes)
-        return Mark(passes, answer[0].strip(" :;.!|")) if clean else None
-    matches = list(patterns.mark.finditer(text))
-    if not matches:
+    answer = patterns.answer.search(text)
+    marks = list(patterns.mark.finditer(text))
+    match = answer or (marks[-1] if marks else None)
+    if match is None and "not allowed" in rule.fails and not _RULE_VERB.search(text):
         # "dis-allowed" at the end needs no separator, except in a sentence, which may restate a rule.
-        ending = (
-            re.search(r"\sdis-?allowed[\s.]*$", text)
-            if "not allowed" in rule.fails
-            else None
-        )
-        if (
-            not ending
-            or _RULE_VERB.search(text)
-            or not _is_clean(text[: ending.start()], patterns, passes=False)
-        ):
-            return None
-        return Mark(False, "disallowed")
-    match = matches[-1]
-    passes = match["passes"] is not None
-    mark = match["passes"] or match["fails"] or match["synonym"]
+        match = re.search(r"\sdis-?allowed[\s.]*$", text)
+    if match is None:
+        return None
     description = text[: match.start()]
-    remark = text[match.end() :]
-    if not _WORD.search(description) or not _is_clean(
-        description, patterns, passes=passes
-    ):
-        return None
-    if passes and not match["separator"]:
-        return None
-    mark_text = match[0].replace("n't", "")
-    quoted = '"' in mark_text or "'" in mark_text or match["synonym"]
-    if quoted and words("marks", "lettering") & set(_WORD.findall(description)):
-        return None
-    return (
-        Mark(passes, mark)
-        if _is_clean_remark(remark, description, passes=passes)
-        else None
+    mark = Mark(False, "disallowed")
+    if answer:
+        mark = Mark(answer["answer"] in ("yes", "true"), answer[0].strip(" :;.!|"))
+    elif marks:
+        passes = match["passes"] is not None
+        mark = Mark(passes, match["passes"] or match["fails"] or match["synonym"])
+        if not _stands_apart(match, description):
+            return None
+        if not _is_clean_remark(text[match.end() :], description, passes=passes):
+            return None
+    is_clean = _is_clean(description, patterns, passes=mark.passes)
+    return mark if is_clean else None
+
+
+def _stands_apart(match: re.Match[str], description: str) -> bool:
+    """Whether a mark follows a description, and is not a reading of letters in the image."""
+    if match["passes"] is not None and not match["separator"]:
+        return False
+    text = match[0].replace("n't", "")
+    is_quoted = '"' in text or "'" in text or match["synonym"]
+    described = set(_WORD.findall(description))
+    return bool(described) and not (
+        is_quoted and words("marks", "lettering") & described
     )
 
 
