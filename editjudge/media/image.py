@@ -5,6 +5,7 @@ The one place that imports Pillow to decode, and only inside functions: keys and
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import importlib
@@ -248,22 +249,40 @@ def _without_alpha(image: Image) -> tuple[Image, Image | None]:
     return image, None
 
 
+def is_srgb(data: bytes, info: ImageInfo, *, name: str = "picture") -> bool:
+    """Whether the values of an image mean sRGB colours: it has no colour profile, or that of sRGB."""
+    if not info.has_icc:
+        return True
+    with _pillow(name, info.format):
+        return _profile(_open(data, info.format).info.get("icc_profile")) is None
+
+
+def _profile(data: bytes | None) -> Any:
+    """Return a colour profile that is not sRGB; None also if it is damaged, since viewers ignore it too."""
+    from PIL import ImageCms
+
+    if not data:
+        return None
+    try:
+        profile = ImageCms.ImageCmsProfile(io.BytesIO(data))
+        title = ImageCms.getProfileDescription(profile).lower()
+    except (ImageCms.PyCMSError, OSError):
+        return None
+    # From sRGB to sRGB, rounding would move values by one.
+    return None if "srgb" in title and "linear" not in title else profile
+
+
 def _to_srgb(image: Image, profile: bytes | None) -> Image:
     from PIL import ImageCms
 
-    if profile:
-        try:
-            source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-            title = ImageCms.getProfileDescription(source).lower()
-            # From sRGB to sRGB, rounding would move values by one.
-            if "srgb" not in title or "linear" in title:
-                target = ImageCms.createProfile("sRGB")
-                converted = ImageCms.profileToProfile(
-                    image, source, target, outputMode="RGB"
-                )
-                return converted or image
-        except (ImageCms.PyCMSError, OSError):
-            pass  # A profile that is damaged, or of another colour model than the image: viewers ignore it too.
+    if source := _profile(profile):
+        target = ImageCms.createProfile("sRGB")
+        # A profile may be of another colour model than the image.
+        with contextlib.suppress(ImageCms.PyCMSError, OSError):
+            converted = ImageCms.profileToProfile(
+                image, source, target, outputMode="RGB"
+            )
+            return converted or image
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
