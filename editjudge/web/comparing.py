@@ -60,12 +60,6 @@ class PairSide:
 
 
 @dataclass(frozen=True)
-class EditPair:
-    items: tuple[Item, Item]
-    scores: tuple[list[float], list[float]]
-
-
-@dataclass(frozen=True)
 class PairTest:
     """The answer of `editjudge compare`, by this judge."""
 
@@ -85,7 +79,8 @@ class RunComparison:
     judges: list[str]
     judge: str
     columns: list[FactorColumn]
-    pairs: list[EditPair]
+    pairs: list[tuple[Item, Item, list[tuple[float, float]]]]
+    """Two edits, and the scores of both by column."""
     total: int
     alone: tuple[int, int]
     """Edits of each side that the other has no counterpart of."""
@@ -149,7 +144,11 @@ class Pairing:
         items_a = items_at(self._store, a, [rows_a[n] for n in here])
         items_b = items_at(self._store, b, [rows_b[n] for n in here])
         pairs = [
-            EditPair((x, y), (scores_a[:, n].tolist(), scores_b[:, n].tolist()))
+            (
+                x,
+                y,
+                [*zip(scores_a[:, n].tolist(), scores_b[:, n].tolist(), strict=True)],
+            )
             for n, x, y in zip(here, items_a, items_b, strict=True)
         ]
         return RunComparison(

@@ -19,9 +19,9 @@ from editjudge import plugins
 from editjudge.edit import PAIR_ROLES
 from editjudge.errors import ImageError
 from editjudge.media.cache import DigestCache, ImageReader
+from editjudge.media.header import MEDIA_TYPES
 from editjudge.media.image import (
     AS_IS,
-    MEDIA_TYPES,
     EncodedImage,
     ImageLimits,
     decode,

@@ -114,18 +114,6 @@ class Visitor:
         return random.Random(seed).random() < 0.5  # noqa: S311  (no secret)
 
 
-@dataclass(frozen=True)
-class RaterProgress:
-    """A row of a study's progress."""
-
-    rater: str
-    done: int
-    assigned: int
-    controls_right: int
-    controls: int
-    unsure: int
-
-
 class _RatingPages:
     def __init__(self, site: Site, browser: Browser) -> None:
         self._site = site
@@ -456,7 +444,7 @@ class _RatingPages:
             invitation.rater: invitation.revoked is None
             for invitation in list_invitations(self._store, study)
         }
-        rows: list[RaterProgress] = []
+        rows = []
         ratings: list[StoredRating] = []
         for rater in sorted({*raters(self._store, study), *links}):
             assigned = places(self._store, study, rater)
@@ -510,7 +498,7 @@ def _row(
     assigned: Sequence[Assignment],
     forms: _Forms,
     done: int,
-) -> RaterProgress:
+) -> dict[str, Any]:
     controls = {edit.number: edit.item for edit in assigned if edit.control}
     checks = []
     for (number, factor), form in forms.items():
@@ -518,14 +506,14 @@ def _row(
             passed = questionnaire.passed(controls[number], factor, form)
             if passed is not None:
                 checks.append(passed)
-    return RaterProgress(
-        rater,
-        done,
-        len(assigned),
-        controls_right=sum(checks),
-        controls=len(checks),
-        unsure=sum(form.score is None for form in forms.values()),
-    )
+    return {
+        "rater": rater,
+        "done": done,
+        "assigned": len(assigned),
+        "controls_right": sum(checks),
+        "controls": len(checks),
+        "unsure": sum(form.score is None for form in forms.values()),
+    }
 
 
 def _ratings(

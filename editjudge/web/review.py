@@ -109,21 +109,6 @@ class EditAnswer:
     against: Sequence[Any]
 
 
-@dataclass(frozen=True)
-class AskedRubric:
-    rubric: Rubric
-    question: str
-
-
-@dataclass(frozen=True)
-class PeopleScores:
-    """Scores of people for an edit, by factor: each with the rater's name."""
-
-    known: Mapping[str, Sequence[tuple[str, float]]]
-    apart: Mapping[str, Sequence[tuple[str, float]]]
-    """Factors that no rubric of this run has."""
-
-
 class _Pages:
     """Plain functions of a request: Starlette runs them in threads, so that a slow query delays no other page."""
 
@@ -323,7 +308,8 @@ class _Pages:
             note_most=NOTE,
             annotation=annotations_of(self._store, run, [item.item]).get(item.item),
             pictures=images,
-            ratings=self._rated(run, item, rubrics),
+            question=lambda rubric: question_text(rubric, run, item),
+            ratings=self._ratings(run, item),
             done=DONE,
             measured=("change", "boundary", "lettering") if has_change else (),
             verdicts=answers_about(self._store, run, [item.item]).get(item.item, []),
@@ -347,13 +333,13 @@ class _Pages:
 
     def _answers(
         self, run: RunRecord, item: Item
-    ) -> tuple[list[EditAnswer], dict[str, AskedRubric]]:
-        """Return every task of an edit with its answer, and each rubric with its question."""
+    ) -> tuple[list[EditAnswer], dict[str, Rubric]]:
+        """Return every task of an edit with its answer, and the rubrics by name."""
         tasks = listing.tasks_of(self._store, run, item.item)
         against = refutations(self._store, run, [item.item])
         stored = self._store.rubrics()
         answers = []
-        rubrics: dict[str, AskedRubric] = {}
+        rubrics: dict[str, Rubric] = {}
         for task in tasks:
             judgement = self._store.judgement(task.key)
             replies = self._store.replies(task.key)
@@ -362,22 +348,18 @@ class _Pages:
             rubric = stored.get(run.spec.get("rubrics", {}).get(task.rubric, ""))
             if judgement:
                 rubric = stored.get(judgement.rubric_hash)
-            if rubric and task.rubric not in rubrics:
-                question = question_text(rubric, run, item)
-                rubrics[task.rubric] = AskedRubric(rubric, question)
+            if rubric:
+                rubrics.setdefault(task.rubric, rubric)
         return answers, rubrics
 
-    def _rated(
-        self, run: RunRecord, item: Item, rubrics: Mapping[str, AskedRubric]
-    ) -> PeopleScores:
-        factors = {
-            factor.key for asked in rubrics.values() for factor in asked.rubric.factors
-        }
+    def _ratings(
+        self, run: RunRecord, item: Item
+    ) -> dict[str, list[tuple[str, float]]]:
+        """Return the scores that people gave an edit, each with the rater's name, by factor."""
         scores: dict[str, list[tuple[str, float]]] = {}
         for rating in ratings_of(self._store, run, [item.item]):
             scores.setdefault(rating.factor, []).append((rating.rater, rating.score))
-        apart = {key: values for key, values in scores.items() if key not in factors}
-        return PeopleScores(scores, apart)
+        return scores
 
     def annotate(self, request: Request, fields: Mapping[str, str]) -> Response:
         """Store the tags and the note of an edit's form."""
