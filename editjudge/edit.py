@@ -42,11 +42,11 @@ def column_of(name: str) -> str:
 
 
 def named_pictures(
-    given: Mapping[str, ImageSource | list[ImageSource]],
+    columns: Mapping[str, ImageSource | list[ImageSource]],
 ) -> dict[str, ImageSource]:
     """Return images and lists of images by the names that an edit has for them."""
     images: dict[str, ImageSource] = {}
-    for name, sources in given.items():
+    for name, sources in columns.items():
         if isinstance(sources, list):
             for number, source in enumerate(sources, 1):
                 images[f"{name}[{number}]"] = source
@@ -148,6 +148,6 @@ class Edit:
 
     def has(self, name: str) -> bool:
         """Whether there is an image or a value of this name; an empty text or list is none, and so is `false`."""
-        if any(self.picture(part) is not None for part in self.picture_names(name)):
+        if any(self.picture(image) is not None for image in self.picture_names(name)):
             return True
         return is_given(self.value(name))

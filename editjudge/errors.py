@@ -119,10 +119,10 @@ class StoreMoved(StoreError):
     """A store whose file was deleted, renamed or replaced: what was written is in a copy, which the message names."""
 
 
-def near_miss(word: str, known: Iterable[str]) -> str:
-    """Ends a sentence about a mistyped name: '; did you mean "quality"?', or '.' where no name comes close."""
-    folded = {name.casefold(): name for name in known}
-    close = difflib.get_close_matches(word.casefold(), folded, n=1)
+def near_miss(name: str, names: Iterable[str]) -> str:
+    """Return the end of a sentence about a mistyped name: '; did you mean "quality"?', or '.' if no name is close."""
+    folded = {other.casefold(): other for other in names}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1)
     return f'; did you mean "{folded[close[0]]}"?' if close else "."
 
 

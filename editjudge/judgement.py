@@ -293,21 +293,6 @@ def _plain(kind: Kind, value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def from_row(row: Mapping[str, Any]) -> Judgement:
-    """Return the judgement of a row, without its replies; a row has the codes of violations alone."""
-    values: dict[str, Any] = {}
-    for declared in FIELDS:
-        if declared.name in Judgement.__slots__:
-            value = row[declared.name]
-            if declared.kind in ("codes", "remarks"):
-                value = tuple(
-                    Remark(entry, "") if isinstance(entry, str) else Remark(**entry)
-                    for entry in value
-                )
-            values[declared.name] = value
-    return Judgement(**values)
-
-
 EMPTY_ROW: Mapping[str, Any] = row(Judgement("", "invalid", "", "", ""), "", None, None)
 """Values of a row without an answer, also for the fields that an export of 0.1 lacks."""
 

@@ -7,6 +7,7 @@ truth and mask, never the output.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
@@ -149,12 +150,8 @@ class Match:
     """Matched edits with an image that is identified by its name in the manifest, since neither run read it."""
 
     def counts(self) -> dict[str, int]:
-        return {
-            "matched": self.matched,
-            "unmatched_a": self.unmatched_a,
-            "unmatched_b": self.unmatched_b,
-            "unread": self.unread,
-        }
+        names = ("matched", "unmatched_a", "unmatched_b", "unread")
+        return {name: getattr(self, name) for name in names}
 
     def describe(self, a: str, b: str) -> list[str]:
         """Return the notices to show; none if every edit has its counterpart."""
@@ -195,15 +192,12 @@ def match(a: RunEdits, b: RunEdits, by: MatchBy) -> Match:
 
 def _digests(*runs: RunEdits) -> dict[str, str]:
     """Return the digest of each file that either run has read, by path, without paths whose content differs."""
-    digests: dict[str, str] = {}
-    differing = set()
-    for run in runs:
-        for content in run.edits.values():
-            for image in content.images.values():
-                if image.how != "digest":
-                    continue
-                if digests.setdefault(image.source, image.value) != image.value:
-                    differing.add(image.source)
-    return {
-        source: digest for source, digest in digests.items() if source not in differing
+    contents = [content for run in runs for content in run.edits.values()]
+    read = {
+        (image.source, image.value)
+        for content in contents
+        for image in content.images.values()
+        if image.how == "digest"
     }
+    versions = Counter(source for source, _ in read)
+    return {source: digest for source, digest in read if versions[source] == 1}

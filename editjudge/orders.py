@@ -11,21 +11,10 @@ Choice: TypeAlias = Literal["a", "b", "tie"]
 CHOICES: tuple[Choice, ...] = ("a", "b", "tie")
 Answer: TypeAlias = Literal["a", "b", "tie", "both_good", "both_bad"]
 """An answer as it is stored; `both_good` and `both_bad` count as ties."""
-SWAPPED: dict[Answer, Answer] = {
-    "a": "b",
-    "b": "a",
-    "tie": "tie",
-    "both_good": "both_good",
-    "both_bad": "both_bad",
-}
+_TIES: tuple[Answer, ...] = ("tie", "both_good", "both_bad")
+SWAPPED: dict[Answer, Answer] = {"a": "b", "b": "a", **{tie: tie for tie in _TIES}}
 """The answer in the item's own naming, if b was shown as the first output."""
-_COUNTED: dict[str, Choice] = {
-    "a": "a",
-    "b": "b",
-    "tie": "tie",
-    "both_good": "tie",
-    "both_bad": "tie",
-}
+_COUNTED: dict[str, Choice] = {"a": "a", "b": "b", **dict.fromkeys(_TIES, "tie")}
 ORDERS = ("ab", "ba")
 """Which output of a pair is shown first: variants of its question."""
 
@@ -111,6 +100,6 @@ def _choice(answer: str | None) -> Choice | None:
     if answer in _COUNTED:
         return _COUNTED[answer]
     raise UsageError(
-        "an answer is 'a', 'b' or 'tie', which 'both_good' and 'both_bad' count as, or None where there is none; "
+        "an answer is 'a', 'b' or 'tie', which 'both_good' and 'both_bad' count as, or None if there is none; "
         f"found {answer!r}"
     )

@@ -93,11 +93,13 @@ def _redacted_query(query: str) -> str:
         value for (_, _, value), hides in zip(pairs, secret, strict=True) if hides
     ):
         return query
-    parts = []
+    written_pairs = []
     for name, hides, (written, equals, value) in zip(names, secret, pairs, strict=True):
         changes = hides or _SIGNED_WITH.fullmatch(name)
-        parts.append(f"{written}{equals}{HIDDEN if value and changes else value}")
-    return "".join(parts)
+        written_pairs.append(
+            f"{written}{equals}{HIDDEN if value and changes else value}"
+        )
+    return "".join(written_pairs)
 
 
 def redacted_text(text: str) -> str:

@@ -72,9 +72,9 @@ def pool(
             sources.setdefault((digest(edit.input), edit.instruction), []).append(edit)
     named = {edit.model for members in sources.values() for edit in members}
     if against is not None and against not in named:
-        known = sorted(name for name in named if name)
+        models = sorted(name for name in named if name)
         raise UsageError(
-            f"--against {against}: no edit is of that model{near_miss(against, known)} Models: {', '.join(known)}"
+            f"--against {against}: no edit is of that model{near_miss(against, models)} Models: {', '.join(models)}"
         )
     candidates = []
     same = 0

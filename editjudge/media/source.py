@@ -326,9 +326,9 @@ class ConfinedFolder:
             """Open a folder from the root downwards and through no link, whatever changed since it was resolved."""
             home = os.path.realpath(self.root)
             folder = _OpenFolder(os.open(home, _FOLDER))
-            for part in Path(os.path.relpath(real, home)).parts:
+            for name in Path(os.path.relpath(real, home)).parts:
                 descriptor = os.open(
-                    part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder.descriptor
+                    name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder.descriptor
                 )
                 folder = _OpenFolder(descriptor)
             return folder

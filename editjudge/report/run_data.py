@@ -17,8 +17,8 @@ from editjudge.report.contradictions import Contradictions, contradictions_of
 from editjudge.report.tables import counted
 from editjudge.rubrics.sets import Formula
 from editjudge.running.sums import OVERALL, RubricFactor, RunFactors, sums_of
-from editjudge.stats.columns import Column, FarEnds, Scores, combinations
-from editjudge.stats.summary import Aggregate, aggregate, stacked
+from editjudge.stats.columns import Column, FarEnds, Scores, combinations, stacked
+from editjudge.stats.summary import Aggregate, aggregate
 from editjudge.store.records import PENDING, RunRecord
 from editjudge.store.scores import SetScore, SetScorer, scorer_of
 from editjudge.store.store import Store

@@ -195,7 +195,7 @@ def agree(
         }
         for f in scores.factor.present()
     }
-    humans = {f: part.ceiling for f, part in people.items()}
+    humans = {f: rated.ceiling for f, rated in people.items()}
     return Agreement(factors, humans, _halos(ratings, scores, groups, draws))
 
 
@@ -243,14 +243,16 @@ def _agreement(
     stepped: bool,
     draws: int,
 ) -> JudgeAgreement:
-    judged = _means(scores.item, scores.score)
+    scored_means = _means(scores.item, scores.score)
     rated = people.means if people else {}
     ratings = people.ratings if people else None
-    items = [item for item in judged if item in rated]
+    items = [item for item in scored_means if item in rated]
     group, model = (
         Column.of(names.get(item, item) for item in items) for names in origin
     )
-    x, y = (np.array([means[item] for item in items]) for means in (judged, rated))
+    x, y = (
+        np.array([means[item] for item in items]) for means in (scored_means, rated)
+    )
     pairs = Pairs(x, y, group.codes.astype(np.int64), _step(ratings))
     figures = {name: number(value) for name, value in estimate(pairs).items()}
     limits = _intervals(pairs, ratings, ends_of(scale), draws=draws)
@@ -259,7 +261,7 @@ def _agreement(
     answered = Counter(scores.take(scores.ok).item)
     failed = sum(n for item, n in lost.items() if item in rated)
     missing = np.array(
-        [rated[item] for item in rated if item in lost and item not in judged]
+        [rated[item] for item in rated if item in lost and item not in scored_means]
     )
     # An item with an answer and a failed repeat has a mean that the failed one could have moved.
     weight = np.array([lost[item] / (lost[item] + answered[item]) for item in items])
@@ -270,14 +272,14 @@ def _agreement(
         n=len(items),
         unscored=len(rated) - len(items),
         failed=failed,
-        unrated=len(judged) - len(items),
+        unrated=len(scored_means) - len(items),
         people=people.one_against_rest(items) if people else None,
         further_rater=further,
         against_further_rater=standing(pairs, items, further, draws=draws),
         **figures,
-        ci={name: one.ci for name, one in limits.items()},
-        method={name: one.method for name, one in limits.items() if one.method},
-        ci_reason={name: one.reason for name, one in limits.items() if one.reason},
+        ci={name: each.ci for name, each in limits.items()},
+        method={name: each.method for name, each in limits.items() if each.method},
+        ci_reason={name: each.reason for name, each in limits.items() if each.reason},
         bounds=bounds,
         bounds_exact=exact and stepped and not weight.any(),
         bounds_reason=unknown,
@@ -575,7 +577,7 @@ def _halos(
 ) -> Halo:
     def between(table: Ratings | Scores) -> tuple[float | None, Interval | None]:
         parts = {f: table.where(factor=f) for f in shared}
-        means = {f: _means(part.item, part.score) for f, part in parts.items()}
+        means = {f: _means(rows.item, rows.score) for f, rows in parts.items()}
         strata, images = _factor_pairs(means, groups)
         limits = intervals(strata, images, ("spearman",), draws=min(draws, HALO_DRAWS))
         return halo(means), limits.get("spearman")

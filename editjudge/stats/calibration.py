@@ -100,8 +100,8 @@ def calibrate(
     x, y, codes = _complete(judge, human, group)
     groups = len(codes.labels)
     if len(x) < FEWEST_PAIRS or groups < 2:
-        why = Reason.of("few_pairs", pairs=len(x), groups=groups, needed=FEWEST_PAIRS)
-        return ScaleCalibration(len(x), groups, notes=(why,))
+        few = Reason.of("few_pairs", pairs=len(x), groups=groups, needed=FEWEST_PAIRS)
+        return ScaleCalibration(len(x), groups, notes=(few,))
     mapped = np.empty(len(x))
     constant = np.empty(len(x))
     fold = folds_of(codes.codes)

@@ -138,24 +138,28 @@ def averaged_draws(
 
     Calls with the same number of groups, draws and seed see the same draws, so figures may be subtracted draw by draw.
     """
-    parts = [_Drawable(pairs, names) for pairs in strata if len(pairs)]
-    if not parts or not names:
+    drawables = [_Drawable(pairs, names) for pairs in strata if len(pairs)]
+    if not drawables or not names:
         return {}
     rows: dict[str, list[Floats]] = {name: [] for name in names}
     for drawn in weights(groups, draws, seed):
-        each = [part.figures(drawn) for part in parts]
+        each = [drawable.figures(drawn) for drawable in drawables]
         for name in names:
             rows[name].append(
                 _mean_defined(np.stack([figures[name] for figures in each]))
             )
     centre = averaged(strata, names)
-    binned = averaged([part.binned for part in parts], [n for n in names if n in RANKS])
-    out = {}
+    binned = averaged(
+        [drawable.binned for drawable in drawables], [n for n in names if n in RANKS]
+    )
+    figures = {}
     for name in names:
         if np.isfinite(centre[name]):
             shift = centre[name] - binned.get(name, centre[name])
-            out[name] = np.concatenate(rows[name]) + (0.0 if np.isnan(shift) else shift)
-    return out
+            figures[name] = np.concatenate(rows[name]) + (
+                0.0 if np.isnan(shift) else shift
+            )
+    return figures
 
 
 def carried(strata: Sequence[Pairs]) -> float:
@@ -262,7 +266,7 @@ def rank_figures(tables: Floats, *, kendall: bool = True) -> dict[str, Floats]:
     rx = np.cumsum(x, axis=1) - x / 2 - n[:, None] / 2
     ry = np.cumsum(y, axis=1) - y / 2 - n[:, None] / 2
     cov = np.einsum("bij,bi,bj->b", tables, rx, ry, optimize=True)
-    out = {
+    figures = {
         "spearman": _ratio(cov, (x * rx**2).sum(1) * (y * ry**2).sum(1)),
         "kendall": np.full(len(tables), np.nan),
     }
@@ -271,10 +275,10 @@ def rank_figures(tables: Floats, *, kendall: bool = True) -> dict[str, Floats]:
         left = np.cumsum(above, axis=2) - above
         right = above.sum(2, keepdims=True) - left - above
         score = (tables * (left - right)).sum((1, 2))
-        out["kendall"] = _ratio(
+        figures["kendall"] = _ratio(
             2 * score, (n**2 - (x**2).sum(1)) * (n**2 - (y**2).sum(1))
         )
-    return out
+    return figures
 
 
 def _moments(pairs: Pairs) -> Floats:
@@ -325,7 +329,7 @@ def _codes(values: Floats) -> Ints:
 
 
 def _mean_defined(values: Floats) -> Floats:
-    """Mean over the first axis of what is defined, without a warning where nothing is."""
+    """Return the mean over the first axis of what is defined, without a warning if nothing is."""
     good = np.isfinite(values)
     n = good.sum(axis=0)
     return np.where(
@@ -450,7 +454,7 @@ def ceiling(
 ) -> Ceiling:
     """Return how people agree on one factor; `group` names the source image of an item.
 
-    `further` is what `further_rater` returned for the same ratings, groups and draws, where it is at hand.
+    `further` is what `further_rater` returned for the same ratings, groups and draws, if it is at hand.
     """
     further = further or further_rater(ratings, group=group, draws=draws)
     item = ratings.item.compact()
@@ -755,7 +759,7 @@ def _pairable(item: Codes, x: Floats) -> tuple[Ints, Floats]:
 
 
 def _same(item: Codes, code: Ints, values: int) -> Ints:
-    """For each item the sum of squared counts of its values."""
+    """Return for each item the sum of squared counts of its values."""
     cells, counts = np.unique(item.astype(np.int64) * values + code, return_counts=True)
     return np.bincount(cells // values, weights=counts**2).astype(np.int64)
 

@@ -347,6 +347,25 @@ class Ratings(_ScoreRows):
         return table.take(np.isfinite(table.score))
 
 
+def stacked(tables: Sequence[Scores]) -> Scores:
+    """Return the rows of all tables, one under the other."""
+
+    def stack(values: Sequence[Any]) -> Any:
+        if isinstance(values[0], Mapping):
+            return {name: stack([v[name] for v in values]) for name in values[0]}
+        if isinstance(values[0], np.ndarray):
+            return np.concatenate(values)
+        index: dict[str, int] = {}
+        codes = []
+        for column in values:
+            new = [index.setdefault(v, len(index)) for v in column.labels] or [0]
+            codes.append(np.array(new, np.int32)[column.codes])
+        return Column(np.concatenate(codes), tuple(index))
+
+    names = [f.name for f in fields(Scores)]
+    return Scores(**{n: stack([getattr(t, n) for t in tables]) for n in names})
+
+
 class FarEnds(tuple[float, ...]):
     """The ends of a scale that scores do not come near: an L1 of 1 is white against black.
 

@@ -547,7 +547,8 @@ def drift(
 
 def corrected_together(drifts: Sequence[Drift]) -> list[Drift]:
     """Apply Holm's correction over all shifts of all of these, such as those of several judges."""
-    shifts = iter(corrected([shift for one in drifts for shift in one.shifts]))
+    shifts = iter(corrected([shift for drift in drifts for shift in drift.shifts]))
     return [
-        replace(one, shifts=tuple(next(shifts) for _ in one.shifts)) for one in drifts
+        replace(drift, shifts=tuple(next(shifts) for _ in drift.shifts))
+        for drift in drifts
     ]

@@ -21,7 +21,7 @@ class Noise:
     repeats: float
     """How many scores a judge gave an edit (harmonic mean)."""
     edit_variance: float | None
-    """Between edits: what the score is meant to tell. Holds edit x judge where there is one judge."""
+    """Between edits: what the score is meant to tell. Includes edit x judge if there is one judge."""
     judge_variance: float | None
     """Between judges' overall levels; None with one judge."""
     interaction_variance: float | None
@@ -72,12 +72,12 @@ def noise(scores: Scores) -> list[Noise]:
     return [_noise(factor, ok.where(factor=factor)) for factor in ok.factor.present()]
 
 
-def _noise(factor: str, part: Scores) -> Noise:
-    item = part.item.compact()
-    judge = part.judge.compact()
-    cell = joined(part.item, part.judge).codes
-    repeat, k = within_variance(cell, part.score)
-    table = crossed(item.codes, judge.codes, part.score)
+def _noise(factor: str, scores: Scores) -> Noise:
+    item = scores.item.compact()
+    judge = scores.judge.compact()
+    cell = joined(scores.item, scores.judge).codes
+    repeat, k = within_variance(cell, scores.score)
+    table = crossed(item.codes, judge.codes, scores.score)
     n = len(item.labels)
     return Noise(
         factor,
@@ -86,7 +86,7 @@ def _noise(factor: str, part: Scores) -> Noise:
         k,
         *_components(table, (repeat or 0.0) / k),
         repeat,
-        *_self_consistency(part.score, cell),
+        *_self_consistency(scores.score, cell),
         _notes(n, table.shape, repeat),
     )
 

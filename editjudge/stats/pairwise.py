@@ -137,7 +137,7 @@ class PairwiseSummary:
     there is no fit, or one order alone."""
     both_orders: bool
     useless: Reason | None
-    """Why the verdicts say nothing, where they do."""
+    """Why the verdicts say nothing; None if they say something."""
     tie_rate_of_equals: float | None
     """How often the judge calls two models of equal strength a tie."""
     models: tuple[ModelRecord, ...]
@@ -535,8 +535,8 @@ def _groups(
 
 def _likelihood(cells: Floats, fit: Fit, share: Floats, toward: float) -> Floats:
     """Return the log likelihood of the answers in each draw; minus infinity without a finite fit."""
-    known = np.asarray(np.isfinite(fit.strength).all(axis=1))
-    strength = np.where(known[:, None], fit.strength, 0.0)
+    finite = np.asarray(np.isfinite(fit.strength).all(axis=1))
+    strength = np.where(finite[:, None], fit.strength, 0.0)
     half = np.clip(
         (strength[:, :, None] - strength[:, None, :] + fit.first[:, None, None]) / 2,
         -30,
@@ -551,10 +551,12 @@ def _likelihood(cells: Floats, fit: Fit, share: Floats, toward: float) -> Floats
         axis=-1,
     )
     favoured = np.array([1.0, 0.0, 0.0] if toward >= 0 else [0.0, 1.0, 0.0])
-    part = share[:, None, None, None]
-    chance = (1 - part) * odds / odds.sum(axis=-1, keepdims=True) + part * favoured
+    by_place = share[:, None, None, None]
+    chance = (1 - by_place) * odds / odds.sum(
+        axis=-1, keepdims=True
+    ) + by_place * favoured
     total: Floats = (cells * np.log(np.maximum(chance, 1e-12))).sum(axis=(1, 2, 3))
-    return np.where(known, total, -np.inf)
+    return np.where(finite, total, -np.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -562,10 +564,10 @@ class Preference:
     """Which of two edits one person prefers, and which of them judges do."""
 
     pair: tuple[str, str]
-    """The ids of the edits or, where no run knows them, the models that made them."""
+    """The ids of the edits or, if no run has them, the models that made them."""
     human: str
     group: str
-    """The source image; empty where it was not told."""
+    """The source image; empty if it is not known."""
     votes: Mapping[str, str | None]
 
 
@@ -636,7 +638,7 @@ def accuracy(
     if len(h):
         best = float((right.sum() + failed) / len(h))
         bounds = FailureBounds(float(right.mean()), best)
-    why = share.ci_reason if answered.any() else Reason("no_answer")
+    reason = share.ci_reason if answered.any() else Reason("no_answer")
     judge_decided = j[answered & (j < 2)]
     human_decided = h[h < 2]
     return Accuracy(
@@ -659,7 +661,7 @@ def accuracy(
         human_first_share=float(np.mean(human_decided == 0))
         if len(human_decided)
         else None,
-        notes=(why,) if why else (),
+        notes=(reason,) if reason else (),
     )
 
 

@@ -68,7 +68,7 @@ class Fit(NamedTuple):
     """One fit a row."""
 
     strength: Floats
-    """About their mean; infinite where there is no finite fit."""
+    """About their mean; infinite if there is no finite fit."""
     nu: Floats
     """Weight of a tie."""
     first: Floats
@@ -198,7 +198,7 @@ def bootstrap_strengths(
 
 
 def _reachable(edges: Mask) -> Mask:
-    """Which nodes lead to which, by any number of edges (graphs x nodes x nodes)."""
+    """Return which nodes lead to which, by any number of edges (graphs x nodes x nodes)."""
     reach = edges | np.eye(edges.shape[1], dtype=bool)
     for _ in range(max(1, edges.shape[1] - 1).bit_length()):
         reach = np.matmul(reach, reach)

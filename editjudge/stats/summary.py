@@ -30,6 +30,7 @@ from editjudge.stats.columns import (
     combinations,
     ends_of,
     joined,
+    stacked,
     worst_best,
 )
 from editjudge.stats.compare import compare, corrected
@@ -60,7 +61,7 @@ class Cell:
     method: str | None
     """How the interval was made."""
     distribution: Mapping[str, int]
-    """How many judgements gave each score; every value of the scale where it is known."""
+    """How many judgements gave each score; every value of the scale if that is known."""
     worst_case: float | None
     """The mean if every failure had the worst score of the scale; None where the scale is not known."""
     best_case: float | None
@@ -110,7 +111,7 @@ class PassRate:
     method: str | None
     """`exact` (Clopper-Pearson at the effective number of source images) where each image is wholly right or wrong."""
     design_effect: float
-    """How many times the variance is larger because judgements share source images; 1 where none do."""
+    """How many times the variance is larger because judgements share source images; 1 if none do."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +274,7 @@ def _cell(
     scale: Sequence[float] | None,
     repeat_sd: float | None,
 ) -> Cell:
-    judge, model, factor, *part = key
+    judge, model, factor, *slices = key
     ok = statuses.pop(OK, 0)
     abstained = statuses.pop(ABSTAINED, 0)
     failed = {status: n for status, n in statuses.items() if n}
@@ -295,7 +296,7 @@ def _cell(
         judge,
         model,
         factor,
-        part[0] if part else None,
+        slices[0] if slices else None,
         n=ok + abstained + failures,
         ok=ok,
         abstained=abstained,
@@ -319,10 +320,10 @@ def _repeat_sds(
 ) -> list[float | None]:
     """Return the standard deviation over repeats of each cell, pooled over edits; None if no edit has two scores."""
     edit = cell * (int(item.max(initial=0)) + 1) + item
-    _, first, place, counts = np.unique(
+    _, first, position, counts = np.unique(
         edit, return_index=True, return_inverse=True, return_counts=True
     )
-    off = score - (np.bincount(place, weights=score) / counts)[place]
+    off = score - (np.bincount(position, weights=score) / counts)[position]
     squares = np.bincount(cell, weights=off**2, minlength=n_cells)
     freedom = np.bincount(cell[first], weights=counts - 1, minlength=n_cells)
     return [
@@ -342,18 +343,20 @@ def _median(spread: dict[float, int]) -> float:
     return (low + high) / 2
 
 
-def _aggregated(scores: Scores, one: Aggregate) -> Scores:
-    part = scores.where(factor=one.factors)
-    unit = joined(part.item, part.judge, Column.of(part.repeat))
+def _aggregated(scores: Scores, aggregate: Aggregate) -> Scores:
+    rows = scores.where(factor=aggregate.factors)
+    unit = joined(rows.item, rows.judge, Column.of(rows.repeat))
     positions = [
-        one.factors.index(f) if f in one.factors else 0 for f in part.factor.labels
+        aggregate.factors.index(f) if f in aggregate.factors else 0
+        for f in rows.factor.labels
     ]
-    column = np.array(positions)[part.factor.codes]
-    row, values, statuses = side_by_side(part, unit, column, len(one.factors), FAILED)
+    column = np.array(positions)[rows.factor.codes]
+    width = len(aggregate.factors)
+    first, values, statuses = side_by_side(rows, unit, column, width, FAILED)
     return replace(
-        row,
-        factor=Column.constant(one.name, len(row)),
-        score=_reduced(values, statuses, one),
+        first,
+        factor=Column.constant(aggregate.name, len(first)),
+        score=_reduced(values, statuses, aggregate),
         status=Column.of(joint_status(statuses)),
     )
 
@@ -389,56 +392,31 @@ def joint_status(statuses: Codes) -> Codes:
     return joint
 
 
-def _reduced(values: Floats, statuses: Codes, one: Aggregate) -> Floats:
+def _reduced(values: Floats, statuses: Codes, aggregate: Aggregate) -> Floats:
     """Return the value of each row of factors."""
     codes = np.where(statuses == OK, evaluation.OK, evaluation.FAILED)
     columns = {
         ("", factor): [evaluation.Quantity(values[:, i], codes[:, i])]
-        for i, factor in enumerate(one.factors)
+        for i, factor in enumerate(aggregate.factors)
     }
     rows = evaluation.column_rows(len(values), columns)
     # These sums and roots are NumPy's, as published: a loop rounds other last digits.
     arithmetic = replace(
         rows.arithmetic,
         total=lambda parts: np.stack(parts, axis=1).sum(axis=1),
-        power=lambda product, _: product ** (1 / len(one.factors)),
+        power=lambda product, _: product ** (1 / len(aggregate.factors)),
     )
-    result = evaluation.evaluate(one.term, replace(rows, arithmetic=arithmetic))
+    result = evaluation.evaluate(aggregate.term, replace(rows, arithmetic=arithmetic))
     if np.any(result.code == evaluation.UNDEFINED):
         raise UsageError(
-            f"{one.formula}: a geometric mean needs scores of zero or more"
+            f"{aggregate.formula}: a geometric mean needs scores of zero or more"
         )
     reduced: Floats = result.value
     return reduced
 
 
-def stacked(parts: Sequence[Scores]) -> Scores:
-    """The rows of all of them, one under the other."""
-
-    def stack(columns: Sequence[Column]) -> Column:
-        index: dict[str, int] = {}
-        codes = [
-            np.array(
-                [index.setdefault(v, len(index)) for v in c.labels] or [0], np.int32
-            )[c.codes]
-            for c in columns
-        ]
-        return Column(np.concatenate(codes), tuple(index))
-
-    names = ("item", "factor", "status", "judge", "model", "group", "pair")
-    return Scores(
-        **{name: stack([getattr(p, name) for p in parts]) for name in names},
-        score=np.concatenate([p.score for p in parts]),
-        repeat=np.concatenate([p.repeat for p in parts]),
-        answer=np.concatenate([p.answer for p in parts]),
-        slices={
-            name: stack([p.slices[name] for p in parts]) for name in parts[0].slices
-        },
-    )
-
-
 def _ranks(
-    part: Scores,
+    scores: Scores,
     judge: str,
     factor: str,
     scales: Scales,
@@ -447,8 +425,8 @@ def _ranks(
     guaranteed: bool,
 ) -> list[Rank]:
     """Rank models as Mogstad, Romano, Shaikh and Wilhelm (2024) do: as many ranks are open as pairs of models are."""
-    models = part.model.present()
-    sides = {model: part.where(model=model) for model in models}
+    models = scores.model.present()
+    sides = {model: scores.where(model=model) for model in models}
     means = np.array([sign * float(side.score.mean()) for side in sides.values()])
     pairs = list(itertools.combinations(range(len(models)), 2))
     tested = [
@@ -466,12 +444,16 @@ def _ranks(
             worse[ahead] += 1
     # A difference smaller than rounding is a tie, not an order.
     ranks = 1 + np.sum(means[None, :] > means[:, None] + 1e-9, axis=1)
-    why = None
-    if len(part.group.present()) < 2:
-        why = Reason("ranks_of_one_image")
+    reason = None
+    if len(scores.group.present()) < 2:
+        reason = Reason("ranks_of_one_image")
     ranked = []
     for i in np.argsort(ranks, kind="stable"):
-        ci = (1 + int(better[i]), len(models) - int(worse[i])) if why is None else None
+        ci = (
+            (1 + int(better[i]), len(models) - int(worse[i]))
+            if reason is None
+            else None
+        )
         mean = sign * float(means[i])
-        ranked.append(Rank(judge, factor, models[i], mean, int(ranks[i]), ci, why))
+        ranked.append(Rank(judge, factor, models[i], mean, int(ranks[i]), ci, reason))
     return ranked
