@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -336,6 +336,7 @@ def check_run(folder: Path, store: Store | None = None) -> RunFile:
     One that contradicts itself, its rubric or the store, if there is one, is refused with its file and number.
     """
     about = _read_about(folder)
+    _check_names(folder, about.files or {})
     try:
         rubrics = about.parse_rubrics()
     except ValueError as error:
@@ -378,6 +379,25 @@ def check_run(folder: Path, store: Store | None = None) -> RunFile:
                 f"{folder / name}: was changed after the export: its SHA-256 is not the one in run.json"
             )
     return about
+
+
+def _check_names(folder: Path, names: Collection[str]) -> None:
+    """Raise `ManifestError` if files of the export are missing, or there are files that it did not write."""
+    for name in names:
+        if not (folder / name).is_file():
+            raise ManifestError(
+                f"{folder / name}: is missing, and run.json names it: copy all files of the export, or export again"
+            )
+    # A folder may hold a run twice, in two forms: run.json names the files of one.
+    suffixes = {Path(name).suffix for name in names}
+    tables = [folder / f"{table}.jsonl" for table in TABLES]
+    for path in sorted(
+        [*folder.glob("*/part-*.parquet"), *filter(Path.exists, tables)]
+    ):
+        if path.suffix in suffixes and path.relative_to(folder).as_posix() not in names:
+            raise ManifestError(
+                f"{path}: is not a file of this export: run.json does not name it"
+            )
 
 
 def _check_counts(

@@ -436,7 +436,7 @@ edit_annotations = sa.Table(  # what reviewers say of an edit
     sa.Column("updated", sa.Double, nullable=False),
 )
 
-edit_scores = sa.Table(  # scores of the edits of a run by judge and factor, for lists: derived, and filled when asked
+edit_scores = sa.Table(  # scores of the edits of a run by judge and factor, for lists: derived, see `listing`
     "edit_scores",
     metadata,
     sa.Column("run_id", sa.Integer, primary_key=True, autoincrement=False),
