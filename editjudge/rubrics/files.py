@@ -18,6 +18,7 @@ from editjudge.rubrics.sets import RubricSet, ScoreError, asking, fuse
 from editjudge.rubrics.strict_yaml import (
     Lines,
     dump_plain,
+    field_names,
     lines_below,
     parse_yaml,
     read_text,
@@ -285,7 +286,7 @@ def _rubric(data: dict[str, Any], lines: Lines, source: str) -> Rubric:
 
 def _keys(owner: Any) -> list[str]:
     """Return the keys that a part of a rubric's file may have."""
-    keys = [field.name for field in dataclasses.fields(owner)]
+    keys = field_names(owner)
     if owner is not Rubric:
         return keys
     # `members` is made by fusing, and `after` has its place in a set.

@@ -371,7 +371,14 @@ class _Importer:
         if sum(not examples.gives_numbers(example) for example in found) > 1:
             why = "the prompt describes a JSON object more than once, and an answer may hold one of them or all"
             raise Ask(why, "answer", _WHICH_EXAMPLE)
-        return sorted(found, key=_described_values, reverse=True)
+        # The one that describes most of its values, rather than giving them, comes first.
+        return sorted(
+            found,
+            key=lambda example: sum(
+                bool(values_of(leaf.text)) for leaf in examples.leaves(example)
+            ),
+            reverse=True,
+        )
 
     def _json_shape(self) -> ExampleShape:
         first, *others = self.shown_answers
@@ -646,11 +653,6 @@ class _Importer:
 
 
 # --- answers that a prompt shows ------------------------------------------------------------------------------
-
-
-def _described_values(example: dict[str, Example]) -> int:
-    """Count the values that an example describes, rather than gives."""
-    return sum(bool(values_of(leaf.text)) for leaf in examples.leaves(example))
 
 
 def _filled(part: AnswerNode | None, example: Example) -> Any:

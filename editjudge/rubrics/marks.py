@@ -147,9 +147,11 @@ def _kind(
     opens = (
         following is not None and following.bullet and following.indent > line.indent
     )
-    if (line.heads_table or opens or not line.bullet) and _WORD.sub(
-        _drop_heading_word, line.text.casefold()
-    ).strip(" |:#*_&()/,.-") == "":
+    text = line.text.casefold()
+    rest = _WORD.sub("", text).strip(" |:#*_&()/,.-")
+    title_words = {*_WORD.findall(text)} - words("marks", "headings")
+    is_title = not rest and all(map(str.isdigit, title_words))
+    if is_title and (line.heads_table or opens or not line.bullet):
         return "heading"
     if _NO_DIFFERENCE.fullmatch(line.text.strip("*_ ")):
         return "prose"
@@ -159,12 +161,6 @@ def _kind(
 
 
 _WORD = re.compile(r"\w+")
-
-
-def _drop_heading_word(match: re.Match[str]) -> str:
-    return (
-        "" if match[0] in words("marks", "headings") or match[0].isdigit() else match[0]
-    )
 
 
 # --- marks ----------------------------------------------------------------------------------------------------

@@ -205,9 +205,10 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
             if start < plain or not keys:
                 continue
             end, closed, depth, tokens = _object_end(text, start, tokens)
-            if not key_pattern.search(text, start, end) and (
-                closed or not _cut_in_key(text[start:end], keys)
-            ):
+            # An object that breaks off in its first key holds none, and yet is an answer begun.
+            beginning = text[start + 1 : end].lstrip()
+            is_cut = not closed and any(f'"{k}'.startswith(beginning) for k in keys)
+            if not is_cut and not key_pattern.search(text, start, end):
                 plain = end
                 continue
             prose.append((begin, start))
@@ -260,12 +261,6 @@ def _any_of(keys: tuple[str, ...]) -> re.Pattern[str]:
         for key in keys
     ]
     return re.compile("""["'](?:{})["']""".format("|".join(spelled)))
-
-
-def _cut_in_key(block: str, keys: Collection[str]) -> bool:
-    """Whether an object breaks off before its first key is out: too early to hold one, and yet an answer begun."""
-    beginning = block[1:].lstrip()
-    return any(f'"{key}'.startswith(beginning) for key in keys)
 
 
 def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int]:

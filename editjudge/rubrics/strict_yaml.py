@@ -177,12 +177,16 @@ def _plain(text: str, decimals: object = False) -> Any:
 # --- checking -------------------------------------------------------------------------------------------------
 
 
+def field_names(owner: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(owner)]
+
+
 def validated(
     kind: type[T],
     data: Any,
     lines: Lines,
     source: str,
-    keys_of: Callable[[Any], list[str]] | None = None,
+    keys_of: Callable[[Any], list[str]] = field_names,
 ) -> T:
     """Return data as the dataclass `kind`; `keys_of` returns the keys that a dataclass may have, for messages."""
     from pydantic import ValidationError
@@ -196,7 +200,7 @@ def validated(
         complaints = []
         for fault in errors[:_MAX_COMPLAINTS]:
             owner = _class_at(kind, fault["loc"][:-1])
-            keys = (keys_of or _field_names)(owner)
+            keys = keys_of(owner)
             complaints.append(_complaint(dict(fault), lines, source, keys))
         if len(errors) > _MAX_COMPLAINTS:
             complaints.append(f"{source}: and {len(errors) - _MAX_COMPLAINTS} more")
@@ -209,10 +213,6 @@ def _adapter(kind: type[object]) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
-
-
-def _field_names(owner: Any) -> list[str]:
-    return [field.name for field in dataclasses.fields(owner)]
 
 
 def _class_at(kind: Any, path: Iterable[str | int]) -> Any:
