@@ -304,7 +304,7 @@ def _grouped(ratings: Ratings, scores: Scores) -> tuple[Ratings, Scores] | None:
             groups.append(Aggregate(name, factors))
     if not groups:
         return None
-    names = [one.name for one in groups]
+    names = [group.name for group in groups]
     people = Scores.of(ratings.item, ratings.factor, ratings.score, judge=ratings.rater)
     means = aggregate(people, groups).where(factor=names)
     return (
@@ -332,13 +332,13 @@ def conclusions(agreement: Agreement) -> list[str]:
     judges: dict[str, list[str]] = {}
     silences: dict[tuple[int, str], dict[str, None]] = {}
     for factor in agreement.humans:
-        for judge, one in agreement.factors.get(factor, {}).items():
-            ci = one.ci.get("spearman")
-            reason = one.ci_reason.get("spearman")
+        for judge, result in agreement.factors.get(factor, {}).items():
+            ci = result.ci.get("spearman")
+            reason = result.ci_reason.get("spearman")
             if ci is not None:
-                judges.setdefault(judge, []).append(_conclusion(factor, one, ci))
-            elif one.n and reason:
-                silences.setdefault((one.n, words(reason)), {})[factor] = None
+                judges.setdefault(judge, []).append(_conclusion(factor, result, ci))
+            elif result.n and reason:
+                silences.setdefault((result.n, words(reason)), {})[factor] = None
     # The lines of more judges would push the table, which compares them, off the screen.
     if len(judges) > _CONCLUSIONS:
         judges = {}
@@ -352,12 +352,12 @@ def conclusions(agreement: Agreement) -> list[str]:
     ]
 
 
-def _conclusion(factor: str, one: JudgeAgreement, ci: Interval) -> str:
-    text = f"{factor} {figure_text(one.spearman, ci, digits=2)}, n = {one.n:,}"
+def _conclusion(factor: str, result: JudgeAgreement, ci: Interval) -> str:
+    text = f"{factor} {figure_text(result.spearman, ci, digits=2)}, n = {result.n:,}"
     if ci.lo <= 0 <= ci.hi:
         text += ", no evidence of agreement"
-    verdict = one.against_further_rater.verdict
-    person = one.further_rater
+    verdict = result.against_further_rater.verdict
+    person = result.further_rater
     if verdict is None or person is None:
         return text
     reached = figure_text(person.spearman, person.ci.get("spearman"), digits=2)
@@ -418,22 +418,22 @@ def _agreement_table(
             )
             rest = (None, None, None, None)
             rows.append((factor, PEOPLE, person.items, None, *correlations, *rest))
-        for judge, one in agreement.factors.get(factor, {}).items():
-            standing = one.against_further_rater
-            bounded = one.failed and one.ci.get("spearman") is not None
+        for judge, result in agreement.factors.get(factor, {}).items():
+            standing = result.against_further_rater
+            bounded = result.failed and result.ci.get("spearman") is not None
             rows.append(
                 (
                     factor,
                     judge,
-                    one.n,
-                    one.unscored or None,
-                    _figure(one, "spearman"),
+                    result.n,
+                    result.unscored or None,
+                    _figure(result, "spearman"),
                     _estimate(standing.difference, standing.ci, sign=True),
-                    _figure(one, "pearson"),
-                    _figure(one, "kendall"),
-                    _figure(one.within_model, "spearman"),
-                    _figure(one.system, "spearman"),
-                    bounds_figure(one.bounds, 2) if bounded else None,
+                    _figure(result, "pearson"),
+                    _figure(result, "kendall"),
+                    _figure(result.within_model, "spearman"),
+                    _figure(result.system, "spearman"),
+                    bounds_figure(result.bounds, 2) if bounded else None,
                 )
             )
     columns = ("factor", "judge", "n", "no score", "Spearman", "vs rater", "Pearson", "Kendall", "within model",
@@ -456,7 +456,9 @@ def _agreement_table(
         spare=("Kendall", "Pearson", "system"),
         legend=legend,
     )
-    if all(one.within_model.models < 2 for _, _, one in _cells(agreement.factors)):
+    if all(
+        result.within_model.models < 2 for _, _, result in _cells(agreement.factors)
+    ):
         table = table.without("within model")
     return table.trimmed(
         "no score", "vs rater", "Pearson", "Kendall", "system", "bounds"
@@ -488,17 +490,17 @@ def _about_people(agreement: Agreement) -> Iterator[str]:
 
 def _about_judges(agreement: Agreement) -> list[str]:
     about = {}
-    for factor, judge, one in _cells(agreement.factors):
+    for factor, judge, result in _cells(agreement.factors):
         if factor not in agreement.humans:
             continue
-        lines = [words(note) for note in one.notes if note != OTHER_SCALE]
-        reason = one.ci_reason.get("spearman")
-        if reason and one.n:
+        lines = [words(note) for note in result.notes if note != OTHER_SCALE]
+        reason = result.ci_reason.get("spearman")
+        if reason and result.n:
             lines.append(f"no Spearman is shown: {words(reason)}")
-        if one.overturnable:
-            lines.append(f"{one.failed} failed scores could overturn this")
-        if one.within_model.models > 1:
-            lines += map(words, one.within_model.notes)
+        if result.overturnable:
+            lines.append(f"{result.failed} failed scores could overturn this")
+        if result.within_model.models > 1:
+            lines += map(words, result.within_model.notes)
         about[f"{factor} by {judge}"] = lines
     return merge_notes(about)
 
@@ -511,24 +513,24 @@ def _errors(by_judge: ByJudge[JudgeAgreement]) -> list[Table]:
     """Show how far off judges are, if judge and people use the same scale."""
     rows: list[dict[str, Cell]] = []
     reasons: dict[str, list[str]] = {}
-    for factor, judge, one in _cells(by_judge):
-        if not one.n or OTHER_SCALE in one.notes:
+    for factor, judge, result in _cells(by_judge):
+        if not result.n or OTHER_SCALE in result.notes:
             continue
-        reason = one.ci_reason.get("mae")
+        reason = result.ci_reason.get("mae")
         lines = [f"no MAE is shown: {words(reason)}"] if reason else []
         reasons[f"{factor} by {judge}"] = lines
         rows.append(
             {
                 "factor": factor,
                 "judge": judge,
-                "n": one.n,
-                "QWK": _figure(one, "qwk"),
-                "MAE": _figure(one, "mae"),
-                "bias": _figure(one, "bias", sign=True),
-                "exact": _figure(one, "exact"),
-                "within 1": _figure(one, "within_one"),
-                "at top": one.top,
-                "at floor": one.floor,
+                "n": result.n,
+                "QWK": _figure(result, "qwk"),
+                "MAE": _figure(result, "mae"),
+                "bias": _figure(result, "bias", sign=True),
+                "exact": _figure(result, "exact"),
+                "within 1": _figure(result, "within_one"),
+                "at top": result.top,
+                "at floor": result.floor,
             }
         )
     legend = {
@@ -625,19 +627,19 @@ def _guesses(
     """Show what the scores that the source made up would change."""
     rows: list[dict[str, Cell]] = []
     for factor, judge, other in _cells(with_guessed):
-        one = by_judge[factor][judge]
-        if other.n == one.n or one.ci.get("spearman") is None:
+        result = by_judge[factor][judge]
+        if other.n == result.n or result.ci.get("spearman") is None:
             continue
         change = None
-        if one.spearman is not None and other.spearman is not None:
-            change = other.spearman - one.spearman
+        if result.spearman is not None and other.spearman is not None:
+            change = other.spearman - result.spearman
         rows.append(
             {
                 "factor": factor,
                 "judge": judge,
-                "n": one.n,
-                "guessed": other.n - one.n,
-                "Spearman": one.spearman,
+                "n": result.n,
+                "guessed": other.n - result.n,
+                "Spearman": result.spearman,
                 "with guesses": other.spearman,
                 "change": Figure(change, sign=True),
             }
@@ -649,8 +651,8 @@ def _guesses(
 def _calibrations(calibrations: ByJudge[ScaleCalibration]) -> Table:
     notes = [
         f"{factor} by {judge}: {words(note)}"
-        for factor, judge, one in _cells(calibrations)
-        for note in one.notes
+        for factor, judge, calibration in _cells(calibrations)
+        for note in calibration.notes
     ]
     notes.append(
         "mapped: a non-decreasing map onto people's scale, errors on source images that it has not seen; one that does "
@@ -661,15 +663,15 @@ def _calibrations(calibrations: ByJudge[ScaleCalibration]) -> Table:
             {
                 "factor": factor,
                 "judge": judge,
-                "n": one.n,
-                "images": one.groups,
-                "MAE raw": one.mae_raw,
-                "MAE mapped": one.mae_calibrated,
-                "MAE constant": one.mae_constant,
-                "bias raw": Figure(one.bias_raw, sign=True),
-                "bias mapped": Figure(one.bias_calibrated, sign=True),
+                "n": calibration.n,
+                "images": calibration.groups,
+                "MAE raw": calibration.mae_raw,
+                "MAE mapped": calibration.mae_calibrated,
+                "MAE constant": calibration.mae_constant,
+                "bias raw": Figure(calibration.bias_raw, sign=True),
+                "bias mapped": Figure(calibration.bias_calibrated, sign=True),
             }
-            for factor, judge, one in _cells(calibrations)
+            for factor, judge, calibration in _cells(calibrations)
         ),
         "Calibration onto people's scale",
         notes=notes,
@@ -682,20 +684,23 @@ def _estimates(estimates: ByJudge[Mapping[str, PoweredEstimate]]) -> Table:
     rows: list[dict[str, Cell]] = []
     notes: dict[str, None] = {}
     for factor, judge, models in _cells(estimates):
-        for model, one in models.items():
-            reasons = [*one.notes, *([one.ci_reason] if one.ci_reason else [])]
+        for model, estimate in models.items():
+            reasons = [
+                *estimate.notes,
+                *([estimate.ci_reason] if estimate.ci_reason else []),
+            ]
             notes |= dict.fromkeys(map(words, reasons))
-            if one.scored_only:
+            if estimate.scored_only:
                 rows.append(
                     {
                         "factor": factor,
                         "judge": judge,
                         "model": model,
-                        "rated": one.rated,
-                        "unrated": one.scored_only,
-                        "people alone": Figure(one.human_mean, one.human_ci),
-                        "with the judge": Figure(one.mean, one.ci),
-                        "saved": Figure(one.saved, digits=0),
+                        "rated": estimate.rated,
+                        "unrated": estimate.scored_only,
+                        "people alone": Figure(estimate.human_mean, estimate.human_ci),
+                        "with the judge": Figure(estimate.mean, estimate.ci),
+                        "saved": Figure(estimate.saved, digits=0),
                     }
                 )
     saved = "saved: ratings that people alone would have needed beyond those they gave, for as short an interval"

@@ -148,7 +148,11 @@ def _answer(
 ) -> Answer:
     results = conclusions(comparisons)
     return Answer(
-        {**about, "comparisons": [one.as_json() for one in comparisons], **rubrics},
+        {
+            **about,
+            "comparisons": [paired.as_json() for paired in comparisons],
+            **rubrics,
+        },
         [*before, *results, *after],
         compare_tables(comparisons, by),
         _all_figures(comparisons),
@@ -292,7 +296,9 @@ def _run_differences(a: RunData, b: RunData, choice: Choice) -> list[PairedDiffe
             guaranteed=choice.guaranteed,
         )
         # A mean of other factors is another figure.
-        other = {one.name for one in {*a.aggregates[judge]} ^ {*b.aggregates[judge_b]}}
+        other = {
+            mean.name for mean in {*a.aggregates[judge]} ^ {*b.aggregates[judge_b]}
+        }
         rows += [(judge, d) for d in compared if d.factor not in other]
     return _corrected(rows, b, primary, declared)
 
@@ -378,11 +384,11 @@ def compare_tables(comparisons: Sequence[PairedDifference], by: By) -> list[Tabl
     shared_by = "rubric" if by == "judge" else "judge"
     titles = {"primary": "Primary scores", "exploratory": "Factors (exploratory)"}
     for family, title in titles.items():
-        members = [one for one in comparisons if one.family == family]
-        for context in dict.fromkeys(one.within for one in members):
-            here = [one for one in members if one.within == context]
-            notes = [FALLS_NOTE] if any(one.is_falling for one in here) else []
-            marked = [one.marked for one in here]
+        members = [paired for paired in comparisons if paired.family == family]
+        for context in dict.fromkeys(paired.within for paired in members):
+            here = [paired for paired in members if paired.within == context]
+            notes = [FALLS_NOTE] if any(paired.is_falling for paired in here) else []
+            marked = [paired.marked for paired in here]
             notes += _notes(marked, _correction(members, here))
             caption = (
                 f"{title} by {by}, b minus a, paired by edit; {shared_by} {context}"
@@ -397,12 +403,12 @@ def _correction(
 ) -> str:
     """Return what p is corrected for."""
     if members[0].family == "exploratory":
-        several = sum(one.difference.p is not None for one in here) > 1
+        several = sum(paired.difference.p is not None for paired in here) > 1
         rule = (
             "Holm-corrected within each rubric; exploratory: the primary scores decide"
         )
         return rule if several else ""
-    tests = sum(one.difference.p is not None for one in members)
+    tests = sum(paired.difference.p is not None for paired in members)
     over = f"Holm-corrected over {tests} primary comparisons" if tests > 1 else ""
     declared = "declared before the run" if members[0].declared else ""
     return ", ".join(filter(None, (over, declared)))
@@ -457,8 +463,8 @@ def _all_figures(comparisons: Sequence[PairedDifference]) -> Table:
     """Return every difference in one table at full precision, for a data frame."""
     return Table.listing(
         {
-            "within": one.within,
-            "family": one.family,
+            "within": paired.within,
+            "family": paired.family,
             "a": d.a,
             "b": d.b,
             "factor": d.factor,
@@ -475,8 +481,8 @@ def _all_figures(comparisons: Sequence[PairedDifference]) -> Table:
             "w/t/l": _won(d),
             "MDE": d.detectable,
         }
-        for one in comparisons
-        for d in [one.difference]
+        for paired in comparisons
+        for d in [paired.difference]
     )
 
 
@@ -564,7 +570,7 @@ class PairVerdict:
 
 def conclusions(comparisons: Sequence[PairedDifference]) -> list[str]:
     """Return a few lines for each pair, with the judge's name if there are several."""
-    several = len({one.within for one in comparisons}) > 1
+    several = len({paired.within for paired in comparisons}) > 1
     return [
         f"{verdict.within}: {line}" if several else line
         for verdict in pair_verdicts(comparisons)
@@ -574,18 +580,18 @@ def conclusions(comparisons: Sequence[PairedDifference]) -> list[str]:
 
 def pair_verdicts(comparisons: Sequence[PairedDifference]) -> list[PairVerdict]:
     pairs: dict[tuple[str, str, str], list[PairedDifference]] = {}
-    for one in comparisons:
-        pair = (one.within, one.difference.a, one.difference.b)
-        pairs.setdefault(pair, []).append(one)
+    for paired in comparisons:
+        pair = (paired.within, paired.difference.a, paired.difference.b)
+        pairs.setdefault(pair, []).append(paired)
     return [_pair_verdict(*pair, members) for pair, members in pairs.items()]
 
 
 def _pair_verdict(
     within: str, a: str, b: str, comparisons: Sequence[PairedDifference]
 ) -> PairVerdict:
-    primary = [one.marked for one in comparisons if one.family == "primary"]
+    primary = [paired.marked for paired in comparisons if paired.family == "primary"]
     decides = any(d.difference is not None for d in primary)
-    rows = primary if decides else [one.marked for one in comparisons]
+    rows = primary if decides else [paired.marked for paired in comparisons]
     rows = sorted(rows, key=lambda d: d.factor != OVERALL)
     doubts = []
     if rows and all(d.method == "identity" for d in rows):
@@ -600,7 +606,9 @@ def _pair_verdict(
     if overturnable := ", ".join(d.factor for d in compared if d.overturnable):
         doubts.append(f"failed judgements could overturn this on {overturnable}")
     if decides:
-        others = [one.marked for one in comparisons if one.family == "exploratory"]
+        others = [
+            paired.marked for paired in comparisons if paired.family == "exploratory"
+        ]
         doubts += [f"exploratory: {claim}" for claim in _claims(a, b, others)]
     return PairVerdict(within, a, b, _claims(a, b, rows), doubts)
 
@@ -662,8 +670,8 @@ FOREST_PAIRS = 6
 def forests(comparisons: Sequence[PairedDifference]) -> dict[str, DotChart]:
     """Return a forest plot for each judge: every paired difference that has a CI, on one axis around zero."""
     charts = {}
-    for context in dict.fromkeys(one.within for one in comparisons):
-        here = [one.marked for one in comparisons if one.within == context]
+    for context in dict.fromkeys(paired.within for paired in comparisons):
+        here = [paired.marked for paired in comparisons if paired.within == context]
         here = [d for d in here if d.ci is not None]
         pairs = list(dict.fromkeys((d.a, d.b) for d in here))[:FOREST_PAIRS]
         if pairs:

@@ -144,7 +144,7 @@ def _checked(
     else:
         drops = dict.fromkeys(primary or scores.factor.present(), drops)
     for factor in named:
-        names = [*scores.factor.present(), *(one.name for one in sums)]
+        names = [*scores.factor.present(), *(mean.name for mean in sums)]
         check_name("factor", factor, names)
     for factor, most in limits.maximum.items():
         if factor not in run.falling:
@@ -164,10 +164,10 @@ def _checked(
     base = None
     compared: list[Aggregate] = []
     if before is not None:
-        compared = [one for one in sums if one.name in drops]
-        same = [one for one in before.aggregates[judge_before] if one in compared]
+        compared = [mean for mean in sums if mean.name in drops]
+        same = [mean for mean in before.aggregates[judge_before] if mean in compared]
         base = aggregate(before.scores.where(judge=judge_before), same)
-    added = [one for one in sums if one.name in minimum or one in compared]
+    added = [mean for mean in sums if mean.name in minimum or mean in compared]
     return statistics.gate(
         aggregate(scores, added),
         minimum,
@@ -190,17 +190,17 @@ def _undecidable(result: Gate, run: RunData, judge: str) -> str | None:
     names = ", ".join(map(rule_words, empty))
     message = f"nothing to decide on: no score for {names}"
     scores = run.scores.where(judge=judge)
-    for one in run.aggregates[judge]:
-        if one.name in {rule.factor for rule in empty}:
+    for mean in run.aggregates[judge]:
+        if mean.name in {rule.factor for rule in empty}:
             unscored = ", ".join(
                 name
-                for name in one.factors
+                for name in mean.factors
                 if not np.isfinite(scores.where(factor=name).score).any()
             )
             message += (
-                f"; {one.name} is a mean of factors, of which {judge} scored none of these: {unscored}"
+                f"; {mean.name} is a mean of factors, of which {judge} scored none of these: {unscored}"
                 if unscored
-                else f"; no edit has scores on all factors of {one.name}"
+                else f"; no edit has scores on all factors of {mean.name}"
             )
     return message
 

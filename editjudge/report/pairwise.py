@@ -187,9 +187,9 @@ def rendered_pairs(pairs: PairRun, form: str) -> str:
 def _verdicts(pairs: PairRun) -> Table:
     """Show flips first, since they say what the rest is worth."""
     notes = {}
-    for judge, factor, one in pairs.summaries:
-        useless = [f"useless: {words(one.useless)}"] if one.useless else []
-        notes[f"{factor} by {judge}"] = [*map(words, one.notes), *useless]
+    for judge, factor, summary in pairs.summaries:
+        useless = [f"useless: {words(summary.useless)}"] if summary.useless else []
+        notes[f"{factor} by {judge}"] = [*map(words, summary.notes), *useless]
     legend = {
         "verdicts": "pairs with an answer in every order that was asked, of all",
         "ties": "called a tie in both orders, half ties and flips together",
@@ -202,15 +202,17 @@ def _verdicts(pairs: PairRun) -> Table:
             {
                 "judge": judge,
                 "factor": factor,
-                "verdicts": coverage_figure(one.n - one.failed, one.n),
-                "decided": one.decided,
-                "ties": one.ties,
-                "half": one.half,
-                "flipped": one.flipped,
-                "flip rate": Figure(one.flips.share, one.flips.ci),
-                "first place": Figure(one.position.share, one.position.ci, sign=True),
+                "verdicts": coverage_figure(summary.n - summary.failed, summary.n),
+                "decided": summary.decided,
+                "ties": summary.ties,
+                "half": summary.half,
+                "flipped": summary.flipped,
+                "flip rate": Figure(summary.flips.share, summary.flips.ci),
+                "first place": Figure(
+                    summary.position.share, summary.position.ci, sign=True
+                ),
             }
-            for judge, factor, one in pairs.summaries
+            for judge, factor, summary in pairs.summaries
         ),
         "Verdicts over both orders, 95 % CI",
         notes=merge_notes(notes),
@@ -220,13 +222,13 @@ def _verdicts(pairs: PairRun) -> Table:
     ).folded("judge")
 
 
-def _model_tables(judge: str, factor: str, one: PairwiseSummary) -> list[Table]:
-    return [_strengths(judge, factor, one), _two_by_two(judge, factor, one)]
+def _model_tables(judge: str, factor: str, summary: PairwiseSummary) -> list[Table]:
+    return [_strengths(judge, factor, summary), _two_by_two(judge, factor, summary)]
 
 
-def _strengths(judge: str, factor: str, one: PairwiseSummary) -> Table:
+def _strengths(judge: str, factor: str, summary: PairwiseSummary) -> Table:
     reasons = {}
-    for model in one.models:
+    for model in summary.models:
         codes = dict.fromkeys((*model.notes, model.strength_ci_reason, model.ci_reason))
         reasons[model.model] = [words(reason) for reason in codes if reason]
     legend = {
@@ -247,7 +249,7 @@ def _strengths(judge: str, factor: str, one: PairwiseSummary) -> Table:
                 "scale": model.scale,
                 "strength": Figure(model.strength, model.strength_ci, sign=True),
             }
-            for model in one.models
+            for model in summary.models
         ),
         f"Models by {judge}, {factor}, 95 % CI",
         notes=merge_notes(reasons),
@@ -255,7 +257,7 @@ def _strengths(judge: str, factor: str, one: PairwiseSummary) -> Table:
         legend=legend,
         spare=("n", "won/tied/lost"),
     )
-    several = any(model.scale > 1 for model in one.models)
+    several = any(model.scale > 1 for model in summary.models)
     return table if several else table.without("scale")
 
 
@@ -263,9 +265,9 @@ def _letter(group: int) -> str:
     return chr(ord("a") + group - 1) if group <= 26 else f"({group})"
 
 
-def _two_by_two(judge: str, factor: str, one: PairwiseSummary) -> Table:
+def _two_by_two(judge: str, factor: str, summary: PairwiseSummary) -> Table:
     """Show win rates of the row over the column, or a list of pairs."""
-    names = [model.model for model in one.models]
+    names = [model.model for model in summary.models]
     if len(names) > MATRIX:
         return Table.listing(
             (
@@ -279,13 +281,13 @@ def _two_by_two(judge: str, factor: str, one: PairwiseSummary) -> Table:
                     "flips": pair.flips,
                     "win rate of a": Figure(pair.a_win_rate, pair.ci),
                 }
-                for pair in one.pairs
+                for pair in summary.pairs
             ),
             f"Two by two, by {judge}, {factor}, 95 % CI",
             stub=2,
         )
     rates: dict[tuple[str, str], Figure] = {}
-    for pair in one.pairs:
+    for pair in summary.pairs:
         if pair.a_win_rate is not None:
             for key, rate in (
                 ((pair.a, pair.b), pair.a_win_rate),
@@ -387,7 +389,7 @@ def agree_preferences(file: Path, run: RunData | None) -> Answer:
     lead: list[str] = []
     if run is not None:
         items = {*run.scores.item.present()}
-        pairs = [one for one in pairs if items.issuperset(one.pair)]
+        pairs = [pair for pair in pairs if items.issuperset(pair.pair)]
         unknown = [
             f"{file}:{line}: found {name!r:.80}, and the run has no judgement of it"
             for line, preference in rows
@@ -399,11 +401,11 @@ def agree_preferences(file: Path, run: RunData | None) -> Answer:
         )
         left_out = _left_out("pairs", len(rows), len(pairs), unknown, expected)
         lead = [*run.lead(), *left_out]
-    elif not any(one.votes for one in pairs):
+    elif not any(pair.votes for pair in pairs):
         raise InputError(
             f"{file}: has no judge's votes; name a RUN, or add columns vote:NAME or an object judge_votes"
         )
-    elif not all(one.group for one in pairs):
+    elif not all(pair.group for pair in pairs):
         lead = [
             "some pairs have no group and count as source images of their own: intervals may be too narrow"
         ]
@@ -414,7 +416,7 @@ def agree_preferences(file: Path, run: RunData | None) -> Answer:
         "pending": run.pending if run else 0,
     }
     tables = [_accuracies(voted, "Accuracy against people's preferences (A, B or tie)")]
-    tables += _ties([one for one in voted if one.ties])
+    tables += _ties([pair for pair in voted if pair.ties])
     tables += _strength_table(voted, strengths)
     return Answer(counts | _document(voted, strengths), lead, tables)
 
@@ -483,15 +485,15 @@ def _agree_pairs(
     decisive = next((name for name in ("overall", VOTE) if name in ratings), None)
     votes = ratings[decisive or next(iter(ratings))]
     by_pair: dict[str, list[tuple[str, str]]] = {}
-    for n, one in enumerate(votes):
-        by_pair.setdefault(one.item, []).append((one.rater or f"row {n}", one.vote))
+    for n, vote in enumerate(votes):
+        by_pair.setdefault(vote.item, []).append((vote.rater or f"row {n}", vote.vote))
     people = human_agreement(
         by_pair, {item: origin.group for item, origin in origins.items()}
     )
     strengths = _strengths_by(
-        [origins[one.item][:2] for one in votes],
-        [one.vote for one in votes],
-        [origins[one.item].group for one in votes],
+        [origins[vote.item][:2] for vote in votes],
+        [vote.vote for vote in votes],
+        [origins[vote.item].group for vote in votes],
     )
     among = "no pair has votes of two people: what people reach among themselves is not known"
     if people.agreement is not None:
@@ -521,23 +523,25 @@ def _pair_votes(
     answers: Mapping[str, PairAnswers],
     origins: Mapping[str, PairOrigin],
 ) -> JudgeVotes:
-    rated = {one.item for one in votes}
+    rated = {vote.item for vote in votes}
     decisions = {}
     for item, pair in answers.items():
         if item in rated and factor in pair.answers:
             decisions[item] = pair.decision(factor)
-    decided = [item for item, one in decisions.items() if one.verdict is not None]
+    decided = [item for item, vote in decisions.items() if vote.verdict is not None]
     verdicts = {"a": "A", "b": "B", "tie": "tie", None: None}
     return JudgeVotes(
         judge,
         factor,
         accuracy(
-            [one.vote for one in votes],
+            [vote.vote for vote in votes],
             [
-                verdicts[decisions[one.item].verdict] if one.item in decisions else None
-                for one in votes
+                verdicts[decisions[vote.item].verdict]
+                if vote.item in decisions
+                else None
+                for vote in votes
             ],
-            group=[origins[one.item].group for one in votes],
+            group=[origins[vote.item].group for vote in votes],
         ),
         flips=share_of(
             [decisions[item].flipped for item in decided],
@@ -565,9 +569,9 @@ def _preferred(
     pairs: Sequence[Preference], run: RunData | None
 ) -> tuple[list[JudgeVotes], list[Strength]]:
     """Compare with the scores of a run, whose edits the pairs then name, and with the votes that came with the pairs."""
-    human = [one.human for one in pairs]
-    models: list[tuple[str, ...]] = [one.pair for one in pairs]
-    group = [one.group or f"row {n}" for n, one in enumerate(pairs)]
+    human = [pair.human for pair in pairs]
+    models: list[tuple[str, ...]] = [pair.pair for pair in pairs]
+    group = [pair.group or f"row {n}" for n, pair in enumerate(pairs)]
     voted: list[JudgeVotes] = []
     if run:
         scores = run.scores
@@ -575,13 +579,13 @@ def _preferred(
         edits = scores.take(first)
         model_of = dict(zip(edits.item, edits.model, strict=True))
         group_of = dict(zip(edits.item, edits.group, strict=True))
-        models = [tuple(model_of[item] for item in one.pair) for one in pairs]
-        group = [one.group or group_of[one.pair[0]] for one in pairs]
+        models = [tuple(model_of[item] for item in pair.pair) for pair in pairs]
+        group = [pair.group or group_of[pair.pair[0]] for pair in pairs]
         for (judge, factor), gaps in _differences(run, pairs).items():
             votes = [
                 None if math.isnan(gap) else _VOTES[int(np.sign(gap))] for gap in gaps
             ]
-            leads = judge not in {one.judge for one in voted}
+            leads = judge not in {result.judge for result in voted}
             voted.append(
                 JudgeVotes(
                     judge,
@@ -591,8 +595,8 @@ def _preferred(
                     _strengths_by(models, votes, group) if leads else None,
                 )
             )
-    for judge in dict.fromkeys(name for one in pairs for name in one.votes):
-        votes = [one.votes.get(judge) for one in pairs]
+    for judge in dict.fromkeys(name for pair in pairs for name in pair.votes):
+        votes = [pair.votes.get(judge) for pair in pairs]
         voted.append(JudgeVotes(judge, VOTE, accuracy(human, votes, group=group)))
     return voted, _strengths_by(models, human, group)
 
@@ -605,7 +609,7 @@ def _differences(
     scores = run.with_aggregates()
     differences: dict[tuple[str, str], list[float]] = {}
     for judge, sums in run.aggregates.items():
-        means = [one.name for one in reversed(sums) if one.how == "mean"]
+        means = [total.name for total in reversed(sums) if total.how == "mean"]
         for factor in (*means, *run.scores.where(judge=judge).factor.present()):
             part = scores.where(judge=judge, factor=factor)
             item = part.item.compact()
@@ -615,7 +619,7 @@ def _differences(
             sign = -1 if factor in run.falling else 1
             differences[judge, factor] = [
                 round(sign * (mean.get(a, math.nan) - mean.get(b, math.nan)), 9)
-                for a, b in (one.pair for one in pairs)
+                for a, b in (preference.pair for preference in pairs)
             ]
     return differences
 
@@ -626,19 +630,19 @@ def _document(
     people: HumanAgreement | None = None,
 ) -> dict[str, Any]:
     factors: dict[str, dict[str, Any]] = {}
-    for one in voted:
-        factors.setdefault(one.factor, {})[one.judge] = one.as_json()
+    for votes in voted:
+        factors.setdefault(votes.factor, {})[votes.judge] = votes.as_json()
     humans = plain(people) if people else {}
     return {"factors": factors, "humans": humans | {"strengths": plain(strengths)}}
 
 
 def _accuracies(voted: Sequence[JudgeVotes], caption: str, *notes: str) -> Table:
     about = {}
-    for one in voted:
-        lines = [words(note) for note in one.accuracy.notes]
-        if one.accuracy.overturnable:
+    for votes in voted:
+        lines = [words(note) for note in votes.accuracy.notes]
+        if votes.accuracy.overturnable:
             lines.append(OVERTURNS)
-        about[f"{one.factor} by {one.judge}"] = lines
+        about[f"{votes.factor} by {votes.judge}"] = lines
     people = voted[0].accuracy
     share = people.human_first_share
     first = "-" if share is None else f"{share:.2f}"
@@ -651,8 +655,8 @@ def _accuracies(voted: Sequence[JudgeVotes], caption: str, *notes: str) -> Table
     table = Table.listing(
         (
             {
-                "judge": one.judge,
-                "by": one.factor,
+                "judge": votes.judge,
+                "by": votes.factor,
                 "answered": coverage_figure(a.answered, a.n),
                 "failed": a.failed,
                 "accuracy": Figure(a.accuracy, a.ci),
@@ -663,12 +667,12 @@ def _accuracies(voted: Sequence[JudgeVotes], caption: str, *notes: str) -> Table
                 "without ties": Figure(a.without_ties, a.without_ties_ci),
                 "ties": a.judge_ties,
                 "takes A": a.first_share,
-                "flip rate": Figure(one.flips.share, one.flips.ci)
-                if one.flips
+                "flip rate": Figure(votes.flips.share, votes.flips.ci)
+                if votes.flips
                 else None,
             }
-            for one in voted
-            for a in [one.accuracy]
+            for votes in voted
+            for a in [votes.accuracy]
         ),
         f"{caption}, 95 % CI",
         notes=[*notes, *merge_notes(about)],
@@ -682,16 +686,16 @@ def _accuracies(voted: Sequence[JudgeVotes], caption: str, *notes: str) -> Table
 def _ties(voted: Sequence[JudgeVotes]) -> list[Table]:
     rows = [
         {
-            "judge": one.judge,
-            "by": one.factor,
+            "judge": votes.judge,
+            "by": votes.factor,
             "n": ties.n,
-            "accuracy": one.accuracy.accuracy,
+            "accuracy": votes.accuracy.accuracy,
             "tie-calibrated": ties.accuracy,
             "epsilon": ties.epsilon,
             "held out": ties.held_out,
         }
-        for one in voted
-        if (ties := one.ties)
+        for votes in voted
+        if (ties := votes.ties)
     ]
     note = (
         "differences of scores up to epsilon are called ties; -1 calls none so. Epsilon is the best for these pairs; "
@@ -709,18 +713,18 @@ def _strength_table(
     if not strengths:
         return []
     by = {"people": strengths}
-    by |= {f"{one.judge}, {one.factor}": one.strengths or () for one in voted}
+    by |= {f"{votes.judge}, {votes.factor}": votes.strengths or () for votes in voted}
     rows: list[dict[str, Cell]] = []
     for name, fitted in by.items():
-        for one in fitted:
-            reasons = dict.fromkeys((*one.notes, one.ci_reason))
+        for strength in fitted:
+            reasons = dict.fromkeys((*strength.notes, strength.ci_reason))
             rows.append(
                 {
                     "by": name,
-                    "scale": one.scale,
-                    "model": one.model,
-                    "games": one.games,
-                    "strength": Figure(one.strength, one.ci, sign=True),
+                    "scale": strength.scale,
+                    "model": strength.model,
+                    "games": strength.games,
+                    "strength": Figure(strength.strength, strength.ci, sign=True),
                     "": "; ".join(words(reason) for reason in reasons if reason),
                 }
             )
@@ -729,5 +733,5 @@ def _strength_table(
         "scale": "only strengths of one scale can be compared; those above won against those below"
     }
     table = Table.listing(rows, caption, legend=legend, stub=3).trimmed("")
-    several = any(one.scale > 1 for fitted in by.values() for one in fitted)
+    several = any(strength.scale > 1 for fitted in by.values() for strength in fitted)
     return [table if several else table.without("scale")]

@@ -128,14 +128,14 @@ class RunData:
     @property
     def sums(self) -> dict[str, Aggregate]:
         """The means of factors by any judge, by name."""
-        return {one.name: one for sums in self.aggregates.values() for one in sums}
+        return {mean.name: mean for sums in self.aggregates.values() for mean in sums}
 
     def with_aggregates(self, wanted: Container[str] | None = None) -> Scores:
         """Return the scores with the means of factors, or with the wanted ones, as further factors."""
         parts = [
             aggregate(
                 self.scores.where(judge=judge),
-                [one for one in sums if wanted is None or one.name in wanted],
+                [mean for mean in sums if wanted is None or mean.name in wanted],
             )
             for judge, sums in self.aggregates.items()
         ]
@@ -145,10 +145,10 @@ class RunData:
         """Return scales from the worst score to the best; of a mean the ends of its factors' scale, if they share one."""
         all_scales: dict[str, tuple[float, ...]] = {}
         for sums in self.aggregates.values():
-            for one in sums:
-                scales = {self.scales.get(factor) for factor in one.factors}
+            for mean in sums:
+                scales = {self.scales.get(factor) for factor in mean.factors}
                 if len(scales) == 1 and (scale := scales.pop()):
-                    all_scales[one.name] = (min(scale), max(scale))
+                    all_scales[mean.name] = (min(scale), max(scale))
         for factor, scale in self.scales.items():
             ordered = scale[::-1] if factor in self.falling else scale
             all_scales[factor] = (
@@ -247,7 +247,9 @@ def load(
     formulas = scorer.formulas if scorer else ()
     falling = {formula.name for formula in formulas if formula.direction == "down"}
     continuous = {factor for factor, scale in asked.scales.items() if not scale.steps}
-    ends = {one.name: one.term.ends for one in formulas if one.term.ends}
+    ends = {
+        formula.name: formula.term.ends for formula in formulas if formula.term.ends
+    }
     return RunData(
         run,
         scores,
@@ -346,8 +348,8 @@ class _Reading:
 
     def _set_scores(self, values: Sequence[SetScore]) -> Scores:
         """Return scores of sets as rows, with the edit's own model, group and slices."""
-        edits = [self._edits[one.item] for one in values]
-        judges = Column.of(one.judge for one in values)
+        edits = [self._edits[value.item] for value in values]
+        judges = Column.of(value.judge for value in values)
         groups = [str(edit["group"] or edit["item"]) for edit in edits]
         pairs = (
             f"{group}\x1f{edit['instruction']}"
@@ -357,15 +359,15 @@ class _Reading:
             name: [edit[name] for edit in edits] for name in (*COLUMNS, *self._by)
         }
         return Scores.of(
-            [one.item for one in values],
-            [one.name for one in values],
-            [one.value for one in values],
+            [value.item for value in values],
+            [value.name for value in values],
+            [value.value for value in values],
             judge=judges,
-            status=[one.reason for one in values],
+            status=[value.reason for value in values],
             model=[edit["model"] or "" for edit in edits],
             group=groups,
             pair=pairs,
-            repeat=[one.repeat for one in values],
+            repeat=[value.repeat for value in values],
             slices=slices | {"rubric": [""] * len(values), SPEC: judges},
         )
 

@@ -124,7 +124,7 @@ def primary_scores(
         return chosen or declared, not chosen or {*chosen} == {*declared}
     if run.formulas:
         return [formula.name for formula in run.formulas], False
-    means = [name for name, one in run.sums.items() if one.how == "mean"]
+    means = [name for name, mean in run.sums.items() if mean.how == "mean"]
     alone = [factors[0] for factors in run.rubrics.values() if len(factors) == 1]
     means += [name for name in alone if name not in run.computed]
     return list(dict.fromkeys(means)), False
@@ -253,13 +253,13 @@ def _refusal(
     other_scale: Collection[str],
 ) -> str:
     rubrics: dict[str, list[str]] = {}
-    for name, (one, other) in differing.items():
-        asked = f"{a.run.name} asked by {one.title}, {b.run.name} by {other.title}"
+    for name, (first, other) in differing.items():
+        asked = f"{a.run.name} asked by {first.title}, {b.run.name} by {other.title}"
         rubrics.setdefault(asked, []).append(name)
     parts = [f"{_listed(names, ', ')}: {asked}" for asked, names in rubrics.items()]
     scales = [
-        f"{name} is {one.scale_words} in {a.run.name} and {other.scale_words} in {b.run.name}"
-        for name, (one, other) in differing.items()
+        f"{name} is {first.scale_words} in {a.run.name} and {other.scale_words} in {b.run.name}"
+        for name, (first, other) in differing.items()
         if name in other_scale
     ]
     message = f"the runs asked by different rubrics. {'; '.join(parts)}"

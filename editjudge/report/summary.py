@@ -90,7 +90,7 @@ def measure(
         if len(scores.slices[name].present()) > 1
     }
     formulas = _set_formulas(run)
-    formulas += [one.formula for sums in run.aggregates.values() for one in sums]
+    formulas += [mean.formula for sums in run.aggregates.values() for mean in sums]
     present = scores.factor.present()
     best = {}
     for factor, scale in run.scales.items():
@@ -168,16 +168,16 @@ def _headlines(
     coverage = _coverage(cells)
     headline: set[tuple[str, str]] = set()
     for judge, sums in run.aggregates.items():
-        names = {one.name for one in sums}
+        names = {mean.name for mean in sums}
         own = [key for key in coverage if key[0] == judge]
         widest = [key for key in own if key[1] in run.set_scores]
         half = []
-        for one in sums:
-            ok, n = coverage.get((judge, one.name), (0, 0))
-            if one.how == "mean" and 2 * ok >= n:
-                half.append(one)
+        for mean in sums:
+            ok, n = coverage.get((judge, mean.name), (0, 0))
+            if mean.how == "mean" and 2 * ok >= n:
+                half.append(mean)
         if half:
-            widest.append((judge, max(half, key=lambda one: len(one.factors)).name))
+            widest.append((judge, max(half, key=lambda mean: len(mean.factors)).name))
         factors = [key for key in own if key[1] not in names]
         scored = [key for key in factors if coverage[key][0]]
         headline.update(widest or scored or factors)
@@ -258,13 +258,13 @@ def document(means: SummaryReport) -> dict[str, Any]:
         "formulas": list(means.formulas),
         "pass_rates": plain(means.passes),
         "ranks": plain(means.ranks),
-        "comparisons": [one.as_json() for one in means.compared],
+        "comparisons": [paired.as_json() for paired in means.compared],
         "contradictions": plain(run.contradictions.counts),
         "noise": [
-            plain(one)
-            | {"reliability": {str(k): one.reliability(k) for k in (1, 2, 3, 5, 10)}}
-            | _needed(one, means.width)
-            for one in means.noise
+            plain(split)
+            | {"reliability": {str(k): split.reliability(k) for k in (1, 2, 3, 5, 10)}}
+            | _needed(split, means.width)
+            for split in means.noise
         ],
     }
 
@@ -433,11 +433,11 @@ def _median(median: float | None, digits: int | None) -> Figure:
     return Figure(median, digits=digits)
 
 
-def _rank(place: Rank | None) -> Figure:
-    if place is None:
+def _rank(ranked: Rank | None) -> Figure:
+    if ranked is None:
         return Figure(None)
-    span = f" [{place.ci[0]}, {place.ci[1]}]" if place.ci else ""
-    return Figure(place.rank, text=f"{place.rank}{span}")
+    span = f" [{ranked.ci[0]}, {ranked.ci[1]}]" if ranked.ci else ""
+    return Figure(ranked.rank, text=f"{ranked.rank}{span}")
 
 
 def _passes(rates: Sequence[PassRate]) -> Table:
@@ -493,8 +493,8 @@ def _distributions(means: SummaryReport) -> list[Table]:
 
 
 def _noise(means: SummaryReport) -> Table:
-    notes = [words(note) for one in means.noise for note in one.notes]
-    if any(one.repeat_variance is not None for one in means.noise):
+    notes = [words(note) for split in means.noise for note in split.notes]
+    if any(split.repeat_variance is not None for split in means.noise):
         notes.append(
             "reliab. k: share of the variance of a mean of k repeats that is not the judge's own noise"
         )
@@ -505,22 +505,22 @@ def _noise(means: SummaryReport) -> Table:
     table = Table.listing(
         (
             {
-                "factor": one.factor,
-                "edits": one.edits,
-                "judges": one.judges,
-                "repeats": Figure(one.repeats, text=f"{one.repeats:.3g}"),
-                "same answer": one.same_answer,
-                "var edits": one.edit_variance,
-                "var judges": one.judge_variance,
-                "var repeats": one.repeat_variance,
-                "reliab. 1": one.reliability(1),
-                "reliab. 3": one.reliability(3),
+                "factor": split.factor,
+                "edits": split.edits,
+                "judges": split.judges,
+                "repeats": Figure(split.repeats, text=f"{split.repeats:.3g}"),
+                "same answer": split.same_answer,
+                "var edits": split.edit_variance,
+                "var judges": split.judge_variance,
+                "var repeats": split.repeat_variance,
+                "reliab. 1": split.reliability(1),
+                "reliab. 3": split.reliability(3),
                 **{
                     name.replace("needed_", "want "): n
-                    for name, n in _needed(one, means.width).items()
+                    for name, n in _needed(split, means.width).items()
                 },
             }
-            for one in means.noise
+            for split in means.noise
         ),
         "Noise: where the variance of scores comes from",
         notes=dict.fromkeys(notes),
@@ -530,12 +530,12 @@ def _noise(means: SummaryReport) -> Table:
     return table.folded("edits", "judges", "repeats").trimmed(*empty)
 
 
-def _needed(one: Noise, width: float | None) -> dict[str, int | None]:
+def _needed(split: Noise, width: float | None) -> dict[str, int | None]:
     if width is None:
         return {}
     return {
-        "needed_edits": one.needed_edits(width),
-        "needed_repeats": one.needed_repeats(width),
+        "needed_edits": split.needed_edits(width),
+        "needed_repeats": split.needed_repeats(width),
     }
 
 
