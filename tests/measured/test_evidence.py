@@ -23,7 +23,7 @@ from editjudge.vision.measured.factors import (
     bounded,
     on_scale,
     percent,
-    place,
+    position,
 )
 from editjudge.vision.measured.proof import asked_colour, missing_colour
 from editjudge.vision.measured.relighting import differences
@@ -134,9 +134,9 @@ def test_words_say_where_and_how_much() -> None:
     part = np.zeros((90, 90))
     part[70:80, 5:15] = 1
     assert (
-        place(part) == "lower left"
-        and place(np.ones((9, 9))) == "whole picture"
-        and place(part * 0) == "nowhere"
+        position(part) == "lower left"
+        and position(np.ones((9, 9))) == "whole picture"
+        and position(part * 0) == "nowhere"
     )
     assert [percent(x) for x in (0, 0.001, 0.124, 0.999, 1)] == [
         "0 %",

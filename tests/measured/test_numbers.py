@@ -22,7 +22,7 @@ from editjudge.vision.measured.assess import Subject, assess
 from editjudge.vision.measured.calibration import load
 from editjudge.vision.measured.change import find_change
 from editjudge.vision.measured.degenerate import find_degenerate
-from editjudge.vision.measured.factors import percent, place
+from editjudge.vision.measured.factors import percent, position
 from editjudge.vision.measured.lettering import edit_distance
 from editjudge.vision.measured.measures import (
     Measures,
@@ -159,7 +159,7 @@ def test_the_mean_difference_of_a_shift_of_lightness_is_the_shift() -> None:
     step = float(to_lab(lighter)[48, 64, 0] - to_lab(flat)[48, 64, 0])
     assert found.change.difference[48, 64] == pytest.approx(step, rel=0.02)
     assert found.values["change.visible share"] == pytest.approx(0.25, abs=0.06)
-    assert place(found.change.region) == "centre"
+    assert position(found.change.region) == "centre"
 
 
 @pytest.mark.parametrize(("right", "down"), [(0.0, 0.0), (1.5, 0.0), (0.5, -2.0)])
@@ -188,16 +188,16 @@ def test_a_place_is_named_by_the_thirds_its_centre_lies_in(
     part = np.zeros((height, width), np.uint8)
     part[y % height, x % width] = 1
     if height * width == 1:
-        assert place(part) == "whole picture"
+        assert position(part) == "whole picture"
         return
     row, column = (
         min(2, int(3 * (v % n) / max(1, n - 1))) for v, n in ((y, height), (x, width))
     )
     names = (("upper", "middle", "lower")[row], ("left", "centre", "right")[column])
-    assert place(part) == (
+    assert position(part) == (
         " ".join(names) if names != ("middle", "centre") else "centre"
     )
-    assert place(part * 0) == "nowhere"
+    assert position(part * 0) == "nowhere"
 
 
 @given(st.floats(0, 1))

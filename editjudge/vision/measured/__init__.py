@@ -64,7 +64,7 @@ class Measured(Judge):
         }
 
     async def judge(self, work: Work, load: Load) -> Judgement:
-        """The rubrics that ask about the same edit at about the same time share one measurement."""
+        """Ask a worker. Rubrics that ask about the same edit at about the same time share one measurement."""
         outputs = PAIR_ROLES if work.rubric.pairwise else ("edited",)
         roles = [_roles(work, output) for output in outputs]
         keys = tuple(

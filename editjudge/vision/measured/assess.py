@@ -28,7 +28,7 @@ from editjudge.vision.measured.factors import (
     abstain,
     bounded,
     on_scale,
-    place,
+    position,
 )
 from editjudge.vision.measured.lettering import (
     TextLine,
@@ -306,7 +306,7 @@ def _numbers(
         "points": points,
         "region": {
             "from": "change map" if measures.scene.mask is None else "mask",
-            "place": place(change.region),
+            "place": position(change.region),
             "share": round(change.share, 4),
         },
         "nothing changed": change.nothing,

@@ -31,7 +31,7 @@ class Deduction:
     measure: str
     cuts: Cuts
     trust: str = ""
-    """The measure that says how far this one can be held against the edit."""
+    """The measure that says how far this one counts against the edit."""
 
     def taken(self, values: Values) -> bool:
         """Whether its measure, and how far that can be trusted, could be measured."""
@@ -59,13 +59,13 @@ class Regressor:
     """Whether it speaks of edits with a mask, or of those without one."""
 
     def answers(self, rows: Array) -> Array:
-        """How far above other edits people would rate these, in standard deviations of such answers."""
+        """Return how far above other edits people would rate these, in standard deviations of such answers."""
         answers: Array = features(rows, self.mean, self.scale) @ self.weights
         return (answers - self.centre) / self.spread
 
 
 def features(rows: Array, mean: Array, scale: Array) -> Array:
-    """Rows in standard deviations, damped where they are unlike rated edits, with a constant in front.
+    """Return rows in standard deviations, damped if they are unlike rated edits, with a constant in front.
 
     This is the part of a Gaussian kernel (as wide as the rows are long) that is linear in the rows: on unseen
     photographs it reaches what the kernel does (.56 within editing model), and 2,048 random waves for the kernel do not
@@ -107,7 +107,7 @@ class Learnt:
     )
 
     def rank(self, measures: Measures) -> float:
-        """Share of the rated edits that are placed below this one; found once however many factors ask."""
+        """Return the share of rated edits that rank below this one, computed once however many factors ask."""
         if measures not in self._ranks:
             masked = measures.scene.mask is not None
             answers = (
@@ -120,7 +120,7 @@ class Learnt:
         return self._ranks[measures]
 
     def taken(self, factor: str, rank: float) -> float:
-        """Points taken off a factor for the place."""
+        """Return the points taken off a factor for the rank."""
         return self.points * (1 - rank) + self.offsets[factor]
 
 
@@ -140,7 +140,7 @@ class Calibration:
     digest: str
 
     def points(self, factor: str, values: Values) -> dict[str, float]:
-        """Points taken off for the factor's own measures; what could not be measured is not there."""
+        """Return the points taken off for each measure of a factor; what could not be measured is absent."""
         return {
             term.measure: term.points(values)
             for term in self.factors[factor]
@@ -158,7 +158,9 @@ class Calibration:
         return self.learnt.rank(measures)
 
     def score(self, factor: str, values: Values, rank: float | None = None) -> float:
-        """On 1 to 7, not yet rounded. Faults add up; what was learnt has seen them too, so the worse of both counts."""
+        """Return a score on 1 to 7, not yet rounded.
+
+        Faults add up; what was learnt has seen them too, so the worse of both counts."""
         lost = sum(self.points(factor, values).values())
         if rank is not None and self.learnt:
             lost = max(lost, self.learnt.taken(factor, rank))

@@ -137,8 +137,8 @@ def _is_plausible(before: Array, moved: Array, after: Array) -> bool:
     now = m[:, 0]
     if was.std() > _SAME and np.mean((was - was.mean()) * (now - now.mean())) < 0:
         return False
-    own, left = (float(np.median(np.linalg.norm(b - p, axis=1))) for p in (a, m))
-    return left < _EXPLAINED * own
+    apart, left = (float(np.median(np.linalg.norm(b - p, axis=1))) for p in (a, m))
+    return left < _EXPLAINED * apart
 
 
 def _powers(lab: Array) -> Array:

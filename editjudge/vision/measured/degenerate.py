@@ -73,8 +73,8 @@ def noise(before: Array | None, edited: Array) -> str | None:
     if alike >= _NEIGHBOURS:
         return None
     if before is not None:
-        shown = correlation(gray(before, 64), gray(edited, 64)) > _STILL_SHOWN
-        if shown or _least_neighbours(before) < _NEIGHBOURS:
+        visible = correlation(gray(before, 64), gray(edited, 64)) > _STILL_SHOWN
+        if visible or _least_neighbours(before) < _NEIGHBOURS:
             return None
     return f"is noise: neighbouring pixels correlate at {alike:.2f}, where pictures have 0.4 and more"
 
@@ -388,21 +388,21 @@ def _classify(
     before: Array | None, edited: Array, unchanged: bool | None
 ) -> Degenerate | None:
     """Find the first kind. The certain ones come first: a black frame is also unrelated to the input, and is called black."""
-    if words := thumbnail(before, edited):
-        return Degenerate("thumbnail", words)
+    if clause := thumbnail(before, edited):
+        return Degenerate("thumbnail", clause)
     if too_small(edited) or (before is not None and too_small(before)):
         return None
     same = Degenerate("unchanged", resemblance.UNCHANGED)
-    if words := flat(edited):
+    if clause := flat(edited):
         images = [
             image.reshape(-1, 3) for image in (before, edited) if image is not None
         ]
         if before is not None and _within_levels(np.concatenate(images), 0.02):
             return same
-        return Degenerate("flat", words)
+        return Degenerate("flat", clause)
     for kind, find in _BY_ITSELF:
-        if words := find(before, edited):
-            return Degenerate(kind, words)
+        if clause := find(before, edited):
+            return Degenerate(kind, clause)
     if before is None:
         return None
     if unchanged or resemblance.unchanged(
@@ -417,10 +417,10 @@ def _classify(
 
 def _beside_input(before: Array, edited: Array) -> Degenerate | None:
     for kind, find in _BESIDE_INPUT:
-        if words := find(before, edited):
-            return Degenerate(kind, words)
-    words, certain = resemblance.unrelated(before, edited)
-    return Degenerate("unrelated", words, certain) if words else None
+        if clause := find(before, edited):
+            return Degenerate(kind, clause)
+    clause, certain = resemblance.unrelated(before, edited)
+    return Degenerate("unrelated", clause, certain) if clause else None
 
 
 def _requested(kind: Kind, instruction: str, edited: Array) -> bool:

@@ -74,7 +74,7 @@ def on_scale(score: float, scale: Scale) -> float:
     )
 
 
-def place(part: Array) -> str:
+def position(part: Array) -> str:
     """Return where most of it is: "lower left", "centre", "whole picture"."""
     weight = part.astype(float)
     total = float(weight.sum())
@@ -177,7 +177,7 @@ def _unchanged(m: Measures) -> str:
     shift = _shift(m)
     share = f"{percent(v['change.visible outside'])} of pixels"
     if stray.any():
-        share += f" ({place(stray)})"
+        share += f" ({position(stray)})"
     mean = f"mean colour difference{{}} {v['change.mean outside']:.1f}"
     if change.region.any():
         if shift:
@@ -264,7 +264,7 @@ def _shift(m: Measures) -> str:
 
 def spot(change: Change) -> str:
     """Return where the edit is and how much of the image it covers."""
-    return f"{place(change.region)}, {percent(change.share)}"
+    return f"{position(change.region)}, {percent(change.share)}"
 
 
 class _MeasuredFactor(NamedTuple):

@@ -176,7 +176,7 @@ def _count(text: str, lines: Sequence[TextLine]) -> int:
         return 0
     if len(wanted) < 3:  # a letter or two occur within most words
         return sum(
-            plain(word) == wanted for line in lines for word in line.text.split()
+            plain(part) == wanted for line in lines for part in line.text.split()
         )
     return "".join(line.plain for line in lines).count(wanted)
 
@@ -350,8 +350,8 @@ def _legible(new: str, lines: Sequence[TextLine]) -> TextReading:
     sure = min((line.confidence for line in lines), default=1.0)
     if sure < _SURE:
         degree = sum(sure < limit for limit in _HALF_READ)
-        words = f'"{new}" can be read, but its letters are malformed (confidence {sure:.2f})'
-        return TextReading("blurred", words, degree)
+        clause = f'"{new}" can be read, but its letters are malformed (confidence {sure:.2f})'
+        return TextReading("blurred", clause, degree)
     return TextReading(
         "done",
         f'"{new}" can be read in the edited picture, spelt as asked (confidence {sure:.2f})',

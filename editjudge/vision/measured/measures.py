@@ -311,7 +311,7 @@ def _asymmetric(values: Array) -> tuple[float, float, float, float]:
     """Fit a generalised Gaussian with two spreads, by moments: shape, both spreads and mean."""
     flat = values.ravel()
     left, right = (
-        float(np.sqrt(half @ half / max(1, int(np.count_nonzero(half))))) + 1e-6
+        float(np.sqrt(half @ half / max(1, int(np.count_nonzero(half != 0))))) + 1e-6
         for half in (np.minimum(flat, 0), np.maximum(flat, 0))
     )
     absolute = float(np.abs(flat).mean())
@@ -329,8 +329,8 @@ def find_naturalness(view: View) -> dict[str, float]:
     figures: dict[str, float] = {}
     plane = view.lightness
     for scale in (1, 2):
-        found = statistics(normalised(plane))
-        figures |= {f"{name} {scale}": value for name, value in found.items()}
+        measured = statistics(normalised(plane))
+        figures |= {f"{name} {scale}": value for name, value in measured.items()}
         plane = cv2.pyrDown(plane)
     return figures
 

@@ -15,7 +15,7 @@ from editjudge.vision.measured.factors import (
     FactorVerdict,
     abstain,
     percent,
-    place,
+    position,
 )
 from editjudge.vision.measured.lettering import TextReading
 from editjudge.vision.measured.measures import Measures
@@ -173,13 +173,15 @@ def judge_target(
     """Score a factor that only a ground truth can decide."""
     if measures.change.nothing:
         mean = measures.values["change.mean"]
-        words = f"The edited picture matches the ground truth over the whole picture; mean difference {mean:.1f} Lab units."
-        return FactorVerdict(7.0, words)
+        return FactorVerdict(
+            7.0,
+            f"The edited picture matches the ground truth over the whole picture; mean difference {mean:.1f} Lab units.",
+        )
     if target is None:
         return abstain(
             "the input is absent or equals the ground truth, so the intended change is unknown"
         )
-    where = f"{place(target.wanted)}, {percent(float(target.wanted.mean()))}"
+    where = f"{position(target.wanted)}, {percent(float(target.wanted.mean()))}"
     values = {
         "target.agreement missing": 1 - target.agreement,
         "target.coverage missing": 1 - target.coverage,
@@ -189,13 +191,13 @@ def judge_target(
     match factor:
         case "alignment":
             way = percent(max(0.0, target.agreement))
-            words = f"Where the ground truth changes ({where}), the edit covers {way} of the way from the input to it."
+            sentence = f"Where the ground truth changes ({where}), the edit covers {way} of the way from the input to it."
         case "completeness":
             share = percent(target.coverage)
-            words = f"Where the ground truth changes ({where}), {share} of pixels are closer to it than to the input."
+            sentence = f"Where the ground truth changes ({where}), {share} of pixels are closer to it than to the input."
         case "scale_realism" if target.local:
             times = f"{2**target.size:.2f} times as large as"
-            words = f"The changed area ({place(target.made)}) is {times} in the ground truth ({where})."
+            sentence = f"The changed area ({position(target.made)}) is {times} in the ground truth ({where})."
         case "spatial_relationship" if (
             target.coverage > 0.5 and measures.values.get("change.stray", 0.0) > _BESIDE
         ):
@@ -204,15 +206,15 @@ def judge_target(
             )
         case "spatial_relationship" if target.local:
             away = percent(target.offset)
-            words = (
-                f"The changed area ({place(target.made)}) is {away} of the diagonal away from the ground truth's "
+            sentence = (
+                f"The changed area ({position(target.made)}) is {away} of the diagonal away from the ground truth's "
                 f"({where})."
             )
         case _:
             return abstain(
                 "the edit differs from the ground truth; whether it is still right cannot be measured"
             )
-    return FactorVerdict(calibration.score(f"reference {factor}", values), words)
+    return FactorVerdict(calibration.score(f"reference {factor}", values), sentence)
 
 
 # --- following the instruction ------------------------------------------------------------------------------
@@ -243,7 +245,7 @@ def prove(
     change = measures.change
     where = ""
     if change.region.any():
-        where = f" ({place(change.region)}, {percent(change.share)} of the picture)"
+        where = f" ({position(change.region)}, {percent(change.share)} of the picture)"
     if change.nothing:
         # An unchanged or cropped image may be what was asked for.
         if not may_stay(instruction) and "scale" not in measures.scene.framing:
@@ -267,8 +269,8 @@ def prove(
         )
     if reading is not None:
         return abstain(f"the text in the pictures does not decide it: {reading.words}")
-    if asked := asked_colour(instruction):
+    if colour := asked_colour(instruction):
         return abstain(
-            f"{asked} occurs in the changed area; whether it is on the right object cannot be measured"
+            f"{colour} occurs in the changed area; whether it is on the right object cannot be measured"
         )
     return abstain(_UNPROVEN)

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from editjudge.vision.measured.change import Change
-from editjudge.vision.measured.factors import percent, place
+from editjudge.vision.measured.factors import percent, position
 from editjudge.vision.measured.scene import Array, Scene
 from editjudge.vision.measured.structure import structure_map
 
@@ -34,8 +34,8 @@ def differences(scene: Scene, change: Change) -> list[LightDifference]:
     for mark in _marks(scene):
         marks |= mark
         size = percent(float(mark.mean()))
-        words = f"An instruction mark in the input, {place(mark)}, {size} of the picture, is gone"
-        listed.append((words, "ignored"))
+        sentence = f"An instruction mark in the input, {position(mark)}, {size} of the picture, is gone"
+        listed.append((sentence, "ignored"))
     listed += _content(scene, cv2.dilate(marks, np.ones((25, 25), np.uint8)) > 0)
     listed += _light(scene, change)
     if not listed and not change.nothing:
@@ -45,7 +45,7 @@ def differences(scene: Scene, change: Change) -> list[LightDifference]:
 
 
 def _region(part: Array) -> str:
-    return f"{percent(float(part.mean()))} of the picture, {place(part)},"
+    return f"{percent(float(part.mean()))} of the picture, {position(part)},"
 
 
 def _light(scene: Scene, change: Change) -> Iterator[LightDifference]:
@@ -57,8 +57,8 @@ def _light(scene: Scene, change: Change) -> Iterator[LightDifference]:
             by = float(np.abs(moved[part]).mean())
             yield f"{_region(part)} is {name} by {by:.0f} of 100", "allowed"
     if change.tint > 3:
-        words = f"All colours shifted together by {change.tint:.0f} Lab units"
-        yield words, "allowed"
+        sentence = f"All colours shifted together by {change.tint:.0f} Lab units"
+        yield sentence, "allowed"
 
 
 def _content(scene: Scene, ignored: Array) -> Iterator[LightDifference]:

@@ -265,11 +265,11 @@ def unrelated(before: Array, edited: Array) -> tuple[str | None, bool]:
         x, y = (see(square)["patches15"].mean(axis=(1, 2)) for square in squares)
         length = float(np.linalg.norm(x) * np.linalg.norm(y))
         certain = float(x @ y / max(1e-6, length)) < _SAME_SUBJECT
-    words = (
+    clause = (
         f"{'is' if certain else 'may be'} a different picture than the input: contours correlate at "
         f"{alike['patches']:.2f}, layouts at {alike['layout']:.2f}, and {alike['palette']:.0%} of colours are shared"
     )
-    return words, certain
+    return clause, certain
 
 
 _CELL = _LAID_OUT // 5
