@@ -163,40 +163,38 @@ class QueuedEdit:
             yield {"id": edit.id, "stored_as": self.stored_as, **values}
 
 
+@dataclass
 class RequestBatch:
-    """The questions of a request, and its progress."""
+    """The questions of a request, and its progress. Make one inside a running event loop."""
 
-    def __init__(
-        self,
-        edits: Sequence[Edit],
-        rubrics: Sequence[Rubric],
-        judges: Iterable[str],
-        *,
-        screened: bool = False,
-        samples: int = 1,
-        fresh: bool = False,
-    ) -> None:
-        """`screened`: degenerate outputs are set aside. `samples`: answers to each question. `fresh`: beside those that
-        the store has."""
-        self.edits = edits
-        self.rubrics = rubrics
-        self.screened = screened
-        self.samples = samples
-        self.fresh = fresh
-        self.findings: list[Finding | None] = [None] * len(edits)
-        self.queued = {
-            spec: [
-                QueuedEdit(edit, [_unplanned(edit, rubric, spec) for rubric in rubrics])
-                for edit in edits
-            ]
-            for spec in judges
-        }
+    edits: Sequence[Edit]
+    rubrics: Sequence[Rubric]
+    judges: Iterable[str]
+    screened: bool = False
+    """Whether degenerate outputs are set aside."""
+    samples: int = 1
+    """Answers to each question."""
+    fresh: bool = False
+    """Whether answers are wanted beside those that the store has."""
+    runs: dict[str, RunRecord] = field(default_factory=dict)
+    """Run of each judge, when the edits are in the store."""
+    started: float = field(default_factory=time.time)
+    planned: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.findings: list[Finding | None] = [None] * len(self.edits)
+        self.queued = {spec: self._unplanned(spec) for spec in self.judges}
         """Edits by judge."""
-        self.runs: dict[str, RunRecord] = {}
-        """Run of each judge, when the edits are in the store."""
-        self.started = time.time()
-        self.planned = asyncio.Event()
-        self.task: asyncio.Task[None]
+
+    def _unplanned(self, spec: str) -> list[QueuedEdit]:
+        queued = []
+        for edit in self.edits:
+            tasks = [
+                (Task(edit.id, r.name, spec, 0, ""), edit, r) for r in self.rubrics
+            ]
+            queued.append(QueuedEdit(edit, [Work(*task) for task in tasks]))
+        return queued
 
     @property
     def pairwise(self) -> bool:
@@ -237,10 +235,6 @@ class RequestBatch:
             raise Refused(503, "the server is being stopped")
         if self.task.done():
             self.task.result()
-
-
-def _unplanned(edit: Edit, rubric: Rubric, spec: str) -> Work:
-    return Work(Task(edit.id, rubric.name, spec, 0, ""), edit, rubric)
 
 
 # --- the queue ------------------------------------------------------------------------------------------------
