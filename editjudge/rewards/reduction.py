@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from editjudge.errors import RubricError, UsageError, near_miss
@@ -121,7 +122,7 @@ def read_score(
     score: str,
     rubrics: Sequence[Rubric],
     weights: Mapping[Ref, float] | None = None,
-    set_scores: Sequence[SetScore] = (),
+    set_scores: Mapping[str, SetScore] = MappingProxyType({}),
 ) -> Reduction:
     """Return what a score asks for: a formula by its name, with or without weights of factors; a factor; a score of a
     set; or an expression. Raise `UsageError` for one that cannot be a reward."""
@@ -135,7 +136,7 @@ def read_score(
     if ref and _is_closed(scales(rubrics)[ref]):
         return Reduction(score, share(ref, scales(rubrics)[ref]))
     try:
-        terms = {formula.name: formula.term for formula in set_scores}
+        terms = {name: set_score.term for name, set_score in set_scores.items()}
         term = parse(score, [member(rubric) for rubric in rubrics], terms, "score")
     except RubricError as error:
         formulas = ", ".join(FORMULAS)
@@ -149,7 +150,7 @@ def read_score(
             f"score {score!r:.120}: a request has no column {columns[0]}: only factors can be named"
         )
     low, high = term.ends
-    if any(s.name == score and s.direction == "down" for s in set_scores):
+    if score in set_scores and set_scores[score].direction == "down":
         return Reduction(score, term, high, low)
     if low >= 0 and high <= 1:
         return Reduction(score, term)

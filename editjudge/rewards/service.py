@@ -175,7 +175,7 @@ class _Service:
         }
         """The rubrics of each name that the operator gave; a file is asked by its rubric's name."""
         rubric_sets = filter(None, map(load_set, rubric_names))
-        self._set_scores = [f for rubrics in rubric_sets for f in rubrics.formulas]
+        self._set_scores = {f.name: f for s in rubric_sets for f in s.formulas}
         self._names = names(self.rubrics)
         _, rubrics = self._read_score(terms.formula, terms.weights)
         called = labels(rubrics)
@@ -386,13 +386,16 @@ class _Service:
         weights: Mapping[str, float],
         names_of_rubrics: Sequence[str] = (),
     ) -> tuple[Reduction, list[Rubric]]:
+        """Return the score, and the rubrics to ask for it: those that are named, and those whose factors it names."""
         factor = [score] if score in self._names else []
         by_factor = checked_weights(weights, self._names)
         rubrics = self._rubrics_of(names_of_rubrics, [*weights, *factor])
         reduction = read_score(score, rubrics, by_factor, self._set_scores)
-        if score not in EXPRESSIONS and not names_of_rubrics:
-            used = {rubric for rubric, _ in reduction.refs}
-            rubrics = [rubric for rubric in rubrics if rubric.name in used]
+        if score not in EXPRESSIONS:
+            wanted = {rubric for rubric, _ in reduction.refs}
+            if names_of_rubrics:
+                wanted |= {rubric.name for rubric in rubrics}
+            rubrics = [rubric for rubric in self.rubrics if rubric.name in wanted]
         return reduction, rubrics
 
     def _rubrics_of(

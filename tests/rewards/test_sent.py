@@ -105,5 +105,5 @@ def test_a_score_of_a_set_is_a_reward_from_its_worst_to_its_best() -> None:
     (up,) = formulas({"overall": "wrong + 1"}, [member(rubric)])
     down = replace(up, direction="down")
     scores = {("r", "wrong"): 2}
-    assert read_score("overall", [rubric], {}, [up]).of(scores) == 0.2
-    assert read_score("overall", [rubric], {}, [down]).of(scores) == 0.8
+    assert read_score("overall", [rubric], {}, {"overall": up}).of(scores) == 0.2
+    assert read_score("overall", [rubric], {}, {"overall": down}).of(scores) == 0.8

@@ -289,6 +289,29 @@ def test_a_score_is_an_expression_of_factors_and_asks_only_their_rubrics(
     assert with_weights.json()["problems"][0]["where"] == "weights"
 
 
+def test_a_score_of_a_set_that_is_served_goes_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(
+        "name: two\nrubrics: [{use: fidelity}, {use: quality}]\n"
+        "score: {overall: min(fidelity.*) + min(quality.*)}\n"
+    )
+    terms = Terms(more_rubrics=(str(path),))
+    with stub(), serving(tmp_path / "s.db", terms=terms) as running:
+        edits = {"edits": [edit(0)], "score": "overall"}
+        for rubrics in ({}, {"rubrics": ["fidelity"]}):
+            answer = running.post("reward", edits | rubrics).json()
+            assert set(answer["rubrics"]) == {"fidelity", "quality"}
+            (reward,) = answer["rewards"]
+            fidelity = [
+                reward["scores"][factor.key] for factor in load("fidelity").factors
+            ]
+            quality = [
+                reward["scores"][factor.key] for factor in load("quality").factors
+            ]
+            least = min(fidelity) + min(quality)
+            assert reward["reward"] == pytest.approx((least - 2) / 12)
+
+
 def test_the_score_of_a_server_is_an_expression_unless_a_request_names_another(
     tmp_path: Path,
 ) -> None:
