@@ -176,13 +176,18 @@ class Rewarder:
 
     def rewards(self, edits: Sequence[RewardEdit]) -> list[Reward]:
         """Return the rewards in the order of the edits. Safe inside a running event loop, which waits meanwhile."""
-        return self._session.submit(self._rewarded(edits)).result()
+        return self._submit(edits).result()
 
     async def arewards(self, edits: Sequence[RewardEdit]) -> list[Reward]:
         """Return what `rewards` returns, while the caller's loop goes on."""
-        return await asyncio.wrap_future(self._session.submit(self._rewarded(edits)))
+        return await asyncio.wrap_future(self._submit(edits))
 
-    async def _rewarded(self, edits: Sequence[RewardEdit]) -> list[Reward]:
+    def _submit(self, edits: Sequence[RewardEdit]) -> Future[list[Reward]]:
+        return self._session.submit(lambda thread: self._rewarded(thread, edits))
+
+    async def _rewarded(
+        self, thread: _LoopThread, edits: Sequence[RewardEdit]
+    ) -> list[Reward]:
         """Return a reward for each edit. An image that cannot be read fails its own edit. If that is so of all edits,
         raise the first error: the caller passes something else than images."""
         encoded = await _each(
@@ -198,7 +203,7 @@ class Rewarder:
                 rewards[number] = Reward(None, "bad_image", str(edit))
         if not batch and encoded and isinstance(encoded[0], ImageError):
             raise encoded[0]
-        source = await self._session.opened(self._source.open)
+        source: Any = await thread.opened(self._source.open)
         rewards |= await self._source.rewards(source, batch)
         return [rewards[number] for number in range(len(edits))]
 
@@ -543,32 +548,17 @@ class _Session:
         self._pid = os.getpid()
         self._thread: _LoopThread | None = None
 
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def submit(
+        self, work: Callable[[_LoopThread], Coroutine[Any, Any, T]]
+    ) -> Future[T]:
         """Run a coroutine in the loop, which begins with the first one."""
         self._leave_parent()
         with self._lock:
             if self._thread is None:
                 self._thread = _LoopThread()
                 self._thread.start()
-            return asyncio.run_coroutine_threadsafe(work, self._thread.loop)
-
-    async def opened(
-        self, opener: Callable[[AsyncExitStack], Coroutine[Any, Any, T]]
-    ) -> T:
-        """Return what `opener` opens, the same for all who ask in this loop. Call it in the loop."""
-        thread = threading.current_thread()
-        assert isinstance(thread, _LoopThread)  # noqa: S101  (only `submit` runs what calls this)
-        opening = thread.opening
-        if opening is None:
-            opening = thread.opening = asyncio.create_task(opener(thread.resources))
-        try:
-            result: T = await asyncio.shield(opening)
-        except BaseException:
-            # The next call tries again, unless this caller alone was cancelled.
-            if opening.done() and thread.opening is opening:
-                thread.opening = None
-            raise
-        return result
+            thread = self._thread
+            return asyncio.run_coroutine_threadsafe(work(thread), thread.loop)
 
     def close(self) -> None:
         """End the loop and close what was opened in it."""
@@ -591,14 +581,29 @@ class _LoopThread(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name="editjudge-rewards", daemon=True)
         self.loop = asyncio.new_event_loop()
-        self.resources = AsyncExitStack()
-        self.opening: asyncio.Task[Any] | None = None
+        self._resources = AsyncExitStack()
+        self._opening: asyncio.Task[Any] | None = None
 
     def run(self) -> None:
         try:
             self.loop.run_forever()
         finally:
             self.loop.close()
+
+    async def opened(
+        self, opener: Callable[[AsyncExitStack], Coroutine[Any, Any, T]]
+    ) -> T:
+        """Return what `opener` opens, the same for all calls. Call it in the loop."""
+        opening = self._opening or asyncio.create_task(opener(self._resources))
+        self._opening = opening
+        try:
+            result: T = await asyncio.shield(opening)
+        except BaseException:
+            # The next call tries again, unless this caller alone was cancelled.
+            if opening.done() and self._opening is opening:
+                self._opening = None
+            raise
+        return result
 
     def close(self) -> None:
         """End the thread; wait for that unless it is the caller, as where it drops the last reference to a rewarder."""
@@ -612,6 +617,6 @@ class _LoopThread(threading.Thread):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         try:
-            await self.resources.aclose()
+            await self._resources.aclose()
         finally:
             self.loop.stop()
