@@ -640,8 +640,8 @@ def test_the_command_serves_drains_on_a_signal_and_leaves_a_run_that_other_verbs
         (("--weight", "alignment"), "FACTOR=NUMBER"),
         (("--weight", "alignment=nan"), "FACTOR=NUMBER"),
         (("--weight", "alignmnt=1"), "alignment"),
+        (("--allow", "preference"), "preference: shows edited_a"),
         (("--allow-rubric", "preference"), "preference: shows edited_a"),
-        (("--allow-rubric", "psnr"), "psnr"),
     ],
 )
 def test_terms_that_cannot_be_meant_are_refused(
@@ -651,7 +651,8 @@ def test_terms_that_cannot_be_meant_are_refused(
         "serve", "--create", "--store", tmp_path / "s.db", "--port", 0, *option
     )
     assert told.code == 2 and said in told.err
-    assert "http://" not in told.err and len(told.err.splitlines()) == 1
+    lines = [line for line in told.err.splitlines() if "works until" not in line]
+    assert "http://" not in told.err and len(lines) == 1
 
 
 def test_pictures_are_kept_once_by_digest_within_a_bound_and_shown_in_review(
