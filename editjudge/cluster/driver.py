@@ -197,7 +197,7 @@ class _Driver:
             num_cpus=1,
             scheduling_strategy="SPREAD",
             max_restarts=0,
-            # A record of each call, which nobody reads, takes a tenth more CPU.
+            # A record of each call, which is not read, takes a tenth more CPU.
             enable_task_events=False,
         )
         while not self.control.stopped:

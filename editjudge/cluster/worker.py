@@ -127,7 +127,7 @@ class RemoteStore:
 
 
 class DriverPacing:
-    """The pace of a judge, which sends nothing once the driver is dead: nobody would store the answer.
+    """The pace of a judge, which sends nothing once the driver is dead: the answer could not be stored.
 
     Ray takes a second to end the workers of a driver that was killed. On another machine than the driver's that is all
     there is.

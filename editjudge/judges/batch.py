@@ -57,7 +57,7 @@ class BatchPart:
 
     @property
     def body(self) -> Body:
-        """All lines as one body."""
+        """Lines as one body."""
         return tuple(piece for line in self.lines for piece in line)
 
 
@@ -445,7 +445,7 @@ def batch_client(spec: str) -> BatchClient:
         providers = ", ".join(f"{name}/..." for name in CLIENTS)
         raise UsageError(
             f"{spec} has no batches: --batch is for {providers}. "
-            "Run it without --batch, in a run of its own where others have batches"
+            "Run it without --batch, in a run of its own if others have batches"
         )
     return client
 

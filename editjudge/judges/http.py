@@ -1,7 +1,7 @@
 """HTTP to judges: the one module that imports the client.
 
 aiohttp, chosen by `bench/throughput.py`. Bodies go out in pieces, so that megabytes of base64 are shared between the
-requests that show a picture instead of being copied into each of them.
+requests that show an image instead of being copied into each of them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class HttpTransport:
         body: tuple[bytes, ...],
         patience: float = 1.0,
     ) -> Response:
-        """Send and read to the end; raises `CallFailed` where no complete response came within `patience` timeouts."""
+        """Send and read to the end; raise `CallFailed` if no complete response came within `patience` timeouts."""
         return await self._request(
             "POST", url, headers, _Pieces(body), patience=patience
         )

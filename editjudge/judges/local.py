@@ -240,7 +240,7 @@ def projector_beside(model: Path) -> Path:
         )
     raise UsageError(
         f"{model}: no projector (mmproj*.gguf) is beside it; name it with -J mmproj=FILE. A model without one reads "
-        "text alone, and cannot judge pictures"
+        "text alone, and cannot judge images"
     )
 
 

@@ -39,7 +39,7 @@ def score_probabilities(
 ) -> ScoreProbabilities:
     """Return what the probabilities say of the scores that the contract took from the reply.
 
-    Choices have no mean, and are left out. Probabilities are read only where the number of the score itself stands.
+    Choices have no mean, and are left out. Probabilities are read only at the number of the score itself.
     """
     result = ScoreProbabilities()
     start = _offset(reply)
@@ -212,6 +212,6 @@ def _spellings(scale: Scale) -> dict[str, Number]:
     """Return every legal number by its spelling; integers of a decimal scale also as 3.0."""
     spellings = {str(value): value for value in scale.steps}
     if not scale.values:
-        whole = (value for value in scale.steps if isinstance(value, int))
-        spellings |= {f"{value}.0": value for value in whole}
+        integers = (value for value in scale.steps if isinstance(value, int))
+        spellings |= {f"{value}.0": value for value in integers}
     return spellings

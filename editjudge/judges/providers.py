@@ -75,7 +75,7 @@ class Secret:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a key is never pickled; resolve the judge again where it is asked"
+            "a key is never pickled; resolve the judge again in the other process"
         )
 
     def __copy__(self) -> Secret:

@@ -105,13 +105,13 @@ async def open_judge(
     from editjudge.judges.http import HttpTransport
     from editjudge.judges.providers import Secret, resolve
 
-    endpoint = resolve(spec, options.base_url, needs_key=needs_key)
-    endpoint, options = _with_schema_request(endpoint, options)
+    endpoint, options = _with_schema_request(
+        resolve(spec, options.base_url, needs_key=needs_key), options
+    )
     sent = (Secret(value) for value in option_secrets(options.parameters.extra))
     endpoint = dataclasses.replace(endpoint, other_keys=(*endpoint.other_keys, *sent))
-    transport = await resources.enter_async_context(
-        HttpTransport(timeout=options.timeout)
-    )
+    transport = HttpTransport(timeout=options.timeout)
+    await resources.enter_async_context(transport)
     return ChatJudge(
         spec,
         endpoint,

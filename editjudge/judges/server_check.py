@@ -348,7 +348,7 @@ class _Examiner:
         if tokens is not None and tokens <= 0:
             self._note(
                 "pictures",
-                "a question counts no more tokens with a picture than without: is it looked at?",
+                "a question counts no more tokens with an image than without: is it looked at?",
             )
         most = await self._max_images(samples[name])
         return {"max": most, "formats": [*accepted]}, tokens

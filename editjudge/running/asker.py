@@ -88,7 +88,7 @@ class Asker:
         linger: float = 0.0,
         lasting: bool = False,
     ) -> None:
-        """`store`: where answers are committed; None to keep none. `claims`: of this process on keys that others may
+        """`store`: destination of the answers; None to keep none. `claims`: of this process on keys that others may
         ask too. `linger`: as in `Writer`. `lasting`: a store that failed is written to again."""
         self._store = store
         self._claims = claims
@@ -347,7 +347,7 @@ async def _load(
     edit = work.edit
     source = edit.picture(role)
     if judge.limits is None:
-        raise ImageError(f"{judge.spec} takes no pictures")
+        raise ImageError(f"{judge.spec} takes no images")
     if source is None:
         raise ImageError(f"{edit.id} has no {role}")
     digest = work.digests[role]

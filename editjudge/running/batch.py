@@ -293,13 +293,13 @@ class _BatchSubmitter:
                         f"{self._judge.spec}: no batch can be handed in: {problem}"
                     ) from None
                 await self._control.rest(RETRY.pause(problem, failures))
-                found: str | None = None
-                while found is None:
+                batch_id: str | None = None
+                while batch_id is None:
                     if self._control.stopping is not None:
                         return batch  # the next run looks for it
-                    found = await self._find(batch)
-                    await self._control.rest(LOOK[0] if found is None else 0.0)
-                id_ = found
+                    batch_id = await self._find(batch)
+                    await self._control.rest(LOOK[0] if batch_id is None else 0.0)
+                id_ = batch_id
             if id_:
                 return await self._stored(stored_batches.submitted, batch, id_)
         raise AssertionError
@@ -341,11 +341,11 @@ class _BatchSubmitter:
 
     async def _job(self, batch: BatchRecord) -> wire.BatchJob:
         if batch.provider_id is None:  # an earlier process died while it handed this in
-            found = await self._find(batch)
-            if not found:
-                problem = "" if found is None else "it never arrived"
+            batch_id = await self._find(batch)
+            if not batch_id:
+                problem = "" if batch_id is None else "it never arrived"
                 return wire.BatchJob(bool(problem), problem=problem)
-            batch = await self._stored(stored_batches.submitted, batch, found)
+            batch = await self._stored(stored_batches.submitted, batch, batch_id)
             self._open[batch.id] = batch
         # What is gone is gone with all its answers, as they are some weeks later.
         return await self._persist(
@@ -389,7 +389,7 @@ class _BatchSubmitter:
     async def _keep_answers(
         self, batch: BatchRecord, path: str, keys: Mapping[str, str]
     ) -> int:
-        """Store the answers of a file; return how many were to questions that nobody asked."""
+        """Store the answers of a file; return how many answer no question of ours."""
         strangers = 0
         with tempfile.TemporaryFile() as file:
             await self._persist(

@@ -109,9 +109,7 @@ class ImageRegion:
             raise RegionMissing(f"{self}: there is no input to compare it with")
         box: Box | None = plugins.load("regions", "change", str(self))(before, edited)
         if box is None:
-            raise RegionMissing(
-                f"{self}: no part of the picture differs from the input"
-            )
+            raise RegionMissing(f"{self}: no part of the image differs from the input")
         left, top, right, bottom = box
         margin = round(_MARGIN * max(right - left, bottom - top))
         width, height = probe(edited, name=str(self)).shown
@@ -128,7 +126,7 @@ class ImageRegion:
         draw = plugins.load("evidence", "measured", str(self))
         drawings: dict[str, bytes] = draw(before, edited)
         if "change" not in drawings:
-            raise RegionMissing(f"{self}: the pictures are too small to be measured")
+            raise RegionMissing(f"{self}: the images are too small to be measured")
         return drawings["change"]
 
 
@@ -171,15 +169,15 @@ def image_path(run: RunRecord, item: Item, role: str) -> Path:
     source = item.images.get(role, {}).get("source")
     imported = run.imported_from is not None
     if source is None:
-        raise ImageError(f"the edit has no {role.replace('_', ' ')} picture")
+        raise ImageError(f"the edit has no {role.replace('_', ' ')} image")
     if source in ("data: URL", "picture given as bytes"):
         raise ImageError("came inside the manifest, and is not kept in the store")
     if is_url(source):
         raise ImageError("lies at an address, and nothing is fetched from there")
     if not imported and not isinstance(run.spec.get("manifest"), str):
-        raise ImageError("the run does not say where its pictures are")
+        raise ImageError("the run does not state the folder of its images")
     if not Path(source).is_absolute():
-        raise ImageError(f"{name_of(source)}: the picture was not kept as a file")
+        raise ImageError(f"{name_of(source)}: the image was not kept as a file")
     root = root_of(run)
     if root is None:
         return Path(source)
@@ -191,7 +189,7 @@ def image_path(run: RunRecord, item: Item, role: str) -> Path:
         if not imported:
             raise
         raise ImageError(
-            f"{error}; an imported run shows pictures of its own folder alone, or of the one that "
+            f"{error}; an imported run shows images of its own folder alone, or of the one that "
             "`import-run --pictures` names"
         ) from None
     return Path(source)

@@ -83,7 +83,7 @@ T = TypeVar("T")
 Order = Literal["both", "given"]
 
 _FIRST = 1_000
-"""Edits among which a picture must exist before anything is stored: many may share one that is missing."""
+"""Edits among which an image must exist before anything is stored: many may share one that is missing."""
 _CACHED = 10_000
 """Edits that are held in memory, some 10 MB; a longer manifest is read again by each judge."""
 
@@ -322,7 +322,7 @@ class Job:
             return
         example = f", e.g. {name_of(missing)}" if missing else ", nor is any named"
         raise ManifestError(
-            f"{self.manifest}: none of the {'inputs' if needs_input else 'pictures'} of the first {len(edits):,} "
+            f"{self.manifest}: none of the {'inputs' if needs_input else 'images'} of the first {len(edits):,} "
             f"edits was found{example}; paths are relative to the manifest's folder {self._folder.absolute()}"
         )
 
@@ -589,10 +589,10 @@ async def execute(
     A function in place of a store is called once nothing that can be checked is wrong, so that a job which cannot run
     leaves no file behind.
     """
-    if options.cluster:
-        name = options.cluster.engine
+    if cluster := options.cluster:
+        name = cluster.engine
         execute_on = plugins.load("engines", name, f"--engine {name}")
-        outcome: Outcome = await execute_on(options.cluster, job, store, options)
+        outcome: Outcome = await execute_on(cluster, job, store, options)
         return outcome
     job.question_settings(job.load_rubrics())  # raises if a rubric cannot be asked
     check_budget(options.budget, job.judges, job.options, batch=options.batch)
@@ -633,10 +633,9 @@ async def execute(
             run.store.mark(run.record, "interrupted")
             raise
     control = engine.control
-    planner = engine.planner
     if isinstance(control.error, InputError) and not run.interrupt():
         raise control.error
-    nothing_asked = planner.not_applicable and not planner.planned
+    nothing_asked = engine.planner.not_applicable and not engine.planner.planned
     if nothing_asked and not control.stopped and options.part is None:
         if not run.store.counts(run.record):
             run.store.remove_run(run.record)

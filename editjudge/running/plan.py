@@ -275,11 +275,11 @@ class EditQuestions:
     def _images_of(self, variant: _EditVariant, rubric: Rubric) -> _QuestionImages:
         edit = variant.edit
         roles = rubric.images
-        shown = len(roles)
+        needed = len(roles)
         # Else, as usual, there are no lists of images, and none but those that the rubric shows.
         if edit.pictures or self._judge.further_images:
             names = [name for role in roles for name in edit.picture_names(role)]
-            shown = len({*names})
+            needed = len({*names})
             further = self._judge.further_images
             names += [role for role in further if edit.picture(role) is not None]
             roles = tuple(dict.fromkeys(names))
@@ -287,10 +287,10 @@ class EditQuestions:
         if rubric.for_each:
             # Boxes are those of the element that this question is about.
             differs = any("@" in role for role in roles)
-        key = (roles, shown, variant.name if differs else "")
+        key = (roles, needed, variant.name if differs else "")
         if key not in self._images:
             self._images[key] = _QuestionImages(
-                edit, roles, shown, self._judge, self._look
+                edit, roles, needed, self._judge, self._look
             )
         return self._images[key]
 
@@ -422,14 +422,14 @@ def _missing_text(edit: Edit, rubric: Rubric) -> Problem | None:
 
 
 class _QuestionImages:
-    """The images of an edit that some questions share, by role. The first `shown` roles are those of the rubric; at
+    """The images of an edit that some questions share, by role. The first `needed` roles are those of the rubric; at
     the others the judge looks too."""
 
     def __init__(
         self,
         edit: Edit,
         roles: tuple[str, ...],
-        shown: int,
+        needed: int,
         judge: Judge,
         look: ImageLookup,
     ) -> None:
@@ -442,10 +442,10 @@ class _QuestionImages:
         self._look = look
         if judge.limits is None:
             return
-        images = self._find(roles[:shown])
+        images = self._find(roles[:needed])
         # Images that the rubric does not show are as good as absent if they are broken.
         problem = self.problem
-        further = self._find(roles[shown:])
+        further = self._find(roles[needed:])
         self.problem = problem
         images |= {role: image for role, image in further.items() if image.info}
         for role, image in images.items():

@@ -142,7 +142,7 @@ def run_sums(store: Store, run: RunRecord) -> dict[str, tuple[str, ...]]:
         from editjudge.store.scores import scorer_of
 
         scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
-        # A set says itself what its factors add up to: a mean beside it would be a figure that nobody published.
+        # A set says itself what its factors add up to: a mean beside it would be a figure that was not published.
         for formula in scorer.formulas if scorer else ():
             left_out |= {key for _, key in formula.refs}
     factors = dict.fromkeys(

@@ -339,7 +339,7 @@ class Throttle:
         span = self._span
         # Since the last block the server has admitted all that it does, unless it was asked slowly at first.
         seconds = 1.0 if span.first is None else now - span.first
-        found = max(self._average(now), _rate(span.admitted, seconds))
+        admitted_rate = max(self._average(now), _rate(span.admitted, seconds))
         before = self.rate
         # A few may be a burst, or single ones between probes; and what was admitted for want of more is not known yet.
         if self._admitted < _MIN_SAMPLE:
@@ -348,8 +348,8 @@ class Throttle:
             self._step = 1.0 if before < math.inf else 1.25
         # What is admitted in a short time may be little because much was admitted just before.
         if before < math.inf:
-            found = max(found, before / 2)
-        self._good_rate = self._lower(found, before)
+            admitted_rate = max(admitted_rate, before / 2)
+        self._good_rate = self._lower(admitted_rate, before)
         self.rate = min(before, self._good_rate * self._step)
         self._blocked = None
         self._usual = _Span(now)
@@ -358,9 +358,9 @@ class Throttle:
         self._next = now + 1 / self.rate
         self._span = _Span(now)
 
-    def _lower(self, found: float, before: float) -> float:
+    def _lower(self, admitted_rate: float, before: float) -> float:
         """Send less than before, since there is a limit between the two rates."""
-        self.rate = min(before, _SAFETY * found)
+        self.rate = min(before, _SAFETY * admitted_rate)
         self._aim(math.sqrt(self.rate * min(before, _MAX_RATIO * self.rate)))
         return self.rate
 
@@ -407,9 +407,11 @@ class Throttle:
         # So many are to be sent that, after those refused at random, as many are admitted.
         usual = self._usual.share
         admitted = _rate(span.admitted, permit.started - span.start)
-        found = admitted / (1 - min(0.5, usual))
-        target = min(self.rate, found)
-        good = max(_SAFETY * found, 0.97 * max(self._good_rate, self._average(now)))
+        admitted_rate = admitted / (1 - min(0.5, usual))
+        target = min(self.rate, admitted_rate)
+        good = max(
+            _SAFETY * admitted_rate, 0.97 * max(self._good_rate, self._average(now))
+        )
         good = min(_GENTLE_CUT * self.rate, good)
         # What was good a moment ago is tried first: a bucket without a burst admits half of what is a little too fast.
         mild = self._trial is None and good > target
