@@ -10,9 +10,10 @@ import asyncio
 import dataclasses
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,8 @@ from editjudge.store.store import Store
 
 MAX_DEATHS = 100
 """Workers that may die in a run: more die of the work, and not of their nodes."""
+_CHECK_NODES_S = 5.0
+"""Seconds between two looks at the nodes of the cluster; Ray itself takes up to half a minute to notice a dead one."""
 
 
 async def execute(
@@ -165,9 +168,14 @@ class _Driver:
         self._options.control(self.control)
         try:
             async with asyncio.TaskGroup() as group:
-                for settings in parts:
-                    self._parts.append(_PartProgress())
-                    group.create_task(self._judge_part(settings, self._parts[-1]))
+                watch = group.create_task(self._watch_nodes())
+                self._parts = [_PartProgress() for _ in parts]
+                judging = [
+                    group.create_task(self._judge_part(settings, progress))
+                    for settings, progress in zip(parts, self._parts, strict=True)
+                ]
+                await asyncio.wait(judging)
+                watch.cancel()
         except* self._ray.exceptions.RayError as errors:
             message = str(errors.exceptions[0]).strip()[-500:]
             self.control.stop(
@@ -175,6 +183,14 @@ class _Driver:
             )
         finally:
             self._thread.shutdown()
+
+    async def _watch_nodes(self) -> None:
+        """Raise `RaySystemError` once no node of the cluster is alive: a call to its workers would wait forever."""
+        while True:
+            await asyncio.sleep(_CHECK_NODES_S)
+            nodes = await asyncio.to_thread(self._ray.nodes)
+            if not any(node["Alive"] for node in nodes):
+                raise self._ray.exceptions.RaySystemError("no node of it is alive")
 
     def tally(self) -> RunTally:
         """Return the counts of all parts.
@@ -293,6 +309,8 @@ def _joined(cluster: Cluster) -> Iterator[Any]:
     except (ConnectionError, ValueError) as error:
         raise UsageError(f"no cluster at {address}: {error}") from None
     try:
-        yield ray
+        # Ray prints warnings about its nodes to stdout, which is the verb's answer.
+        with redirect_stdout(sys.stderr):
+            yield ray
     finally:
         ray.shutdown()

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -359,6 +359,41 @@ def test_a_driver_that_is_killed_or_interrupted_goes_on_where_it_was(
     assert {(row["item"], row["rubric"]): row["scores"] for row in rows} == expected(
         manifest
     )
+
+
+@pytest.mark.soak
+def test_a_run_whose_only_node_dies_ends_with_an_error_and_can_be_resumed(
+    server: Stub, tmp_path: Path
+) -> None:
+    manifest = edits(tmp_path, 60)
+    server.reset()
+    server.behaviour = Behaviour(latency=0.4)
+    words = ["run", manifest, "--judge", JUDGE, "--base-url", f"{server.url}/v1"]
+    words += ["--store", tmp_path / "s.db", "--json", "--engine", "ray"]
+    words += ["--workers", "2", "--concurrency", "8"]
+    with start(*words, folder=tmp_path) as process:
+        until(lambda: server.ledger.paid > 45, 240)
+        server.behaviour = Behaviour(latency=20.0)
+        os.kill(_raylet(process.pid), signal.SIGKILL)
+        out, errors = process.communicate(timeout=240)
+    assert process.returncode == 1, errors
+    assert json.loads(out)["ending"] == "failed"
+    server.behaviour = Behaviour()
+    with start(*words[:-6], folder=tmp_path) as process:
+        out, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    assert json.loads(out)["statuses"] == {"ok": 180}
+
+
+def _raylet(driver: int) -> int:
+    """Return the process of the node that a driver started."""
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            number, _, rest = status.read_text().partition(" (")
+            name, _, fields = rest.rpartition(") ")
+            if name == "raylet" and int(fields.split()[1]) == driver:
+                return int(number)
+    raise AssertionError("the driver has no node")
 
 
 def test_what_is_wrong_with_a_job_is_said_before_a_cluster_is_joined_and_leaves_no_run(
