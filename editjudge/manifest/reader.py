@@ -174,7 +174,13 @@ class Reader:
             for name in self._further:
                 further |= self._images(line, name, row.pop(name, None))
             for name in self._texts:
-                self._check_shown_text(line, name, row.get(name))
+                value = row.get(name)
+                # A number is shown as it is written.
+                if isinstance(value, bool) or not isinstance(
+                    value, str | int | float | None
+                ):
+                    message = f"found {described(value)}, expected text, since a rubric shows it"
+                    raise self.wrong(line, name, message)
         except LineError as error:
             error.id = identifier
             raise
@@ -234,7 +240,15 @@ class Reader:
             if name in absent and (column := _closest_alias(name, others)):
                 misspelt[name] = column
         if misspelt:
-            raise self._misspelt(line, misspelt, absent, others)
+            name, column = next(iter(misspelt.items()))
+            guesses = {field: _weak(field, others) for field in absent}
+            meant = {field: guess for field, guess in guesses.items() if guess}
+            # Misspelt fields come first, and are not guessed again.
+            mapping = Option("column", {**misspelt, **meant, **misspelt})
+            message = (
+                f'did you mean "{name}"? Map it with {mapping}, or add "{name}" as null'
+            )
+            raise self.wrong(line, column, message, options=[mapping])
         if others and len(absent) == len(FIELDS):  # ratings, say, or another table
             mapping = Option("column", {"input": "NAME"})
             message = (
@@ -244,26 +258,12 @@ class Reader:
             raise self.wrong(line, "", message, options=[mapping])
         for name in absent:
             derived = [key for key in others if key.startswith(f"{name}_")]
-            guesses = (_closest_alias(name, others), *derived, _weak(name, others))
-            if guess := next(filter(None, guesses), None):
+            similar = (_closest_alias(name, others), *derived, _weak(name, others))
+            if guess := next(filter(None, similar), None):
                 hint = f'did you mean "{name}"? Map it with --column {name}={guess}'
                 self._notify_once(
                     guess, f'{self.place}:{line}: "{guess}" is kept as metadata; {hint}'
                 )
-
-    def _misspelt(
-        self, line: int, misspelt: dict[str, str], absent: list[str], others: list[str]
-    ) -> LineError:
-        name, column = next(iter(misspelt.items()))
-        mapped = dict(misspelt)
-        for field in absent:
-            if field not in mapped and (guess := _weak(field, others)):
-                mapped[field] = guess
-        mapping = Option("column", mapped)
-        message = (
-            f'did you mean "{name}"? Map it with {mapping}, or add "{name}" as null'
-        )
-        return self.wrong(line, column, message, options=[mapping])
 
     # --- values ---------------------------------------------------------------------------------------------------
 
@@ -295,15 +295,6 @@ class Reader:
             return value
         raise self.wrong(line, name, f"found {described(value)}, expected text")
 
-    def _check_shown_text(self, line: int, name: str, value: Any) -> None:
-        """Refuse a value that a rubric cannot show; a number is shown as it is written."""
-        if isinstance(value, bool) or not isinstance(value, str | int | float | None):
-            raise self.wrong(
-                line,
-                name,
-                f"found {described(value)}, expected text, since a rubric shows it",
-            )
-
     def _images(self, line: int, name: str, value: Any) -> dict[str, ImageSource]:
         """Return an image, or the images of a list, by name."""
         # A cell of CSV may hold a list as JSON.
@@ -320,8 +311,8 @@ class Reader:
                 f"found {len(value):,} pictures, expected at most {MAX_PICTURES}",
             )
         images: dict[str, ImageSource] = {}
-        for number, part in enumerate(value, 1):
-            source = self._image(line, name, part)
+        for number, element in enumerate(value, 1):
+            source = self._image(line, name, element)
             if source is None:
                 raise self.wrong(
                     line,
@@ -463,7 +454,13 @@ def jsonl(path: Path, reader: Reader) -> Iterator[Row]:
             if raw.isspace() or not raw:
                 continue
             try:
-                yield line, _object(raw)
+                value = read_json(raw)
+                if not isinstance(value, dict):
+                    raise ValueError(f"found {described(value)}")
+                # An escape can write half of a surrogate pair, which no file and no request can hold.
+                if b"\\u" in raw:
+                    json.dumps(value, ensure_ascii=False).encode()
+                yield line, value
             except (ValueError, RecursionError) as error:
                 message = f"{_why_not_json(error)}; expected one JSON object a line"
                 yield line, reader.wrong(line, "", message)
@@ -531,16 +528,6 @@ def _lines(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, bytes]]:
                 line, "", f"found a line of more than {_MAX_LINE:,} bytes"
             )
         yield line, raw.removeprefix(b"\xef\xbb\xbf") if line == 1 else raw
-
-
-def _object(raw: bytes) -> dict[str, Any]:
-    value = read_json(raw)
-    if not isinstance(value, dict):
-        raise ValueError(f"found {described(value)}")
-    # An escape can write half of a surrogate pair, which no file and no request can hold.
-    if b"\\u" in raw:
-        json.dumps(value, ensure_ascii=False).encode()
-    return value
 
 
 def _why_not_json(error: Exception) -> str:
