@@ -112,7 +112,7 @@ def test_a_question_that_does_not_fit_names_the_option_of_this_judge(
         (
             ["tiny.gguf"],
             ["-J", "mmproj={folder}/tiny.gguf"],
-            "is no projector: its architecture is llama",
+            "is not a projector: its architecture is llama",
         ),
         (
             ["tiny.gguf"],
@@ -140,7 +140,7 @@ def test_wrong_files_are_named_before_anything_is_loaded(
 def test_a_file_that_is_no_gguf_is_said(tmp_path: Path) -> None:
     (tmp_path / "weights.gguf").write_bytes(b"PK\x03\x04")
     told = judge(tmp_path / "weights.gguf", tmp_path)
-    assert told.code == 2 and "weights.gguf is no GGUF file" in told.err
+    assert told.code == 2 and "weights.gguf is not a GGUF file" in told.err
 
 
 def test_two_projectors_must_be_told_apart(tmp_path: Path, models: Path) -> None:
