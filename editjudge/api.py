@@ -548,10 +548,8 @@ async def arun(
         )
     if outcome.error:
         raise outcome.error
-    edits = job.edits if isinstance(rows, Sized) else None
-    return Run(
-        outcome.run_id, outcome.name, outcome.ending, outcome.summary, place, edits
-    )
+    ended = (outcome.run_id, outcome.name, outcome.ending, outcome.summary)
+    return Run(*ended, place, job.edits if isinstance(rows, Sized) else None)
 
 
 def _with_parameters_of(

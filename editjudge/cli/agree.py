@@ -87,8 +87,7 @@ def command(
     Prints correlations per factor, with 95 % CI. Each item is one point: the mean of the judge's scores and the mean of
     all ratings. Scores come from a RUN or from a file. No rater is excluded and nothing is rescaled.
 
-    With --preferences: compares votes instead, on which of two edits is better. A judge of a RUN votes for the edit
-    that it scored higher.
+    With --preferences: compares votes instead, on which of two edits is better; a judge votes for the higher score.
 
     If people's factors have other names than the judge's, map them: --map-factor PQ=quality --map-factor SC=fidelity.
     """
@@ -111,7 +110,7 @@ def command(
                 "--manifest goes with --scores only: a run has its own manifest; leave --manifest out"
             )
         return VerbReply.of(_run(run, ratings, mappings, use, further))
-    if ratings is None:
+    if ratings is None or scores is None:
         raise UsageError(
             "--scores needs people's ratings to compare with: add --ratings FILE"
         )
@@ -119,7 +118,6 @@ def command(
         raise UsageError(
             f"--use {use} needs a RUN: a file of scores has no token probabilities"
         )
-    assert scores is not None  # noqa: S101  (checked above)
     return VerbReply.of(
         agree_files(
             ratings,

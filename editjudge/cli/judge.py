@@ -27,6 +27,7 @@ from editjudge.cli.output import ExitCode, VerbReply
 from editjudge.errors import UsageError, one_line
 
 if TYPE_CHECKING:
+    from editjudge.edit import ImageSource
     from editjudge.judgement import Judgement
     from editjudge.rubrics.model import Rubric
 
@@ -83,7 +84,7 @@ def command(
 
     Exits with 3 if a judgement failed; a failure has no scores.
     """
-    from editjudge.edit import Edit, ImageSource, named_pictures
+    from editjudge.edit import Edit
     from editjudge.judgement import DONE, row
     from editjudge.judges.registry import default_rubrics
     from editjudge.rubrics.files import load_set, resolve
@@ -93,9 +94,6 @@ def command(
     judge, *others = chosen_judges(judges)
     if others:
         raise UsageError("one judge at a time; `editjudge run` takes several")
-    lists: dict[str, list[ImageSource]] = {}
-    for name, file in (named("--picture", text) for text in images):
-        lists.setdefault(name, []).append(Path(file))
     further = dict(named("--text", text) for text in texts)
     edit = Edit(
         item or edited.stem,
@@ -106,9 +104,7 @@ def command(
         edit_type=further.pop("edit_type", edit_type),
         **values,
         metadata=further,
-        pictures=named_pictures(
-            {name: files if files[1:] else files[0] for name, files in lists.items()}
-        ),
+        pictures=_images(images),
     )
     rubrics = rubrics or default_rubrics([judge], options)
     questions = resolve(rubrics)
@@ -129,6 +125,17 @@ def command(
         for line in _lines(judgement, by_name.get(judgement.rubric))
     )
     return VerbReply(document, lines, code=code)
+
+
+def _images(texts: tuple[str, ...]) -> dict[str, ImageSource]:
+    from editjudge.edit import named_pictures
+
+    lists: dict[str, list[ImageSource]] = {}
+    for name, file in (named("--picture", text) for text in texts):
+        lists.setdefault(name, []).append(Path(file))
+    return named_pictures(
+        {name: files if files[1:] else files[0] for name, files in lists.items()}
+    )
 
 
 def _own_format(rubric: Rubric, judgement: Judgement, item: str) -> str:

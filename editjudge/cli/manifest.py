@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from editjudge.cli.output import VerbReply
 from editjudge.errors import ManifestError, UsageError
 
 if TYPE_CHECKING:
+    from editjudge.edit import Edit
     from editjudge.manifest import Columns
     from editjudge.manifest.pairs import CandidatePair, PairPool
 
@@ -165,7 +166,6 @@ def pairs(
     from editjudge.manifest.pairs import (
         content_marks,
         oriented,
-        pair_row,
         pool,
         sampled,
     )
@@ -195,7 +195,20 @@ def pairs(
         chosen = _next_pairs(candidates, run, factor, sample, seed)
     elif sample is not None:
         chosen = sampled(candidates, sample, seed)
-    ordered = list(oriented(chosen, seed))
+    return _write_pairs(
+        candidates, chosen, list(oriented(chosen, seed)), sample, output
+    )
+
+
+def _write_pairs(
+    candidates: PairPool,
+    chosen: Sequence[CandidatePair],
+    ordered: Sequence[tuple[Edit, Edit]],
+    sample: int | None,
+    output: Path,
+) -> VerbReply:
+    from editjudge.manifest.pairs import pair_row
+
     outside = _write((pair_row(a, b) for a, b in ordered), output)
     missing = sum(_is_missing(a.edited) or _is_missing(b.edited) for a, b in ordered)
     sources = len({pair.source for pair in chosen})

@@ -343,12 +343,28 @@ def stacked(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
+setting = functools.partial(click.option, cls=Setting)
+_settings = stacked(
+    setting(
+        "--schema/--no-schema",
+        default=True,
+        help="Request structured output if the server supports it.",
+    ),
+    setting("--prices", type=FILE, help="Your own price file (EDITJUDGE_PRICES)."),
+    setting(
+        "--min-mass",
+        type=Finite(0, 1),
+        default=0.9,
+        help="With --read logprobs: minimum total probability of the legal scores; a factor below it abstains.",
+    ),
+)
+
+
 def asking_options(*, listed: bool = False) -> Callable[[F], F]:
     """Return how judges are asked; a verb makes `Options` of them by `judge_options`.
 
     `--help` lists those that are set every day, and all of them in `run`, where they are explained."""
     further = functools.partial(click.option, hidden=not listed)
-    setting = functools.partial(click.option, cls=Setting)
     return stacked(
         click.option(
             "--base-url",
@@ -395,18 +411,7 @@ def asking_options(*, listed: bool = False) -> Callable[[F], F]:
             is_flag=True,
             help="Reject replies whose reasons are outside their word limits.",
         ),
-        setting(
-            "--schema/--no-schema",
-            default=True,
-            help="Request structured output if the server supports it.",
-        ),
-        setting("--prices", type=FILE, help="Your own price file (EDITJUDGE_PRICES)."),
-        setting(
-            "--min-mass",
-            type=Finite(0, 1),
-            default=0.9,
-            help="With --read logprobs: minimum total probability of the legal scores; a factor below it abstains.",
-        ),
+        _settings,
     )
 
 

@@ -23,7 +23,10 @@ from editjudge.cli.output import ExitCode, VerbReply, confirmed
 from editjudge.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from editjudge.manifest import Columns
+    from editjudge.store.ratings import StoredRating
 
 
 @click.group("ratings", cls=VerbGroup)
@@ -85,10 +88,20 @@ def import_(
         before = people.count_ratings(store)
         people.add_ratings(store, rows)
         stored = people.count_ratings(store)
+    return _imported(file, rows, len(ratings) - len(rows), before, stored, unbound)
+
+
+def _imported(
+    file: Path,
+    rows: Sequence[StoredRating],
+    left_out: int,
+    before: int,
+    stored: int,
+    unbound: int,
+) -> VerbReply:
     raters = len({row.rater for row in rows})
     items = len({row.item for row in rows})
     new = max(0, stored - before)
-    left_out = len(ratings) - len(rows)
     document = {
         "file": str(file),
         "ratings": len(rows),

@@ -196,12 +196,8 @@ def command(
     requests in flight; a second Ctrl-C stops at once.
     """
     from editjudge.judges.registry import default_rubrics
-    from editjudge.running.job import Cluster, Job, Part, RunOptions, is_new
+    from editjudge.running.job import Cluster, Job, Part, RunOptions
 
-    if best_of not in (None, "all"):
-        raise UsageError(
-            f'--best-of "{best_of}" is not offered; use --best-of all, which compares every two candidates'
-        )
     options = judge_options(values)
     judges = chosen_judges(judges)
     if not rubrics:
@@ -213,18 +209,7 @@ def command(
         **{name: values.pop(name) for name in fields},
     )
     job = Job(rubrics=rubrics, judges=judges, options=options, **values)
-    if engine == "ray" and run_options.batch:
-        raise UsageError(
-            "--engine ray takes no --batch: a provider's batches need one machine"
-        )
-    if job.where and is_new(store_place()):
-        raise UsageError(
-            f"--where {job.where[0]}: {store_place()} is not a store yet, so there is no earlier run"
-        )
-    if best_of and (dry_run or run_options.batch or engine == "ray" or part):
-        raise UsageError(
-            "--best-of takes neither --dry-run, --batch, --part nor --engine ray"
-        )
+    _check(job, run_options, best_of, dry_run=dry_run)
     if dry_run:
         return dry_run_reply(job, store_place(), run_options)
     ranking = BestOf(job) if best_of else None
@@ -237,6 +222,32 @@ def command(
             max_failures,
             quiet=quiet,
             best_of=ranking,
+        )
+
+
+def _check(
+    job: Job, run_options: RunOptions, best_of: str | None, *, dry_run: bool
+) -> None:
+    """Refuse options that do not go together."""
+    from editjudge.running.job import is_new
+
+    on_cluster = run_options.cluster is not None
+    if best_of not in (None, "all"):
+        raise UsageError(
+            f'--best-of "{best_of}" is not offered; use --best-of all, which compares every two candidates'
+        )
+    if on_cluster and run_options.batch:
+        raise UsageError(
+            "--engine ray takes no --batch: a provider's batches need one machine"
+        )
+    if job.where and is_new(store_place()):
+        raise UsageError(
+            f"--where {job.where[0]}: {store_place()} is not a store yet, so there is no earlier run"
+        )
+    further = (dry_run, run_options.batch, on_cluster, run_options.part)
+    if best_of and any(further):
+        raise UsageError(
+            "--best-of takes neither --dry-run, --batch, --part nor --engine ray"
         )
 
 

@@ -623,7 +623,10 @@ def completed(typed: str, folder: Path) -> list[str]:
         ("editjudge runs a", ["again"]),
         ("editjudge run e.jsonl --bu", ["--budget"]),
         ("editjudge run e.jsonl --rubric fid", ["fidelity"]),
-        ("editjudge judge --judge anthropic/claude-h", ["anthropic/claude-haiku-4-5"]),
+        (
+            "editjudge judge --judge anthropic/claude-haiku-4",
+            ["anthropic/claude-haiku-4-5"],
+        ),
         ("editjudge judge --judge vl", ["vllm/"]),
         ("editjudge report pil", ["pilot"]),
         ("editjudge drift r --store editjudge.db --against pil", ["pilot"]),
