@@ -153,7 +153,7 @@ def summarise(
     cell = cells[ok]
     group = scores.group.codes[ok]
     statuses = _table(cells, scores.status.codes, len(keys), len(scores.status.labels))
-    values, codes = np.unique(score, return_inverse=True)
+    values, codes = _levels(score)
     counts = _table(cell, codes, len(keys), len(values))
     ends = [ends_of((scales or {}).get(key[2])) for key in keys]
     limits = mean_intervals(
@@ -262,6 +262,16 @@ def design_effect(values: Floats, groups: Codes) -> float:
 def _table(rows: Ints, columns: Codes, n_rows: int, n_columns: int) -> Ints:
     flat: Ints = np.bincount(rows * n_columns + columns, minlength=n_rows * n_columns)
     return flat.reshape(n_rows, n_columns)
+
+
+def _levels(score: Floats) -> tuple[Floats, Ints]:
+    """Return the values that occur or lie between those that do, and the position of each score among them."""
+    if len(score) and np.ptp(score) < 1_000 and np.all(score == np.rint(score)):
+        # Whole numbers need no sorting, which takes 1.5 s of twelve million scores.
+        codes = (score - score.min()).astype(np.int64)
+        return np.arange(codes.max() + 1) + score.min(), codes
+    values, codes = np.unique(score, return_inverse=True)
+    return values, codes
 
 
 def _cell(
