@@ -273,7 +273,7 @@ def test_a_name_is_a_picture_to_every_rubric_of_a_run_or_a_text_to_all(
     )
     with pytest.raises(
         UsageError,
-        match='"references" is a picture to one rubric and a text to another',
+        match='"references" is an image to one rubric and a text to another',
     ):
         Job(
             tmp_path / "edits.jsonl", (str(rubric), str(other)), ("measured",)
