@@ -104,8 +104,10 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
             if present not in names:
                 close = near_miss(name, names)
                 takes = ", ".join(name for name in names if name != "self")
-                hint = close if close != "." else f"; it takes {takes}"
-                raise TypeError(f"{function.__name__}() has no argument {name!r}{hint}")
+                hint = f'did you mean "{close}"?' if close else f"it takes {takes}"
+                raise TypeError(
+                    f"{function.__name__}() has no argument {name!r}; {hint}"
+                )
             message = f"{name}= works until 1.0; write {present}="
             warnings.warn(message, FutureWarning, stacklevel=4)
             arguments[present] = arguments.pop(name)

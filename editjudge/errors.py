@@ -119,11 +119,17 @@ class StoreMoved(StoreError):
     """A store whose file was deleted, renamed or replaced: what was written is in a copy, which the message names."""
 
 
-def near_miss(name: str, names: Iterable[str]) -> str:
-    """Return the end of a sentence about a mistyped name: '; did you mean "quality"?', or '.' if no name is close."""
+def near_miss(name: str, names: Iterable[str]) -> str | None:
+    """Return the name closest to a mistyped one; None if no name is close."""
     folded = {other.casefold(): other for other in names}
     close = difflib.get_close_matches(name.casefold(), folded, n=1)
-    return f'; did you mean "{folded[close[0]]}"?' if close else "."
+    return folded[close[0]] if close else None
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return the end of a sentence about a mistyped name: '; did you mean "quality"?', or '.' if no name is close."""
+    close = near_miss(name, names)
+    return "." if close is None else f'; did you mean "{close}"?'
 
 
 def printable(text: str) -> str:

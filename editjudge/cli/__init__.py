@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 import editjudge
 from editjudge.cli.output import ExitCode, emit
-from editjudge.errors import EditjudgeError, UsageError, near_miss, printable
+from editjudge.errors import EditjudgeError, UsageError, did_you_mean, printable
 from editjudge.plugins import MissingExtra
 
 VERBS = {
@@ -69,7 +69,7 @@ class _Verbs(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in VERBS:
             ctx.fail(
-                f'no verb is called "{args[0]}"{near_miss(args[0], VERBS)} Verbs: {", ".join(VERBS)}.'
+                f'no verb is called "{args[0]}"{did_you_mean(args[0], VERBS)} Verbs: {", ".join(VERBS)}.'
             )
         return super().resolve_command(ctx, args)
 

@@ -256,9 +256,11 @@ def _columns(
                 f"{text}: expected FIELD=COLUMN, such as input=source. Fields: {', '.join(FIELDS)}."
             )
         # A rubric may name further fields; one that is almost a usual field is a typing error.
-        hint = near_miss(field, FIELDS)
-        if not field.startswith(FIELDS) and hint != ".":
-            raise click.BadParameter(f'{text}: no field is called "{field}"{hint}')
+        close = near_miss(field, FIELDS)
+        if close and not field.startswith(FIELDS):
+            raise click.BadParameter(
+                f'{text}: no field is called "{field}"; did you mean "{close}"?'
+            )
         if field in columns or column in columns.values():
             raise click.BadParameter("a field or a column is named twice.")
         columns[field] = column

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from editjudge.errors import BudgetReached, InputError, Option, UsageError, near_miss
+from editjudge.errors import BudgetReached, InputError, Option, UsageError, did_you_mean
 from editjudge.judgement import Usage
 from editjudge.judges import read_yaml
 from editjudge.judges.judge import GGUF, Options, is_local
@@ -104,7 +104,7 @@ def near_price(spec: str, options: Options) -> str:
     """Return the end of a sentence about a judge whose price is unknown: a priced one that may be meant."""
     provider = f"{spec.partition('/')[0]}/"
     models = prices(options.prices).models
-    return near_miss(spec, (name for name in models if name.startswith(provider)))
+    return did_you_mean(spec, (name for name in models if name.startswith(provider)))
 
 
 _LENGTH_SETTINGS = (

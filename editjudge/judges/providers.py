@@ -29,7 +29,7 @@ from importlib import import_module
 from typing import Any, Literal, NoReturn, Protocol, cast
 
 from editjudge import plugins
-from editjudge.errors import Option, UsageError, near_miss
+from editjudge.errors import Option, UsageError, did_you_mean
 from editjudge.judgement import SchemaMode
 from editjudge.judges import read_table
 from editjudge.judges.wire import ChatRequest, Conversation, Parameters, Reply
@@ -303,7 +303,7 @@ def split(spec: str) -> tuple[str, str]:
     name, slash, model = spec.partition("/")
     if name not in PROVIDERS:
         names = ", ".join(PROVIDERS)
-        hint = near_miss(name, PROVIDERS) if slash else _near_spec(name)
+        hint = did_you_mean(name, PROVIDERS) if slash else _near_spec(name)
         raise UsageError(
             f'no provider is called "{name}"{hint} Known as provider/model: {names}'
         )
@@ -313,7 +313,7 @@ def split(spec: str) -> tuple[str, str]:
 
 
 def _near_spec(name: str) -> str:
-    """Return a hint as `near_miss` does, for a name that may also be a model without its provider."""
+    """Return a hint as `did_you_mean` does, for a name that may also be a model without its provider."""
     from editjudge.judges.cost import BUILTIN, prices
 
     specs = {

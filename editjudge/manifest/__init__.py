@@ -147,4 +147,5 @@ def _similar(path: Path, error: OSError) -> str:
     if not isinstance(error, FileNotFoundError) or not os.access(path.parent, os.R_OK):
         return ""
     beside = (p.name for p in path.parent.iterdir() if p.suffix.lower() in _FORMATS)
-    return near_miss(path.name, beside).rstrip(".")
+    close = near_miss(path.name, beside)
+    return f'; did you mean "{close}"?' if close else ""

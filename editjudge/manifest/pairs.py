@@ -12,7 +12,7 @@ from itertools import combinations, cycle, islice
 from typing import Any, TypeAlias
 
 from editjudge.edit import Edit, ImageSource
-from editjudge.errors import ImageError, ManifestError, UsageError, near_miss
+from editjudge.errors import ImageError, ManifestError, UsageError, did_you_mean
 from editjudge.manifest.reader import MAX_ID
 from editjudge.media.cache import DigestCache
 from editjudge.media.source import is_url
@@ -74,7 +74,7 @@ def pool(
     if against is not None and against not in named:
         models = sorted(name for name in named if name)
         raise UsageError(
-            f"--against {against}: no edit is of that model{near_miss(against, models)} Models: {', '.join(models)}"
+            f"--against {against}: no edit is of that model{did_you_mean(against, models)} Models: {', '.join(models)}"
         )
     candidates = []
     same = 0

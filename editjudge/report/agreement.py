@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from editjudge.errors import InputError, Option, UsageError, near_miss, one_line
+from editjudge.errors import InputError, Option, UsageError, did_you_mean, one_line
 from editjudge.manifest import Columns
 from editjudge.ratings import (
     Origin,
@@ -754,9 +754,9 @@ def _renamed(
         if not people or not factor:
             problem = "expected PEOPLE=FACTOR, such as PQ=quality"
         elif people not in rated:
-            problem = f'nobody rated "{people}"{near_miss(people, rated)}'
+            problem = f'nobody rated "{people}"{did_you_mean(people, rated)}'
         elif factor not in factors:
-            problem = f'judges have no "{factor}"{near_miss(factor, factors)}'
+            problem = f'judges have no "{factor}"{did_you_mean(factor, factors)}'
         if problem:
             mapping = Option("map-factor", {people: factor})
             raise UsageError(f"{mapping}: {problem}", options=[mapping])

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
 
-from editjudge.errors import InputError, Option, UsageError, near_miss
+from editjudge.errors import InputError, Option, UsageError, did_you_mean
 from editjudge.judgement import instruction_warning
 from editjudge.matching import Match, MatchBy, RunEdits, match
 from editjudge.report.contradictions import Contradictions, contradictions_of
@@ -209,7 +209,7 @@ def check_name(kind: str, name: str, names: Iterable[str]) -> None:
     known = list(names)
     if name not in known:
         raise UsageError(
-            f"the run has no {kind} {name!r}{near_miss(name, known)} It has {', '.join(known)}"
+            f"the run has no {kind} {name!r}{did_you_mean(name, known)} It has {', '.join(known)}"
         )
 
 

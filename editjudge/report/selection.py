@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from editjudge.errors import Option, UsageError, near_miss
+from editjudge.errors import Option, UsageError, did_you_mean
 from editjudge.report.run_data import SPEC, RunData, check_name, common_judges
 from editjudge.running.sums import RubricFactor
 from editjudge.stats.columns import ABSTAINED, OK, PENDING, Column, Scores, joined
@@ -45,7 +45,7 @@ def deciding(run: RunData, judge: str | None = None) -> RunData:
     names = dict.fromkeys((*specs.present(), *scores.judge.present()))
     if judge not in names:
         raise UsageError(
-            f'the run has no judge "{judge}"{near_miss(judge, names)} It has {", ".join(names)}, and without '
+            f'the run has no judge "{judge}"{did_you_mean(judge, names)} It has {", ".join(names)}, and without '
             "--judge the mean of all of them decides",
             options=[Option("judge")],
         )

@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from starlette.responses import JSONResponse, Response
 from starlette.routing import compile_path
 
-from editjudge.errors import UsageError, near_miss
+from editjudge.errors import UsageError, did_you_mean
 from editjudge.rewards.pickled import NotPlain, dumps, loads
 from editjudge.rewards.protocol import RewardedEdit
 from editjudge.rewards.requests import Body, Refused, RequestReader
@@ -475,7 +475,7 @@ def load_dialect(name: str) -> Dialect:
     if not name.endswith((".yaml", ".yml")):
         if name not in builtin():
             raise UsageError(
-                f"--dialect {name}: expected one of {', '.join(builtin())}, or a YAML file{near_miss(name, builtin())}"
+                f"--dialect {name}: expected one of {', '.join(builtin())}, or a YAML file{did_you_mean(name, builtin())}"
             )
         return builtin()[name]
     try:

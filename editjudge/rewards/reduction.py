@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from editjudge.errors import RubricError, UsageError, near_miss
+from editjudge.errors import RubricError, UsageError, did_you_mean
 from editjudge.judgement import Judgement
 from editjudge.rubrics.evaluation import value_for_edit
 from editjudge.rubrics.expression import Member, Ref, Term, parse, share
@@ -104,7 +104,7 @@ def checked_weights(
     for name, weight in weights.items():
         if name not in factors:
             raise UsageError(
-                f"a weight for {name}: no rubric has a factor {name}{near_miss(name, factors)}"
+                f"a weight for {name}: no rubric has a factor {name}{did_you_mean(name, factors)}"
             )
         first = first_names.setdefault(factors[name], name)
         if first != name:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from editjudge.errors import near_miss
+from editjudge.errors import did_you_mean
 from editjudge.rubrics import replies
 from editjudge.rubrics.answer import AnswerNode, answer_keys, answer_tree
 from editjudge.rubrics.marks import read_marks
@@ -348,7 +348,7 @@ class _ReplyReading:
             message = f'the {kind} "{key}"'
             if entry:
                 message = f'"{entry}" has a key "{key}" that'
-            hint = near_miss(key, part.members)
+            hint = did_you_mean(key, part.members)
             self._refuse(f"unknown_{kind}", f"{message} was not asked for{hint}", entry)
 
     def _share(self, text: str) -> None:

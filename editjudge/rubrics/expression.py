@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
-from editjudge.errors import RubricError, near_miss
+from editjudge.errors import RubricError, did_you_mean
 from editjudge.rubrics.scale import Scale
 from editjudge.values import word_of
 
@@ -471,7 +471,7 @@ class _ExpressionReader:
                 f"{name} has {len(member.factors)} factors: name one, as in {name}.x, or write {name}.*"
             )
         keys = [key for m in members for key in m.factors]
-        hint = near_miss(name, [*keys, *self._members, *self._scores])
+        hint = did_you_mean(name, [*keys, *self._members, *self._scores])
         raise self.error(f'no factor is called "{name}"{hint}')
 
     def _attribute(self, owner: str, key: str) -> Term:
@@ -480,13 +480,13 @@ class _ExpressionReader:
         if owner == "item" and owner not in self._members:
             return self._column(key)
         if owner not in self._members:
-            hint = near_miss(owner, self._members)
+            hint = did_you_mean(owner, self._members)
             raise self.error(f'no rubric of the set is called "{owner}"{hint}')
         factors = self._members[owner].factors
         if key in (EVERY, "*"):
             return self._factors([(owner, name) for name in factors], owner)
         if key not in factors:
-            hint = near_miss(key, factors)
+            hint = did_you_mean(key, factors)
             raise self.error(
                 f'{owner} has no factor "{key}"{hint} It has {", ".join(factors)}'
             )
@@ -549,7 +549,7 @@ class _ExpressionReader:
             if a.op != "column" and not a.choices:
                 raise self.error(f"{a} is a number and never {b.value!r}")
             if a.choices and b.value not in a.choices:
-                hint = near_miss(str(b.value), a.choices)
+                hint = did_you_mean(str(b.value), a.choices)
                 raise self.error(
                     f"{a} is never {b.value!r}{hint} It is {', '.join(a.choices)}"
                 )
@@ -587,7 +587,7 @@ class _ExpressionReader:
     def _call(self, name: str, args: Sequence[ast.expr]) -> Term:
         if name not in FUNCTIONS:
             raise self.error(
-                f'no function is called "{name}"{near_miss(name, FUNCTIONS)} There are {_KNOWN_FUNCTIONS}'
+                f'no function is called "{name}"{did_you_mean(name, FUNCTIONS)} There are {_KNOWN_FUNCTIONS}'
             )
         least, most = FUNCTIONS[name]
         if not least <= len(args) <= (most or len(args)):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from editjudge.errors import RubricError, UsageError, near_miss, one_line
+from editjudge.errors import RubricError, UsageError, did_you_mean, one_line
 from editjudge.files import LeavesFolder, resolve_inside
 from editjudge.rubrics.model import ASKING, Rubric, plain_content
 from editjudge.rubrics.scale import FileContent
@@ -86,7 +86,7 @@ def load_any(name_or_path: str) -> Rubric | RubricSet:
         rubrics = {rubric.name: rubric for rubric in _rubrics(load_any(file))}
         if member in rubrics:
             return rubrics[member]
-        hint = near_miss(member, rubrics)
+        hint = did_you_mean(member, rubrics)
         raise UnknownRubric(
             f'{one_line(file)} has no rubric "{one_line(member)}"{hint} It has {", ".join(rubrics)}'
         )
@@ -94,7 +94,7 @@ def load_any(name_or_path: str) -> Rubric | RubricSet:
         path = Path(name_or_path)
         return parse_any(read_text(path), str(path), path.parent)
     all_names = [*names(), *SETS, *PAIRWISE, *COMPUTED]
-    hint = near_miss(name_or_path, all_names)
+    hint = did_you_mean(name_or_path, all_names)
     raise UnknownRubric(
         f'no rubric is called "{one_line(name_or_path)}"{hint} '
         f"Built in: {', '.join(all_names)}; or give the path of a YAML file."

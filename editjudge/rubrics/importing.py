@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
-from editjudge.errors import RubricError, near_miss
+from editjudge.errors import RubricError, did_you_mean
 from editjudge.rubrics import example_json as examples
 from editjudge.rubrics.answer import AnswerNode, answer_shape, answer_tree
 from editjudge.rubrics.contract import check
@@ -220,7 +220,7 @@ class _Importer:
         for name in self.hints.slots:
             if name not in names:
                 raise RubricError(
-                    f"--slot {name}: the prompt has no such placeholder{near_miss(name, names)}"
+                    f"--slot {name}: the prompt has no such placeholder{did_you_mean(name, names)}"
                 )
         ordered = sorted(slots.values(), key=lambda slot: self.plain.find(slot.mark))
         return _one_a_role(ordered)
@@ -411,7 +411,7 @@ class _Importer:
         for label in hinted:
             if label not in lines and f"{label}:" not in self.plain:
                 raise RubricError(
-                    f"--line {label}: the prompt has no such line{near_miss(label, lines)}"
+                    f"--line {label}: the prompt has no such line{did_you_mean(label, lines)}"
                 )
         for label in hinted:
             if self._stands_often(label):
@@ -794,7 +794,7 @@ def _role_of(name: str) -> str | None:
 
 def _checked_role(role: str) -> str:
     """Return the name of a usual input or of a column; a usual name mistyped is refused."""
-    hint = near_miss(role, _ROLES)
+    hint = did_you_mean(role, _ROLES)
     mistyped = "?" in hint and not role.startswith(_ROLES)
     is_name = re.fullmatch(r"[^\W\d][\w.@-]{0,99}", role)
     if role not in _ROLES and (mistyped or not is_name):

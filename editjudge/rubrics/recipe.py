@@ -45,7 +45,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from editjudge.errors import RubricError, near_miss
+from editjudge.errors import RubricError, did_you_mean
 from editjudge.files import LeavesFolder, resolve_inside
 from editjudge.rubrics.model import image_part_mark, text_part_mark
 from editjudge.rubrics.scale import FileContent
@@ -172,7 +172,7 @@ def load_recipe(name_or_path: str) -> Recipe:
         path = RECIPES / f"{name_or_path}.yaml"
     if path.suffix in (".yaml", ".yml"):
         return read_recipe(path)
-    hint = near_miss(name_or_path, names)
+    hint = did_you_mean(name_or_path, names)
     raise RubricError(
         f'no recipe is called "{name_or_path}"{hint} There are {", ".join(names)}; or give a file'
     )
@@ -227,7 +227,7 @@ def _built(
     names = [part for part in rubric.prompt if isinstance(part, str)]
     for name in (*names, *rubric.system, *rubric.removes):
         if name not in texts:
-            hint = near_miss(name, texts)
+            hint = did_you_mean(name, texts)
             raise RubricError(f'{where}: no text is called "{name}"{hint}')
     files = ", ".join(dict.fromkeys(recipe.texts[name].file for name in names))
     text, slots = _assembled(rubric, texts)
@@ -379,7 +379,7 @@ def _entry(source: TextSource, content: str) -> str:
             value = value[key] if not isinstance(value, str) else {}[key]
         except (KeyError, IndexError, TypeError):
             keys = [str(name) for name in value] if isinstance(value, dict) else []
-            hint = near_miss(str(key), keys)
+            hint = did_you_mean(str(key), keys)
             raise RubricError(f'{file}: no "{path[1:]}"{hint}') from None
     if not isinstance(value, str):
         raise RubricError(f"{file}: {path[1:]} is no text")
@@ -451,7 +451,7 @@ class _PythonFile:
         assigned = values.get(name, [])
         if len(assigned) == 1:
             return assigned[0]
-        problem = f"not there{near_miss(name, values)}"
+        problem = f"not there{did_you_mean(name, values)}"
         if assigned:
             lines = ", ".join(str(value.lineno) for value in assigned)
             problem = f"assigned {len(assigned)} times, on lines {lines}."
@@ -469,7 +469,7 @@ class _PythonFile:
         ]
         matches = [function for function in functions if function.name == name]
         if len(matches) != 1:
-            hint = near_miss(name, {function.name for function in functions})
+            hint = did_you_mean(name, {function.name for function in functions})
             raise RubricError(
                 f'{self._name}: no single function "{source.function}"{hint}'
             )
@@ -497,7 +497,7 @@ class _PythonFile:
                 keys = [getattr(node, "value", None) for node in nodes]
                 if key in keys:
                     return values[keys.index(key)]
-                hint = near_miss(str(key), [str(k) for k in keys if k is not None])
+                hint = did_you_mean(str(key), [str(k) for k in keys if k is not None])
                 raise self._error(node, f'no key "{key}"{hint}')
             case ast.List(elts=items) | ast.Tuple(elts=items) if isinstance(
                 key, int

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from editjudge.errors import RubricError, near_miss, one_line
+from editjudge.errors import RubricError, did_you_mean, near_miss, one_line
 
 T = TypeVar("T")
 YamlPath = tuple[str | int, ...]
@@ -237,10 +237,11 @@ def _complaint(
             message = "missing"
         case "unexpected_keyword_argument":
             key = str(path[-1])
-            message = f'unknown key "{one_line(key)}"{near_miss(key, keys)} Expected: {", ".join(keys)}'
+            message = f'unknown key "{one_line(key)}"{did_you_mean(key, keys)} Expected: {", ".join(keys)}'
         case "literal_error":
-            options = re.findall(r"'(\w+)'", message)
-            message = f"{found}{near_miss(str(error['input']), options).rstrip('.')}"
+            options = re.findall(r"'(\w+)'", error["ctx"]["expected"])
+            close = near_miss(str(error["input"]), options)
+            message = f'{found}; did you mean "{close}"?' if close else found
         case "value_error":
             message = message.removeprefix("Value error, ")
         case _:

@@ -36,7 +36,7 @@ from editjudge.errors import (
     ManifestError,
     Option,
     UsageError,
-    near_miss,
+    did_you_mean,
 )
 from editjudge.judgement import DONE, Judgement
 from editjudge.judges.cost import Budget, Shortfall, check_budget
@@ -330,7 +330,7 @@ class Job:
         for model in sorted({*self.models} - present):
             names = ", ".join(sorted(present)[:20])
             raise UsageError(
-                f'--model: no edit is of "{model}"{near_miss(model, present)} Models here: {names or "none"}'
+                f'--model: no edit is of "{model}"{did_you_mean(model, present)} Models here: {names or "none"}'
             )
 
     def _check_primary(self) -> None:
@@ -341,7 +341,7 @@ class Job:
         for name in self.primary:
             if name not in names:
                 raise UsageError(
-                    f'--primary: no score is called "{name}"{near_miss(name, dict.fromkeys(names))}'
+                    f'--primary: no score is called "{name}"{did_you_mean(name, dict.fromkeys(names))}'
                 )
 
     def spec(self, rubrics: Sequence[Rubric]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from editjudge.edit import Edit, ImageSource
-from editjudge.errors import ImageError, RubricError, UsageError, near_miss
+from editjudge.errors import ImageError, RubricError, UsageError, did_you_mean
 from editjudge.media.cache import DigestCache
 from editjudge.media.source import is_url
 from editjudge.rubrics.evaluation import value_for_edit
@@ -93,7 +93,7 @@ class Condition:
             if name not in names:
                 present = [f"{k} {', '.join(v)}" for k, v in figures.items() if v]
                 raise UsageError(
-                    f'--where: the run "{run.name}" has no "{name}"{near_miss(name, names)} '
+                    f'--where: the run "{run.name}" has no "{name}"{did_you_mean(name, names)} '
                     f"It has {'; '.join(present)}"
                 )
         _ = self._term  # raises if the expression cannot be read

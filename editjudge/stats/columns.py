@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from editjudge.errors import UsageError, near_miss
+from editjudge.errors import UsageError, did_you_mean
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -116,7 +116,7 @@ class Column:
         for name in names:
             if name not in self.labels:
                 raise UsageError(
-                    f"no {name!r} among {list(self.labels)[:12]}{near_miss(name, self.labels)}"
+                    f"no {name!r} among {list(self.labels)[:12]}{did_you_mean(name, self.labels)}"
                 )
         return self.among(names)
 

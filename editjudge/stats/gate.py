@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from editjudge.errors import UsageError, near_miss
+from editjudge.errors import UsageError, did_you_mean
 from editjudge.stats.columns import (
     PENDING,
     Column,
@@ -188,7 +188,7 @@ def _minima(
     for factor, least in minimum.items():
         if factor not in factors:
             raise UsageError(
-                f"no factor {factor!r} in the run{near_miss(factor, factors)}"
+                f"no factor {factor!r} in the run{did_you_mean(factor, factors)}"
             )
         scale = scales.get(factor)
         if scale and not min(scale) <= least <= max(scale):

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from editjudge.errors import near_miss
+from editjudge.errors import did_you_mean
 from editjudge.judgement import (
     DONE,
     EMPTY_ROW,
@@ -306,7 +306,7 @@ class JudgementStore(Database):
         """
         if unknown := [name for name in (*fields, *where) if name not in FIELD_COLUMNS]:
             raise TypeError(
-                f"judgements have no field {unknown[0]!r}{near_miss(unknown[0], FIELD_COLUMNS)}"
+                f"judgements have no field {unknown[0]!r}{did_you_mean(unknown[0], FIELD_COLUMNS)}"
             )
         names = [name for name in FIELD_COLUMNS if name in (fields or FIELD_COLUMNS)]
         per_factor = [name for name in names if name in PER_FACTOR]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from editjudge.errors import UsageError, near_miss
+from editjudge.errors import UsageError, did_you_mean
 from editjudge.orders import (
     ORDERS,
     Choice,
@@ -138,7 +138,7 @@ def ranking_factor(pairs: Iterable[PairAnswers], wanted: str | None = None) -> s
     factors = list(dict.fromkeys(factor for pair in pairs for factor in pair.answers))
     if wanted is not None and wanted not in factors:
         raise UsageError(
-            f"no factor {wanted!r} in this run{near_miss(wanted, factors)} There are {', '.join(factors)}"
+            f"no factor {wanted!r} in this run{did_you_mean(wanted, factors)} There are {', '.join(factors)}"
         )
     return wanted or ("overall" if "overall" in factors else factors[-1])
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 import editjudge
 from editjudge.canonical import json_hash
-from editjudge.errors import StoreError, UsageError, near_miss
+from editjudge.errors import StoreError, UsageError, did_you_mean
 from editjudge.judgement import Task
 from editjudge.matching import Content, is_unread
 from editjudge.rubrics.model import Rubric
@@ -137,7 +137,7 @@ class Store(JudgementStore):
         names = [run.name for run in self.runs()]
         hint = ": it has none yet."
         if names:
-            hint = f"{near_miss(name, names)} The latest: {', '.join(reversed(names[-5:]))}"
+            hint = f"{did_you_mean(name, names)} The latest: {', '.join(reversed(names[-5:]))}"
         raise UsageError(f'{self._place}: no run "{name}"{hint}')
 
     def remove_run(self, run: RunRecord | int) -> None:

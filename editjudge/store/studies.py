@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from editjudge.errors import UsageError, near_miss
+from editjudge.errors import UsageError, did_you_mean
 from editjudge.store.judgements import mark_lists_stale
 from editjudge.store.ratings import one_line
 from editjudge.store.schema import (
@@ -173,7 +173,7 @@ def named_study(store: Store, name: str) -> Study:
         return by_name[name]
     hint = ": it has none yet; set one up at /rate/new of `editjudge serve`"
     if every:
-        hint = near_miss(name, [study.name for study in every])
+        hint = did_you_mean(name, [study.name for study in every])
     raise UsageError(f'{store.place}: no study "{name}"{hint}')
 
 

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from editjudge.edit import Edit
-from editjudge.errors import UsageError, near_miss
+from editjudge.errors import UsageError, did_you_mean
 from editjudge.judgement import Judgement
 from editjudge.judges.judge import Judge, Load, Options, Work
 from editjudge.media.image import EncodedImage
@@ -55,7 +55,7 @@ class Metrics(Judge):
         for name in extra or {}:
             if name not in KINDS:
                 raise UsageError(
-                    f"-J {name}: the judge metrics takes {' and '.join(KINDS)}{near_miss(name, KINDS)}"
+                    f"-J {name}: the judge metrics takes {' and '.join(KINDS)}{did_you_mean(name, KINDS)}"
                 )
         self._checkpoints = {
             kind: Checkpoint(kind, str(source))
