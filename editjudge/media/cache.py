@@ -140,6 +140,8 @@ class ImageReader:
         self._bounds = bounds
         self._held = _ByteCache[LoadedImage](budget * judges)
         self._reading = tuple(threading.Lock() for _ in range(_READ_AT_ONCE))
+        self.ahead: dict[str, Future[LoadedImage | KnownImage]] = {}
+        """Reads that began before the file was asked for, by path; shared by the judges of a run."""
 
     @functools.cached_property
     def threads(self) -> ThreadPoolExecutor:
@@ -214,8 +216,6 @@ class DigestCache:
         self._rehash = rehash
         self._seen: dict[str, tuple[FileState, KnownImage]] = {}
         self._learnt: set[str] = set()
-        self._ahead: dict[str, Future[LoadedImage | KnownImage]] = {}
-        """Reads that began before the file was asked for, by path."""
         self.bytes_asked = 0
         """Bytes of the images that were asked for and read, so far."""
         self._wait = 0.0
@@ -289,21 +289,27 @@ class DigestCache:
             return self._remembered(path) or self.reader.load(source)
 
         for source in sources:
-            if len(self._ahead) * mean_size >= self.reader.budget:
+            if len(self.reader.ahead) * mean_size >= self.reader.budget:
                 return
             if isinstance(source, Path):
                 path = os.path.abspath(source)
-                if path not in self._ahead:
-                    self._ahead[path] = self.reader.threads.submit(read, source, path)
+                if path not in self.reader.ahead:
+                    self.reader.ahead[path] = self.reader.threads.submit(
+                        read, source, path
+                    )
 
     def _look(self, source: ImageSource) -> LoadedImage | KnownImage:
         if not is_file(source):
             return self.reader.look(source)
         path = os.path.abspath(source)
-        if ahead := self._ahead.pop(path, None):
-            image = ahead.result()
-            if isinstance(image, LoadedImage):
-                self.reader.hold(source, image)
+        if ahead := self.reader.ahead.get(path):
+            try:
+                image = ahead.result()
+                if isinstance(image, LoadedImage):
+                    self.reader.hold(source, image)
+            finally:
+                # Only now: a judge that asks meanwhile must find this read instead of beginning a second one.
+                self.reader.ahead.pop(path, None)
             return image
         start = time.monotonic() - time.thread_time()
         try:
