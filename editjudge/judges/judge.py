@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from editjudge import plugins
 from editjudge.edit import PAIR_ROLES, Edit
-from editjudge.judgement import Exchange, Judgement, Status, Task
+from editjudge.judgement import DONE, Exchange, Judgement, Status, Task
 from editjudge.judges.wire import Parameters
 from editjudge.media.image import EncodedImage, ImageLimits
 from editjudge.orders import ORDERS, SWAPPED, read_choice
@@ -108,6 +108,42 @@ class Work(NamedTuple):
             created=time.time(),
             **fields,
         )
+
+    def checked(self, judgement: Judgement) -> Judgement:
+        """Return the judgement, or an `invalid` one if it answers something else than the rubric asks for.
+
+        A reply in text has met its contract before; a judge that computes has nothing else that compares it with the
+        rubric.
+        """
+        if judgement.status not in DONE or not (problem := self._misfit(judgement)):
+            return judgement
+        return dataclasses.replace(
+            judgement,
+            status="invalid",
+            scores=None,
+            choices=None,
+            expected={},
+            mass={},
+            abstained={},
+            justifications=None,
+            reasons=(*judgement.reasons, problem),
+        )
+
+    def _misfit(self, judgement: Judgement) -> Remark | None:
+        scales = {factor.key: factor.scale for factor in self.rubric.factors}
+        scores = judgement.scores or {}
+        answered = {*scores, *(judgement.choices or {}), *judgement.abstained}
+        if unknown := sorted(answered - scales.keys()):
+            message = f'the judge answered for "{unknown[0]}", which the rubric does not ask for'
+            return Remark("unknown_factor", message)
+        for key, scale in scales.items():
+            if key not in answered:
+                message = "the judge gave neither a score nor a reason to abstain"
+                return Remark("missing_factor", message, key)
+            if key in scores and not scale.has(scores[key]):
+                message = f"the judge gave {scores[key]!r}; expected {scale.words}"
+                return Remark("score_out_of_scale", message, key)
+        return None
 
     def _own_choice(self, answer: str) -> str:
         choice = read_choice(answer)
@@ -232,15 +268,16 @@ class Judge(Protocol):
 
             async def judge(self, work, load):
                 image = await load("edited")
-                score = 7 if min(image.width, image.height) >= 512 else 1
+                is_large = min(image.width, image.height) >= 512
                 reason = f"the output has {image.width} x {image.height} pixels"
-                keys = [factor.key for factor in work.rubric.factors]
-                reasons = dict.fromkeys(keys, reason)
-                return work.judgement("ok", scores=dict.fromkeys(keys, score), justifications=reasons)
+                factors = {factor.key: factor.scale for factor in work.rubric.factors}
+                scores = {key: scale.best if is_large else scale.worst for key, scale in factors.items()}
+                return work.judgement("ok", scores=scores, justifications=dict.fromkeys(factors, reason))
 
     `editjudge.running.asker.judge_task` asks it for one task, `editjudge.running.engine.Engine` for all tasks of a run.
-    If it cannot judge an edit it returns `work.judgement("abstained", abstained={factor: reason})`; an exception is the
-    failure of this edit alone.
+    `editjudge.media.image.decode(image.data)` gives the pixels: upright, in sRGB, on white. If it cannot judge an edit
+    it returns `work.judgement("abstained", abstained={factor: reason})`. An exception is the failure of this edit
+    alone, and so is a factor that is missing, unknown, or off its scale.
     """
 
     spec: str

@@ -322,7 +322,8 @@ async def judge_task(
         return work.judgement(status, reasons=(remark,))
 
     try:
-        return await judge.judge(work, load or partial(_load, judge, work, images))
+        judgement = await judge.judge(work, load or partial(_load, judge, work, images))
+        return work.checked(judgement)
     except RegionMissing as error:
         return work.judgement(
             "missing_input", reasons=(Remark("missing_input", str(error)),)

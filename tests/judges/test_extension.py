@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 from running.made import edits, environment, picture, run, stub
 
 from editjudge.edit import Edit
+from editjudge.judgement import Judgement, Task
 from editjudge.judges import providers
-from editjudge.judges.judge import Judge
+from editjudge.judges.judge import Judge, Load, Work
 from editjudge.media.cache import DigestCache, ImageCache, ImageReader
 from editjudge.media.image import ImageLimits
 from editjudge.rubrics.files import load
+from editjudge.rubrics.model import Rubric
 from editjudge.running.asker import judge_task
 from editjudge.running.plan import QuestionSettings, look_at, works
 
@@ -68,3 +71,39 @@ def test_the_provider_in_the_docstring_is_asked(
             rubrics=("fidelity",),
         )
     assert done.statuses() == {"ok": 1}
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ({"scores": {"alignment": 124}}, "score_out_of_scale"),
+        ({"scores": {"alignment": 4.5}}, "score_out_of_scale"),
+        ({"scores": {"alignment": float("nan")}}, "score_out_of_scale"),
+        ({"scores": {"alignmnet": 4}}, "unknown_factor"),
+        ({"scores": {"alignment": 4}, "abstained": {}}, "missing_factor"),
+    ],
+)
+def test_an_answer_that_does_not_fit_the_rubric_is_a_failure_and_not_a_number(
+    answer: dict[str, Any], code: str
+) -> None:
+    rubric = load("fidelity")
+    others = {factor.key: "not measured" for factor in rubric.factors[1:]}
+    answer = {"abstained": others, **answer}
+
+    class Wrong(Judge):
+        spec = "wrong"
+        limits = None
+
+        def identity(
+            self, edit: Edit, rubric: Rubric, repeat: int
+        ) -> Mapping[str, Any]:
+            return {}
+
+        async def judge(self, work: Work, load: Load) -> Judgement:
+            return work.judgement("ok", **answer)
+
+    work = Work(Task("e", "fidelity", "wrong", 0, "k" * 64), Edit("e"), rubric)
+    judgement = asyncio.run(judge_task(Wrong(), work, ImageCache()))
+    assert judgement.status == "invalid"
+    assert judgement.scores is None
+    assert [reason.code for reason in judgement.reasons] == [code]
