@@ -136,7 +136,10 @@ def tail(groups: int) -> float:
 
 
 def interval(draws: Floats, groups: int) -> Interval | None:
-    """Return the 95 % interval of a drawn figure; None for one group, if most draws are undefined, or if all are alike."""
+    """Return the 95 % interval of a drawn figure; None for one group, if most draws are undefined, or if all are alike.
+
+    For continuous figures other than a mean, such as a correlation, from `FEWEST_MOMENTS` groups on.
+    """
     good = draws[np.isfinite(draws)]
     if groups < 2 or len(good) < max(2, len(draws) / 2):
         return None

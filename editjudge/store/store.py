@@ -58,7 +58,8 @@ from editjudge.store.schema import (
 
 
 class Store(JudgementStore):
-    """Open one with `Store.open`; it is a context manager."""
+    """Runs and their judgements in SQLite or PostgreSQL. `with Store.open(path) as store` opens one; `judgements`
+    returns the rows of a run."""
 
     # --- runs -------------------------------------------------------------------------------------------------
 
