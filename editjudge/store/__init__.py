@@ -11,7 +11,7 @@ __all__ = ["Store"]
 
 
 def __getattr__(name: str) -> Any:
-    """A store is imported when it is used: SQLAlchemy takes a quarter of the time in which a run starts."""
+    """Import the store when it is first used: SQLAlchemy takes a quarter of a run's start-up time."""
     if name != "Store":
         raise AttributeError(f"module 'editjudge.store' has no attribute {name!r}")
     from editjudge.store.store import Store

@@ -1,4 +1,4 @@
-"""Batches at providers: what was handed in, under which mark, and what came back for questions not judged yet."""
+"""Batches submitted to providers, and their answers to questions that have no judgement yet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from editjudge.store.schema import batch_lines, batches, packed, unpacked
 from editjudge.store.store import Store
 
 State = Literal["submitting", "open", "collected", "turned down"]
-"""`submitting`: perhaps the provider has it, perhaps not; the mark tells."""
+"""`submitting`: the provider may or may not have it; its list of batches shows whether the mark is there."""
 
 Said = tuple[int, bytes]
 """Status and body of an answer."""
@@ -32,7 +32,7 @@ class BatchRecord(NamedTuple):
 def begin(
     store: Store, run_id: int, judge: str, mark: str, keys: Sequence[str]
 ) -> BatchRecord:
-    """Store a batch before it is submitted, so that a crash on the way leaves something to look for."""
+    """Store a batch before it is submitted, so that it can be found again after a crash."""
     now = time.time()
     new = sa.insert(batches).values(
         run_id=run_id,
@@ -58,7 +58,7 @@ def submitted(store: Store, batch: BatchRecord, provider_id: str) -> BatchRecord
 
 
 def withdraw(store: Store, batch: BatchRecord) -> None:
-    """Have the questions of a batch asked again: the provider does not have it, or turned it down."""
+    """Release the questions of a batch to be asked again: the provider does not have it, or rejected it."""
     with store._writing() as connection:
         connection.execute(
             sa.delete(batch_lines).where(
@@ -71,7 +71,7 @@ def withdraw(store: Store, batch: BatchRecord) -> None:
 def answered(
     store: Store, batch: BatchRecord, replies: Iterable[tuple[str, Said]]
 ) -> None:
-    """Store answers by key. The first for a question counts; one for a question that was not asked changes nothing."""
+    """Store answers by key. The first answer to a question counts; answers to unknown questions are ignored."""
     line = batch_lines.c
     statement = (
         sa.update(batch_lines)
@@ -87,7 +87,7 @@ def answered(
 
 
 def collected(store: Store, batch: BatchRecord, otherwise: Said) -> None:
-    """Mark a batch as collected; a question without an answer gets `otherwise`."""
+    """Mark a batch as collected; questions without an answer get `otherwise`."""
     status, body = otherwise
     values = {"status": status, "answer": packed(body.decode())}
     with store._writing() as connection:
@@ -104,7 +104,7 @@ def keys_of(store: Store, batch: BatchRecord) -> list[str]:
 
 
 def awaited(store: Store, keys: Sequence[str]) -> dict[str, BatchRecord]:
-    """Return the batch in which each of these questions waits for its answer, if it does, whichever run asked it."""
+    """Return the batch in which each of these questions awaits its answer, if any, whichever run asked it."""
     columns = [batches.c[name] for name in BatchRecord._fields]
     query = (
         sa.select(batch_lines.c.key, *columns)
@@ -132,7 +132,7 @@ def said_of(store: Store, keys: Sequence[str]) -> dict[str, list[Said]]:
 
 
 def forget(store: Store, keys: Sequence[str]) -> None:
-    """Delete the answers to questions that are judged: the judgements have them."""
+    """Delete the answers to questions that have a judgement, since the judgement contains them."""
     for chunk in chunks(keys, MAX_IN):
         store._execute(sa.delete(batch_lines).where(batch_lines.c.key.in_(chunk)))
 

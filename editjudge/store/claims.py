@@ -1,10 +1,9 @@
-"""Which process is asking what: a claim on a key lasts as long as its owner lives, and a while longer.
+"""Claims: a process that asks a question owns its key until it ends, and for a short lease after that.
 
-Two processes on one run, two runs that share questions, a reward server beside a run: the process that claims a key asks
-it, and the others wait for the answer.
-
-Between processes of one machine a claim expires by the monotonic clock, which they share and which nobody sets. If the
-owner is elsewhere it expires by the clock of the database: that of the server, or of this machine in SQLite.
+Two processes on one run, two runs that share questions, or a reward server beside a run: the process that claims a key
+asks it, and the others wait for the answer. Between processes of one machine a claim expires by the monotonic clock,
+which they share and which cannot be set. If the owner is on another machine it expires by the clock of the database:
+that of the server, or of this machine in SQLite.
 """
 
 from __future__ import annotations
@@ -27,9 +26,10 @@ from editjudge.store.schema import claims, upsert
 from editjudge.store.store import Store
 
 LEASE = 60.0
-"""Seconds that a claim outlives the last sign of its owner: on another machine, a dead one is waited for so long."""
+"""Seconds that a claim outlives the last heartbeat of its owner: the longest wait for a dead owner on another
+machine."""
 BEAT = 15.0
-"""Seconds between two signs: three may be late on a busy disk before a claim is lost."""
+"""Seconds between two heartbeats: three may be late on a busy disk before a claim is lost."""
 
 
 def new_owner() -> str:
@@ -37,13 +37,13 @@ def new_owner() -> str:
 
 
 def process_name(pid: int) -> str:
-    """Return the name of a process, which no other machine or container and no later process of the number has."""
+    """Return a process name that is unique across machines, containers and reused process ids."""
     return f"{_here()} {pid} {_started(pid)}"
 
 
 @functools.cache
 def _here() -> str:
-    """Return the mark of this machine since it was started, and of its processes as they are seen from here."""
+    """Return an identifier of this machine's boot and of the process namespace."""
     parts = [socket.gethostname().replace(" ", "-")]
     with contextlib.suppress(OSError):  # only on Linux
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
@@ -52,18 +52,18 @@ def _here() -> str:
 
 
 def is_on_this_machine(owner: str) -> bool:
-    """Whether an owner is or was a process of this machine since it was started: it reads the same monotonic clock."""
+    """Whether the owner is or was a process of this machine since it was booted, with the same monotonic clock."""
     return _machine(owner.partition(" ")[0]) == _machine(_here())
 
 
 def _machine(here: str) -> str:
-    """Return the mark of a machine's start, which its containers share; its name if there is none."""
+    """Return an identifier of a machine's boot, which its containers share; the host name if there is none."""
     name, *marks = here.split("/", 2)
     return marks[0] if marks else name
 
 
 def _started(pid: int) -> str:
-    """Return when a process was started; "dead" for a zombie."""
+    """Return the start time of a process; "dead" for a zombie."""
     with contextlib.suppress(OSError, IndexError):  # only on Linux
         state, *fields = (
             Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -73,7 +73,7 @@ def _started(pid: int) -> str:
 
 
 def is_alive(owner: str) -> bool:
-    """Whether an owner may live: one elsewhere always may, until its claim expires."""
+    """Whether an owner may be alive: one on another machine counts as alive until its claim expires."""
     here, pid, started, *_ = [*owner.split(" "), "", "", ""]
     if here != _here() or not pid.isdecimal():
         return True
@@ -82,12 +82,12 @@ def is_alive(owner: str) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # of another user
+        return True  # a process of another user
     return _started(int(pid)) == started
 
 
 class Claims:
-    """The claims of one owner. Safe to use from several threads; a thread of its own renews them."""
+    """The claims of one owner. Safe to use from several threads; a background thread renews them."""
 
     def __init__(
         self,
@@ -103,13 +103,13 @@ class Claims:
         self._beat = beat
         self._clock = clock
         self._odd: dict[str, tuple[float, float]] = {}
-        """Claims that last longer than any is made for, by key: their end, and when it was first seen."""
+        """Claims that end later than any lease allows, by key: their end, and when it was first seen."""
         self._ended = threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Renew from now on what this owner holds."""
+        """Start to renew the claims of this owner."""
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -118,12 +118,12 @@ class Claims:
                 self._thread.start()
 
     def take(self, keys: Sequence[str]) -> set[str]:
-        """Claim keys and return those that are ours now: free ones, and those whose owner is gone."""
+        """Claim keys and return those that this owner holds now: free ones, and those whose owner is gone."""
         if not keys:
             return set()
         self.start()
         taken: set[str] = set()
-        # In one order, so that two processes that claim the same keys do not wait in a circle.
+        # Sorted, so that two processes that claim the same keys do not deadlock.
         for chunk in chunks(sorted(keys), MAX_IN):
             taken |= self._store._transact(functools.partial(self._take, keys=chunk))
         return taken
@@ -132,7 +132,7 @@ class Claims:
         others = self._others(connection, keys)
         delete_claims(connection, [claim for claim, holds in others if not holds])
         ends = self._ends(connection)
-        # What is free, and what is ours already.
+        # Keys that are free, or already ours.
         statement = upsert(
             self._store._dialect,
             claims,
@@ -145,14 +145,14 @@ class Claims:
         return set(connection.scalars(sa.select(claims.c.key).where(*ours)))
 
     def _ends(self, connection: sa.Connection) -> dict[str, float]:
-        """Return when a claim that is made or renewed now expires, by both clocks."""
+        """Return when a claim that is made or renewed now expires, on both clocks."""
         until = _now(connection) + self._lease
         return {"until": until, "until_here": self._clock() + self._lease}
 
     def _others(
         self, connection: sa.Connection, keys: Sequence[str]
     ) -> list[tuple[Row, bool]]:
-        """Return the claims of others on these keys, and whether each still holds."""
+        """Return the claims of others on these keys, and whether each is still valid."""
         now = _now(connection)
         of_others = (claims.c.key.in_(keys), claims.c.owner != self.owner)
         others = connection.execute(sa.select(claims).where(*of_others)).all()
@@ -173,8 +173,8 @@ class Claims:
         return self._was_renewed_lately(claim)
 
     def _was_renewed_lately(self, claim: Row) -> bool:
-        """Whether the owner of a claim renews it. That is watched if the clock was put back since it was made: an owner
-        that is gone must not hold it until the clock is there again."""
+        """Whether the owner of a claim renews it. This is observed if the clock was set back after the claim was
+        made, so that a dead owner does not hold it until the clock catches up."""
         until, since = self._odd.get(claim.key, (None, 0.0))
         if until != claim.until:
             since = self._clock()
@@ -182,7 +182,7 @@ class Claims:
         return self._clock() - since <= self._lease
 
     def held(self, keys: Sequence[str]) -> dict[str, bool]:
-        """Return, for each key that another owner claimed and did not release, whether that owner is alive."""
+        """Return, for each key that another owner has claimed and not released, whether that owner is alive."""
         is_held: dict[str, bool] = {}
         with self._store._reading() as connection:
             for chunk in chunks(keys, MAX_IN):
@@ -196,20 +196,20 @@ class Claims:
             self._store._execute(sa.delete(claims).where(*ours))
 
     def close(self) -> None:
-        """Release all keys: what was not asked is for others to ask."""
+        """Release all keys, so that others can ask what was not asked."""
         self._ended.set()
         with self._starting:
             thread = self._thread
         if thread is None:
             return
         thread.join()
-        with contextlib.suppress(StoreError):  # then they expire
+        with contextlib.suppress(StoreError):  # if this fails, they expire
             ours = claims.c.owner == self.owner
             self._store._execute(sa.delete(claims).where(ours))
 
     def _renew(self) -> None:
         while not self._ended.wait(self._beat):
-            with contextlib.suppress(StoreError):  # it may do better the next time
+            with contextlib.suppress(StoreError):  # the next attempt may succeed
                 self._store._transact(self._renew_all)
 
     def _renew_all(self, connection: sa.Connection) -> None:
@@ -218,7 +218,7 @@ class Claims:
 
 
 def delete_claims(connection: sa.Connection, expired: Iterable[Row]) -> None:
-    """Delete claims as they were read: one that was renewed since stays."""
+    """Delete claims as they were read; a claim that was renewed since then stays."""
     for claim in expired:
         same = (claims.c[name] == getattr(claim, name) for name in ("key", "owner", "until"))  # fmt: skip
         connection.execute(sa.delete(claims).where(*same))

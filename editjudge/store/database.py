@@ -1,4 +1,4 @@
-"""A connection to a store: opens or migrates it, reads and writes in transactions, and tries again what may pass."""
+"""Connection to a store: opens or migrates it, reads and writes in transactions, and retries temporary failures."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from editjudge.store import location, migrations
 
 T = TypeVar("T")
 Row: TypeAlias = Any
-"""A row of a query; SQLAlchemy's own type has another number of parameters in each of its versions."""
+"""A row of a query. SQLAlchemy's own type has a different number of parameters in each version."""
 
 MAX_IN = 900
-"""Values of one IN: below 999, the usual limit of older SQLites. 300 and 5,000 were no faster beyond noise."""
+"""Maximum number of values in one IN: below 999, the limit of older SQLites. 300 and 5,000 were not faster."""
 MAX_ROWS = 10_000
-"""Rows of one transaction when a run is planned or removed: judgements of other runs wait their turn meanwhile."""
+"""Rows of one transaction when a run is planned or removed: writers of other runs wait for it."""
 _FETCH = 1_000
-"""Rows fetched at a time: what a reader of a million rows holds in memory."""
+"""Rows fetched at a time: the memory limit of a reader of a million rows."""
 
 
 class Database:
     """Open one with `open`; it is a context manager.
 
-    One thread writes, any number read, in this process and in others; on a server any number write.
+    In SQLite one thread writes and any number read, in this process and in others; on a server any number write.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Database:
         self._timeout = timeout
         self._dialect = engine.dialect.name
         self._patience = 0.0
-        """Seconds to retry for: none for a server that was never there."""
+        """Seconds to retry for; 0 until the server was reached once."""
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._held: location.HeldFile | None = None
         self._moving = threading.Lock()
         self._moved = ""
-        """Message for every writer once the file has lost its name; empty before."""
+        """Message for every writer once the file was deleted or replaced; empty before."""
 
     @classmethod
     def open(
@@ -60,11 +60,11 @@ class Database:
         readonly: bool = False,
         timeout: float = 30.0,
     ) -> Self:
-        """Open the store at a path or a URL, and make it unless `readonly`.
+        """Open the store at a path or a URL, and create it unless `readonly`.
 
         `timeout` is how long to wait, in seconds, for another process that writes: a group of judgements takes
-        milliseconds, 10,000 rows of a plan or of a run that is removed some seconds on a busy disk. It is also how
-        long a server that was there once may be gone.
+        milliseconds, 10,000 rows of a plan or of a removed run take seconds on a busy disk. It is also how long a
+        server that was reached once may be unavailable.
         """
         engine, place = location.engine_of(url_or_path, readonly, timeout)
         store = cls(engine, place, readonly, timeout)
@@ -72,7 +72,7 @@ class Database:
             store._prepare()
             if engine.dialect.name == "sqlite" and not readonly:
                 store._held = location.HeldFile(Path(place), timeout)
-        except BaseException:  # nothing else closes it
+        except BaseException:  # the caller has no object to close
             store.close()
             raise
         return store
@@ -80,7 +80,7 @@ class Database:
     def _prepare(self) -> None:
         path = Path(self._place)
         if self._dialect == "sqlite" and path.exists() and path.stat().st_size:
-            # Opening it for writing would already change it: another program's file stays as it is, to the byte.
+            # Opening it for writing would already change it; a file of another program must stay as it is, to the byte.
             look = location.looking_engine(path, self._timeout)
             with self._translate_errors(), look.connect() as connection:
                 migrations.version_of(connection, self._place)
@@ -102,11 +102,11 @@ class Database:
         self._patience = self._timeout
 
     def _bring_up_to_date(self) -> None:
-        """Make the tables, or migrate them; a file is copied first, and the copy is left beside it."""
+        """Create the tables, or migrate them; a file is copied first, and the copy stays beside it."""
         copy = None
         try:
             with self._writing() as connection:
-                # Read again now that no other process writes: another process may have migrated it meanwhile.
+                # Read again now that no other process can write: another one may have migrated it in the meantime.
                 stored = migrations.version_of(connection, self._place)
                 is_old = stored is not None and stored != migrations.VERSION
                 if stored is not None and is_old and self._dialect == "sqlite":
@@ -125,7 +125,7 @@ class Database:
             )
 
     def _read_migrated_copy(self) -> None:
-        """Migrate an older file in a temporary copy and read that, since reading does not write."""
+        """Migrate an older file in a temporary copy and read that, since a read-only store must not be written."""
         self._temporary = tempfile.TemporaryDirectory(prefix="editjudge-")
         path = os.path.join(self._temporary.name, "store.db")
         with self._reading() as connection:
@@ -151,14 +151,14 @@ class Database:
             self._temporary.cleanup()
 
     def keep_caches_small(self) -> None:
-        """Bound what SQLite caches: a server has many connections, and the kernel's cache serves them all."""
+        """Limit SQLite's page caches: a web server has many connections, and the kernel's cache serves them all."""
         if self._dialect == "sqlite":
             sa.event.listen(
                 self._engine,
                 "connect",
                 lambda connection, _: connection.execute("PRAGMA cache_size = -8192"),
             )
-            self._engine.dispose()  # connections from before are opened again
+            self._engine.dispose()  # existing connections are opened again
 
     def __enter__(self) -> Self:
         return self
@@ -193,8 +193,8 @@ class Database:
             raise StoreMoved(self._moved)
 
     def _transact(self, work: Callable[[sa.Connection], T]) -> T:
-        """Work in one transaction, and once more if the server broke off before it acknowledged it: each row has its
-        key, so that writing it twice is writing it once."""
+        """Run a transaction, and repeat it if the server disconnected before it was acknowledged. Every row has a
+        key, so writing it twice has no effect."""
 
         def once() -> T:
             with self._writing() as connection:
@@ -203,13 +203,13 @@ class Database:
         return self._with_retry(once)
 
     def _execute(self, statement: sa.Executable, rows: Any = None) -> int:
-        """Execute a statement in a transaction of its own, and return how many rows it changed."""
+        """Execute a statement in its own transaction, and return how many rows it changed."""
         return self._transact(
             lambda connection: connection.execute(statement, rows).rowcount
         )
 
     def _with_retry(self, work: Callable[[], T]) -> T:
-        """Try again what a server may do in a moment: one that restarts is back in seconds."""
+        """Retry temporary failures of a server: a restart takes seconds."""
         pause = 0.05
         end = time.monotonic() + self._patience
         while True:
@@ -232,13 +232,13 @@ class Database:
                 raise StoreError(
                     f"{self._place}: {location.remedy(error.orig, self._timeout)}"
                 ) from error
-            # One that could not be made a column, or that the database does not take, such as a number out of range.
+            # A value that cannot be converted, or that the database rejects, such as a number out of range.
             raise ValueError(
                 f"{self._place}: not a value that can be stored: {error.orig}"
             ) from error
 
     def _read(self, query: sa.Select[Any], values: Any = None) -> Sequence[Row]:
-        """Return all rows of a query, which fit into memory."""
+        """Return all rows of a query that fits into memory."""
 
         def once() -> Sequence[Row]:
             with self._reading() as connection:
@@ -249,13 +249,14 @@ class Database:
     def _read_among(
         self, query: sa.Select[Any], column: sa.Column[Any], values: Iterable[Any]
     ) -> Iterator[Row]:
-        """Read the rows of which the column has one of these values, however many."""
+        """Read the rows in which the column has one of these values, however many there are."""
         among = query.where(column.in_(sa.bindparam("among", expanding=True)))
         for chunk in chunks(values, MAX_IN):
             yield from self._read(among, {"among": chunk})
 
     def stream(self, query: sa.Select[Any]) -> Iterator[Row]:
-        """Read the rows of a query over the tables of `editjudge.store.schema`, however many. Plug-ins use it too."""
+        """Read the rows of a query over the tables of `editjudge.store.schema`, however many there are. Plug-ins use
+        it too."""
         with (
             self._reading() as connection,
             connection.execution_options(yield_per=_FETCH).execute(query) as rows,
@@ -265,13 +266,13 @@ class Database:
     # --- a file that lost its name ----------------------------------------------------------------------------
 
     def _follow_file(self) -> None:
-        """Go on in a copy if the file was deleted, renamed or replaced: what is on its way is kept there, and every
-        writer is told."""
+        """Continue in a copy if the file was deleted, renamed or replaced: pending writes go there, and every writer
+        gets an error."""
         held = self._held
         if held is None or held.has_its_names():
             return
         with self._moving:
-            if self._held is held:  # no other thread was faster
+            if self._held is held:  # no other thread did it first
                 self._go_on_in_copy_of(held)
 
     def _go_on_in_copy_of(self, held: location.HeldFile) -> None:

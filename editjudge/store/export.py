@@ -1,4 +1,4 @@
-"""Export of a run: its tables as files, run.json beside them, in a folder or at an address."""
+"""Export of a run: its tables as files with run.json, in a folder or at an address."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ABOUT = (
     "spec_hash",
     "summary",
 )
-"""Fields of a run that run.json has."""
+"""Fields of a run that are written to run.json."""
 
 
 def export_run(
@@ -60,7 +60,7 @@ def export_run(
     replies: bool = False,
     contradictions: Sequence[Count] = (),
 ) -> list[Path]:
-    """Write the tables of a run and run.json, in one pass; return the files and folders.
+    """Write the tables of a run and run.json in one pass; return the files and folders.
 
     A task without a judgement has a row too, with the status `pending`.
     """
@@ -71,7 +71,7 @@ def export_run(
     fields = EMPTY_ROW if form == "jsonl" else ()
     with writing_tables(folder, form, names) as tables:
         for row in store.judgements(run, fields=fields):
-            # Counted while they are written: run.json counts the rows of the files and no others.
+            # Counted during writing, so that run.json counts exactly the rows of the files.
             counts[row["judge"], row["rubric"], row["status"]] += 1
             hashes.add(row["rubric_hash"])
             if "judgements" in tables:
@@ -98,7 +98,7 @@ def export_run(
                 for name, number in rows.items()
             },
             "contradictions": [dataclasses.asdict(count) for count in contradictions],
-            # Also the rubrics that no answer is of yet: scores are made of them.
+            # Include rubrics without an answer yet: scores may depend on them.
             "rubrics": {
                 key: {"name": rubric.name, "content": rubric.content()}
                 for key, rubric in store.rubrics(hashes - {None}).items()
@@ -114,14 +114,14 @@ def export_run(
 
 
 def _factors(row: dict[str, Any], asked: Sequence[str]) -> list[str]:
-    """Return the factors that a task is about: a failure has a row for each of them."""
+    """Return the factors of a task: a failure has a row for each of them."""
     answered = (row["scores"] or {}, row["choices"] or {}, row["abstained"])
     factors = [*asked, *(factor for values in answered for factor in values)]
     return list(dict.fromkeys(factors)) or [""]
 
 
 def _items(store: Store, run: RunRecord, *, derived: bool) -> Iterator[dict[str, Any]]:
-    """Read each edit; if wanted, with the scores of the run's rubric sets, verdicts on pairs, tags and note."""
+    """Read each edit, optionally with the scores of the run's rubric sets, verdicts on pairs, tags and note."""
     scores = None
     if derived and run.spec.get("sets"):
         scores = run_set_scores(store, run)
@@ -138,7 +138,7 @@ def _items(store: Store, run: RunRecord, *, derived: bool) -> Iterator[dict[str,
 
 
 def taken(folder: Path, run: RunRecord) -> list[str]:
-    """Return the files that an export would replace or remove, unless they are of the same run."""
+    """Return the files that an export would replace or remove, unless they belong to the same run."""
     names = ["run.json", "judgements.csv", *TABLES, *(f"{name}.jsonl" for name in TABLES)]  # fmt: skip
     with suppress(OSError, ValueError, RecursionError, LookupError, TypeError):
         about = read_json((folder / "run.json").read_bytes())
@@ -152,15 +152,18 @@ def taken(folder: Path, run: RunRecord) -> list[str]:
 
 @contextmanager
 def export_folder(output: str) -> Iterator[Path]:
-    """Yield a local folder to export to. If the output is an address such as s3://BUCKET/NAME, its files are copied
-    there afterwards, run.json last, in the place of an earlier export."""
+    """Yield a local folder to export to.
+
+    If the output is an address such as s3://BUCKET/NAME, the files are uploaded afterwards, run.json last, replacing an
+    earlier export.
+    """
     if "://" not in output:
         yield Path(output)
         return
     with _remote(output) as (fs, system, root), TemporaryDirectory() as temporary:
         folder = Path(temporary)
         about = system.get_file_info(f"{root}/run.json")
-        if about.is_file:  # says whose export is there
+        if about.is_file:  # it names the run that was exported there
             fs.copy_files(
                 about.path, str(folder / "run.json"), system, fs.LocalFileSystem()
             )
@@ -179,7 +182,7 @@ def export_folder(output: str) -> Iterator[Path]:
 
 @contextmanager
 def import_folder(source: str) -> Iterator[Path]:
-    """Yield the local folder of an export; one at an address such as s3://BUCKET/NAME is copied for the time."""
+    """Yield the local folder of an export; one at an address such as s3://BUCKET/NAME is downloaded temporarily."""
     if "://" not in source:
         yield Path(source)
         return
@@ -195,7 +198,7 @@ _OF_EXPORT = re.compile(
 
 @contextmanager
 def _remote(address: str) -> Iterator[tuple[Any, Any, str]]:
-    """Yield pyarrow's module of filesystems, the filesystem of an address, and the path there."""
+    """Yield pyarrow's module of filesystems, the filesystem of an address, and the path in it."""
     arrow = need_pyarrow("an address")
     try:
         system, root = arrow.fs.FileSystem.from_uri(address)

@@ -63,15 +63,15 @@ _BATCH = 2_000
 Key = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Text = InstanceOf[str]
-"""Any text: pydantic's own refuses half a surrogate pair, which models write and a store keeps."""
+"""Any text: pydantic's own type rejects unpaired surrogates, which models write and a store keeps."""
 Time = Annotated[float, Field(ge=0, lt=253_402_300_800)]
-"""Seconds since 1970, before the year 10,000, which no calendar shows."""
+"""Seconds since 1970, before the year 10,000, which `datetime` cannot represent."""
 Score = Annotated[int, Field(ge=-(2**53), le=2**53)] | float
 Tokens = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def _is_json(value: dict[str, Any]) -> dict[str, Any]:
-    """Raise a ValueError for NaN and Infinity, which a store does not keep."""
+    """Raise a ValueError for NaN and Infinity, which a store cannot hold."""
     json.dumps(value, allow_nan=False)
     return value
 
@@ -116,7 +116,7 @@ _OF_AN_ANSWER = {"rubric_hash", "created"}
 
 
 def _row_model(name: str, table: str, base: type[_StrictModel]) -> type[_StrictModel]:
-    """Return the model of a table's rows."""
+    """Return the pydantic model of a table's rows."""
     fields = {
         column.name: _declared(column)
         for column in TABLES[table]
@@ -153,7 +153,7 @@ class _JudgementChecks(_StrictModel):
 
 
 def _is_lines(lines: Any) -> bool:
-    """Whether these are lines of text that were read in an image, each with the box that is drawn around it."""
+    """Whether these are lines of text that were read in an image, each with its bounding box."""
     if not isinstance(lines, list):
         return False
     boxes = [line.get("box") if isinstance(line, dict) else None for line in lines]
@@ -172,7 +172,7 @@ class _ItemChecks(_StrictModel):
     @model_validator(mode="before")
     @classmethod
     def drop_derived(cls, row: Any) -> Any:
-        """Drop the fields that follow from the judgements and are computed again."""
+        """Drop fields that are derived from the judgements and are computed again."""
         derived = ("verdict", "flipped", "half", "set_scores")
         if isinstance(row, dict):
             return {name: row[name] for name in row if name not in derived}
@@ -198,7 +198,7 @@ class _ItemChecks(_StrictModel):
 
 
 JudgementRow = _row_model("JudgementRow", "judgements", _JudgementChecks)
-"""A judgement as an export has it."""
+"""A judgement as it is exported."""
 _MODELS = {
     "items": _row_model("ItemRow", "items", _ItemChecks),
     "judgements": JudgementRow,
@@ -234,7 +234,7 @@ FileName = Annotated[
         pattern=r"^(judgements\.csv|(judgements|items|replies)\.jsonl|[a-z]{1,20}/part-[0-9]{5,9}\.parquet)$"
     ),
 ]
-"""Name of a file in an export: nothing outside its folder."""
+"""Name of a file in an export: it cannot refer to anything outside the folder."""
 
 
 class RunFile(_StrictModel):
@@ -252,10 +252,10 @@ class RunFile(_StrictModel):
     rubrics: dict[Key, _RubricRow]
     counts: list[_CountRow] | None = None
     files: dict[FileName, _FileRow] | None = None
-    """None if an earlier version exported it."""
+    """None in exports of earlier versions."""
 
     def parse_rubrics(self) -> dict[str, Rubric]:
-        """Return the rubrics by hash. Raise `ValueError` if one cannot be read, or its hash is of another."""
+        """Return the rubrics by hash. Raise `ValueError` if one cannot be read, or does not have its hash."""
         parsed = {}
         for key, row in self.rubrics.items():
             try:
@@ -273,12 +273,12 @@ class RunFile(_StrictModel):
 
 
 def _encodable(text: str) -> str:
-    text.encode()  # raises a ValueError for half a surrogate pair
+    text.encode()  # raises a ValueError for an unpaired surrogate
     return text
 
 
 class _Spec(_StrictModel):
-    """Fields of a spec or a summary that pages and tables look up; the rest is only shown."""
+    """Fields of a spec or a summary that pages and tables look up; the rest is only displayed."""
 
     model_config = ConfigDict(extra="allow")
     judges: list[Annotated[Text, AfterValidator(_encodable)]] = []
@@ -290,7 +290,7 @@ class _Spec(_StrictModel):
 
 
 def _read_about(folder: Path) -> RunFile:
-    """Read a folder's run. Raise if the folder has none."""
+    """Read run.json of a folder. Raise if there is none."""
     path = folder / "run.json"
     if not any((folder / name).exists() for name in ("judgements", "judgements.jsonl")):
         expected = "expected judgements/ or judgements.jsonl, as `editjudge export` writes them"
@@ -308,7 +308,7 @@ def _read_about(folder: Path) -> RunFile:
         _validated(f"{path}", document, _Spec)
     if json_hash(about.spec) != about.spec_hash:
         raise ManifestError(f"{path}: spec is not what spec_hash was made from")
-    if about.spec.get("options"):  # an earlier version may have kept a secret
+    if about.spec.get("options"):  # an earlier version may have stored a secret
         about.spec["options"] = redacted_settings(about.spec["options"])
         about.spec_hash = json_hash(about.spec)
     return about
@@ -331,9 +331,9 @@ Placed = tuple[str, _StrictModel]
 
 
 def check_run(folder: Path, store: Store | None = None) -> RunFile:
-    """Read a folder's run, all of whose rows can be stored.
+    """Read the run of a folder and check that all of its rows can be stored.
 
-    One that contradicts itself, its rubric or the store, if there is one, is refused with its file and number.
+    A row that contradicts the run, its rubric or the store, if one is passed, is rejected with its file and number.
     """
     about = _read_about(folder)
     _check_names(folder, about.files or {})
@@ -388,7 +388,7 @@ def _check_names(folder: Path, names: Collection[str]) -> None:
             raise ManifestError(
                 f"{folder / name}: is missing, and run.json names it: copy all files of the export, or export again"
             )
-    # A folder may hold a run twice, in two forms: run.json names the files of one.
+    # A folder may hold a run in two formats: run.json names the files of one.
     suffixes = {Path(name).suffix for name in names}
     tables = [folder / f"{table}.jsonl" for table in TABLES]
     for path in sorted(
@@ -403,7 +403,7 @@ def _check_names(folder: Path, names: Collection[str]) -> None:
 def _check_counts(
     folder: Path, about: RunFile, counts: Counter[tuple[str, str, str]]
 ) -> None:
-    """Raise `ManifestError` if there are more or fewer judgements of some status than run.json counts."""
+    """Raise `ManifestError` if the number of judgements of a status is not the one in run.json."""
     if about.counts is None:
         return
     expected = Counter(
@@ -425,10 +425,10 @@ def _rows(folder: Path, about: RunFile, table: str) -> Iterator[Placed]:
 
 
 def _checked(folder: Path, about: RunFile, table: str) -> Iterator[Placed]:
-    """Read the rows of a table, each of which occurs once."""
+    """Read the rows of a table, and raise if one occurs twice."""
     seen: set[bytes] = set()
     for source, row in _rows(folder, about, table):
-        # Sixteen bytes a row, so that a million of them fit into memory.
+        # 16 bytes a row, so that a million of them fit into memory.
         mark = _mark(row, _ROW_KEYS[table])
         if mark in seen:
             key = ", ".join(f"{name} {getattr(row, name)!r:.80}" for name in _ROW_KEYS[table])  # fmt: skip
@@ -454,7 +454,7 @@ def _is_between(scale: Scale, mean: float) -> bool:
 
 _LEGAL: dict[str, Callable[[Scale, Any], bool]] = {
     "scores": Scale.accepts,
-    # Of a choice between two outputs the row has the item's own naming, whatever the rubric's words.
+    # For a choice between two outputs, the row has the names of the item (a, b), whatever the options of the rubric.
     "choices": lambda scale, choice: (
         choice in (*scale.choices, *map(read_choice, scale.choices))
     ),
@@ -485,9 +485,9 @@ def _check_scores(
 def _images_of_own_run(
     store: Store, about: RunFile
 ) -> dict[str, Mapping[str, Mapping[str, str | None]]] | None:
-    """Return the images of a run of the same name that was made in this store, by edit; None if there is none.
+    """Return the images, by edit, of a run of the same name that was made in this store; None if there is none.
 
-    A run made here may show images that an imported one may not: no other edits get into it.
+    Such a run may show images that an imported one may not, so no other edits may be added to it.
     """
     for run in store.runs():
         same = (run.name, run.spec_hash) == (about.name, about.spec_hash)
@@ -497,7 +497,7 @@ def _images_of_own_run(
 
 
 def _check_stored(store: Store, name: str, chunk: Sequence[Placed]) -> None:
-    """Check that the store has the same answer under each key, and that the run's tasks have the same keys."""
+    """Check that the store has the same answer for each key, and that the run's tasks have the same keys."""
     columns = [judgements.c[name] for name in ("key", "status", "abstained")]
     done = sa.select(*columns).where(judgements.c.status.in_(DONE))
     keys = sorted({row.key for _, row in chunk})
@@ -538,11 +538,11 @@ def import_run(
 ) -> tuple[RunRecord, int]:
     """Store a run that was checked, and return it with the number of its tasks.
 
-    What the store has already stays as it is. Its images may be in `pictures`, or else in the folder itself.
+    Existing rows of the store are not changed. The images may be in `pictures`, else they are in the folder itself.
     """
     values = about.model_dump(exclude={"rubrics", "counts", "files"})
     values["imported_from"] = str((pictures or folder).resolve())
-    # Until all of it is there, it is a run that was interrupted.
+    # Until it is complete, it counts as interrupted.
     run = store.import_record({**values, "state": "interrupted"})
     if pictures and run.imported_from is not None:
         store._execute(update_run(run, imported_from=values["imported_from"]))
@@ -598,7 +598,7 @@ def _import_items(store: Store, run: RunRecord, about: RunFile, folder: Path) ->
 
 def _judgement_row(row: _StrictModel) -> dict[str, Any]:
     values = row.model_dump(include={*judgements.columns.keys()})
-    # Of a violation an export has the code alone.
+    # An export has only the code of a violation.
     violations = [
         {"code": code, "message": "", "factor": None} for code in row.violations
     ]

@@ -1,4 +1,4 @@
-"""Judgements in a store: written in groups, with their scores and raw replies, and read by key or by run."""
+"""Judgements of a store: written in groups, with their scores and raw replies, and read by key or by run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from editjudge.store.schema import (
 Values = dict[str, Any]
 """A row, by column."""
 FactorValues = dict[str, dict[str, Any]]
-"""Values of one judgement by field, such as `scores` or `choices`, and factor; only fields that have some."""
+"""Values of one judgement by field, such as `scores` or `choices`, and factor; fields without values are absent."""
 
 SAME_KEY = judgements.c.key == tasks.c.key
 SAME_ITEM = sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
@@ -54,13 +54,13 @@ _COLUMNS = tuple(field.name for field in FIELDS if field.table == "judgements")
 _OPTIONAL = {field.name for field in FIELDS if field.optional}
 _EXCHANGE_COLUMNS = tuple(name for name in Exchange.__slots__ if name != "text")
 _EXACT = 2.0**53
-"""Up to here a double holds every whole number."""
+"""Largest range in which a double represents every integer."""
 
 
 def _score_rows(
     key: str, fields: Mapping[str, Mapping[str, Any] | None]
 ) -> Iterator[Values]:
-    """Return the rows of `scores` for one judgement, of its fields per factor."""
+    """Return the rows of `scores` for the per-factor fields of one judgement."""
     columns = {column: fields.get(name) or {} for name, column in PER_FACTOR.items()}
     factors = dict.fromkeys(factor for values in columns.values() for factor in values)
     for position, factor in enumerate(factors):
@@ -75,7 +75,7 @@ def _reply_rows(judgement: Judgement) -> Iterator[Values]:
     for number, exchange in enumerate(judgement.exchanges):
         values = {name: getattr(exchange, name) for name in _EXCHANGE_COLUMNS}
         values["at"] = judgement.created
-        # The number tells a model that says the same twice from a judgement that is written twice.
+        # The number distinguishes a model that repeats a reply from a judgement that is written twice.
         content = as_json([number, exchange.text, values])
         mark = hashlib.blake2b(
             content.encode("utf-8", "surrogatepass"), digest_size=8
@@ -95,7 +95,7 @@ def _remarks(stored: Iterable[Mapping[str, Any]]) -> tuple[Remark, ...]:
 def factor_fields(
     values: FactorValues, status: str, names: Iterable[str] = PER_FACTOR
 ) -> dict[str, dict[str, Any] | None]:
-    """Return the fields of `PER_FACTOR` of a judgement; a field without values is None or empty."""
+    """Return the `PER_FACTOR` fields of a judgement; a field without values is None or empty."""
     fields: dict[str, dict[str, Any] | None] = {
         name: values.get(name, None if name in _OPTIONAL else {}) for name in names
     }
@@ -105,14 +105,14 @@ def factor_fields(
 
 
 def as_number(score: float) -> float:
-    """Return a score as it is shown: whole numbers are integers, as judges give them."""
+    """Return a score for display: whole numbers become integers, as judges give them."""
     return int(score) if score.is_integer() and abs(score) <= _EXACT else score
 
 
 def mark_lists_stale(
     connection: sa.Connection, *conditions: sa.ColumnElement[bool]
 ) -> None:
-    """Have the lists of runs filled again when they are opened."""
+    """Mark the lists of runs as outdated, so that they are filled again when they are opened."""
     fills = sa.update(edit_score_fills).where(~edit_score_fills.c.stale, *conditions)
     connection.execute(fills.values(stale=True))
 
@@ -126,11 +126,12 @@ _EMPTY = {
 
 
 def _field_columns() -> dict[str, sa.ColumnElement[Any]]:
-    """Return the column, or the expression, of each field of a row."""
-    # Fields of `PER_FACTOR` stay empty: they are in a table of their own.
+    """Return the column, or the expression, for each field of a row."""
+    # Fields of `PER_FACTOR` stay empty: they are in a separate table.
     columns: dict[str, sa.ColumnElement[Any]] = {f.name: sa.null() for f in FIELDS}
     for field in FIELDS:
-        # Names are the task's: another run may have had the same answer from the same rubric under another name.
+        # Names come from the task: another run may have received the same answer for the same rubric under another
+        # name.
         for table in (items if field.table == "items" else judgements, tasks):
             if field.name in table.c:
                 columns[field.name] = table.c[field.name]
@@ -138,7 +139,7 @@ def _field_columns() -> dict[str, sa.ColumnElement[Any]]:
     before = judgements.c.created < begun.correlate(tasks).scalar_subquery()
     return {
         **columns,
-        # An answer that was there before the run was: it was paid for by an earlier one.
+        # An answer that is older than the run was paid for by an earlier run.
         "cached": sa.func.coalesce(before, sa.false()),
         "status": sa.func.coalesce(judgements.c.status, PENDING),
         "position": tasks.c.position,
@@ -164,8 +165,9 @@ class JudgementStore(Database):
     # --- writing ----------------------------------------------------------------------------------------------
 
     def write(self, batch: Sequence[Judgement]) -> None:
-        """Store judgements, all or none. A later one replaces a failure, never what is done; replies only add up."""
-        # In the order of keys, so that two processes that write the same ones do not wait in a circle.
+        """Store judgements, all or none. A later one replaces a failure but never a completed judgement; replies
+        accumulate."""
+        # Sorted by key, so that two processes that write the same keys do not deadlock.
         in_order = sorted(batch, key=lambda judgement: judgement.key)
         self.write_rows(
             [
@@ -202,15 +204,16 @@ class JudgementStore(Database):
         def work(connection: sa.Connection) -> None:
             written = new_scores
             if insert(connection, self._replace_failures, rows) < len(rows):
-                # One that was done before stays as it was, and so do its scores.
+                # A judgement that was already completed keeps its content and its scores.
                 ours = _just_written(connection, rows)
                 written = [row for row in new_scores if row["key"] in ours]
             insert(connection, upsert(self._dialect, scores), written)
-            # An answered key has no claim: in the same transaction, so that no process asks it in between.
+            # A key with an answer needs no claim; it is released in the same transaction, so that no process asks it in
+            # between.
             for chunk in chunks(keys, MAX_IN):
                 connection.execute(sa.delete(claims).where(claims.c.key.in_(chunk)))
             insert(connection, upsert(self._dialect, replies), exchanges)
-            # Most stores have no list that is up to date while a run works.
+            # Most stores have no list that is up to date during a run.
             fresh = sa.select(edit_score_fills.c.run_id).where(
                 ~edit_score_fills.c.stale
             )
@@ -231,13 +234,13 @@ class JudgementStore(Database):
     # --- reading ----------------------------------------------------------------------------------------------
 
     def judgement(self, key: str) -> Judgement | None:
-        """Return what is stored of a key, with the exchanges of that try alone."""
+        """Return the stored judgement of a key, with the exchanges of that attempt only."""
         rows = self._read(sa.select(judgements).where(judgements.c.key == key))
         if not rows:
             return None
         values = rows[0]._asdict()
         for name in ("attempts", "usage", "server_model"):
-            del values[name]  # they follow from the exchanges
+            del values[name]  # derived from the exchanges
         for name in ("violations", "notes", "reasons"):
             values[name] = _remarks(values[name])
         of_factors = self.factor_values([key]).get(key, {})
@@ -246,7 +249,7 @@ class JudgementStore(Database):
         return Judgement(exchanges=exchanges, **values)
 
     def scores(self, keys: Iterable[str]) -> dict[str, dict[str, float]]:
-        """Return the scores of each of these judgements that has some, by factor."""
+        """Return the scores of these judgements, by factor; judgements without scores are absent."""
         values = self.factor_values(keys)
         return {
             key: fields["scores"]
@@ -255,7 +258,7 @@ class JudgementStore(Database):
         }
 
     def factor_values(self, keys: Iterable[str]) -> dict[str, FactorValues]:
-        """Return what each of these judgements says of its factors, by field, such as `scores`, and factor."""
+        """Return the per-factor values of these judgements, by field, such as `scores`, and factor."""
         columns = (scores.c[column] for column in PER_FACTOR.values())
         query = sa.select(scores.c.key, scores.c.factor, *columns)
         query = query.order_by(scores.c.key, scores.c.position)
@@ -271,8 +274,7 @@ class JudgementStore(Database):
         return values
 
     def replies(self, key: str, at: float | None = None) -> list[Exchange]:
-        """Return every exchange ever had for a key, also those of tries that failed; or those of the judgement made
-        `at`."""
+        """Return every exchange for a key, including failed attempts; or only those of the judgement made `at`."""
         query = sa.select(replies).where(replies.c.key == key).order_by(replies.c.id)
         if at is not None:
             query = query.where(replies.c.at == at)
@@ -284,7 +286,7 @@ class JudgementStore(Database):
         return exchanges
 
     def replies_of(self, run: RunRecord) -> Iterator[Values]:
-        """Read every raw reply to what a run asks, by key, with the mark that it is stored under."""
+        """Read every raw reply to the questions of a run, by key, with the mark under which it is stored."""
         keys = sa.select(tasks.c.key).where(tasks.c.run_id == run.id)
         columns = [column for column in replies.columns if column is not replies.c.id]
         query = sa.select(*columns).where(replies.c.key.in_(keys))
@@ -298,11 +300,11 @@ class JudgementStore(Database):
         fields: Collection[str] = (),
         **where: str | int | Collection[str] | None,
     ) -> Iterator[dict[str, Any]]:
-        """Read the tasks of a run in order, each with what is stored of it; without a judgement its status is `pending`.
+        """Read the tasks of a run in order, each with its judgement; without one its status is `pending`.
 
         A row has the fields of `editjudge.judgement.row`, then `position`, `edit_type` and `metadata`; or only
-        `fields`, which is several times faster if scores are all that is wanted. `where` picks rows by any field
-        that holds a plain value, such as `judge="measured"` or `status=["invalid", "refused"]`.
+        `fields`, which is several times faster if only scores are wanted. `where` selects rows by any field that holds
+        a plain value, such as `judge="measured"` or `status=["invalid", "refused"]`.
         """
         if unknown := [name for name in (*fields, *where) if name not in FIELD_COLUMNS]:
             raise TypeError(
@@ -321,7 +323,7 @@ class JudgementStore(Database):
             else:
                 query = query.where(column.in_(list(value)))
         if "item" in where:
-            # Sorted here: asked for an order by position, SQLite walks through the run in it.
+            # Sorted here: with ORDER BY position, SQLite scans the whole run.
             rows = iter(sorted(self._read(query), key=lambda row: row.position))
         else:
             rows = self.stream(query.order_by(tasks.c.position))
@@ -342,7 +344,7 @@ class JudgementStore(Database):
                 yield row
 
     def mean_latency(self, judge: str) -> float | None:
-        """Return the seconds that a judge took to reply, on average; None if it was never asked live."""
+        """Return the mean seconds that a judge took to reply; None if it was never asked live."""
         query = sa.select(sa.func.avg(replies.c.latency)).join(
             judgements, judgements.c.key == replies.c.key
         )
@@ -365,7 +367,7 @@ def insert(
 
 
 def _just_written(connection: sa.Connection, rows: Sequence[Values]) -> set[str]:
-    """Return the keys of these judgements of which the store has this very judgement."""
+    """Return the keys for which the store holds exactly this judgement."""
     made = {row["key"]: (row["status"], row["created"]) for row in rows}
     query = sa.select(judgements.c.key, judgements.c.status, judgements.c.created)
     keys = set()

@@ -1,8 +1,8 @@
-"""Lists of a run's edits, filtered, sorted and cut into pages by the database.
+"""Lists of a run's edits, filtered, sorted and paginated by the database.
 
-A filter or an order needs a fact about every edit: the mean of a factor, a status, a disagreement. They are in the
-table `edit_scores`, which is filled when a run finishes, and again when a list is opened after something was judged or
-rated.
+A filter or an order needs a fact about every edit: the mean of a factor, a status, a disagreement. The table
+`edit_scores` holds them. It is filled when a run finishes, and again when a list is opened after a new judgement or
+rating.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ from editjudge.store.schema import (
 from editjudge.store.store import ITEM_COLUMNS, Store
 
 DISPUTED = 1 / 3
-"""Share of a scale between the lowest and the highest score of one factor: two points on 1 to 7."""
+"""Minimum share of a scale between the lowest and the highest score of a factor in dispute: two points on 1 to 7."""
 OVERALL = "overall"
 PEOPLE = "people:"
-"""Opens the id of a column of people's ratings."""
+"""Prefix of the id of a column of people's ratings."""
 _SPREAD = "spread"
 _CONTRADICTED = "contradicted"
 _STATUS = "status:"
 _VIOLATION = "violation:"
 _QUICK = 0.5
-"""Seconds: a list that is filled faster is filled again as soon as something was judged."""
+"""Seconds: a list that is filled faster is filled again after every new judgement."""
 _SHARE = 20
-"""Another one is filled again after so many times as long as it takes, so that it is not always being filled."""
+"""A slower list is filled again after this many times its filling time, so that it is not being filled all the time."""
 _EQUAL = 1e-9
-"""Means are equal up to so much: the mean of three times 0.7 is 0.7."""
+"""Tolerance within which means are equal: the mean of three times 0.7 is 0.7."""
 
 
 @dataclass(frozen=True)
 class FactorColumn:
-    """A factor of a rubric, as a column of a list."""
+    """A factor of a rubric as a column of a list."""
 
     id: str
     rubric: str
     factor: str
     lowest: float
     highest: float
-    """Infinite if the scale is open at that end."""
+    """Infinite if the scale has no upper end."""
     direction: str = "up"
 
     @property
@@ -73,7 +73,7 @@ class FactorColumn:
         return self.highest - self.lowest
 
     def level(self, score: float) -> int | None:
-        """Return one of seven steps from the worst to the best, for a colour; None if an end is open."""
+        """Return one of seven steps from the worst to the best, for a colour; None if the scale has an open end."""
         if not math.isfinite(self.width):
             return None
         share = min(1.0, max(0.0, (score - self.lowest) / self.width))
@@ -91,7 +91,7 @@ class Columns:
 
     @property
     def overall(self) -> FactorColumn | None:
-        """The mean of `parts`, of edits that have a score in all of them."""
+        """The mean of `parts` for edits that have a score in all of them."""
         if not self.parts:
             return None
         return replace(self.parts[0], id=OVERALL, rubric="", factor=OVERALL)
@@ -128,7 +128,7 @@ class EditSummary:
 
 @dataclass(frozen=True)
 class ListFilter:
-    """Filters and order of a list, as the address of a table says them."""
+    """Filters and order of a list, as the query string of a table defines them."""
 
     model: str = ""
     edit_type: str = ""
@@ -143,7 +143,7 @@ class ListFilter:
     disputed: str = ""
     q: str = ""
     sort: str = ""
-    """A column's id, `model`, `edit_type`, `spread`, `position`; a minus before it begins with the highest."""
+    """Id of a column, `model`, `edit_type`, `spread` or `position`; a leading minus sorts the highest first."""
 
     @property
     def plain(self) -> bool:
@@ -162,7 +162,7 @@ class Choices:
 
 
 class Neighbours(NamedTuple):
-    """Edits around one in the order of a list, and its place there."""
+    """The previous and the next edit in the order of a list, and the position of this one."""
 
     before: str | None = None
     after: str | None = None
@@ -172,7 +172,8 @@ class Neighbours(NamedTuple):
 
 
 def columns_of(store: Store, run: RunRecord, overall: Collection[str] = ()) -> Columns:
-    """Return the columns of a run's list: its factors, and what people rated. `overall` is the mean of these factors."""
+    """Return the columns of a run's list: its factors, and the factors that people rated. `overall` is the mean of
+    these factors."""
     factors = []
     for rubric, scored in store.questions_of(run).scored.items():
         for factor in scored:
@@ -185,7 +186,7 @@ def columns_of(store: Store, run: RunRecord, overall: Collection[str] = ()) -> C
     keys = Counter(column.factor for column in factors)
     parts = []
     for number, column in enumerate(factors):
-        if keys[column.factor] > 1:  # two rubrics share it: its id says which
+        if keys[column.factor] > 1:  # two rubrics share it
             factors[number] = replace(column, id=f"{column.id}@{column.rubric}")
         if column.factor in overall and len(keys) == len(factors):
             parts.append(column)
@@ -223,7 +224,7 @@ def models_of(store: Store, run: RunRecord) -> list[str]:
 def tasks_by_position(
     store: Store, run: RunRecord, model: str = ""
 ) -> list[tuple[int, str, str]]:
-    """Return position, task (what had to be done) and model of the edits of a run, or of one model, in order."""
+    """Return position, task (input and instruction) and model of the edits of a run, or of one model, in order."""
     query = sa.select(items.c.position, items.c.task, items.c.model)
     query = query.where(items.c.run_id == run.id).order_by(items.c.position)
     if model:
@@ -234,7 +235,7 @@ def tasks_by_position(
 def means_by_position(
     store: Store, run: RunRecord, judge: str, column: FactorColumn
 ) -> dict[int, float]:
-    """Return the mean score of each edit that has one in a column. Fill the facts first."""
+    """Return the mean score in a column, by edit; edits without one are absent. Fill the facts first."""
     facts = edit_scores.c
     query = sa.select(facts.position, facts.mean).where(
         facts.run_id == run.id, facts.judge == judge, _is_column(column)
@@ -243,7 +244,7 @@ def means_by_position(
 
 
 def siblings_of(store: Store, run: RunRecord, item: Item, limit: int) -> list[Item]:
-    """Return the edits of the same input and instruction, this one too, in the order of the manifest."""
+    """Return the edits with the same input and instruction, including this one, in the order of the manifest."""
     of_run = items.c.run_id == run.id
     task = sa.select(items.c.task).where(of_run, items.c.item == item.item)
     same = items.c.task == task.scalar_subquery()
@@ -252,11 +253,11 @@ def siblings_of(store: Store, run: RunRecord, item: Item, limit: int) -> list[It
 
 
 def tasks_of(store: Store, run: RunRecord, item: str) -> list[Any]:
-    """Return rubric, judge, repeat, variant and key of everything that was asked about an edit."""
+    """Return rubric, judge, repeat, variant and key of every question about an edit."""
     names = ("rubric", "judge", "repeat", "variant", "key", "position")
     columns = [tasks.c[name] for name in names]
     query = sa.select(*columns).where(tasks.c.run_id == run.id, tasks.c.item == item)
-    # Sorted here: asked for an order by position, SQLite walks through the whole run in it.
+    # Sorted here: with ORDER BY position, SQLite scans the whole run.
     return sorted(store._read(query), key=lambda row: (row.position, row.judge))
 
 
@@ -350,7 +351,7 @@ def _is_filled(store: Store, run: RunRecord, judge: str) -> bool:
     query = sa.select(fills.filled, fills.seconds, fills.stale, latest)
     query = query.where(fills.run_id == run.id, fills.judge == judge)
     for filled, seconds, stale, updated in store._read(query):
-        # Another run over the same edits may have measured what contradicts this one.
+        # Another run over the same edits may have measured evidence that contradicts this one.
         if not stale and updated < filled:
             return True
         return bool(seconds > _QUICK and time.time() < filled + _SHARE * seconds)
@@ -404,9 +405,10 @@ def _spread_facts(
     of_list: Sequence[sa.ColumnElement[bool]],
     columns: Columns,
 ) -> sa.Select[Any]:
-    """Select the widest disagreement of any factor among judges, repeats and people, as a share of its scale.
+    """Select the largest disagreement of any factor among judges, repeats and people, as a share of its scale.
 
-    Ratings outside the scale, as imported ones may be, are left out."""
+    Ratings outside the scale, which may be imported, are left out.
+    """
     facts = edit_scores.c
     closed = [column for column in columns.factors if math.isfinite(column.width)]
     widths = [(_is_column(column), column.width) for column in closed]
@@ -441,7 +443,7 @@ def _spread_facts(
 
 
 def _thrice(value: sa.ColumnElement[Any] | float) -> list[sa.ColumnElement[Any]]:
-    """Return a value that is the mean, the lowest and the highest."""
+    """Return a value as the mean, the lowest and the highest."""
     element = sa.literal(value) if isinstance(value, float) else value
     return [element.label(name) for name in ("mean", "low", "high")]
 
@@ -490,7 +492,7 @@ def _of_judge(judge: str) -> list[sa.ColumnElement[bool]]:
 
 
 class EditList:
-    """The edits of a run that a filter wants, in its order. Fill the facts first."""
+    """The edits of a run that match a filter, in its order. Fill the facts first."""
 
     def __init__(
         self,
@@ -512,16 +514,16 @@ class EditList:
         return int(number)
 
     def positions(self, first: int = 0, number: int | None = None) -> list[int]:
-        """Return the positions of the edits from the first on."""
+        """Return the positions of the edits, starting at `first`."""
         query = self._select(items.c.position).order_by(*self._order())
         rows = self._store._read(query.offset(first).limit(number))
         return [position for (position,) in rows]
 
     def neighbours(self, item: str) -> Neighbours:
-        """Return what comes before and after an edit in this order."""
+        """Return the edits before and after an edit in this order."""
         plain = self._wanted.plain
         number: sa.ColumnElement[int] = items.c.position
-        if not plain:  # else by the index, however long the run is
+        if not plain:  # otherwise the index is used, however long the run is
             number = sa.func.row_number().over(order_by=self._order())
         numbered = (items.c.item, items.c.position, number.label("number"))
         table = self._select(*numbered).subquery()
@@ -548,14 +550,14 @@ class EditList:
         return Neighbours(before, after, disagreement, place, total)
 
     def choices(self) -> Choices:
-        """Return what the filters of the whole run offer."""
+        """Return the values that the filters offer for the whole run."""
         fills = edit_score_fills.c
         query = sa.select(fills.choices).where(
             fills.run_id == self._run.id, fills.judge == self._wanted.judge
         )
         ((choices,),) = self._store._read(query)
         same = items.c.content == edit_annotations.c.content
-        # By the index of contents: notes are fewer than edits.
+        # Looked up in the index of contents: there are fewer notes than edits.
         is_of_run = sa.exists().where(items.c.run_id == self._run.id, same)
         tags = sa.select(edit_annotations.c.tags).where(is_of_run)
         every = {tag for (of_edit,) in self._store._read(tags) for tag in of_edit}
@@ -598,7 +600,7 @@ class EditList:
                 sa.or_(*(text.icontains(wanted.q, autoescape=True) for text in texts))
             )
         if wanted.tag:
-            # As text: inside a string of the JSON a quotation mark is escaped, so only a complete tag looks like this.
+            # As text: a quotation mark inside a JSON string is escaped, so only a complete tag matches.
             tags = sa.type_coerce(edit_annotations.c.tags, sa.Text)
             tag = escaped(as_json(wanted.tag))
             tagged = sa.select(edit_annotations.c.content).where(
@@ -610,7 +612,7 @@ class EditList:
         return conditions
 
     def _in_range(self) -> sa.Select[Any]:
-        """Select the positions of the edits whose score of one factor, or of any, is in a range."""
+        """Select the positions of the edits with a score of one factor, or of any, within a range."""
         chosen = self._columns.factors
         if self._wanted.factor:
             named = self._columns.find(self._wanted.factor)
@@ -625,7 +627,7 @@ class EditList:
         return self._marked(*bounds)
 
     def _sort_fact(self) -> sa.ColumnElement[bool] | None:
-        """Return which fact the list is sorted by, if it is sorted by one."""
+        """Return the fact by which the list is sorted, if any."""
         name = self._wanted.sort.removeprefix("-")
         if name == _SPREAD:
             return sa.and_(edit_scores.c.rubric == "", edit_scores.c.factor == _SPREAD)
@@ -633,7 +635,7 @@ class EditList:
         return None if column is None else _is_column(column)
 
     def _select(self, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-        """Select columns of the edits that are wanted, beside the fact that they are sorted by."""
+        """Select columns of the edits that match, with the fact by which they are sorted."""
         query = sa.select(*columns).where(*self._conditions())
         fact = self._sort_fact()
         if fact is None:
@@ -644,7 +646,8 @@ class EditList:
         return query.select_from(joined)
 
     def _order(self) -> list[sa.ColumnElement[Any]]:
-        """Return what the list is sorted by: edits without a score come last both ways, ties as in the manifest."""
+        """Return the sort order: edits without a score come last in both directions, ties are in the order of the
+        manifest."""
         name = self._wanted.sort.removeprefix("-")
         key: sa.ColumnElement[Any] = items.c.position
         if name == _SPREAD:

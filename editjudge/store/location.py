@@ -1,4 +1,4 @@
-"""Location of a store, a file or a server: connecting to it, and what to do when that fails."""
+"""Location of a store, a file or a server: how to connect to it, and what to do when that fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from editjudge.files import replacing
 def engine_of(
     url_or_path: str | os.PathLike[str], readonly: bool, timeout: float
 ) -> tuple[sa.Engine, str]:
-    """Return the engine, and the name of the place: never with its password."""
+    """Return the engine and the name of the location, without its password."""
     place = os.fspath(url_or_path)
     if "://" in place and not place.startswith("sqlite:"):
         return _server_engine(place)
@@ -31,14 +31,13 @@ def engine_of(
 
 
 def may_pass(error: BaseException | None) -> bool:
-    """Whether the same transaction may succeed if it is tried again: the server restarted, or another writer was in
-    the way."""
+    """Whether a retry of the same transaction may succeed: the server restarted, or another writer blocked it."""
     if not isinstance(error, sa.exc.DBAPIError) or isinstance(
         error.orig, sqlite3.Error
     ):
         return False
     state = getattr(error.orig, "sqlstate", None)
-    # no answer came, or none to the attempt to connect: only its words tell them apart
+    # There was no answer, or none to the connection attempt: only the driver's message tells them apart.
     if state is None:
         unanswered = error.connection_invalidated or isinstance(
             error, sa.exc.OperationalError
@@ -48,11 +47,11 @@ def may_pass(error: BaseException | None) -> bool:
 
 
 def remedy(error: BaseException | None, timeout: float) -> str:
-    """Return what failed and what to do."""
-    # The first line: the others quote the statement.
+    """Return the failure and its remedy."""
+    # Only the first line: the others quote the statement.
     reason = str(error).partition("\n")[0]
     if isinstance(error, sqlite3.Error):
-        # The upper bits tell kinds of the same failure apart.
+        # The upper bits are subcodes of the same failure.
         advice = _OF_SQLITE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
     else:
         state = getattr(error, "sqlstate", None)
@@ -73,7 +72,7 @@ _PATIENCE = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
 }
-"""Seconds, and times: a server that has gone without a word is noticed within a minute, not within two hours."""
+"""Seconds and numbers of attempts: an unreachable server is noticed within a minute instead of two hours."""
 
 
 def _server_engine(url: str) -> tuple[sa.Engine, str]:
@@ -81,10 +80,10 @@ def _server_engine(url: str) -> tuple[sa.Engine, str]:
         parsed = sa.make_url(url)
         if parsed.drivername in ("postgres", "postgresql"):
             parsed = parsed.set(drivername="postgresql+psycopg")
-        # A password with an @ that is not written %40 would be half of the host, and be shown.
+        # If a password contains an @ that is not written %40, half of it would become the host, and be shown.
         if parsed.drivername != "postgresql+psycopg" or "@" in (parsed.host or ""):
             raise ValueError
-        # Asking before each use whether a connection still stands is what survives a server that was restarted.
+        # Testing each connection before its use makes restarts of the server harmless.
         settings = {"application_name": "editjudge", **_PATIENCE}
         options = {
             name: value for name, value in settings.items() if name not in parsed.query
@@ -94,7 +93,7 @@ def _server_engine(url: str) -> tuple[sa.Engine, str]:
         raise StoreError(
             "PostgreSQL needs an extra: pip install 'editjudge[postgres]'"
         ) from None
-    except (sa.exc.ArgumentError, ValueError):  # its words may hold the password
+    except (sa.exc.ArgumentError, ValueError):  # the message may hold the password
         expected = "a path, sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE, an @ in it written %40"
         raise StoreError(
             f"a store is {expected}; found {url.partition('://')[0]}://.... To keep a run as files, use a database, then "
@@ -114,12 +113,12 @@ _REFUSALS = {
     '" does not exist': "the database or the user is not there: make it with `createdb` or `createuser`, or correct "
     "the URL",
 }
-"""Texts with which a server refuses a connection; a driver passes on nothing else."""
+"""Messages with which a server refuses a connection; the driver passes on nothing else."""
 
 _TOO_MANY = "53300"
 _SAME_KEY_AT_ONCE = "23505"
-"""Two writers that insert one new key at the same time: ON CONFLICT names the primary key alone, and PostgreSQL checks
-the other unique index of `judgements` first. Tried again, the row is there and ON CONFLICT applies."""
+"""Two writers insert the same new key at the same time: ON CONFLICT names the primary key alone, and PostgreSQL
+checks the other unique index of `judgements` first. On a retry the row exists and ON CONFLICT applies."""
 _OF_POSTGRESQL: dict[str | None, str] = {
     None: "the server does not answer: see that it runs and can be reached from here, then run again, which resumes",
     "08006": "the connection was lost: run again, which resumes",
@@ -139,7 +138,7 @@ _OF_POSTGRESQL: dict[str | None, str] = {
 
 
 def check_path(path: Path, readonly: bool) -> None:
-    """Raise `StoreError` if a store cannot be at this path."""
+    """Raise `StoreError` if there cannot be a store at this path."""
     if path.is_dir():
         problem = (
             f"a folder; a store is one file, such as {path / 'editjudge.db'}: use a database, then "
@@ -157,24 +156,24 @@ def check_path(path: Path, readonly: bool) -> None:
 
 
 def address_of(path: Path, readonly: bool) -> str:
-    # As an address, whatever characters the path has: only so SQLite can be told not to make it.
+    # As a URI, whatever characters the path has: only then can SQLite be told not to create the file.
     address = f"{path.absolute().as_uri()}?mode={'rw' if readonly else 'rwc'}"
     if (
         readonly
         and not os.access(path.parent, os.W_OK)
         and not path.with_name(f"{path.name}-wal").exists()
     ):
-        # On read-only media SQLite cannot make the two files that it keeps beside a store. Nobody writes to this one
-        # (a writer has made them), so it can be read without.
+        # On read-only media SQLite cannot create the two files that it keeps beside a store. No process writes to this
+        # one (a writer would have created them), so it can be read without them.
         address += "&immutable=1"
     return address
 
 
 def looking_address(path: Path) -> str:
-    """Return the address by which a file is read and nothing beside it is written, whatever program it belongs to.
+    """Return the URI by which any SQLite file is read without writing anything, even files of other programs.
 
-    Opened for writing, even a look may change a file: SQLite rolls back what a crash left in its journal, and writes
-    its log back when the last reader leaves.
+    Opened for writing, even a read may change a file: SQLite rolls back the journal of a crashed process, and writes
+    its log back when the last reader disconnects.
     """
     address = f"{path.absolute().as_uri()}?mode=ro"
     log = path.with_name(f"{path.name}-wal")
@@ -183,8 +182,8 @@ def looking_address(path: Path) -> str:
 
 
 def connect(address: str, readonly: bool, timeout: float) -> sqlite3.Connection:
-    # No isolation level: the driver would begin transactions at its own discretion. Threads: a shared
-    # connection has one user at a time.
+    # No isolation level: the driver would begin transactions by itself. Threads: a connection is shared, but used by
+    # one thread at a time.
     connection = sqlite3.connect(
         address,
         uri=True,
@@ -194,7 +193,7 @@ def connect(address: str, readonly: bool, timeout: float) -> sqlite3.Connection:
     )
     try:
         _pragmas(connection, readonly)
-    except BaseException:  # nothing else closes it
+    except BaseException:  # the caller has no object to close
         connection.close()
         raise
     return connection
@@ -202,13 +201,13 @@ def connect(address: str, readonly: bool, timeout: float) -> sqlite3.Connection:
 
 def _pragmas(connection: sqlite3.Connection, readonly: bool) -> None:
     if readonly:
-        # And not `mode=ro`: the last reader removes the two files beside the store, which it could not do then.
+        # Not `mode=ro`: the last reader removes the two files beside the store, which would then fail.
         connection.execute("PRAGMA query_only = ON")
     else:
-        # Readers do not wait for the writer, nor it for them.
+        # Readers do not block the writer, nor does it block them.
         connection.execute("PRAGMA journal_mode = WAL")
-        # Safe against kill -9: what is committed is in the kernel's hands. Not against power loss, which may undo the
-        # last transactions (never part of one): those edits are judged again. FULL costs an fsync a commit.
+        # Safe against kill -9: the kernel has all committed data. Not against power loss, which may undo the last
+        # transactions (never part of one): those edits are judged again. FULL costs an fsync for each commit.
         connection.execute("PRAGMA synchronous = NORMAL")
         # Write back every 64 MiB instead of every 4: by then a page of an index has changed many times and is written
         # once. 150,000 judgements on a busy disk: 1.1 to 2.1 times as fast (measured).
@@ -225,8 +224,8 @@ def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        # A transaction that reads first and writes later fails at once when another one wrote in between; one that
-        # says from the start that it writes waits for its turn.
+        # A transaction that reads first and writes later fails at once if another one wrote in between; one that
+        # announces at its start that it writes waits for the other.
         writes = connection.get_execution_options().get("writes")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -234,15 +233,14 @@ def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
 
 
 def looking_engine(path: Path, timeout: float) -> sa.Engine:
-    """Return the engine that reads a file that may be another program's, without changing it."""
+    """Return an engine that reads a file without changing it, even one of another program."""
     address = looking_address(path)
     creator = partial(sqlite3.connect, address, uri=True, timeout=timeout)
     return sa.create_engine("sqlite://", creator=creator, poolclass=NullPool)
 
 
 def copy_file(source: Any, path: str | os.PathLike[str]) -> None:
-    """Copy the file that a driver's connection reads as it is at this moment, with what is still in its log; half a
-    copy is removed."""
+    """Copy the current content of the file of a connection, including its log; an incomplete copy is removed."""
     with closing(sqlite3.connect(path)) as target:
         try:
             source.backup(target)
@@ -254,9 +252,10 @@ def copy_file(source: Any, path: str | os.PathLike[str]) -> None:
 
 
 def copy_to_free_name(source: Any, path: Path) -> Path:
-    """Copy the file that a driver's connection reads to this path, or to one with a number behind if that is taken.
+    """Copy the file of a connection to this path, or to the path with a number if it exists.
 
-    The copy appears when it is complete. For the holder of the store's lock."""
+    The copy appears only when it is complete. The caller must hold the store's lock.
+    """
     names = chain([path], (Path(f"{path}.{number}") for number in count(2)))
     free = next(name for name in names if not name.exists())
     with replacing(free) as partial:
@@ -265,10 +264,10 @@ def copy_to_free_name(source: Any, path: Path) -> Path:
 
 
 class HeldFile:
-    """A store's file that is open for writing, held by a connection of its own until the store is closed.
+    """A store's file that is open for writing, held by a dedicated connection until the store is closed.
 
-    SQLite goes on committing into a file that has no name any more, or whose log has none. A process that opens
-    the store by its name later finds nothing of that, but the connection that holds the file can still copy all of it.
+    SQLite continues to commit into a file that was deleted or renamed, or whose log was. A process that later opens the
+    store by its name does not see these commits, but the connection that holds the file can still copy all of it.
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
@@ -285,7 +284,7 @@ class HeldFile:
         self._identities = {file: _identity(file) for file in files if file.exists()}
 
     def has_its_names(self) -> bool:
-        """Whether a commit goes into the files that are found by the store's name."""
+        """Whether commits go into the files that have the store's name."""
         try:
             return all(
                 _identity(file) == identity
@@ -294,11 +293,11 @@ class HeldFile:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
-            # a folder that may not be looked into says nothing of what it holds
+            # A folder without read permission tells nothing about its content.
             return True
 
     def save_copy(self) -> Path:
-        """Copy all that was committed to a file beside the store, or to the temporary folder if that fails."""
+        """Copy everything that was committed to a file beside the store, or to the temporary folder if that fails."""
         try:
             return self._save_in(self._path.parent)
         except (OSError, sqlite3.Error, StoreError):

@@ -1,8 +1,8 @@
 """Opinions of people on edits: ratings by factor, and tags and a note from reviewers.
 
-There is one rating for each edit, rater and factor: the latest. An edit is its input, output and instruction
-(`editjudge.matching`), so that a rating or a tag belongs to every run that has that very edit, and to no other. What was
-asked in a form is part of a rating too: two rubrics may call different things alike.
+There is one rating for each edit, rater and factor: the latest. An edit is identified by its input, output and
+instruction (`editjudge.matching`), so a rating or a tag belongs to every run that has exactly that edit. The rubric of
+a form is part of a rating too: two rubrics may use the same name for different factors.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class StoredRating(NamedTuple):
     factor: str
     score: float
     content: str = ""
-    """What was rated, as `items.content`; empty if it is the edit of the store that has the id."""
+    """Content of the edit that was rated, as `items.content`; empty for the edit of the store that has the id."""
     rubric: str = ""
-    """Hash of the rubric that the form asked."""
+    """Hash of the rubric of the form."""
     choice: str = ""
     """Choice on a pair: a, b, tie or both_bad."""
 
@@ -54,7 +54,8 @@ class StoredRating(NamedTuple):
 
 
 def contents_of(store: Store, ids: Iterable[str]) -> dict[str, str]:
-    """Return what the items of these ids are: the one edit of the store that has the id, or `BY_ID` if none has.
+    """Return the contents of the items of these ids: the only edit of the store with the id, or `BY_ID` if there is
+    none.
 
     Raise `UsageError` for an id that several edits have.
     """
@@ -79,12 +80,12 @@ def _contents_of(
 def _contents_by_id(
     connection: sa.Connection, ids: Iterable[str]
 ) -> dict[str, set[str]]:
-    """Return the contents of the edits of these ids, in whatever run; ids that no run has are left out.
+    """Return the contents of the edits of these ids in all runs; ids that are in no run are left out.
 
     An edit that a run has not read yet is the same as one of the same id that a run has read.
     """
     contents: dict[str, set[str]] = {}
-    # The index begins with the run.
+    # The index starts with the run.
     numbers = connection.scalars(sa.select(runs.c.id)).all()
     query = sa.select(items.c.item, items.c.content).distinct()
     for chunk in chunks(ids, MAX_IN):
@@ -98,7 +99,7 @@ def _contents_by_id(
 
 
 def contents_in(store: Store, run: RunRecord) -> dict[str, str]:
-    """Return what the items of a run are."""
+    """Return the contents of the items of a run."""
     query = sa.select(items.c.item, items.c.content).where(items.c.run_id == run.id)
     return dict(map(tuple, store.stream(query.order_by(items.c.position))))
 
@@ -107,11 +108,11 @@ def contents_in(store: Store, run: RunRecord) -> dict[str, str]:
 
 
 def add_ratings(store: Store, rows: Iterable[Sequence[Any]]) -> int:
-    """Store ratings, in the order of the fields of `StoredRating`; one that is there already takes the new score.
-    Returns how many there were.
+    """Store ratings, in the order of the fields of `StoredRating`; an existing rating takes the new score. Return how
+    many existed.
 
-    A person's answer about an edit is one rating, whenever a run brings the edit: one that is known by id alone is
-    bound to the edit that has the id by now, and replaced by one of the edit itself.
+    A person's answer about an edit is one rating, even if the edit is added later: a rating by id alone is bound to the
+    edit that has the id by now, and replaced by a rating of the edit itself.
     """
     new = [StoredRating(*row) for row in rows]
 
@@ -147,7 +148,7 @@ def _bound(
 ) -> list[StoredRating]:
     """Return the rows with the contents of their edits, as far as the store has them by now.
 
-    An unread edit that some run still has keeps its rating until that run reads it.
+    A rating of an edit that some run has not read yet stays unbound until that run reads it.
     """
     named = _contents_of(
         place, connection, (row.item for row in rows if not row.content)
@@ -176,7 +177,7 @@ def _bound(
 
 
 def _forget_unbound(connection: sa.Connection, rows: Iterable[StoredRating]) -> None:
-    """Delete the ratings known by id alone that these rows bind to an edit."""
+    """Delete the ratings by id alone that these rows bind to an edit."""
     statement = sa.delete(ratings).where(
         ratings.c.content == sa.bindparam("unbound"),
         ratings.c.rater == sa.bindparam("of_rater"),
@@ -193,9 +194,10 @@ def _forget_unbound(connection: sa.Connection, rows: Iterable[StoredRating]) -> 
 
 
 def check_unbound(store: Store, rows: Iterable[StoredRating]) -> int:
-    """Return how many of these ratings are known by id alone. Raise `UsageError` if one would replace another score.
+    """Return how many of these ratings are by id alone. Raise `UsageError` if one would replace a different score.
 
-    Two files may use one id for different edits, so that the second must say which edits it rates."""
+    Two files may use the same id for different edits, so the second file must identify the edits that it rates.
+    """
     new = {
         (row.content, row.rubric, row.rater, row.factor): row.score
         for row in rows
@@ -221,7 +223,7 @@ def _rating(row: Row) -> StoredRating:
 
 
 def read_ratings(store: Store) -> list[StoredRating]:
-    """Return every rating, by item, rater and factor."""
+    """Return every rating, ordered by item, rater and factor."""
     rows = store.stream(sa.select(*_COLUMNS).order_by(*_ORDER))
     return [_rating(row) for row in rows]
 
@@ -229,7 +231,7 @@ def read_ratings(store: Store) -> list[StoredRating]:
 def ratings_of(
     store: Store, run: RunRecord, ids: Collection[str] | None = None
 ) -> list[StoredRating]:
-    """Return the ratings of a run's edits, or of these, by their ids in the run."""
+    """Return the ratings of a run's edits, or of these edits, by their ids in the run."""
     query = (
         sa.select(items.c.item.label("id"), *_COLUMNS[1:])
         .join_from(items, ratings, ratings.c.content == items.c.content)
@@ -244,8 +246,9 @@ def ratings_of(
 def counting_ratings(store: Store, run: RunRecord) -> list[sa.ColumnElement[bool]]:
     """Return the conditions on `items` and `ratings` under which a rating counts for a run.
 
-    Its rubric must ask for no factor of the run in other words. A rubric and the fused one that it is part of ask for
-    the same."""
+    Its rubric must not define a factor of the run differently. A rubric and a fused rubric that includes it count as
+    equal.
+    """
     asked = {
         factor.key: factor
         for rubric in store.questions_of(run).rubrics.values()
@@ -267,8 +270,9 @@ def count_ratings(store: Store) -> int:
 def csv_lines(rows: Sequence[StoredRating]) -> Iterator[str]:
     """Yield lines as `agree --ratings`, `ratings import` and a spreadsheet read them.
 
-    Content and rubric are there if item, rater and factor alone do not tell all ratings apart; `choice` if people chose
-    between two outputs."""
+    Content and rubric are included if item, rater and factor alone do not identify each rating; `choice` is included if
+    people chose between two outputs.
+    """
     names = [*StoredRating._fields[:4]]
     if len({row[:3] for row in rows}) < len(rows):
         names += ["content", "rubric"]
@@ -289,7 +293,7 @@ def csv_lines(rows: Sequence[StoredRating]) -> Iterator[str]:
 TAG = 40
 TAGS = 12
 NOTE = 4_000
-"""Most letters of a tag, tags of an edit, and letters of a note."""
+"""Maximum number of letters of a tag, tags of an edit, and letters of a note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,14 +306,14 @@ class Annotation:
 
 
 def one_line(text: str, but: str = "") -> str:
-    """Return a text on one line, of printable letters; those of `but` are taken for spaces."""
+    """Return a text as one line of printable letters; the characters in `but` become spaces."""
     return " ".join(
         "".join(c if c.isprintable() and c not in but else " " for c in text).split()
     )
 
 
 def clean_tags(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return tags as they are stored: one line each, without commas, each once."""
+    """Return tags as they are stored: one line each, without commas or duplicates."""
     tags = dict.fromkeys(one_line(text, but=",") for text in texts)
     unique = tuple(filter(None, tags))
     if long := [tag for tag in unique if len(tag) > TAG]:
@@ -322,7 +326,7 @@ def clean_tags(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def annotate(store: Store, item: Item, tags: Iterable[str], note: str) -> Annotation:
-    """Replace the tags and the note of an edit; without either, nothing is stored."""
+    """Replace the tags and the note of an edit; if both are empty, nothing is stored."""
     annotation = Annotation(clean_tags(tags), note.replace("\r\n", "\n").strip())
     if len(annotation.note) > NOTE:
         raise UsageError(
@@ -342,7 +346,7 @@ def annotate(store: Store, item: Item, tags: Iterable[str], note: str) -> Annota
 def annotations_of(
     store: Store, run: RunRecord, ids: Collection[str] | None = None
 ) -> dict[str, Annotation]:
-    """Return the tags and notes of a run's edits, or of these, by item."""
+    """Return the tags and notes of a run's edits, or of these edits, by item."""
     same = edit_annotations.c.content == items.c.content
     columns = (items.c.item, edit_annotations.c.tags, edit_annotations.c.note)
     query = sa.select(*columns).join_from(items, edit_annotations, same)

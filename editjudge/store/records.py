@@ -1,4 +1,4 @@
-"""Records of a store as its users see them: runs, the questions of a run, edits, and verdicts that were checked."""
+"""Records of a store: runs, the questions of a run, edits, and verdicts that were checked."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pydantic import TypeAdapter
 from editjudge.rubrics.model import Factor, Rubric
 
 State = Literal["running", "finished", "interrupted", "budget"]
-"""`interrupted`: by the user. `budget`: the money ran out. Both resume."""
+"""`interrupted`: by the user. `budget`: the budget is spent. Both can be resumed."""
 
 PENDING = "pending"
-"""The status of a task that no judgement is kept of."""
+"""Status of a task without a judgement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class RunRecord:
 
 @functools.lru_cache(maxsize=256)
 def parse_rubric(text: str) -> Rubric:
-    """Return the rubric of a stored JSON text; pages ask for the same few again and again."""
+    """Return the rubric of a stored JSON text; pages request the same few again and again."""
     return TypeAdapter(Rubric).validate_json(text)
 
 
 @dataclass(frozen=True)
 class RunQuestions:
-    """The rubrics of a run, by the names that the run gives them. A rubric that the store lacks is left out."""
+    """The rubrics of a run, by their names in the run. A rubric that is missing in the store is left out."""
 
     rubrics: Mapping[str, Rubric]
 
@@ -56,7 +56,7 @@ class RunQuestions:
 
     @functools.cached_property
     def scored(self) -> dict[str, tuple[Factor, ...]]:
-        """Factors that have numbers, by rubric: no mean is formed of choices."""
+        """Factors with numeric scores, by rubric: choices have no mean."""
         return {
             name: () if rubric.chooses else rubric.factors
             for name, rubric in self.rubrics.items()
@@ -73,7 +73,7 @@ class RunQuestions:
 
     @functools.cached_property
     def computed(self) -> frozenset[str]:
-        """Factors that a program computes: figures of different kinds, which add up to nothing."""
+        """Factors that a program computes: figures of different kinds, which have no common mean."""
         return frozenset(
             key
             for name, rubric in self.rubrics.items()
@@ -97,7 +97,7 @@ class Item(NamedTuple):
 
 
 Refutation: TypeAlias = tuple[str, str, str]
-"""Factor, what the verdict says, what was measured."""
+"""Factor, claim of the verdict, and measured evidence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,11 +34,11 @@ from editjudge.rubrics.verdict import Remark
 # --- values -------------------------------------------------------------------------------------------------
 
 _ESCAPED = "\x01"
-"""Opens a text that is stored escaped. It may be any character that PostgreSQL stores and people do not write."""
+"""Prefix of a text that is stored escaped: a character that PostgreSQL can store and people do not write."""
 
 
 def escaped(text: str) -> str:
-    """A text as every database stores it: PostgreSQL has no NUL, and half a surrogate pair is no UTF-8."""
+    """Return a text as every database can store it: PostgreSQL rejects NUL, and an unpaired surrogate is not UTF-8."""
     if "\0" not in text and not text.startswith(_ESCAPED):
         if text.isascii():
             return text
@@ -48,7 +48,7 @@ def escaped(text: str) -> str:
             pass
         else:
             return text
-    # Not JSON's escapes: JSON makes one character of two halves that stand side by side.
+    # Not JSON's escapes: JSON would join two adjacent unpaired surrogates into one character.
     return _ESCAPED + text.encode("unicode_escape").decode("ascii")
 
 
@@ -76,7 +76,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{value!r} is not JSON")
 
 
-# One encoder for all values: json.dumps with options makes a new one at each call.
+# One encoder for all values: json.dumps with options creates a new one at each call.
 as_json = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain
 ).encode
@@ -86,7 +86,8 @@ _ZLIB = b"\x01"
 
 
 def packed(text: str) -> bytes:
-    """A raw reply as bytes; the first one names the codec, so that another can be taken later."""
+    """Return a raw reply as compressed bytes; the first byte identifies the codec, so that another can be added
+    later."""
     data = text.encode("utf-8", "surrogatepass")
     small = zlib.compress(data)
     return _ZLIB + small if len(small) < len(data) else _RAW + data
@@ -108,13 +109,13 @@ def unpacked(stored: bytes) -> str:
 
 
 class EscapedText(sa.types.TypeDecorator[str]):
-    """Text that others wrote, given back to the character."""
+    """Text from outside, returned unchanged to the character."""
 
     impl = sa.Text
     cache_ok = True
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[str]:
-        # Sorted by bytes, as SQLite does, and not by the custom of the server's country.
+        # Sorted by bytes, as in SQLite, not by the server's locale.
         return dialect.type_descriptor(
             sa.Text(collation="C" if dialect.name == "postgresql" else None)
         )
@@ -129,7 +130,7 @@ class EscapedText(sa.types.TypeDecorator[str]):
 
 
 class JsonText(sa.types.TypeDecorator[Any]):
-    """JSON as text of our own: the databases' JSON types refuse NUL, and reorder keys. None is NULL."""
+    """JSON as plain text: the databases' JSON types reject NUL and reorder keys. None is NULL."""
 
     impl = sa.Text
     cache_ok = True
@@ -227,7 +228,7 @@ _TYPES: dict[Kind, type[sa.types.TypeEngine[Any]]] = {
     "number": sa.Double,
     "time": sa.Double,
 }
-"""All other kinds are JSON."""
+"""Column types; all other kinds are JSON."""
 
 judgements = sa.Table(
     "judgements",
@@ -242,7 +243,7 @@ judgements = sa.Table(
         for field in FIELDS
         if field.table == "judgements"
     ),
-    # Resuming looks up statuses alone: from here, without a page of the table for each. Unique, so that a score can
+    # Resuming reads only statuses, from this index without a page of the table for each. Unique, so that a score can
     # refer to it.
     sa.Index("judgements_by_status", "key", "status", unique=True),
 )
@@ -268,7 +269,7 @@ scores = sa.Table(
     sa.ForeignKeyConstraint(
         ["key", "status"], ["judgements.key", "judgements.status"], ondelete="CASCADE"
     ),
-    # Filters and sorts by one factor without a page of the table for each.
+    # For filters and sorts by one factor without reading a page of the table for each row.
     sa.Index("scores_by_factor", "factor", "score", "key"),
     sqlite_with_rowid=False,  # one tree instead of two
 )
@@ -276,7 +277,7 @@ scores = sa.Table(
 replies = sa.Table(
     "replies",
     metadata,
-    # Not BigInteger in SQLite: only INTEGER PRIMARY KEY is the row's own number there.
+    # Not BigInteger in SQLite: only INTEGER PRIMARY KEY is an alias of the row id there.
     sa.Column(
         "id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True
     ),
@@ -312,7 +313,7 @@ digests = sa.Table(
 )
 
 BY_ID = "id:"
-"""Opens the content of a rating of an id that no run had at its import: it belongs to no run."""
+"""Prefix of the content of a rating whose id was in no run when it was imported: it belongs to no run."""
 
 ratings = sa.Table(
     "ratings",
@@ -470,10 +471,11 @@ def upsert(
     replace: Sequence[str] = (),
     unless: Callable[[sa.Table, Any], sa.ColumnElement[bool]] | None = None,
 ) -> sa.Insert:
-    """INSERT that leaves a row already there alone, or takes the columns `replace` over, unless `unless` holds for it.
+    """Return an INSERT that leaves an existing row unchanged, or updates the columns `replace`, unless `unless` holds
+    for it.
 
-    The one place that knows that SQLite and PostgreSQL say it alike and SQLAlchemy has it twice. Only one is imported:
-    the dialect of PostgreSQL would be a twentieth of the time in which a run starts.
+    SQLite and PostgreSQL have the same syntax, but SQLAlchemy has two classes for it. Only one is imported: the dialect
+    of PostgreSQL would take a twentieth of a run's start-up time.
     """
     insert: Any
     if dialect == "postgresql":

@@ -1,4 +1,4 @@
-"""Scores derived from the judgements of a run: verdicts on pairs, and the values of the formulas of rubric sets.
+"""Scores derived from the judgements of a run: verdicts on pairs, and the formulas of rubric sets.
 
 NumPy, which only formulas need, is imported by them.
 """
@@ -52,11 +52,11 @@ _PAIR_FIELDS = ("item", "judge", "rubric", "status", "choices", "variant")
 
 @dataclass(frozen=True)
 class PairAnswers:
-    """One judge's answers to one pair, in the item's own naming."""
+    """Answers of one judge on one pair, in the names of the item (a, b)."""
 
     item: str
     judge: str
-    """`SPEC@RUBRIC` if the judge was asked by several rubrics of pairs."""
+    """`SPEC@RUBRIC` if several rubrics of pairs asked the judge."""
     orders: tuple[str, ...]
     """Orders that were asked."""
     answers: Mapping[str, Mapping[str, Choice | None]]
@@ -65,7 +65,7 @@ class PairAnswers:
     """Statuses of all repeats, by order."""
 
     def decision(self, factor: str) -> Decision:
-        """Return the verdict; with one order, its answer."""
+        """Return the verdict; if there is one order, its answer."""
         answers = self.answers[factor]
         if len(self.orders) == 1:
             return Decision(answers[self.orders[0]])
@@ -75,8 +75,8 @@ class PairAnswers:
 def pair_answers(
     store: Store, run: RunRecord, items: Collection[str] | None = None
 ) -> list[PairAnswers]:
-    """Return the answers of every judge on every pair, or on these, in the manifest's order; none if the run asks for
-    scores alone."""
+    """Return the answers of every judge on every pair, or on these pairs, in the order of the manifest; empty if the
+    run has no pairs."""
     factors = store.questions_of(run).pair_factors
     if not factors:
         return []
@@ -110,7 +110,7 @@ def pair_answers(
 def answers_about(
     store: Store, run: RunRecord, items: Collection[str]
 ) -> dict[str, list[PairAnswers]]:
-    """Return the answers on some pairs of a run, by id."""
+    """Return the answers on these pairs of a run, by id."""
     by_item: dict[str, list[PairAnswers]] = {}
     for pair in pair_answers(store, run, items):
         by_item.setdefault(pair.item, []).append(pair)
@@ -118,7 +118,8 @@ def answers_about(
 
 
 def item_verdicts(pairs: Iterable[PairAnswers]) -> dict[str, dict[str, Any]]:
-    """Return the fields of `items.jsonl` for each pair, by its id: verdicts, what flipped with the order, half ties."""
+    """Return the fields of `items.jsonl` for each pair, by id: verdicts, factors that flipped with the order, half
+    ties."""
     by_item: dict[str, dict[str, Any]] = {}
     for pair in pairs:
         fields = by_item.setdefault(
@@ -134,7 +135,7 @@ def item_verdicts(pairs: Iterable[PairAnswers]) -> dict[str, dict[str, Any]]:
 
 
 def ranking_factor(pairs: Iterable[PairAnswers], wanted: str | None = None) -> str:
-    """Return the factor that ranks: the one that is wanted, else `overall`, else the last of the rubric."""
+    """Return the factor that ranks: the requested one, else `overall`, else the last of the rubric."""
     factors = list(dict.fromkeys(factor for pair in pairs for factor in pair.answers))
     if wanted is not None and wanted not in factors:
         raise UsageError(
@@ -156,20 +157,20 @@ class SetScore:
     repeat: int
     value: float | None
     reason: str
-    """`ok`, or why there is no value: `not_asked`, `abstained`, `undefined`, or the status of what failed."""
+    """`ok`, or the reason for a missing value: `not_asked`, `abstained`, `undefined`, or the status of the failure."""
 
 
 @dataclass
 class SetScorer:
-    """Collects the judgements of a run, and computes the scores of its sets from them."""
+    """Collects the judgements of a run, and computes the scores of its rubric sets."""
 
     formulas: Sequence[Formula]
     choices: Mapping[Ref, tuple[str, ...]] = field(default_factory=dict)
-    """Words of the factors that are chosen and not scored, in order."""
+    """Options, in order, of the factors that are choices instead of scores."""
     lists: Mapping[str, str] = field(default_factory=dict)
-    """For each rubric that is asked for each element of a list, the column that holds the list."""
+    """Column that holds the list, for each rubric that is asked once for each element of a list."""
     samples: Mapping[str, int] = field(default_factory=dict)
-    """How often a rubric is asked in each repeat of the run, if that is not once."""
+    """Questions for each repeat of the run, for rubrics that are asked more than once."""
 
     def __post_init__(self) -> None:
         self._indices = {
@@ -197,7 +198,7 @@ class SetScorer:
             int(row["repeat"] or 0), self.samples.get(row["rubric"], 1)
         )
         if variant in ORDERS:
-            # Each order of a pair is asked as often as the other, and counts alike.
+            # Both orders of a pair are asked equally often, and count equally.
             sample = len(ORDERS) * sample + ORDERS.index(variant)
         element = int(variant) if variant.isdecimal() else 0
         for key in self._keys.get(row["rubric"], ()):
@@ -208,7 +209,7 @@ class SetScorer:
             )
 
     def _describe(self, judge: _JudgeAnswers, row: Mapping[str, Any]) -> None:
-        """Store what formulas look at of an edit itself."""
+        """Store the fields of an edit that formulas use."""
         judge.items[row["item"]] = len(judge.items)
         for name in self._columns:
             judge.columns[name].append(_column_value(row, name))
@@ -236,7 +237,7 @@ class SetScorer:
         return self._indices[ref].get(answer, math.nan) if chosen else float(answer), OK
 
     def scores(self) -> Iterator[SetScore]:
-        """Yield the scores of every edit to which one applies; an edit that none of its rubrics was asked about has none."""
+        """Yield the scores of every edit to which a set applies; an edit without a question of its rubrics has none."""
         for name, judge in self._judges.items():
             for formula in self.formulas:
                 yield from self._scores_of(name, judge, formula)
@@ -263,7 +264,7 @@ class SetScorer:
             result = evaluate(formula.term, rows)
             results.append(result)
             applies.append((result.code != NOT_ASKED) | was_asked(formula.term, rows))
-        # The mean of an edit's repeats is not known either, before each of them is.
+        # The mean of an edit's repeats is pending until each of them is known.
         not_final = np.any([result.code == _NOT_FINAL for result in results], axis=0)
         for repeat, (result, exists) in enumerate(zip(results, applies, strict=True)):
             codes = np.where(not_final, _NOT_FINAL, result.code)
@@ -277,27 +278,27 @@ class SetScorer:
 
 
 _NOT_FINAL = 255
-"""The code of what is pending: above all others, so that a score which needs it is pending, whatever else failed."""
+"""Code of a pending answer: higher than all others, so that a score that needs it is pending, whatever else failed."""
 
 
 class _FactorAnswer(NamedTuple):
-    """One answer about one factor: its value, or the reason for none."""
+    """One answer about one factor: its value, or the reason for a missing value."""
 
     item: int
     repeat: int
     """Number of the repeat in the run."""
     sample: int
-    """Within the repeat: which of the rubric's samples, and of a pair which order."""
+    """Index within the repeat: the sample of the rubric, and for a pair the order."""
     element: int
     """Index of the list element, if the rubric is asked for each of them."""
     value: float
     code: int
-    """The reason for no value."""
+    """Code of the reason for a missing value."""
 
 
 @dataclass
 class _JudgeAnswers:
-    """Answers of one judge, and what formulas look at of the edits."""
+    """Answers of one judge, and the fields of the edits that formulas use."""
 
     items: dict[str, int] = field(default_factory=dict)
     columns: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
@@ -310,7 +311,8 @@ class _JudgeAnswers:
 
 
 def _word_indices(words: Sequence[str]) -> dict[str, float]:
-    """Return the index of each word; of a choice between two outputs also by its stored name, such as a, b or tie."""
+    """Return the index of each option; for a choice between two outputs also by its stored name, such as a, b or
+    tie."""
     indices = {word: float(index) for index, word in enumerate(words)}
     stored = {read_choice(word): index for word, index in indices.items()}
     return {name: index for name, index in stored.items() if name} | indices
@@ -322,12 +324,12 @@ def _passes(
     means: str,
     chosen: Collection[Ref],
 ) -> Iterator[dict[Ref, list[Quantity]]]:
-    """Yield what each value of a formula is computed from: once from the means of all (`before`), or for each repeat of
-    the run as often as the rubrics are asked in it.
+    """Yield the inputs of each evaluation of a formula: once the means of all (`before`), or for each repeat of the run
+    as often as its rubrics are asked in it.
 
-    Rubrics that are asked most often in a repeat go in sample by sample, the first of one with the first of another. A
-    rubric that is asked less often goes in with its mean over the same repeat, so that each pass has all of them. Words
-    have no mean: their samples take turns, as long as each of them has met each of the others equally often.
+    Rubrics that are asked most often in a repeat are used sample by sample, the first of one with the first of another.
+    A rubric that is asked less often is used with its mean over the same repeat, so that each evaluation has all of
+    them. Choices have no mean: their samples take turns, so that each meets each of the others equally often.
     """
     if means == "before":
         yield {ref: _cells(of_factor, n) for ref, of_factor in answers.items()}
@@ -357,8 +359,8 @@ def _passes(
 def _cells(answers: Sequence[_FactorAnswer], n: int) -> list[Quantity]:
     """Return one column, or one for each element of a list, with the mean of each edit's values.
 
-    An answer that failed leaves no mean: that of the others would be another quantity, and the failure uncounted. An
-    abstention is no failure, and counts only if there is no number.
+    A failed answer leaves no mean: the mean of the others would be a different quantity, and hide the failure. An
+    abstention is not a failure, and counts only if there is no number.
     """
     import numpy as np
 
@@ -378,7 +380,7 @@ def _cells(answers: Sequence[_FactorAnswer], n: int) -> list[Quantity]:
 
 
 def _column_value(row: Mapping[str, Any], name: str) -> Any:
-    """Return a column of the manifest; other fields of a row are the judgement's own."""
+    """Return a column of the manifest; other fields of a row belong to the judgement."""
     if name == "id":
         return row["item"]
     if name in ("edit_type", "model"):
@@ -406,7 +408,8 @@ def by_item(scores: Iterable[SetScore]) -> SetScores:
 def scorer_of(
     spec: Mapping[str, Any], rubrics: Mapping[str, Rubric]
 ) -> SetScorer | None:
-    """Return the scorer of a run's sets, from its frozen spec and its rubrics by name; None if no set has a score."""
+    """Return the scorer of a run's sets, from its stored spec and its rubrics by name; None if no set defines a
+    score."""
     formulas: dict[str, Formula] = {}
     choices: dict[Ref, tuple[str, ...]] = {}
     lists: dict[str, str] = {}
@@ -441,7 +444,7 @@ _SET_FIELDS = (
 def run_set_scores(
     store: Store, run: RunRecord, items: Collection[str] | None = None
 ) -> SetScores | None:
-    """Return the scores of all or some edits; None if the run has no such score."""
+    """Return the scores of all edits or of these; None if the run defines no such score."""
     scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
     if scorer is None:
         return None

@@ -57,8 +57,10 @@ class Sink(Protocol):
         planned: Sequence[tuple[int, Task]],
         learnt: Mapping[str, Mapping[str, Any]],
     ) -> Mapping[str, str]:
-        """Store edits and tasks, each with its position in the run, and what was learnt of image files. Adding twice
-        is adding once. Returns the statuses, by key, of tasks that are known to be judged; the others are looked up."""
+        """Store edits and tasks, each with its position in the run, and new digests of image files. Idempotent.
+
+        Return the statuses, by key, of tasks that are known to have a judgement; the others are looked up.
+        """
         ...
 
     def done(self, keys: Sequence[str]) -> dict[str, str]:
@@ -66,7 +68,7 @@ class Sink(Protocol):
         ...
 
     def judgement(self, key: str) -> Judgement | None:
-        """Return the stored judgement of a key: a later question may depend on it."""
+        """Return the stored judgement of a key, on which a later question may depend."""
         ...
 
     def write(self, batch: Sequence[Judgement]) -> None:
@@ -78,7 +80,7 @@ class TaskClaims(Protocol):
     """Claims of one process on the keys that it asks, so that no other process asks them too."""
 
     def take(self, keys: Sequence[str]) -> set[str]:
-        """Claim keys; return those that are ours now."""
+        """Claim keys; return those that this process holds now."""
         ...
 
     def held(self, keys: Sequence[str]) -> dict[str, bool]:
@@ -97,33 +99,35 @@ class TaskClaims(Protocol):
 T = TypeVar("T")
 
 _OF_ONE = (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError)
-"""Errors that a judgement's content raises: not JSON, a number out of range, too deep, too large. Others are the store's."""
+"""Errors caused by the content of one judgement: not JSON, a number out of range, too deep, too large. Others come
+from the store."""
 
 _LONGEST = 0.1
-"""Longest wait for more judgements before a commit, in seconds. A kill in that window bills them again."""
+"""Longest wait for more judgements before a commit, in seconds. After a kill in that window they are asked and paid
+for again."""
 
 
 class Writer:
     """Group commit: judgements that arrive together are stored in one transaction, and `put` returns after it.
 
-    Make one inside a running event loop; one writes to a store at a time. After the store failed nothing more is
-    written: calls that wait, later calls, and `close` raise the same error. If the store moved to a copy they raise it
-    too, and their judgements are written to the copy: they are paid for.
+    Create it inside a running event loop; one writes to a store at a time. After a failure of the store nothing more is
+    written: waiting calls, later calls, and `close` raise the same error. If the store moved to a copy they raise it
+    too, but their judgements, which are paid for, are written to the copy.
     """
 
     def __init__(self, store: Sink, *, linger: float = 0.0, batch: int = 512) -> None:
-        """`linger`: how long a commit waits for company, as a share of the time that the latest answers took; 0.1 s at
-        most. `batch`: judgements of one commit at most.
+        """`linger`: how long a commit waits for more judgements, as a share of the time that the latest answers took;
+        0.1 s at most. `batch`: maximum number of judgements of one commit.
 
         Judgements that arrive during a commit share the next one in any case. If answers take no time, waiting would
-        only delay the next ones: 32 callers with the next judgement ready at once kept 4,200 a second without it, and 510
-        with 50 ms.
+        only delay the next ones: 32 callers with the next judgement ready at once reached 4,200 a second without it,
+        and 510 with 50 ms.
         """
         self._store = store
         self._linger = linger
         self._batch = batch
         self._interval = 0.0
-        # Needs no bound of its own: it holds one judgement for each call that waits, and they hold it anyway.
+        # Needs no limit: it holds one judgement for each waiting call, which holds it in memory anyway.
         self._waiting: deque[tuple[Judgement, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._thread = ThreadPoolExecutor(
@@ -136,7 +140,7 @@ class Writer:
     async def put(self, judgement: Judgement) -> None:
         """Return once the judgement is committed. It is stored even if the waiting task is cancelled meanwhile.
 
-        A judgement whose content cannot be stored raises, and does not touch the others.
+        A judgement whose content cannot be stored raises an error, and does not affect the others.
         """
         if self._closing:
             raise RuntimeError("the writer is closed")
@@ -148,14 +152,14 @@ class Writer:
         await committed
 
     async def also(self, write: Callable[[], T]) -> T:
-        """Write something else to the store, in turn with the judgements rather than in their way."""
+        """Write something else to the store, queued with the judgements so that they do not block each other."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, write)
 
     async def close(self) -> None:
-        """Keep what has arrived; then raise what went wrong, if anything did."""
+        """Commit the judgements that have arrived; then raise the error of the store, if there was one."""
         self._closing = True
         self._wake.set()
-        # Shielded: an impatient second interrupt must not drop answers that were paid for.
+        # Shielded: a second interrupt must not drop answers that were paid for.
         await asyncio.shield(self._task)
         self._thread.shutdown()
         if self._error:
@@ -194,14 +198,14 @@ class Writer:
                     committed.set_result(None)
 
     async def _commit(self, batch: Sequence[Judgement]) -> Sequence[Exception | None]:
-        """Return the outcome of each."""
+        """Return the outcome of each judgement."""
         if self._error is None or isinstance(self._error, StoreMoved):
             try:
                 return await asyncio.get_running_loop().run_in_executor(
                     self._thread, self._write, batch
                 )
             except Exception as error:
-                # Raised in each call that waits, and in all later ones.
+                # Raised in each waiting call and in all later ones.
                 self._error = error
         return [self._error] * len(batch)
 
@@ -212,7 +216,7 @@ class Writer:
             with suppress(StoreMoved):  # the copy may be older than this commit
                 self._store.write(batch)
             raise
-        except _OF_ONE:  # one of them cannot be stored, and nothing was: find it, so that it alone fails
+        except _OF_ONE:  # find the one that cannot be stored
             return [self._write_alone(judgement) for judgement in batch]
         return [None] * len(batch)
 

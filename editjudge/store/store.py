@@ -1,4 +1,4 @@
-"""A store: runs, their edits and tasks, and what judges said, whichever run asked first."""
+"""A store: runs, their edits and tasks, and judgements, which runs share."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Store(JudgementStore):
     # --- runs -------------------------------------------------------------------------------------------------
 
     def open_run(self, name: str, spec: Mapping[str, Any]) -> RunRecord:
-        """Return the run of this name: a new one, or the one that is there if it has the same spec."""
+        """Return the run of this name: a new one, or the existing one if it has the same spec."""
         now = time.time()
         run = self.import_record(
             {
@@ -84,11 +84,12 @@ class Store(JudgementStore):
         return dataclasses.replace(run, state="running", updated=now)
 
     def import_record(self, new: Values) -> RunRecord:
-        """Return the run of this name, made of these values if there is none. Raise `StoreError` for another spec."""
+        """Return the run of this name, created from these values if there is none. Raise `StoreError` for a
+        different spec."""
 
         def work(connection: sa.Connection) -> RunRecord:
             here = sa.select(runs).where(runs.c.name == new["name"])
-            # Not the insertion alone: on a server one that finds the row there uses up a number all the same.
+            # Not the insertion alone: on a server, an insertion that finds the row still uses up an id.
             if (row := connection.execute(here).one_or_none()) is None:
                 connection.execute(upsert(self._dialect, runs), new)
                 row = connection.execute(here).one()
@@ -144,8 +145,8 @@ class Store(JudgementStore):
     def remove_run(self, run: RunRecord | int) -> None:
         """Delete a run, and the judgements and replies that no other run refers to.
 
-        In several transactions, so that other writers need not wait; the run goes last, so what was interrupted is
-        finished by doing it again.
+        Uses several transactions, so that other writers need not wait. The run itself is deleted last: an interrupted
+        removal is completed by calling this again.
         """
         number = run_id(run)
         of_run = tasks.c.run_id == number
@@ -157,7 +158,7 @@ class Store(JudgementStore):
 
         def remove_tasks(connection: sa.Connection) -> int:
             if self._dialect == "postgresql":
-                # As in SQLite: no process adds a task that shares a key meanwhile.
+                # As in SQLite, no process may add a task that shares a key meanwhile.
                 connection.execute(
                     sa.text("LOCK TABLE tasks IN SHARE ROW EXCLUSIVE MODE")
                 )
@@ -183,8 +184,8 @@ class Store(JudgementStore):
         return dict(sorted((tuple(cell), n) for *cell, n in self._read(query)))
 
     def score_sums(self, run: RunRecord | int) -> tuple[Sequence[Row], Sequence[Row]]:
-        """Return what a summary needs: judge, model, rubric, status and the number of tasks, in the order in which the
-        tasks come first; and judge, model, rubric, factor, the number of scores and their sum."""
+        """Return the figures of a summary: judge, model, rubric, status and the number of tasks, in the order of
+        their first tasks; and judge, model, rubric, factor, the number of scores and their sum."""
         by = (tasks.c.judge, items.c.model, tasks.c.rubric)
         of_run = tasks.c.run_id == run_id(run)
         counts = (
@@ -209,12 +210,12 @@ class Store(JudgementStore):
     # --- what a run asks --------------------------------------------------------------------------------------
 
     def add_rubrics(self, added: Iterable[Rubric]) -> None:
-        """Store the questions, so that each score can be traced to its own."""
+        """Store the rubrics, so that each score can be traced to its question."""
         rows = [{"hash": r.hash, "name": r.name, "content": r.content()} for r in added]
         self._insert(upsert(self._dialect, rubrics), rows)
 
     def rubrics(self, hashes: Collection[str] | None = None) -> dict[str, Rubric]:
-        """Return the rubrics of these hashes that are stored, or all of them, by hash."""
+        """Return the stored rubrics of these hashes, or all of them, by hash."""
         text = sa.type_coerce(rubrics.c.content, schema.EscapedText)
         query = sa.select(rubrics.c.hash, text)
         if hashes is not None:
@@ -223,7 +224,7 @@ class Store(JudgementStore):
         return {key: parse_rubric(content) for key, content in rows}
 
     def questions_of(self, run: RunRecord) -> RunQuestions:
-        """Return the rubrics of a run, by the names that it gives them."""
+        """Return the rubrics of a run, by their names in the run."""
         hashes: dict[str, str] = dict(run.spec.get("rubrics", {}))
         if not hashes:  # an imported run may not name them
             query = (
@@ -242,7 +243,7 @@ class Store(JudgementStore):
     def add_items(
         self, run: RunRecord | int, rows: Iterable[Item], start: int = 0
     ) -> int:
-        """Store edits of a run at the positions from `start` on; returns the next position. Idempotent."""
+        """Store edits of a run at the positions from `start` on; return the next position. Idempotent."""
         for chunk in chunks(rows, MAX_ROWS):
             self.add_batch(run, list(enumerate(chunk, start)), [], {})
             start += len(chunk)
@@ -251,7 +252,7 @@ class Store(JudgementStore):
     def add_tasks(
         self, run: RunRecord | int, added: Iterable[Task], start: int = 0
     ) -> int:
-        """Store tasks of a run at the positions from `start` on; returns the next position. Idempotent."""
+        """Store tasks of a run at the positions from `start` on; return the next position. Idempotent."""
         for chunk in chunks(added, MAX_ROWS):
             self.add_batch(run, [], list(enumerate(chunk, start)), {})
             start += len(chunk)
@@ -267,10 +268,10 @@ class Store(JudgementStore):
         resumed: bool,
     ) -> None:
         """Store edits whose images were not read yet and all of their tasks by these judges, each with its position,
-        before any is planned. What the run has already stays.
+        before any is planned. Existing rows of the run are not changed.
 
-        On a run that is `resumed`, tasks of these edits that are not among `planned` leave the run's view, and an edit
-        that the manifest describes otherwise by now is pending again. What was judged stays in the store.
+        If the run is `resumed`, tasks of these edits that are not in `planned` are removed from the run, and an edit
+        that the manifest now describes differently becomes pending again. Judgements stay in the store.
         """
         number = run_id(run)
         edits = {item.item: item for _, item in placed}
@@ -314,7 +315,7 @@ class Store(JudgementStore):
         return bool(self._read(query))
 
     def outline_of(self, run: RunRecord | int) -> tuple[str, int] | None:
-        """Return the mark of the outline that was stored of a run, and its number of tasks; None if none is complete."""
+        """Return the mark of the stored outline of a run, and its number of tasks; None if no outline is complete."""
         query = sa.select(meta.c.value).where(meta.c.name == _outline_name(run))
         for (value,) in self._read(query):
             mark, _, expected = value.rpartition(" ")
@@ -322,7 +323,7 @@ class Store(JudgementStore):
         return None
 
     def mark_outline(self, run: RunRecord | int, mark: str, expected: int) -> None:
-        """Note that all edits and tasks of a run are stored, as of a manifest known by this mark."""
+        """Record that all edits and tasks of a run are stored, for the manifest with this mark."""
         row = {"name": _outline_name(run), "value": f"{mark} {expected}"}
         self._execute(upsert(self._dialect, meta, ["value"]), row)
 
@@ -333,10 +334,11 @@ class Store(JudgementStore):
         planned: Sequence[tuple[int, Task]],
         learnt: Mapping[str, Mapping[str, Any]],
     ) -> dict[str, str]:
-        """Store edits and tasks, each with its position and in that order, and digests in one transaction: what a run
-        plans at a time. Returns the status of each task that the run had already and that is judged, by key.
+        """Store edits and tasks, each with its position and in that order, and digests in one transaction: one step of
+        planning. Return the status of each task that the run already had and that is judged, by key.
 
-        Writes only what is not stored just so: on a run that is resumed nothing, and reading is far cheaper."""
+        Writes only rows that differ from the stored ones: on a resumed run none, and reading is far cheaper.
+        """
         number = run_id(run)
         stored_edits = self._stored_edits(number, edits)
         new_edits = [
@@ -380,7 +382,7 @@ class Store(JudgementStore):
     def _stored_edits(
         self, number: int, edits: Sequence[tuple[int, Item]]
     ) -> dict[int, Item]:
-        """Return the edits that a run has at these positions."""
+        """Return the edits of a run at these positions."""
         if not edits:
             return {}
         query = sa.select(items.c.position, *ITEM_COLUMNS).where(
@@ -392,7 +394,7 @@ class Store(JudgementStore):
     def _stored_tasks(
         self, number: int, planned: Sequence[tuple[int, Task]]
     ) -> dict[tuple[int, Task], str | None]:
-        """Return the status of each task that a run has at these positions; each judge has positions of its own."""
+        """Return the status of each task of a run at these positions; each judge has separate positions."""
         if not planned:
             return {}
         query = (
@@ -412,14 +414,15 @@ class Store(JudgementStore):
     def _move_opinions(
         self, connection: sa.Connection, number: int, moves: Mapping[str, Item]
     ) -> None:
-        """Move ratings and notes of edits whose images had not been read, by their content then, to the edits as they are
-        now. What the edit has already stays.
+        """Move ratings and notes of edits whose images had not been read to the content that the edits have now.
+        Existing ones of an edit are not changed.
 
-        An output that was missing was not unread: what people said of it is not about an image made later."""
+        This excludes outputs that were missing: opinions about a missing output do not apply to an image made later.
+        """
         unread = sorted(content for content in moves if is_unread(content))
         if not unread:
             return
-        # Before the look, so that no rating is written to the old content in between.
+        # Lock before reading, so that no rating is written to the old content in between.
         lock_ratings(connection)
         for table in (ratings, edit_annotations):
             rows: list[Row] = []
@@ -443,9 +446,10 @@ class Store(JudgementStore):
     def append(
         self, run: RunRecord | int, rows: Sequence[Item] | Sequence[Task]
     ) -> None:
-        """Store edits or tasks after all that the run has; those that it has stay at their positions.
+        """Append edits or tasks to a run; existing ones keep their positions.
 
-        Positions stay contiguous: a gap would be shown as an empty row."""
+        Positions stay contiguous: a gap would be shown as an empty row.
+        """
         number = run_id(run)
         table = items if isinstance(rows[0], Item) else tasks
         of_run = table.c.run_id == number
@@ -486,7 +490,7 @@ class Store(JudgementStore):
         return {item for (item,) in self.stream(query)}
 
     def drop_items(self, run: RunRecord | int, ids: Collection[str]) -> None:
-        """Take edits out of a run's view. What was judged of them stays, and is there again if they come back."""
+        """Remove edits from a run. Their judgements stay in the store, and are used again if the edits return."""
         for chunk in chunks(sorted(ids), MAX_IN):
 
             def drop(connection: sa.Connection, chunk: list[str] = chunk) -> None:
@@ -498,13 +502,13 @@ class Store(JudgementStore):
             self._transact(drop)
 
     def has_batches(self) -> bool:
-        """Whether questions may wait for their answers at a provider."""
+        """Whether questions may be waiting for their answers at a provider."""
         return bool(self._read(sa.select(batch_lines.c.key).limit(1)))
 
     def load_digests(
         self, paths: Sequence[str] | None = None
     ) -> dict[str, dict[str, Any]]:
-        """Return what `editjudge.media.cache.DigestCache.load` takes: of these files, or of all."""
+        """Return the argument of `editjudge.media.cache.DigestCache.load`: the digests of these files, or of all."""
         query = sa.select(digests)
         rows: Iterable[Row] = (
             self._read(query)
@@ -545,8 +549,7 @@ def update_run(run: RunRecord | int, **values: object) -> sa.Update:
 
 
 def _refresh(dialect: str, table: sa.Table) -> sa.Insert:
-    """Return the statement by which a resumed run says of each row what is so now: an image that was replaced has
-    another key since."""
+    """Return the statement that updates the rows of a resumed run: an image that was replaced has another key now."""
     names = [column.key for column in table.columns if not column.primary_key]
 
     def unchanged(old: sa.Table, new: Any) -> sa.ColumnElement[bool]:
@@ -556,15 +559,15 @@ def _refresh(dialect: str, table: sa.Table) -> sa.Insert:
 
 
 def _forget_derived(connection: sa.Connection, number: int) -> None:
-    """Forget the summary of a run whose edits or tasks changed, and have its lists filled again."""
+    """Delete the summary of a run whose edits or tasks changed, and mark its lists as outdated."""
     has_summary = runs.c.summary.is_not(None)
     connection.execute(update_run(number, summary=None).where(has_summary))
     mark_lists_stale(connection, edit_score_fills.c.run_id == number)
 
 
 def lock_ratings(connection: sa.Connection) -> None:
-    """Lock the ratings until this transaction ends, so that the content of an edit stays the same from
-    the look to the rating. SQLite has one writer in any case."""
+    """Lock the ratings until this transaction ends, so that the content of an edit does not change between reading
+    and rating. SQLite has one writer in any case."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("LOCK TABLE ratings IN SHARE ROW EXCLUSIVE MODE"))
 
@@ -593,8 +596,8 @@ def _outline_name(run: RunRecord | int) -> str:
 
 
 def _is_described_alike(stored: Item, now: Item) -> bool:
-    """Whether a manifest says the same of an edit. Its group may follow from images that were not read yet, and so do
-    most digests."""
+    """Whether the manifest describes an edit as the store does. Its group and most digests may depend on images that
+    were not read yet."""
     if stored.images.keys() != now.images.keys():
         return False
     for role, image in now.images.items():
@@ -612,7 +615,7 @@ def _is_described_alike(stored: Item, now: Item) -> bool:
 def _differences(
     old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[str]:
-    """The keys whose values differ; inside objects, the keys there, as in `sampling.temperature`."""
+    """Return the keys whose values differ; inside objects, the keys there, as in `sampling.temperature`."""
     for key in sorted({*old, *new}):
         before = old.get(key)
         after = new.get(key)

@@ -1,7 +1,8 @@
-"""Studies of people who rate: the edits that each rater is given, their answers, and the links that invite them.
+"""Studies with raters: the edits that each rater gets, their answers, and the links that invite them.
 
-A study has all that was filled in, `can't tell` and reasons included; a score of a real edit is stored among the ratings
-too, in the same transaction, so that `agree` has it at once. Controls, whose answer is known, never become ratings.
+A study holds all answers of the form, including `can't tell` and reasons. A score of a real edit is also stored among
+the ratings, in the same transaction, so that `agree` uses it at once. Controls, whose answer is known, never become
+ratings.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ class Study:
     name: str
     run_id: int
     rubrics: Sequence[str]
-    """Hashes of the rubrics that are asked."""
+    """Hashes of the rubrics that raters answer."""
     overlap: int
-    """Raters that each edit should have."""
+    """Number of raters that each edit should have."""
     quota: int
     """Edits for each rater."""
     controls: int
-    """Number of edits among them, at random places, whose answer is known."""
+    """Number of edits among them, at random positions, whose answer is known."""
     seed: int
     created: float
     models: Sequence[str] | None = None
@@ -54,7 +55,7 @@ class Study:
     query: str | None = None
     """Only edits of this view of the run's table: the query of its address."""
     closed: float | None = None
-    """When it ended: no more ratings are taken."""
+    """Time at which the study ended: no more ratings are accepted."""
 
     @property
     def title(self) -> str:
@@ -64,7 +65,7 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Edit that a rater is shown at a position of their own order."""
+    """Edit at a position in a rater's order."""
 
     number: int
     item: str
@@ -73,24 +74,24 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class FilledForm:
-    """Answer for a factor; no score if the rater could not tell."""
+    """Answer for a factor; without a score if the rater could not tell."""
 
     score: float | None
     reason: str
     choice: str | None = None
-    """Choice on a pair: a, b, tie or both_bad, in the item's own naming."""
+    """Choice on a pair: a, b, tie or both_bad, in the names of the item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Inputs that an edit needs to be rated; a run does not ask a judge without them either."""
+    """Inputs that an edit must have to be rated; a run does not ask a judge without them either."""
 
     images: tuple[str, ...] = ()
     instruction: bool = False
 
     def conditions(self) -> dict[str, sa.ColumnElement[bool]]:
-        """Return the condition of each input, by its name."""
-        # As text: inside a string of the JSON a quotation mark is escaped, so only a role's own name looks like this.
+        """Return the SQL condition of each input, by its name."""
+        # As text: a quotation mark inside a JSON string is escaped, so only the name of a role matches.
         images = sa.type_coerce(items.c.images, sa.Text)
         conditions: dict[str, sa.ColumnElement[bool]] = {}
         for role in self.images:
@@ -103,7 +104,8 @@ class Needs:
         return conditions
 
     def lacking(self, store: Store, run_id: int) -> str:
-        """Return the input that no edit of the run has together with those before; empty if some edit has all."""
+        """Return the first input that no edit of the run has together with those before it; empty if some edit has
+        all."""
         query = sa.select(items.c.position).where(items.c.run_id == run_id).limit(1)
         for name, condition in self.conditions().items():
             query = query.where(condition)
@@ -127,9 +129,9 @@ def create_study(
     models: Sequence[str] = (),
     query: str = "",
 ) -> Study:
-    """Create a study. Raise `UsageError` if there is one of this name."""
+    """Create a study. Raise `UsageError` if a study of this name exists."""
     with store._writing() as connection:
-        if not name:  # not after the run, whose name raters need not know
+        if not name:  # not named after the run, whose name raters need not know
             last = connection.scalar(sa.select(sa.func.max(studies.c.id)))
             name = f"Study {(last or 0) + 1}"
         if connection.scalar(sa.select(studies.c.id).where(studies.c.name == name)):
@@ -178,7 +180,7 @@ def named_study(store: Store, name: str) -> Study:
 
 
 def close_study(store: Store, study: Study, *, closed: bool) -> None:
-    """End a study, or open it again. What was answered stays."""
+    """Close a study, or open it again. Its answers stay."""
     change = sa.update(studies).where(studies.c.id == study.id)
     store._execute(change.values(closed=time.time() if closed else None))
 
@@ -194,11 +196,10 @@ def join(
     needs: Needs | None = None,
     positions: Sequence[int] | None = None,
 ) -> list[Assignment]:
-    """Return the assignments of a rater, in an order of their own; made at the first visit, and the same ever after.
+    """Return the assignments of a rater in a random order, created at the first visit and the same ever after.
 
-    `positions` are the edits that the study is limited to.
-
-    Edits that another rater has and that still lack one come first, so that raters overlap from the start on.
+    `positions` are the edits that the study is limited to. Edits that another rater has and that need more raters come
+    first, so that raters overlap from the start.
     """
     with store._writing() as connection:
         if assigned := _assignments(connection, study, rater):
@@ -215,7 +216,7 @@ def join(
         chosen = chosen[: study.quota]
         usable = (items.c.run_id == study.run_id, *(needs or Needs()).conditions().values())  # fmt: skip
         order = _shuffled(positions, chance)
-        # Edits that no rater has, drawn without reading them all: a run may have a million.
+        # Edits without a rater, drawn without reading them all: a run may have a million.
         while len(chosen) < study.quota and (
             drawn := list(itertools.islice(order, 500))
         ):
@@ -232,7 +233,7 @@ def join(
             for control in chance.sample(
                 list(controls), min(len(controls), study.controls)
             ):
-                # never the first: people look twice there
+                # never the first, which people check more carefully
                 places.insert(chance.randint(1, len(places)), (control, True))
         assigned = [
             Assignment(number, item, control)
@@ -259,8 +260,8 @@ _RATERS_OF_EDITS = (
 
 
 def _shuffled(positions: Sequence[int], chance: random.Random) -> Iterator[int]:
-    """Yield the positions in a random order, drawn as they are wanted: Fisher and Yates' shuffle of a list that holds
-    only what was moved."""
+    """Yield the positions in a random order, drawn lazily: a Fisher-Yates shuffle that holds only the swapped
+    entries."""
     moved: dict[int, int] = {}
     for last in reversed(range(len(positions))):
         at = chance.randint(0, last)
@@ -281,7 +282,7 @@ def _assignments(
 
 
 def places(store: Store, study: Study, rater: str) -> list[Assignment]:
-    """Return the assignments of a rater; none before the first visit."""
+    """Return the assignments of a rater; empty before the first visit."""
     with store._reading() as connection:
         return _assignments(connection, study, rater)
 
@@ -304,7 +305,8 @@ def fill_in(
     filled: FilledForm,
     rubric: str = "",
 ) -> None:
-    """Store an answer at once; a later one for the same factor takes its place. `rubric`: the hash of what was asked."""
+    """Store an answer at once; a later one for the same factor replaces it. `rubric` is the hash of the question's
+    rubric."""
     values = {
         "study_id": study.id,
         "created": time.time(),
@@ -324,7 +326,7 @@ def fill_in(
         lock_ratings(connection)
         by_id = BY_ID + place.item
         content = connection.scalar(sa.select(items.c.content).where(*of_item)) or by_id
-        # By its id alone an edit is known while the run does not have it.
+        # An edit that is no longer in the run is known by its id alone.
         outdated = {by_id, content} if filled.score is None else {by_id} - {content}
         connection.execute(
             sa.delete(ratings).where(
@@ -337,7 +339,7 @@ def fill_in(
         )
         if filled.score is not None:
             edit = {"item": place.item, "content": content, "rubric": rubric}
-            # A form changes ratings of its own study alone: elsewhere the name may be another person's.
+            # A form changes only ratings of its study: elsewhere the name may be another person's.
             replace = upsert(
                 store._dialect, ratings, ("item", *values), unless=_of_another_study
             )
@@ -363,7 +365,7 @@ def filled_in(
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Counts of a rater's data that are, or would be, deleted."""
+    """Numbers of a rater's rows that are, or would be, deleted."""
 
     answers: int
     """Answers in forms, *can't tell* included."""
@@ -373,8 +375,8 @@ class Removal:
 def remove_answers(
     store: Store, rater: str, study: Study | None = None, *, dry_run: bool = False
 ) -> Removal:
-    """Delete what a person answered, in one study or everywhere, ratings that were imported included; the edits that
-    were given to them are free for others again."""
+    """Delete a person's answers, in one study or everywhere, including imported ratings; the edits assigned to them
+    become free for others."""
     conditions = {}
     for table in (answers, ratings, assignments):
         conditions[table] = table.c.rater == rater
@@ -398,7 +400,7 @@ def remove_answers(
 # --- invitations ----------------------------------------------------------------------------------------------
 
 NAME = 60
-"""Letters of a rater's name."""
+"""Maximum number of letters of a rater's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,17 +412,17 @@ class Invitation:
 
 
 def clean_name(text: str) -> str:
-    """Return a rater's name as it is stored: printable, on one line, of bounded length."""
+    """Return a rater's name as it is stored: printable, on one line, of limited length."""
     return one_line(text)[:NAME]
 
 
 def invite(store: Store, study: Study, rater: str) -> str:
-    """Return a new code for a link; the one that this person had for the study before is no longer valid."""
+    """Return a new code for a link; the previous one of this person for the study becomes invalid."""
     rater = clean_name(rater)
     if not rater:
         raise UsageError("a link is made for a person: give a name")
     code = secrets.token_urlsafe(18)
-    while code.isdecimal():  # such a path is a study's number
+    while code.isdecimal():  # such a path would be the number of a study
         code = secrets.token_urlsafe(18)
     values = {"code": _hash(code), "created": time.time(), "revoked": None}
     store._execute(
@@ -431,7 +433,7 @@ def invite(store: Store, study: Study, rater: str) -> str:
 
 
 def invited(store: Store, code: str) -> tuple[Study, str] | None:
-    """Return the study and the rater that a code is for, unless it was withdrawn."""
+    """Return the study and the rater of a code, unless it was revoked."""
     valid = (invitations.c.code == _hash(code), invitations.c.revoked.is_(None))
     for row in store._read(sa.select(invitations).where(*valid)):
         return find_study(store, row.study_id), row.rater
@@ -447,7 +449,7 @@ def list_invitations(store: Store, study: Study | None = None) -> list[Invitatio
 
 
 def revoke(store: Store, study: Study, rater: str) -> bool:
-    """Withdraw a person's link; return whether there was one. What they answered stays."""
+    """Revoke a person's link; return whether there was one. Their answers stay."""
     valid = (
         invitations.c.study_id == study.id,
         invitations.c.rater == rater,

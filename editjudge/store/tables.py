@@ -99,7 +99,7 @@ CSV_COLUMNS = (
     "justification",
     "choice",
 )
-"""Columns of judgements.csv: those of `scores` that a spreadsheet needs."""
+"""Columns of judgements.csv: those columns of `scores` that a spreadsheet needs."""
 
 _ARROW_TYPES: Mapping[Kind, str] = {
     "count": "int32",
@@ -108,21 +108,21 @@ _ARROW_TYPES: Mapping[Kind, str] = {
     "time": "float64",
     "flag": "bool",
 }
-"""Arrow types of the kinds that are not strings. A string is the text itself, escaped as in a database if UTF-8 cannot
-hold it, or JSON in ASCII."""
+"""Arrow types of the kinds that are not strings. A string is the text itself, escaped as in a database if it is not
+valid UTF-8, or JSON in ASCII."""
 _STRINGS = frozenset({"code", "hash"})
 """Kinds whose strings need no encoding."""
 
 
 def _encode_json(value: Any) -> str:
-    # ASCII: some readers take U+2028 for the end of a line, and half a surrogate pair has no UTF-8.
+    # ASCII: some readers treat U+2028 as the end of a line, and an unpaired surrogate cannot be encoded in UTF-8.
     return json.dumps(value, allow_nan=False)
 
 
 def _codecs(
     table: str, text: Callable[[str], str], other: Callable[[Any], Any]
 ) -> dict[str, Callable[[Any], Any]]:
-    """Return what encodes, or decodes, the columns of a Parquet table that are not stored as they are."""
+    """Return the functions that encode, or decode, those columns of a Parquet table that are not stored as they are."""
     return {
         field.name: text if field.kind == "text" else other
         for field in TABLES[table]
@@ -152,9 +152,9 @@ _OUTDATED: Mapping[Form, str] = {
     "jsonl": "replies.jsonl",
     "csv": "judgements.csv",
 }
-"""Files of an earlier export that a new one may not write again."""
+"""Files of an earlier export that a new one may not overwrite."""
 _GROUP = 10_000
-"""Rows of a row group: what a writer holds in memory, some 20 MB of judgements."""
+"""Rows of a row group, which a writer holds in memory: some 20 MB of judgements."""
 
 
 class _TextTable:
@@ -200,7 +200,7 @@ class _ParquetTable:
         self._waiting: list[dict[str, Any]] = []
         self.rows: dict[str, int] = {}
         (folder / table).mkdir(parents=True, exist_ok=True)
-        self._begin_file()  # a table without rows has a file too, with its columns
+        self._begin_file()  # a table without rows also has a file, with its columns
 
     def _begin_file(self) -> None:
         self._name = f"{self._table}/part-{len(self.rows):05}.parquet"
@@ -234,15 +234,15 @@ class _ParquetTable:
 def writing_tables(
     folder: Path, form: Form, names: Sequence[str]
 ) -> Iterator[Mapping[str, _TextTable | _ParquetTable]]:
-    """Yield tables to add rows to. Their files appear when all are complete, in place of those of an earlier export; if
-    that fails, those stay as they are."""
+    """Yield tables to add rows to. Their files appear when all are complete, replacing those of an earlier export;
+    after an error the earlier files remain."""
     kind = _ParquetTable if form == "parquet" else _TextTable
     with ExitStack() as stack:
         tables = {name: kind(folder, name, form, stack) for name in names}
         yield tables
         for table in tables.values():
             table.flush()
-        # Without run.json the folder is not a run: old and new files are never read as one.
+        # Without run.json the folder is not an export: old and new files are never read together.
         (folder / "run.json").unlink(missing_ok=True)
         for old in folder.glob(_OUTDATED[form]):
             old.unlink()
@@ -250,7 +250,7 @@ def writing_tables(
 
 @contextmanager
 def complete_file(path: Path) -> Iterator[TextIO]:
-    """Write a file that appears when it is complete, or not at all."""
+    """Write a file that appears only when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         replacing(path) as partial,
@@ -262,7 +262,7 @@ def complete_file(path: Path) -> Iterator[TextIO]:
 
 
 def write_lines(path: Path, rows: Iterable[Row]) -> None:
-    """Write one line of JSON a row."""
+    """Write one line of JSON for each row."""
     with complete_file(path) as file:
         for row in rows:
             file.write(_encode_json(row) + "\n")
@@ -281,7 +281,7 @@ _READ = 4_096
 
 
 def table_files(folder: Path, table: str, names: Iterable[str] | None) -> list[str]:
-    """Return the names of a table's files: among those that run.json names, or, if it names none, of those there."""
+    """Return the names of a table's files: those that run.json names, or, if it names none, those in the folder."""
     if names is None:
         paths = [*folder.glob(f"{table}/part-*.parquet")]
         paths = paths or [*folder.glob(f"{table}.jsonl")]
@@ -292,7 +292,7 @@ def table_files(folder: Path, table: str, names: Iterable[str] | None) -> list[s
 
 
 def read_file(path: Path, table: str) -> Iterator[tuple[int, Any]]:
-    """Read the rows of one file of a table, each with its number, counted from one."""
+    """Read the rows of one file of a table, each with its number, starting at 1."""
     return _read_parquet(path, table) if path.suffix == ".parquet" else read_jsonl(path)
 
 
@@ -304,14 +304,14 @@ def _read_parquet(path: Path, table: str) -> Iterator[tuple[int, dict[str, Any]]
         with arrow.parquet.ParquetFile(path) as file:
             present = file.schema_arrow.names
             names = [field.name for field in TABLES[table] if field.name in present]
-            # Group by group: asked for all of them, Arrow holds on to most of the file.
+            # Group by group: if it reads all groups at once, Arrow keeps most of the file in memory.
             for group in range(file.num_row_groups):
                 for batch in file.iter_batches(
                     _READ, row_groups=[group], columns=names
                 ):
                     for row in batch.to_pylist():
                         number += 1
-                        # Another type than a string is refused by the model of the row.
+                        # Types other than a string are rejected by the model of the row.
                         for name in codecs.keys() & row.keys():
                             if isinstance(row[name], str):
                                 row[name] = codecs[name](row[name])

@@ -1,8 +1,8 @@
-"""How a store of an older version becomes one of this version, one step a version.
+"""Migrations of a store from older versions to this one, one step for each version.
 
-Each step is text that no later change touches: NNNN.sql makes version NNNN of the one before it, in the words of both
-databases; NNNN.sqlite.sql and NNNN.postgresql.sql come after it, each for its own. What SQL cannot say is a function
-below, with literal SQL, and comes last.
+Each step is text that no later change touches: NNNN.sql makes version NNNN from the one before, in SQL that both
+databases accept; NNNN.sqlite.sql and NNNN.postgresql.sql come after it, for one database each. Steps that SQL cannot
+express are functions below, with literal SQL, and come last.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from editjudge.store.schema import (
 FIRST = 5
 """The version that editjudge 0.1 wrote; older ones were never released."""
 RELEASES = {5: "0.1"}
-"""The release that wrote a version last."""
+"""The last release that wrote a version."""
 LEGACY = "0.1:"
-"""Opens the content of a rating of 0.1 that may be of several edits, or of one that is gone: it belongs to no run."""
+"""Prefix of the content of a rating of 0.1 that may be of several edits, or of a deleted one: it belongs to no run."""
 
 
 def migrate(connection: sa.Connection, stored: int) -> None:
-    """Bring a store from the stored version to this one."""
+    """Migrate a store from the stored version to this one."""
     for version in range(stored + 1, VERSION + 1):
         for statement in _statements(version, connection.dialect.name):
             connection.execute(sa.text(statement))
@@ -63,7 +63,7 @@ def _statements(version: int, dialect: str) -> Iterator[str]:
 
 
 def _edits(connection: sa.Connection) -> Iterator[tuple[int, str, Content]]:
-    """Read every edit: its run, its id as it is stored, and its content."""
+    """Read every edit: its run, its stored id, and its content."""
     for (run,) in connection.execute(sa.text("SELECT id FROM runs")).all():
         rows = connection.execute(
             sa.text(
@@ -83,8 +83,9 @@ def _edits(connection: sa.Connection) -> Iterator[tuple[int, str, Content]]:
 
 
 def _give_items_contents_and_ratings_a_scope(connection: sa.Connection) -> None:
-    """Ratings of 0.1 had an item's id alone. The answers of a form say what was rated, also where another study
-    overwrote the rating; a rating from a file belongs to the one edit of its id, if there is one."""
+    """Add the content to ratings of 0.1, which had only an item's id. The answers of a form identify the rated edit,
+    even if another study overwrote the rating; a rating from a file belongs to the only edit of its id, if there is
+    exactly one."""
     contents: dict[str, set[str]] = {}
     by_run: dict[tuple[int, str], str] = {}
     for run, item, content in _edits(connection):
@@ -163,9 +164,8 @@ def _rated_in_forms(
 
 
 def _join_doubled_ratings(connection: sa.Connection) -> None:
-    """Delete ratings by id that were given again once a run had the edit: until now both counted.
-
-    Only if the id is of one edit in the store, and that edit has the later rating of the same person."""
+    """Delete ratings by id that were repeated once a run had the edit: until now both counted. This applies if the
+    id belongs to one edit of the store, and that edit has the later rating of the same person."""
     deleted = connection.execute(
         sa.text(
             "DELETE FROM ratings WHERE substr(content, 1, 3) = :by_id AND EXISTS (SELECT 1 FROM ratings later "
@@ -202,7 +202,7 @@ VERSION = 13
 
 
 def version_of(connection: sa.Connection, place: str) -> int | None:
-    """Return the version of the store at the other end; None if there is nothing yet."""
+    """Return the version of a connected store; None if it is empty."""
     tables = sa.inspect(connection).get_table_names()
     if not tables:
         return None
@@ -228,7 +228,7 @@ _OF_EVERY_VERSION = (meta, runs, items, tasks, judgements, replies)
 
 
 def _stored_version(connection: sa.Connection, tables: Collection[str]) -> int | None:
-    """Return the version that a database names; None if it is not a store: other programs have a table `meta`, too."""
+    """Return the version of a database; None if it is not a store: other programs may have a table `meta` too."""
     if any(table.name not in tables for table in _OF_EVERY_VERSION):
         return None
     columns = sa.inspect(connection).get_columns(meta.name)
@@ -243,9 +243,9 @@ def _stored_version(connection: sa.Connection, tables: Collection[str]) -> int |
 
 
 def bring_up_to_date(connection: sa.Connection, place: str) -> None:
-    """Make the tables, or migrate them. Runs in one transaction, so that a killed migration has not happened."""
+    """Create the tables, or migrate them. Runs in one transaction, so that a killed migration leaves no trace."""
     if connection.dialect.name == "postgresql":
-        # Processes that open it at once take turns; the number has no other meaning.
+        # Processes that open it at the same time take turns; the number is arbitrary.
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x65646974)))
         if (encoding := connection.scalar(sa.text("SHOW server_encoding"))) != "UTF8":
             raise StoreError(
