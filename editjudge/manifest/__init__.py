@@ -1,13 +1,13 @@
 """Edits of manifests, one at a time: JSONL, a JSON array, CSV, Parquet, a Hugging Face dataset, or a folder.
 
-A folder is read as a manifest when it is laid out like this, images belonging together by name without extension:
+A folder is read as a manifest if it has this layout. Images with the same name, without extension, belong together:
 
     ROOT/input/NAME.png             the images before the edit
-    ROOT/MODEL/NAME.png             one folder a model; if an image is missing, the model produced nothing
+    ROOT/MODEL/NAME.png             one folder for each model; a missing image is a model without an output
     ROOT/ground_truth/NAME.png      optional, like ROOT/mask/
     ROOT/instructions.csv, .jsonl   `name`, `instruction` and, as in any manifest, further columns
 
-Without an instructions file every instruction is empty; with one, each image in `input` must have its own.
+Without an instructions file every instruction is empty; with one, each image in `input` must have an instruction.
 A folder of Parquet files is one manifest, its files in the order of their names, and so is a dataset saved to disk.
 """
 
@@ -79,7 +79,7 @@ def read(
     notify: Notify | None = None,
     named: NamedInputs | None = None,
 ) -> Iterator[Edit]:
-    """Return the edits of a manifest, in its order. Raises `ManifestError` at the first line that is wrong."""
+    """Return the edits of a manifest in order. Raise `ManifestError` at the first invalid line."""
     reader = Reader(
         path,
         allow_outside=allow_outside,
@@ -100,7 +100,8 @@ def from_rows(
     notify: Notify | None = None,
     named: NamedInputs | None = None,
 ) -> Iterator[Edit]:
-    """Return the edits of rows in memory, of a data frame or of a Hugging Face dataset; paths are relative to `root`."""
+    """Return the edits of rows in memory, of a data frame or of a Hugging Face dataset; paths are relative to
+    `root`."""
     reader = Reader(
         name,
         allow_outside=allow_outside,
@@ -117,7 +118,7 @@ def from_rows(
 
 
 def rows(path: str | Path, reader: Reader) -> Iterator[Row]:
-    """Return the rows of a manifest, whatever its format."""
+    """Return the rows of a manifest of any format."""
     path = Path(path)
     if path.is_dir():
         reader.base = path
@@ -143,7 +144,7 @@ def rows(path: str | Path, reader: Reader) -> Iterator[Row]:
 
 
 def _similar(path: Path, error: OSError) -> str:
-    """Return a manifest beside the missing file whose name is similar, as a question."""
+    """Return a hint that names a manifest beside the missing file with a similar name; empty if there is none."""
     if not isinstance(error, FileNotFoundError) or not os.access(path.parent, os.R_OK):
         return ""
     beside = (p.name for p in path.parent.iterdir() if p.suffix.lower() in _FORMATS)

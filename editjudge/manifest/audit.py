@@ -1,4 +1,4 @@
-"""Check a manifest before a run: every line, every image, and edits that repeat or contradict each other."""
+"""Audit of a manifest before a run: every line, every image, and edits that repeat or contradict each other."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 Screen: TypeAlias = Callable[[Edit], list[DegenerateImage]]
-"""A plug-in that looks for degenerate images in an edit; images that cannot be read are not among its findings."""
+"""A plug-in that finds degenerate images in an edit; it ignores images that cannot be read."""
 
 BROKEN = ("bad_line", "duplicate_id", "missing_file", "broken_file")
-"""Findings to correct before a run; the others are worth a look."""
+"""Findings to correct before a run; the others deserve a look."""
 
 MEANINGS: Mapping[str, tuple[str, str]] = {
     "bad_line": (
@@ -118,7 +118,7 @@ class Audit:
     models: dict[str, int] = field(default_factory=dict)
     edit_types: dict[str, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    """Number of findings of each kind, also beyond those that are listed."""
+    """Number of findings of each kind, including those that are not listed."""
     findings: list[AuditFinding] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     unit: str = "line"
@@ -144,10 +144,10 @@ def audit(
 ) -> Audit:
     """Check every line and every image, and collect the findings instead of stopping at the first.
 
-    `pixels` decodes each image, which finds damage behind a sound header, edits that changed bytes but no pixel, and
-    degenerate outputs; the last needs the extra `measured`, and a notice says if it is not installed. At most `listed`
-    findings of each kind are listed; all are counted. `progress` is called with the number of edits that were checked
-    so far.
+    `pixels` decodes each image, which finds damage behind a valid header, edits that changed bytes but no pixel, and
+    degenerate outputs; the last needs the extra `measured`, and a notice is added if it is not installed. At most
+    `listed` findings of each kind are listed; all are counted. `progress` is called with the number of edits checked so
+    far.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -175,7 +175,7 @@ def audit(
     with ThreadPoolExecutor() as threads:
         for line, edit in auditor.edits(rows(path, reader)):
             waiting.append((line, edit, threads.submit(auditor.examine, edit)))
-            # Enough to keep the threads busy, few enough for memory.
+            # Enough to keep the threads busy, few enough to fit into memory.
             if len(waiting) > 64:
                 check_next()
         while waiting:
@@ -191,7 +191,7 @@ class _Fact:
 
     digest: bytes = b""
     pixels: bytes = b""
-    """Digest of the pixels, however they are encoded; that of the file if pixels were not looked at."""
+    """Digest of the decoded pixels; that of the file if pixels are not decoded."""
     size: tuple[int, int] = (0, 0)
     problem: str = ""
     missing: bool = False
@@ -205,8 +205,7 @@ _Finding: TypeAlias = tuple[str, str, str]
 
 
 class _Auditor:
-    """Looks at the images of edits, in several threads; checks one edit after the other, by itself and beside those
-    before it."""
+    """Examines the images of edits in several threads, and checks the edits one by one and against earlier ones."""
 
     def __init__(self, audit: Audit, listed: int, reader: Reader, pixels: bool) -> None:
         self._audit = audit
@@ -246,7 +245,7 @@ class _Auditor:
         return _Fact(digest, pixels, size)
 
     def edits(self, source: Iterator[Row]) -> Iterator[tuple[int, Edit]]:
-        """Yield the edits; lines that are wrong become findings."""
+        """Yield the edits; invalid lines become findings."""
         while True:
             try:
                 for line, row in source:
@@ -294,7 +293,7 @@ class _Auditor:
         source_fact = facts.get("input", _Fact())
         for role in edit.outputs:
             output = facts.get(role, _Fact())
-            # An output of pairs is in several of them.
+            # An output may be in several pairs.
             if output.digest and len(edit.outputs) == 1:
                 yield from self._repeated(line, output)
             if output.digest and source_fact.digest:
@@ -312,7 +311,7 @@ class _Auditor:
         self, line: int, edit: Edit, source: _Fact, output: _Fact
     ) -> Iterator[_Finding]:
         labels = {name: getattr(edit, name) for name in LABELS} | dict(edit.metadata)
-        # One tuple of names and four bytes a label: a million edits must fit into memory.
+        # Names are shared, and a label takes four bytes: a million edits must fit into memory.
         names = tuple(sorted(labels))
         names = self._names.setdefault(names, names)
         values = b"".join(_checksum(labels[name]) for name in names)
@@ -348,7 +347,7 @@ def _unreadable(role: str, source: ImageSource, fact: _Fact) -> Iterator[_Findin
 
 
 def _same_twice(edit: Edit, facts: _Facts) -> Iterator[_Finding]:
-    """Yield what makes it impossible to choose between the outputs of a pair."""
+    """Yield findings that make a choice between the outputs of a pair impossible."""
     a, b = (facts.get(role, _Fact()).pixels for role in edit.outputs)
     if a and a == b:
         message = "shows the same picture as edited_a: neither can be better"

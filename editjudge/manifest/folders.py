@@ -1,13 +1,13 @@
-"""Rows of folders: a folder a model, and the results of other benchmarks as they lay them out.
+"""Rows of folders: one folder for each model, or the result folders of other benchmarks.
 
 GEdit-Bench     TREE/MODEL/fullset/TASK/LANGUAGE/KEY.png, the source beside it as KEY_SRCIMG.png
 ImgEdit-Bench   TREE/MODEL/KEY.png, sources below another folder under the `id` of the benchmark's JSON
 RISEBench       TREE/MODEL/images/CATEGORY/INDEX.png, sources and reference images below another folder
 OmniContext     TREE/MODEL/fullset/TASK/KEY.png, reference images as ORIGINALS/KEY/*.png
-PICABench       TREE/INPUT_PATH and TREE/OUTPUT_PATH, as its meta_info.json names them, which holds the questions too
+PICABench       TREE/INPUT_PATH and TREE/OUTPUT_PATH, from its meta_info.json, which also holds the questions
 
-In all of these the instructions come from the benchmark's own data, which decides what there is to judge: an image that
-a model did not produce stays a row. One tree may hold one model, or a folder for each.
+The instructions come from the benchmark's data, which defines the rows: an image that a model did not produce still has
+a row. A tree holds one model, or a folder for each model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from editjudge.errors import ManifestError
 from editjudge.manifest.reader import LineError, Reader, Row, csv_rows, jsonl
 from editjudge.manifest.tables import typed_rows
 
-# --- a folder a model -----------------------------------------------------------------------------------------
+# --- a folder for each model ----------------------------------------------------------------------------------
 
 _SUFFIXES = ".png .jpg .jpeg .webp .gif .bmp .tif .tiff .heic .heif".split()
 _MANIFESTS = (".jsonl", ".ndjson", ".json", ".csv")
@@ -33,7 +33,7 @@ _SHARED = ("input", "ground_truth", "mask")
 
 
 def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
-    """Yield a row for each input and model, and an error for each image that belongs to no input."""
+    """Yield a row for each input and model, and an error for each image without an input."""
     folders = {
         entry.name: _images_in(entry)
         for entry in sorted(root.iterdir())
@@ -78,7 +78,7 @@ def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
 
 
 def _manifest_in(root: Path) -> Path | None:
-    """Return a file that begins as a manifest does, which ratings and scores beside it do not."""
+    """Return a file that begins like a manifest, unlike files of ratings or scores."""
     for path in sorted(root.iterdir()):
         if path.suffix.lower() in _MANIFESTS and path.is_file():
             with path.open("rb") as file:
@@ -105,7 +105,7 @@ def _images_in(folder: Path) -> dict[str, str]:
 def _instructions(
     root: Path, reader: Reader, inputs: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, Any]], list[Row]]:
-    """Return the rows of a folder's instructions file, by name, and what is wrong with it."""
+    """Return the rows of a folder's instructions file by name, and its errors."""
     names = ("instructions.csv", "instructions.jsonl")
     files = [root / name for name in names if (root / name).exists()]
     if not files:
@@ -163,7 +163,7 @@ Fact = Mapping[str, Any]
 def gedit(
     tree: Path, facts: Iterable[Fact], originals: Path | None = None
 ) -> Iterator[ResultRow]:
-    """Yield a row for each model and edit, in those languages that any model has images of."""
+    """Yield a row for each model and edit, in those languages for which any model has images."""
     models = _models(
         tree, lambda folder: (folder / "fullset").is_dir(), "a folder `fullset`"
     )
@@ -183,7 +183,7 @@ def gedit(
         if folder not in present:
             continue
         key = _field(fact, "key")
-        # Every model keeps a copy of the source; if one has not, another's is the same image.
+        # Every model has a copy of the source image; if it is missing, the copy of another model is the same.
         copies = [m / folder / f"{key}_SRCIMG.png" for m in (model, *models.values())]
         source = next((copy for copy in copies if copy.exists()), copies[0])
         if originals:
@@ -197,7 +197,7 @@ def gedit(
 
 
 def _row(model: str, key: str, fact: Fact, instruction: str, kind: str) -> ResultRow:
-    """Return what every row has beside its images; `instruction` and `kind` are the benchmark's names."""
+    """Return the fields of every row besides its images; `instruction` and `kind` are the benchmark's names."""
     return {
         "id": f"{model}/{key}",
         "input": None,
@@ -245,7 +245,7 @@ _RISE_TEXTS = (
 def risebench(
     tree: Path, facts: Iterable[Fact], originals: Path | None = None
 ) -> Iterator[ResultRow]:
-    """Yield a row for each model and edit, with the reference of its answer: a text or an image."""
+    """Yield a row for each model and edit, with the reference answer: a text or an image."""
     originals = _required(
         originals,
         "RISEBench keeps its sources apart: name their folder (`data`) with --originals",
@@ -334,7 +334,7 @@ def _check(check: Any, index: str) -> dict[str, Any]:
 
 
 def _flattened(value: Any) -> list[Any]:
-    """Return a list, or the lists of an object by kind, as one."""
+    """Return a list, or the lists of an object joined into one."""
     if isinstance(value, dict):
         return list(chain.from_iterable(map(_flattened, value.values())))
     return value if isinstance(value, list) else []
@@ -352,7 +352,7 @@ LAYOUTS: Mapping[
 
 
 def _models(tree: Path, holds: Callable[[Path], bool], what: str) -> dict[str, Path]:
-    """Return the folder of each model, by name: the tree itself, or those in it."""
+    """Return the folder of each model, by name: the tree itself, or its subfolders."""
     if not tree.is_dir():
         raise ManifestError(f"{tree}: no such folder")
     if holds(tree):
@@ -373,7 +373,7 @@ def _required(originals: Path | None, message: str) -> Path:
 
 
 def _image(folder: Path, name: str) -> Path:
-    """Return the image of this name, whatever its format; as a PNG if there is none."""
+    """Return the image of this name in any format; the path of a PNG if there is none."""
     return min(folder.glob(f"{name}.*"), default=folder / f"{name}.png")
 
 
@@ -386,7 +386,7 @@ _FREE_TEXT = ("instruction", "prompt", "edit_instruction", "question", "answer")
 
 
 def _field(fact: Fact, name: str) -> str:
-    """Return a field that is required; a key or kind becomes part of a path, so it may not lead out of the tree."""
+    """Return a required field; a key or kind becomes part of a path, so it must not lead out of the tree."""
     value = fact.get(name)
     if not isinstance(value, str | int) or value == "":
         raise ManifestError(
@@ -401,7 +401,7 @@ def _field(fact: Fact, name: str) -> str:
 
 
 def read_facts(path: Path) -> list[dict[str, Any]]:
-    """Read a benchmark's own list of edits: JSON (a list, or objects by key), JSONL, CSV or Parquet."""
+    """Read a benchmark's list of edits: JSON (a list, or objects by key), JSONL, CSV or Parquet."""
     facts: Any
     formats = {
         ".jsonl": jsonl,
@@ -412,7 +412,7 @@ def read_facts(path: Path) -> list[dict[str, Any]]:
     read = typed_rows if path.is_dir() else formats.get(path.suffix)
     try:
         if read:
-            # Images, which a list of edits may hold as bytes, are left out without notice.
+            # A list of edits may include images as bytes; they are skipped without a notice.
             reader = Reader(path, notify=lambda _: None)
             rows = []
             for _, row in read(path, reader):
@@ -437,7 +437,7 @@ def read_facts(path: Path) -> list[dict[str, Any]]:
 
 
 def relative(row: ResultRow, folder: Path) -> tuple[ResultRow, bool]:
-    """Return the row with paths as a manifest in `folder` names them, and whether one of them leads out of it."""
+    """Return the row with paths relative to a manifest in `folder`, and whether one of them leads out of it."""
     folder = folder.resolve()
     outside = False
 

@@ -18,7 +18,7 @@ from editjudge.media.cache import DigestCache
 from editjudge.media.source import is_url
 
 ModelPair: TypeAlias = tuple[str, str]
-"""Two models in the order of their names; empty if an edit names none."""
+"""Two models in alphabetical order; an empty name if an edit has no model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ class CandidatePair:
 
 @dataclass
 class PairPool:
-    """All pairs that can be made, by the models that they compare."""
+    """All possible pairs, by the models that they compare."""
 
     candidates: list[CandidatePair]
     same_model: int = 0
-    """Pairs that were left out because one model made both."""
+    """Pairs that were left out because both outputs are by the same model."""
     alone: int = 0
-    """Edits that no other edit shares input and instruction with."""
+    """Edits whose input and instruction no other edit shares."""
     by_models: dict[ModelPair, list[CandidatePair]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,9 +62,10 @@ def pool(
     *,
     against: str | None = None,
 ) -> PairPool:
-    """Return every two edits that share input, by content, and instruction; with `against`, pairs of that model alone.
+    """Return every two edits with the same input, by content, and instruction; with `against`, only pairs with that
+    model.
 
-    Edits of one model are not compared; edits that name no model are.
+    Edits of the same model are not compared; edits without a model are.
     """
     sources: dict[tuple[str, str], list[Edit]] = {}
     for edit in edits:
@@ -103,12 +104,12 @@ def content_marks() -> Callable[[ImageSource], str]:
 
 
 def identifiers(pair: CandidatePair) -> set[str]:
-    """Return the ids that a pair may have, whichever of its edits is a."""
+    """Return both possible ids of a pair: either edit may be a."""
     return {f"{pair.x.id}|{pair.y.id}", f"{pair.y.id}|{pair.x.id}"}
 
 
 def sampled(candidates: PairPool, wanted: int, seed: int) -> list[CandidatePair]:
-    """Return so many pairs, each two models and each source image about equally often."""
+    """Return this many pairs, with every two models and each source image about equally often."""
     rng = random.Random(seed)  # noqa: S311  (a sample, not a secret)
     names = list(candidates.by_models)
     rng.shuffle(names)
@@ -124,8 +125,8 @@ def chosen(
     wanted: int,
     used: Mapping[str, int] | None = None,
 ) -> list[CandidatePair]:
-    """Return one pair for each game of two models, on the source image that was asked about least; games of models that
-    have no pair left are passed over. `used` counts earlier questions, by source."""
+    """Return one pair for each game of two models, on the source image that was used least. Games of models without
+    a remaining pair are skipped. `used` counts earlier questions, by source."""
     times = Counter(used or {})
     left = {
         names: rng.sample(members, len(members))
@@ -133,7 +134,7 @@ def chosen(
     }
     picked: list[CandidatePair] = []
     waiting = [names for names in games if names in left]
-    # Of uneven manifests, what the short lists lack is taken from the longer ones.
+    # If the manifest is uneven, longer lists make up for the shorter ones.
     waiting += [names for names, members in sorted(left.items()) for _ in members]
     for names in waiting:
         if len(picked) == wanted:
@@ -147,7 +148,8 @@ def chosen(
 
 
 def oriented(picked: Sequence[CandidatePair], seed: int) -> list[tuple[Edit, Edit]]:
-    """Choose which edit of each pair is a: each model about as often as b, against every other model and in all."""
+    """Choose which edit of each pair is a, so that each model is a and b about equally often, against every other
+    model and overall."""
     rng = random.Random(f"{seed}:orientation")  # noqa: S311  (the same)
     against: Counter[ModelPair] = Counter()
     overall: Counter[str] = Counter()
@@ -167,7 +169,8 @@ def oriented(picked: Sequence[CandidatePair], seed: int) -> list[tuple[Edit, Edi
 
 
 def pair_row(a: Edit, b: Edit) -> dict[str, Any]:
-    """Return the pair as a manifest's row, paths as they are; metadata that differs between the two is left out."""
+    """Return the pair as a row of a manifest, with paths as they are; metadata that differs between the two is left
+    out."""
     identifier = f"{a.id}|{b.id}"
     if len(identifier) > MAX_ID:
         raise ManifestError(
@@ -201,7 +204,7 @@ def pair_row(a: Edit, b: Edit) -> dict[str, Any]:
 
 
 def _as_text(source: ImageSource | None) -> ImageSource | None:
-    """Return an image that came as bytes as a data: URL."""
+    """Return an image in bytes as a data: URL."""
     if not isinstance(source, bytes):
         return source
     return f"data:application/octet-stream;base64,{base64.b64encode(source).decode()}"

@@ -1,5 +1,7 @@
-"""Rows of text files, and the edit that each row becomes, or an error that names line and field. Images stay in the
-manifest's folder."""
+"""Reader of manifests: rows of text files, and the edit of each row, or an error that names line and field.
+
+Images must be in the manifest's folder unless the caller allows others.
+"""
 
 from __future__ import annotations
 
@@ -39,18 +41,18 @@ from editjudge.media.source import (
 from editjudge.redaction import redacted_address
 
 Notify = Callable[[str], None]
-"""Called with a notice for the user; by default it is logged as a warning."""
+"""Function called with a notice for the user; by default it is logged as a warning."""
 
 LABELS = ("model", "edit_type", "group")
 FIELDS = ("id", *IMAGE_ROLES, *TEXT_ROLES, *LABELS)
 PAIR_LABELS = ("model_a", "model_b")
-"""Models of the two outputs of a pair; kept as metadata."""
+"""Models of the two outputs of a pair; stored as metadata."""
 
 MAX_ID = 512
-"""Characters of an id: it becomes part of addresses and of file names."""
+"""Maximum number of characters of an id: it becomes part of addresses and of file names."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
-# Names of these fields in other projects. Only looked for if the field itself never occurs.
+# Names of these fields in other projects. They are considered only if the field itself never occurs.
 _ALIASES = {
     "input": (
         "input_image input_img input_path source source_image source_img source_path src "
@@ -66,16 +68,16 @@ _ALIASES = {
     "id": "item item_id edit_id uid key",
 }
 _WEAK_ALIASES = {"instruction": "caption text command request question"}
-"""Names that may as well be something else: suggested, and never refused."""
+"""Names that may have another meaning: suggested, but never an error."""
 _MUST_NOT_BE_MISSPELT = ("input", "edited", "instruction")
 
 
 Columns = tuple[tuple[str, str], ...]
-"""Fields and the columns that hold them, if a manifest has other names."""
+"""Fields and the columns that hold them, if a manifest uses other names."""
 
 
 class NamedInputs(NamedTuple):
-    """The further columns that are shown to judges."""
+    """Further columns that are shown to judges."""
 
     pictures: frozenset[str] = frozenset()
     """Columns of an image or a list of images."""
@@ -84,7 +86,7 @@ class NamedInputs(NamedTuple):
 
 
 class LineError(ManifestError):
-    """A line that cannot be understood, with what an audit lists beside the message."""
+    """A line that cannot be read, with the fields that an audit lists beside the message."""
 
     def __init__(
         self,
@@ -109,7 +111,7 @@ Row = tuple[int, dict[str, Any] | LineError]
 
 
 class Reader:
-    """Turns rows into edits; holds what must be remembered from one line to the next."""
+    """Turns rows into edits, and holds the state between lines."""
 
     def __init__(
         self,
@@ -144,20 +146,20 @@ class Reader:
         self._folders: dict[str, Path] = {}
 
     def edits(self, rows: Iterable[Row]) -> Iterator[Edit]:
-        """Yield the edits. Raises the `LineError` of the first row that is wrong."""
+        """Yield the edits. Raise the `LineError` of the first invalid row."""
         for line, row in rows:
             if isinstance(row, LineError):
                 raise row
             yield self.edit(line, row)
 
     def edit(self, line: int, row: dict[str, Any]) -> Edit:
-        """Return the edit of a row, which is used up."""
+        """Return the edit of a row. The row is modified."""
         if self._columns:
             self._rename(line, row)
         shape = (*row, *self._left_out)
         if shape not in self._shapes:
             self._check_names(line, shape)
-            # A million rows that all differ would fill memory.
+            # A million rows with different fields would fill memory.
             if len(self._shapes) < 1000:
                 self._shapes.add(shape)
         identifier = self._id(line, row.pop("id", None))
@@ -175,7 +177,7 @@ class Reader:
                 further |= self._images(line, name, row.pop(name, None))
             for name in self._texts:
                 value = row.get(name)
-                # A number is shown as it is written.
+                # Numbers are shown as they are written.
                 if isinstance(value, bool) or not isinstance(
                     value, str | int | float | None
                 ):
@@ -212,7 +214,7 @@ class Reader:
     # --- names of fields ------------------------------------------------------------------------------------------
 
     def _rename(self, line: int, row: dict[str, Any]) -> None:
-        """Move each mapped column to its field. A row that lacks the column lacks the field."""
+        """Move each mapped column to its field. A row without the column has no such field."""
         renamed = {
             field: row.pop(column)
             for field, column in self._columns.items()
@@ -230,7 +232,7 @@ class Reader:
         row |= renamed
 
     def _check_names(self, line: int, shape: tuple[str, ...]) -> None:
-        """Refuse names that look misspelt: a misspelt `edited` would be a model that produced nothing, every time."""
+        """Raise `LineError` for a misspelt name: a misspelt `edited` would look like a model without any output."""
         self._seen.update(shape)
         fields = {*FIELDS, *PAIR_LABELS, *self.pictures, *self._texts}
         others = [key for key in shape if key not in fields]
@@ -249,7 +251,7 @@ class Reader:
                 f'did you mean "{name}"? Map it with {mapping}, or add "{name}" as null'
             )
             raise self.wrong(line, column, message, options=[mapping])
-        if others and len(absent) == len(FIELDS):  # ratings, say, or another table
+        if others and len(absent) == len(FIELDS):  # e.g. a table of ratings
             mapping = Option("column", {"input": "NAME"})
             message = (
                 f"found the fields {', '.join(others)!r:.200}; expected input, edited and instruction; map others "
@@ -268,7 +270,7 @@ class Reader:
     # --- values ---------------------------------------------------------------------------------------------------
 
     def _id(self, line: int, value: Any) -> str:
-        # A whole number is an id in Parquet and in hand-written JSON; CSV and ratings files name it by the same digits.
+        # An integer is an id in Parquet and in hand-written JSON; CSV and ratings files have the same digits as text.
         text = str(value) if type(value) is int else self._text(line, "id", value)
         if text is None:
             text = f"{self.unit}-{line}"
@@ -280,7 +282,7 @@ class Reader:
             size = f"{len(text):,} characters" if len(text) > MAX_ID else repr(text)
             expected = f"expected 1 to {MAX_ID} characters without control characters"
             raise self.wrong(line, "id", f"found {size}, {expected}")
-        # Sixteen bytes an id, so that a million of them fit into memory.
+        # 16 bytes an id, so that a million of them fit into memory.
         digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
         first = self._ids.setdefault(digest, line)
         if first != line:
@@ -297,7 +299,7 @@ class Reader:
 
     def _images(self, line: int, name: str, value: Any) -> dict[str, ImageSource]:
         """Return an image, or the images of a list, by name."""
-        # A cell of CSV may hold a list as JSON.
+        # A CSV cell may hold a list as JSON.
         if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
             with suppress(ValueError, RecursionError):
                 value = json.loads(value)
@@ -323,7 +325,7 @@ class Reader:
         return images
 
     def _image(self, line: int, name: str, value: Any) -> ImageSource | None:
-        # Hugging Face writes an image as its bytes and its path, of which one may be missing.
+        # Hugging Face stores an image as bytes and path, one of which may be missing.
         if isinstance(value, dict) and value.keys() <= {"bytes", "path"}:
             inside = value.get("bytes")
             path = value.get("path")
@@ -390,10 +392,10 @@ class Reader:
         raise self.wrong(line, name, message, options=[Option("allow-urls", True)])
 
     def _confined(self, folder: str, file: str) -> Path:
-        """Return the path of a file. Raises `LeavesFolder` if it leads out of the manifest's folder.
+        """Return the path of a file. Raise `LeavesFolder` if it leads out of the manifest's folder.
 
-        A folder is resolved once for all of its files, of which only a link can then lead elsewhere. `x/../y` is
-        nowhere while x is not a folder, and may be anywhere once it is: each such path is resolved.
+        A folder is resolved once for all of its files; after that only a file that is a link can lead elsewhere. A path
+        with `..` is resolved every time, since its meaning changes if a folder in it is created or replaced by a link.
         """
         if self._allow_outside:
             return self.base / folder / file
@@ -401,7 +403,7 @@ class Reader:
         if parent is None:
             parent = self.base / folder
             resolve_inside(parent, self.base)
-            # One folder an edit: remembering them all does not pay.
+            # With one folder for each edit, a cache of all of them would not help.
             if ".." not in folder.split("/") and len(self._folders) < 50_000:
                 self._folders[folder] = parent
         path = parent / file
@@ -411,12 +413,12 @@ class Reader:
 
 
 def _closest_alias(name: str, others: Iterable[str]) -> str | None:
-    """Return the key that was probably meant for this field, if one looks like it."""
+    """Return the key that was probably meant for this field, if one is similar."""
     for key in others:
         plain = key.strip().casefold().replace(" ", "_").replace("-", "_")
         if plain == name or plain in _ALIASES.get(name, "").split():
             return key
-        # `edited_a`, `edited_at`: something about the field, and not the field.
+        # `edited_a`, `edited_at`: describes the field, but is not the field.
         similar = difflib.SequenceMatcher(None, plain, name).ratio() >= 0.8
         if similar and not plain.startswith(f"{name}_"):
             return key
@@ -442,10 +444,10 @@ def described(value: Any) -> str:
 
 # --- text files -----------------------------------------------------------------------------------------------
 
-# Each of four images as a data: URL of the largest size, and the texts beside them.
+# Four images as data: URLs of the maximum size, and the texts beside them.
 _MAX_LINE = 4 * BOUNDS.max_bytes * 4 // 3 + 2**20
 _MAX_ARRAY = 256 * 2**20
-"""Bytes of a JSON array: all of it is in memory, several times as large."""
+"""Maximum bytes of a JSON array: all of it is in memory, where it is several times as large."""
 
 
 def jsonl(path: Path, reader: Reader) -> Iterator[Row]:
@@ -457,7 +459,7 @@ def jsonl(path: Path, reader: Reader) -> Iterator[Row]:
                 value = read_json(raw)
                 if not isinstance(value, dict):
                     raise ValueError(f"found {described(value)}")
-                # An escape can write half of a surrogate pair, which no file and no request can hold.
+                # An escape can contain an unpaired surrogate, which cannot be encoded in files and requests.
                 if b"\\u" in raw:
                     json.dumps(value, ensure_ascii=False).encode()
                 yield line, value
@@ -467,7 +469,8 @@ def jsonl(path: Path, reader: Reader) -> Iterator[Row]:
 
 
 def json_array(path: Path, reader: Reader) -> Iterator[Row]:
-    """Yield the objects of an array, which is read at once, and so bounded. Rows are named by their index."""
+    """Yield the objects of an array, which is read at once and therefore limited in size. Rows are numbered by
+    index."""
     reader.unit = "row"
     if (size := path.stat().st_size) > _MAX_ARRAY:
         raise reader.wrong(
@@ -494,7 +497,7 @@ def json_array(path: Path, reader: Reader) -> Iterator[Row]:
 
 
 def csv_rows(path: Path, reader: Reader) -> Iterator[Row]:
-    # The limit is one for the process, and only ever raised here: cells may hold images as data: URLs.
+    # This limit is global to the process, and only ever raised here: cells may hold images as data: URLs.
     csv.field_size_limit(max(csv.field_size_limit(), _MAX_LINE))
     with path.open("rb") as file:
         records = _csv_records(file, reader)
@@ -520,7 +523,7 @@ def csv_rows(path: Path, reader: Reader) -> Iterator[Row]:
 
 
 def _lines(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, bytes]]:
-    """Yield lines as bytes, so that one with bad UTF-8 can be named; none so long that it fills memory."""
+    """Yield lines as bytes, so that an error can name a line with invalid UTF-8; limited in length, to save memory."""
     read_line = functools.partial(file.readline, _MAX_LINE)
     for line, raw in enumerate(iter(read_line, b""), 1):
         if len(raw) == _MAX_LINE:
@@ -541,7 +544,7 @@ def _why_not_json(error: Exception) -> str:
 
 
 def _csv_records(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of each record, with the line that it begins on: a quoted cell may go over several."""
+    """Yield the cells of each record with its first line: a quoted cell may span several lines."""
 
     def decoded() -> Iterator[str]:
         for line, raw in _lines(file, reader):
@@ -557,5 +560,5 @@ def _csv_records(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, list[st
         for cells in table:
             yield line, cells
             line = table.line_num + 1
-    except csv.Error as error:  # after it nothing is certain to be where it belongs
+    except csv.Error as error:  # the position of all later cells is uncertain
         raise reader.wrong(line, "", f"not CSV: {error}") from None

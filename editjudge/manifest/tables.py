@@ -1,4 +1,4 @@
-"""Rows of typed columns: Parquet, and datasets of Hugging Face on disk or in memory; a few images at a time."""
+"""Rows of typed columns: Parquet, and Hugging Face datasets on disk or in memory; a few images at a time."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from editjudge.media.source import is_decoded
 
 _WITH_IMAGES = 16
 _WITHOUT_IMAGES = 4096
-"""Rows at a time: with images of some megabytes each, and without."""
+"""Rows read at a time, with and without images, which may have several megabytes each."""
 
 
 def is_dataset(folder: Path) -> bool:
-    """Whether a folder is a dataset, and not one with a folder a model."""
+    """Whether a folder is a dataset, not a folder with one subfolder for each model."""
     marks = ("state.json", "dataset_dict.json")
     saved = any((folder / name).is_file() for name in marks)
     return saved or any(folder.glob("*.parquet"))
 
 
 def typed_rows(path: Path, reader: Reader) -> Iterator[Row]:
-    """Yield the rows of a Parquet file, of a folder of them, or of a dataset that `save_to_disk` wrote."""
+    """Yield the rows of a Parquet file, of a folder of them, or of a dataset written by `save_to_disk`."""
     reader.unit = "row"
     if (path / "dataset_dict.json").is_file():
         path = _only_split(path, reader.place)
@@ -47,16 +47,16 @@ def _parquet(files: Iterable[Path], reader: Reader) -> Iterator[dict[str, Any]]:
     arrow = importlib.import_module("pyarrow")
     for path in files:
         try:
-            # With a buffer, pages are read one by one: of a row group of 200 MB it held 390 MB instead of 580.
+            # With a buffer, pages are read one by one: for a row group of 200 MB this took 390 MB instead of 580.
             with parquet.ParquetFile(path, buffer_size=2**20) as file:
                 columns, size = _wanted(file.schema_arrow, reader)
-                # Asked for all of them, Arrow holds on to most of the file.
+                # If it reads all groups at once, Arrow keeps most of the file in memory.
                 for group in range(file.num_row_groups):
                     for batch in file.iter_batches(
                         batch_size=size, row_groups=[group], columns=columns
                     ):
                         yield from batch.to_pylist()
-        # OSError: a damaged page; ValueError: invalid text; OverflowError: a date that no calendar has.
+        # OSError: a damaged page; ValueError: invalid text; OverflowError: a date out of range.
         except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
             place = reader.place
             where = place if path.name in place else f"{place}: {path.name}"
@@ -69,12 +69,12 @@ def _saved(path: Path, reader: Reader) -> Iterator[dict[str, Any]]:
     datasets = _needed("datasets", "a Hugging Face dataset", "hf", reader.place)
     try:
         dataset = datasets.load_from_disk(str(path))
-    except Exception as error:  # the library raises anything for a damaged dataset
+    except Exception as error:  # a damaged dataset can raise any exception
         raise ManifestError(
             f"{reader.place}: not a dataset that can be read: {error}"
         ) from None
     columns, size = _wanted(dataset.data.schema, reader)
-    # As Arrow has them: images stay encoded, and come from the mapped file as they are needed.
+    # In Arrow format, images stay encoded, and are read from the mapped file on demand.
     arrow = dataset.select_columns(columns).with_format("arrow")
     for table in arrow.iter(batch_size=size):
         yield from table.to_pylist()
@@ -122,8 +122,8 @@ def _needed(module: str, what: str, extra: str, place: str) -> Any:
 
 
 def records(rows: Any) -> Iterable[Mapping[str, Any]]:
-    """Return the rows of a data frame (pandas, polars), of an Arrow table, or rows as they are. What a frame marks as
-    missing is None."""
+    """Return the rows of a data frame (pandas, polars), of an Arrow table, or rows as they are. Missing values of a
+    frame become None."""
     table: Iterable[Mapping[str, Any]] = rows
     if hasattr(rows, "to_dicts"):  # polars
         table = rows.to_dicts()
@@ -135,10 +135,10 @@ def records(rows: Any) -> Iterable[Mapping[str, Any]]:
 
 
 def undecoded(rows: Any) -> Iterable[Mapping[str, Any]]:
-    """Return a dataset with its images as they were encoded: decoding and encoding them again would be an edit."""
+    """Return a dataset with its images still encoded: to decode and encode them again would change them."""
     features = getattr(rows, "features", None) or {}
     for name, feature in features.items():
-        inner = getattr(feature, "feature", feature)  # of a list of images
+        inner = getattr(feature, "feature", feature)  # for a list of images
         if type(inner).__name__ == "Image" and inner.decode:
             plain = type(inner)(decode=False)
             new = plain if inner is feature else type(feature)(plain)
@@ -148,7 +148,8 @@ def undecoded(rows: Any) -> Iterable[Mapping[str, Any]]:
 
 
 def plain_row(number: int, row: Mapping[str, Any], reader: Reader) -> Row:
-    """Return a row of typed columns with the values that JSON has; images stay, those in other columns are left out."""
+    """Return a row of typed columns with values that JSON can represent; images stay, except those in unknown
+    columns."""
     values = {}
     try:
         for key, value in row.items():

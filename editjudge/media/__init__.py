@@ -1,1 +1,2 @@
-"""The one place that opens images: their bytes, headers, pixels, and what is remembered of them."""
+"""Images: their bytes, headers and pixels, and the caches of these. Other packages open images only through this
+one."""

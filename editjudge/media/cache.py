@@ -1,4 +1,4 @@
-"""Images of one run: digest, header and encoded form from one read, and no read if a digest is remembered."""
+"""Images of one run: one read yields digest, header and encoded form; a cached digest saves the read."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ from editjudge.media.source import (
 T = TypeVar("T")
 
 _READ_AT_ONCE = 16
-"""Files that are read at the same time: 16 hide 30 ms an image from a judge of 128 edits a second."""
+"""Files that are read at the same time: 16 hide a latency of 30 ms an image from a judge of 128 edits a second."""
 _SLOW = 0.002
-"""Seconds of waiting for a file: local disks take a tenth of it."""
+"""Seconds of waiting for a file above which a disk is slow: local disks take a tenth of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownImage:
-    """Digest and header of an image, remembered so that a run that asks nothing new reads no image."""
+    """Digest and header of an image, cached so that a run without new questions reads no image."""
 
     digest: str
     info: ImageInfo | None
-    """None: it is not an image that can be read, and `problem` says why."""
+    """None if the image cannot be read; `problem` is the reason."""
     problem: str = ""
 
 
 class FileState(NamedTuple):
-    """Distinguishes a file from one that was put in its place; None in fields that an older store lacks."""
+    """State of a file, which changes if the file is replaced; fields that an older store lacks are None."""
 
     size: int | None
     mtime_ns: int | None
@@ -65,7 +65,7 @@ class FileState(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> FileState:
-        # Some file systems number files with 64 bits; databases have one of them for the sign.
+        # Some file systems use 64 bits for inodes; databases need one of them for the sign.
         inode = status.st_ino & (2**63 - 1)
         return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, inode)
 
@@ -86,7 +86,7 @@ class LoadedImage(NamedTuple):
 
 
 class _ByteCache(Generic[T]):
-    """Values of at most `limit` bytes in all; the least recently used ones make room. Safe to use from threads."""
+    """Cache of at most `limit` bytes that evicts the least recently used values. Safe to use from threads."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -102,7 +102,7 @@ class _ByteCache(Generic[T]):
             return self._values[key][0]
 
     def put(self, key: Hashable, value: T, size: int) -> None:
-        """Keep a value; one that is larger than the cache is not kept, and makes no other leave."""
+        """Store a value; one that is larger than the cache is not stored, and evicts nothing."""
         with self._lock:
             self._used -= self._values.pop(key, (None, 0))[1]
             if size > self._limit:
@@ -114,7 +114,7 @@ class _ByteCache(Generic[T]):
 
 
 class ImageReader:
-    """Reads images from where a run may read them, and holds the latest ones until they are encoded.
+    """Reads images from the sources that a run allows, and holds the latest ones until they are encoded.
 
     Safe to use from several threads.
     """
@@ -128,9 +128,12 @@ class ImageReader:
         budget: int = 32 * 2**20,
         judges: int = 1,
     ) -> None:
-        """`budget`: bytes of images that are held at most for each of the judges of a run, which plan and encode the
-        same images at their own pace. A run of 1024 x 1024 JPEGs took 165 MB with this, 185 with twice as much and 145
-        with half; with less, batches of large images are so small that planning them costs a tenth more CPU."""
+        """`budget`: maximum bytes of images that are held for each judge of a run, since judges plan and encode the
+        same images at different times.
+
+        A run of 1024 x 1024 JPEGs took 165 MB with this budget, 185 with twice as much and 145 with half; with less,
+        batches of large images are so small that planning them costs a tenth more CPU.
+        """
         self.root = root
         self.budget = budget
         self.bytes_read = 0
@@ -150,14 +153,14 @@ class ImageReader:
 
     def look(self, source: ImageSource) -> LoadedImage:
         """Read an image now, and hold it for `take`."""
-        # One at a time for each file, so that a second judge finds what the first has read.
+        # One thread for each file, so that a second judge uses the image that the first has read.
         with self._reading[hash(source) % _READ_AT_ONCE]:
             image = self.load(source)
             self.hold(source, image)
         return image
 
     def load(self, source: ImageSource) -> LoadedImage:
-        """Read an image, unless it is a file that is held and did not change."""
+        """Read an image, unless it is a file that is held and has not changed."""
         if isinstance(source, Path):
             image = self._held.get(str(source))
             if image and image.file == FileState.of(os.stat(source)):
@@ -195,18 +198,18 @@ class ImageReader:
 
 
 def _key(source: ImageSource, known: str) -> str:
-    """Return the digest of bytes, and the path of a file, which may hold another image later."""
+    """Return the cache key: the digest of bytes, or the path of a file, whose content may change later."""
     return known if isinstance(source, bytes) else str(source)
 
 
 class DigestCache:
-    """Digests and headers, remembered by path and by the state of the file.
+    """Digests and headers, cached by path and state of the file.
 
-    Size and time of modification alone stay the same if an image is replaced by `cp -p`, `rsync -t` or an archive that
-    is unpacked again; the inode and the time of change do not.
+    Size and modification time alone stay the same if an image is replaced by `cp -p`, `rsync -t` or by extracting an
+    archive again; the inode and the change time do not.
     """
 
-    # A file written twice within the clock's grain looks the same: younger files are not remembered.
+    # A file written twice within the clock's resolution looks the same: recently written files are not cached.
     _SETTLED_NS = 2_000_000_000
 
     def __init__(
@@ -217,20 +220,20 @@ class DigestCache:
         self._seen: dict[str, tuple[FileState, KnownImage]] = {}
         self._learnt: set[str] = set()
         self.bytes_asked = 0
-        """Bytes of the images that were asked for and read, so far."""
+        """Bytes of the images that were requested and read so far."""
         self._wait = 0.0
-        """Seconds of waiting for a file, as a running mean."""
+        """Running mean of the seconds of waiting for a file."""
 
     def __len__(self) -> int:
         return len(self._seen)
 
     def unknown(self, sources: Iterable[ImageSource]) -> set[str]:
-        """Return the paths of the files that nothing is remembered of."""
+        """Return the paths of the files that are not in the cache."""
         paths = {os.path.abspath(s) for s in sources if isinstance(s, Path)}
         return paths - self._seen.keys()
 
     def load(self, remembered: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take over the values of an earlier `dump`, unless everything is to be hashed again."""
+        """Load the values of an earlier `dump`, unless everything is to be hashed again."""
         if self._rehash:
             return
         for path, entry in remembered.items():
@@ -240,7 +243,7 @@ class DigestCache:
             self._seen[path] = (file, known)
 
     def dump(self) -> dict[str, dict[str, Any]]:
-        """Return what was learnt since the last call, as plain values for a store."""
+        """Return the entries that were added since the last call, as plain values for a store."""
         entries = {}
         for path in self._learnt:
             file, known = self._seen[path]
@@ -249,13 +252,12 @@ class DigestCache:
         return entries
 
     def of(self, source: ImageSource) -> str | None:
-        """Return the digest, or None if there is no such file."""
+        """Return the digest, or None if the file does not exist."""
         known = self.known(source)
         return known.digest if known else None
 
     def known(self, source: ImageSource) -> KnownImage | None:
-        """Return digest and header, or None if there is no such file. Raises `ImageError` for a file that cannot be
-        read."""
+        """Return digest and header, or None if the file does not exist. Raise `ImageError` if it cannot be read."""
         try:
             image = self._look(source)
         except (FileNotFoundError, NotADirectoryError):
@@ -278,14 +280,14 @@ class DigestCache:
         return image.known
 
     def look_ahead(self, sources: Iterable[ImageSource]) -> None:
-        """Begin to read files that are asked for next, if the disk has been slow: a network's takes milliseconds for
-        each, and a local one less than handing them to other threads does."""
+        """Start to read files that are needed next, if the disk is slow: a network disk takes milliseconds for each
+        file, a local one less than handing it to another thread."""
         if self._wait <= _SLOW:
             return
         mean_size = self.reader.bytes_read / max(1, self.reader.files_read)
 
         def read(source: Path, path: str) -> LoadedImage | KnownImage:
-            # Held when it is asked for, so that images that wait to be encoded are not pushed out.
+            # The image is held only when it is requested, so that it does not evict images that wait to be encoded.
             return self._remembered(path) or self.reader.load(source)
 
         for source in sources:
@@ -319,7 +321,7 @@ class DigestCache:
             self._wait += 0.1 * (waited - self._wait)
 
     def _remembered(self, path: str) -> KnownImage | None:
-        """Return what is remembered of a file, if it is still the same."""
+        """Return the cached entry of a file, if the file has not changed."""
         remembered = self._seen.get(path)
         if remembered and remembered[0] == FileState.of(os.stat(path)):
             return remembered[1]
@@ -337,7 +339,7 @@ class ImageCache:
         self._encoding: dict[Hashable, asyncio.Task[EncodedImage]] = {}
 
     async def data(self, source: ImageSource, known: str | None = None) -> bytes:
-        """Return the image as it is encoded, read by a thread; `known` is its digest as it was planned."""
+        """Return the encoded image, read by a thread; `known` is its digest as it was planned."""
         image = await asyncio.to_thread(self._reader.take, source, known)
         image.info()
         return image.data
@@ -347,8 +349,8 @@ class ImageCache:
     ) -> EncodedImage:
         """Return the image prepared for a judge; `known` is its digest as it was planned.
 
-        An image that is in memory and goes out as it is takes no thread: base64 would hold the interpreter's lock
-        there too, and handing it over costs as much as encoding it.
+        An image that is in memory and sent unchanged does not use a thread: base64 would hold the interpreter's lock
+        there too, and the handover costs as much as the encoding.
         """
         if known is None and isinstance(source, bytes):
             known = digest(source)
@@ -362,7 +364,7 @@ class ImageCache:
             self._encoding[key] = asyncio.create_task(
                 self._in_thread(key, source, limits, known)
             )
-        # A caller that is cancelled must not cancel what others wait for.
+        # A cancelled caller must not cancel the task that others wait for.
         return await asyncio.shield(self._encoding[key])
 
     async def _in_thread(
@@ -377,7 +379,7 @@ class ImageCache:
 
         try:
             return await asyncio.to_thread(encode)
-        finally:  # if it failed or was cancelled, the next caller begins anew
+        finally:  # after a failure or cancellation, the next caller starts again
             del self._encoding[key]
 
     def _encode(

@@ -1,8 +1,8 @@
-"""Headers of images, by content and without decoding a pixel.
+"""Headers of images, read by content without decoding a pixel.
 
 The headers of JPEG, PNG and WebP are read by hand, although Pillow can: a run over 100,000 edits looks at 300,000
-images before the first question is asked, Pillow takes three times as long for a JPEG, decodes all of a PNG to learn
-its orientation, and opens a file that ends early without an error. The tests compare the two.
+images before the first question is asked, Pillow takes three times as long for a JPEG, decodes all of a PNG to find its
+orientation, and opens a truncated file without an error. The tests compare the two.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ MEDIA_TYPES: dict[Format, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
-    """Facts about an image before it is decoded."""
+    """Header of an image."""
 
     format: Format
     width: int
-    """Pixels as stored; `shown` is what people see."""
+    """Pixels as stored; `shown` is the size for display."""
     height: int
     size: int
     """Bytes of the file."""
@@ -50,18 +50,18 @@ class ImageInfo:
 
     @property
     def shown(self) -> tuple[int, int]:
-        """Width and height after the orientation is applied."""
+        """Width and height after the EXIF orientation is applied."""
         if self.orientation >= 5:
             return self.height, self.width
         return self.width, self.height
 
 
 class Unreadable(ValueError):
-    """Bytes that are not an image; the message completes a sentence that begins with the image's name."""
+    """Bytes that are not an image; the message continues a sentence that begins with the image's name."""
 
 
 def format_of(data: bytes) -> Format:
-    """Return the format that the first bytes show, whatever the file is called."""
+    """Return the format that the first bytes show, whatever the file's extension."""
     for magic, kind in _MAGIC:
         if data.startswith(magic):
             return kind
@@ -75,7 +75,7 @@ def format_of(data: bytes) -> Format:
 
 
 def header(data: bytes, kind: Format) -> ImageInfo | None:
-    """Read the header of a JPEG, PNG or WebP; None for other formats. A file that ends early is refused."""
+    """Read the header of a JPEG, PNG or WebP; None for other formats. Raise `Unreadable` for a truncated file."""
     if kind not in _READERS:
         return None
     try:
@@ -99,7 +99,7 @@ _HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b
 
 
 def _describe(data: bytes) -> str:
-    """Describe what was found in the place of an image, so that the message says what happened."""
+    """Describe data that is not an image, for an error message."""
     start = data[:256].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if not data:
         return "is empty"
@@ -117,7 +117,7 @@ def _describe(data: bytes) -> str:
 
 
 def refuse_garbage(data: bytes, end: int) -> None:
-    """Raise `Unreadable` if something follows the end of the image that no camera puts there."""
+    """Raise `Unreadable` if the image is followed by data that no camera writes."""
     tail = data[end : end + 64]
     # Phones append a gain map or a second view (JPEG), a clip (MP4) or Samsung's trailer; disks pad with zeros.
     is_image_or_clip = tail.startswith(b"\xff\xd8\xff") or tail[4:8] == b"ftyp"
@@ -129,7 +129,7 @@ def refuse_garbage(data: bytes, end: int) -> None:
 
 
 def _orientation(exif: bytes) -> int:
-    """Return tag 274 of the first directory; an image with damaged EXIF counts as upright."""
+    """Return EXIF tag 274; an image with damaged EXIF counts as upright."""
     exif = exif.removeprefix(b"Exif\0\0")
     order = {b"II": "<", b"MM": ">"}.get(exif[:2])
     if order is None:
@@ -201,7 +201,7 @@ def _jpeg(data: bytes) -> ImageInfo:
 def _jpeg_end(data: bytes, scan: int) -> None:
     if data.endswith(b"\xff\xd9"):
         return
-    # Compressed data has no FF D9 in it, so that the first one is the end.
+    # Compressed data cannot contain FF D9, so the first one is the end.
     end = data.find(b"\xff\xd9", scan)
     if end < 0:
         raise Unreadable("is a JPEG without an end: a truncated file")
@@ -217,7 +217,7 @@ _PNG_MODES: dict[int, tuple[Mode, bool]] = {
     4: ("gray", True),
     6: ("rgb", True),
 }
-# 64 MB in the 8 KB pieces that libpng writes is 8,192 chunks; more are an attack on our time.
+# 64 MB in the 8 KB pieces that libpng writes is 8,192 chunks; more would be a denial of service.
 _MAX_CHUNKS = 100_000
 _NOWHERE = slice(0)
 
@@ -292,7 +292,7 @@ def _webp(data: bytes) -> ImageInfo:
         has_icc=b"ICCP" in names,
         animated=names.count(b"ANMF") > 1,
         lossless=b"VP8L"
-        in (*names, frame),  # an animation is coded as its first frame is
+        in (*names, frame),  # an animation uses the codec of its first frame
     )
 
 

@@ -1,6 +1,7 @@
 """Images: identify them by header and digest, decode them, and prepare them for a provider by a recorded recipe.
 
-The one place that imports Pillow to decode, and only inside functions: keys and plans are computed from headers alone.
+This is the only module that imports Pillow to decode, and only inside functions: keys and plans are computed from
+headers alone.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class ImageLimits:
     formats: frozenset[Format] = frozenset({"jpeg", "png", "webp", "gif"})
     max_side: int | None = None
     max_bytes: int | None = None
-    """Size of the image itself, before base64 makes four bytes of three."""
+    """Maximum size of the image before base64, which adds a third."""
     base64: bool = True
-    """Whether it goes into a request; judges in this process take the bytes."""
+    """Whether it is sent in a request as base64; judges in this process take the bytes."""
 
     def __post_init__(self) -> None:
         if not self.formats & {"jpeg", "png"}:
@@ -61,15 +62,15 @@ class EncodedImage:
 
     media_type: str
     data: bytes
-    """Base64, as a request's JSON holds it; the image itself for the judges of this process."""
+    """Base64, as in the JSON of a request; the image itself for judges in this process."""
     digest: str = ""
-    """Digest of the source, as it was read now; it shows whether a file changed since it was planned."""
+    """Digest of the source when it was read; it shows whether a file has changed since it was planned."""
     recipe: str = AS_IS
     width: int = 0
     height: int = 0
 
     def for_judge(self, digest: str, limits: ImageLimits) -> EncodedImage:
-        """Return a prepared image as the judge takes it, with the digest of its source."""
+        """Return a prepared image in the form that the judge takes, with the digest of its source."""
         data = base64_of(self.data) if limits.base64 else self.data
         return replace(self, data=data, digest=digest)
 
@@ -78,14 +79,15 @@ class EncodedImage:
 
 
 def digest(data: bytes) -> str:
-    """Return the SHA-256 in hexadecimal: the name of an image in keys."""
+    """Return the SHA-256 in hexadecimal: the identity of an image in keys."""
     return hashlib.sha256(data).hexdigest()
 
 
 def probe(
     data: bytes, *, name: str = "picture", bounds: ImageBounds = BOUNDS
 ) -> ImageInfo:
-    """Return what the header says; refuse data that is not an image, ends early, or would be too large decoded."""
+    """Return the header. Raise `ImageError` for data that is not an image, is truncated, or would be too large
+    decoded."""
     bounds.check_bytes(len(data), name)
     try:
         kind = format_of(data)
@@ -115,7 +117,7 @@ def _pillow_header(
     with _pillow(name, kind):
         image = _open(data, kind)
         tags = image.tag_v2 if kind == "tiff" else {}
-        # Before a second frame is looked for, since Pillow decodes the first of a GIF on the way.
+        # Checked before looking for a second frame, for which Pillow decodes the first one of a GIF.
         bounds.check_sides(image.width, image.height, name)
         bits = tags.get(258, 8)
         orientation = tags.get(274, 1)
@@ -137,7 +139,7 @@ def _pillow_header(
 
 
 def _check_complete(data: bytes, info: ImageInfo, name: str) -> None:
-    """Decode a GIF or BMP, which are rare: only so does Pillow notice that one ends early."""
+    """Decode a GIF or BMP, which are rare: only then does Pillow notice that one is truncated."""
     with _DECODING.room(info.width * info.height), _pillow(name):
         _open(data, info.format).load()
     if info.format == "gif" and not data.rstrip(b"\0").endswith(b";"):
@@ -145,7 +147,7 @@ def _check_complete(data: bytes, info: ImageInfo, name: str) -> None:
 
 
 def _has_second(image: Any) -> bool:
-    """Whether there is another frame or page, without counting them all."""
+    """Whether there is a second frame or page, without counting them all."""
     try:
         image.seek(1)
     except EOFError:
@@ -157,7 +159,7 @@ def _has_second(image: Any) -> bool:
 
 
 class Decoding:
-    """Bounds the pixels that threads decode at a time: a megabyte can hold an image that takes 400 of them."""
+    """Limits the pixels that threads decode at the same time: a file of 1 MB can take 400 MB when it is decoded."""
 
     def __init__(self, max_pixels: int) -> None:
         self._max_pixels = max_pixels
@@ -166,7 +168,7 @@ class Decoding:
 
     @contextmanager
     def room(self, pixels: int) -> Iterator[None]:
-        """Wait until so many fit beside the others; an image beyond the bound is decoded alone."""
+        """Wait until this many pixels fit; an image beyond the limit is decoded alone."""
         with self._changed:
             self._changed.wait_for(
                 lambda: not self._pixels or self._pixels + pixels <= self._max_pixels
@@ -195,7 +197,7 @@ def release_memory() -> None:
 def decode(
     data: bytes, *, name: str = "picture", bounds: ImageBounds = BOUNDS
 ) -> Image:
-    """Return the pixels as people see them: RGB in sRGB, upright, the first frame, on white."""
+    """Return the pixels for display: RGB in sRGB, upright, first frame, on a white background."""
     return _pixels(data, probe(data, name=name, bounds=bounds), name)
 
 
@@ -212,21 +214,21 @@ def _pixels(data: bytes, info: ImageInfo, name: str) -> Image:
             image.load()
     with _pillow(name):
         image.load()
-        # Taken before conversions, of which some drop it.
+        # Read before conversions, some of which drop it.
         profile = image.info.get("icc_profile") if info.has_icc else None
         colours, alpha = _without_alpha(_eight_bits(image, info))
         colours = _to_srgb(colours, profile)
         if alpha is not None:
             white = PIL.Image.new("RGB", colours.size, "white")
             colours = PIL.Image.composite(colours, white, alpha)
-        # Pillow turns TIFF, and only TIFF, while loading.
+        # Pillow applies the orientation of TIFF, and only TIFF, while loading.
         return colours if info.format == "tiff" else _upright(colours, info.orientation)
 
 
 def _eight_bits(image: Image, info: ImageInfo) -> Image:
     if info.bits <= 8:
         return image
-    # The one colour that is transparent, still in 16 bits.
+    # The transparent colour, still in 16 bits.
     clear = image.info.pop("transparency", None)
     if image.mode.startswith("I"):
         # Converting directly clips: every value over 255 of 65,535 becomes white.
@@ -235,7 +237,7 @@ def _eight_bits(image: Image, info: ImageInfo) -> Image:
     if isinstance(clear, int):
         image.info["transparency"] = round(clear / 257)
     elif isinstance(clear, tuple):
-        # Pillow keeps the upper byte of RGB.
+        # For RGB, Pillow keeps the upper byte.
         image.info["transparency"] = tuple(value >> 8 for value in clear)
     return image
 
@@ -250,7 +252,7 @@ def _without_alpha(image: Image) -> tuple[Image, Image | None]:
 
 
 def is_srgb(data: bytes, info: ImageInfo, *, name: str = "picture") -> bool:
-    """Whether the values of an image mean sRGB colours: it has no colour profile, or that of sRGB."""
+    """Whether the pixel values are sRGB: the image has no colour profile, or an sRGB profile."""
     if not info.has_icc:
         return True
     with _pillow(name, info.format):
@@ -268,7 +270,7 @@ def _profile(data: bytes | None) -> Any:
         title = ImageCms.getProfileDescription(profile).lower()
     except (ImageCms.PyCMSError, OSError):
         return None
-    # From sRGB to sRGB, rounding would move values by one.
+    # A conversion from sRGB to sRGB would change values by rounding.
     return None if "srgb" in title and "linear" not in title else profile
 
 
@@ -277,7 +279,7 @@ def _to_srgb(image: Image, profile: bytes | None) -> Image:
 
     if source := _profile(profile):
         target = ImageCms.createProfile("sRGB")
-        # A profile may be of another colour model than the image.
+        # The profile may belong to another colour model than the image.
         with contextlib.suppress(ImageCms.PyCMSError, OSError):
             converted = ImageCms.profileToProfile(
                 image, source, target, outputMode="RGB"
@@ -305,7 +307,7 @@ def _upright(image: Image, orientation: int) -> Image:
 def _open(data: bytes, kind: Format) -> Any:
     """Open the data with Pillow's reader for exactly this format.
 
-    `Image.open` would ask every plugin, and compare the image with a limit that is global to the process.
+    `Image.open` would try every plugin, and apply a limit that is global to the process.
     """
     if kind == "heic":
         try:
@@ -325,16 +327,16 @@ _FILTERING = threading.Lock()
 
 @contextmanager
 def _pillow(name: str, opening: Format | None = None) -> Iterator[None]:
-    """Raise `ImageError` with the name of the image for whatever Pillow raises, and warns of while opening."""
+    """Raise `ImageError` with the name of the image for every error of Pillow, and every warning while opening."""
     try:
         if opening is None:
             yield
             return
-        # Filters belong to the process: hence one at a time, and for Pillow's own modules only.
+        # Warning filters are global to the process: hence one thread at a time, and only for Pillow's modules.
         with _FILTERING, warnings.catch_warnings():
             warnings.filterwarnings("error", module=r"PIL\.")
             if opening != "tiff":
-                # EXIF is read by the TIFF module. Photographs often have it damaged; their pixels are sound.
+                # EXIF is read by the TIFF module. It is often damaged in photographs whose pixels are sound.
                 warnings.filterwarnings("ignore", module=r"PIL\.TiffImagePlugin")
             yield
     except (ImageError, Unreadable, MemoryError):
@@ -345,26 +347,26 @@ def _pillow(name: str, opening: Format | None = None) -> Iterator[None]:
 
 # --- preparing ------------------------------------------------------------------------------------------------
 
-# The most that a pixel can take: noise of pure black and white, the worst there is, takes 2.9 bytes as JPEG
-# (quality 95, 4:4:4) and 3.01 as PNG.
+# Maximum bytes of a pixel: noise of pure black and white, the worst case, takes 2.9 bytes as JPEG (quality 95, 4:4:4)
+# and 3.01 as PNG.
 _WORST_BYTES = 4
 _HEADERS = 1024  # a JPEG of one pixel has 629 bytes, nearly all of them tables
-# Steps of a fifth: a file that is a little too large keeps most of its pixels.
+# Steps of a fifth: a file that is slightly too large keeps most of its pixels.
 _SHRINK = 0.8
 _CODECS = {"png": ("png",), "jpeg95": ("jpeg",), "png-else-jpeg95": ("png", "jpeg")}
 
 
 def plan(info: ImageInfo, limits: ImageLimits) -> str:
-    """Return what `prepare` will do to such an image, from its header alone: part of a task's key.
+    """Return the recipe by which `prepare` changes such an image, from its header alone: part of a task's key.
 
     `as-is`, or steps joined by `+`: `orient` (EXIF), `frame1` (of several), `8bit`, `srgb` (profile, CMYK), `white`
     (behind alpha), `sideN` (longest side, Lanczos), then the codec: `png`, `jpeg95` (4:4:4), or `png-else-jpeg95`, with
-    `maxN` if that may exceed N bytes: PNG gives way to JPEG, then sides shrink by a fifth until it fits.
+    `maxN` if that may exceed N bytes: JPEG replaces PNG, then sides shrink by a fifth until it fits.
     """
     small = limits.max_side is None or max(info.width, info.height) <= limits.max_side
     light = limits.max_bytes is None or info.size <= limits.max_bytes
     upright = info.orientation == 1 and not info.animated
-    # Servers that decode with Pillow clip 16-bit gray to white, and few know what Adobe's CMYK means.
+    # Servers that decode with Pillow clip 16-bit gray to white, and few support Adobe's CMYK.
     plain = info.bits <= 8 and info.mode not in ("cmyk", "other")
     if info.format in limits.formats and small and light and upright and plain:
         return AS_IS
@@ -387,7 +389,7 @@ def _codec(info: ImageInfo, limits: ImageLimits, same_pixels: bool) -> list[str]
     bound = [] if fits else [f"max{limits.max_bytes}"]
     if "jpeg" not in limits.formats:
         return ["png", *bound]
-    # Data that was compressed without loss and is too large stays too large when that is done again.
+    # Data that is too large after lossless compression would be too large again.
     too_large = not fits and same_pixels and info.size > (limits.max_bytes or 0)
     hopeless = too_large and info.format in ("png", "webp", "gif")
     if "png" not in limits.formats or not info.lossless or hopeless:
@@ -398,7 +400,7 @@ def _codec(info: ImageInfo, limits: ImageLimits, same_pixels: bool) -> list[str]
 def prepare(
     data: bytes, info: ImageInfo, limits: ImageLimits, *, name: str = "picture"
 ) -> EncodedImage:
-    """Return the image as the provider takes it: untouched if it fits, since encoding again is itself an edit."""
+    """Return the image as the provider accepts it: unchanged if possible, since encoding it again is itself an edit."""
     recipe = plan(info, limits)
     if recipe == AS_IS:
         media_type = MEDIA_TYPES[info.format]
@@ -412,7 +414,7 @@ def prepare(
                 encoded = _encode(image, size, codec)
                 if limits.max_bytes is None or len(encoded) <= limits.max_bytes:
                     return EncodedImage(f"image/{codec}", encoded, "", recipe, *size)
-            if max(size) < 16:  # headers alone are larger than this provider takes
+            if max(size) < 16:  # the headers alone exceed the provider's limit
                 raise ImageError(
                     f"{name}: no size fits into {limits.max_bytes:,} bytes"
                 )

@@ -1,18 +1,18 @@
-"""Bytes of an image, wherever it comes from: a file, an address, a `data:` URL, or an object of Python.
+"""Bytes of an image from any source: a file, an address, a `data:` URL, or a Python object.
 
-Files may be confined to a folder. Resolving a path asks the file system about each part of it, which over a network
-takes milliseconds; so each folder is resolved once and kept open, and a file is opened beneath it, where only the file
-itself can still be a link.
+Files may be confined to a folder. Resolving a path queries the file system about each part of it, which takes
+milliseconds over a network. So each folder is resolved once and kept open, and its files are opened relative to it:
+then only the file itself can still be a link.
 
-Objects of Python are a PIL image, or an array or tensor of one image with 1, 3 or 4 channels:
+Python objects are a PIL image, or an array or tensor of one image with 1, 3 or 4 channels:
 
-- `uint8` from 0 to 255, `bool` (a mask), or floating point from 0 to 1. Anything else is an error, also -1 to 1:
-  nothing is guessed from values.
+- `uint8` from 0 to 255, `bool` (a mask), or floating point from 0 to 1. Anything else is an error, including -1 to 1:
+nothing is guessed from values.
+
 - height x width, height x width x channels or channels x height x width, whichever axis has 1, 3 or 4 entries. If both
-  have, an array of NumPy is height x width x channels and a tensor channels x height x width, as their libraries have
-  it.
+have, a NumPy array is height x width x channels and a tensor channels x height x width, as usual in their libraries.
 
-They are encoded as PNG, a PIL image upright as its EXIF orientation says.
+They are encoded as PNG, a PIL image upright according to its EXIF orientation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from editjudge.files import LeavesFolder, resolve_inside
 from editjudge.redaction import address_secrets, redacted_address, without
 
 Fetch = Callable[[str], bytes]
-"""Gets the content of an http(s) address; a caller that allows addresses supplies it."""
+"""Function that fetches an http(s) address; a caller that allows addresses supplies it."""
 
 EXPECTED = (
     "expected a path, a data: URL or bytes, in Python also a PIL picture or an array"
@@ -48,7 +48,7 @@ EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class ImageBounds:
-    """Bounds of the images that are read at all, whatever a provider would take. Checked before a pixel is decoded."""
+    """Limits of all images, whatever the provider. Checked before a pixel is decoded."""
 
     max_bytes: int = 64 * 2**20
     max_pixels: int = 100_000_000
@@ -74,7 +74,7 @@ BOUNDS = ImageBounds()
 
 
 def name_of(source: ImageSource) -> str:
-    """Return the name of an image in messages and stores, on one line and without secrets."""
+    """Return the name of an image for messages and stores, on one line and without secrets."""
     if isinstance(source, bytes):
         return "picture given as bytes"
     text = "data: URL" if _is_data_url(source) else str(source)
@@ -90,7 +90,7 @@ def is_url(source: ImageSource) -> bool:
 
 
 def is_file(source: ImageSource) -> TypeGuard[Path | str]:
-    """Whether the source is a path, and neither bytes, nor an address, nor a `data:` URL."""
+    """Whether the source is a path, not bytes, an address or a `data:` URL."""
     if isinstance(source, str):
         return not is_url(source) and not _is_data_url(source)
     return isinstance(source, Path)
@@ -107,7 +107,7 @@ def read(
     fetch: Fetch | None = None,
     bounds: ImageBounds = BOUNDS,
 ) -> bytes:
-    """Return the encoded image. With `root`, a file elsewhere is refused, also if a link leads to it."""
+    """Return the encoded image. If `root` is set, raise `ImageError` for a file outside of it, even through a link."""
     if is_file(source):
         return read_file(source, root, bounds)[0]
     if isinstance(source, str) and _is_data_url(source):
@@ -125,7 +125,7 @@ def read(
 
 
 def base64_of(data: bytes) -> bytes:
-    """Encode an image as a request holds it. pybase64 takes 0.07 ms for 1.5 MB, the standard library 1.8 ms."""
+    """Encode an image as base64 for a request. pybase64 takes 0.07 ms for 1.5 MB, the standard library 1.8 ms."""
     return b64encode(data)
 
 
@@ -133,13 +133,13 @@ def base64_of(data: bytes) -> bytes:
 
 
 def fetch(url: str, bounds: ImageBounds = BOUNDS) -> bytes:
-    """Return the content of an http(s) address, bounded in size and time; for runs that allow addresses."""
+    """Return the content of an http(s) address, limited in size and time; for runs that allow addresses."""
     import http.client
     import urllib.error
     import urllib.request
 
     class NoRedirect(urllib.request.HTTPRedirectHandler):
-        """The manifest says where an image comes from, not a server."""
+        """Redirects are refused: the manifest decides where an image comes from, not a server."""
 
         def redirect_request(self, *args: object, **kwargs: object) -> None:
             return None
@@ -162,7 +162,7 @@ def fetch(url: str, bounds: ImageBounds = BOUNDS) -> bytes:
 
 
 def _with_login(url: str) -> tuple[str, dict[str, str]]:
-    """Return the address without its user and password, and headers that hold them."""
+    """Return the address without its user and password, and headers that contain them."""
     headers = {"User-Agent": "editjudge"}
     parts = urllib.parse.urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
@@ -173,7 +173,7 @@ def _with_login(url: str) -> tuple[str, dict[str, str]]:
 
 
 def from_data_url(text: str, *, bounds: ImageBounds = BOUNDS) -> bytes:
-    """Return the bytes of a `data:` URL; base64 is read strictly, so that nothing is skipped silently."""
+    """Return the bytes of a `data:` URL; base64 is decoded strictly, so that nothing is skipped silently."""
     name = "data: URL"
     head, comma, body = text.partition(",")
     if not comma:
@@ -192,16 +192,16 @@ def from_data_url(text: str, *, bounds: ImageBounds = BOUNDS) -> bytes:
 
 # --- files ----------------------------------------------------------------------------------------------------
 
-# If a path leads to a pipe, opening it does not wait for a writer.
+# If the path is a pipe, opening it must not wait for a writer.
 if sys.platform == "win32":
     _FLAGS = os.O_RDONLY | os.O_BINARY
 else:
     _FLAGS = os.O_RDONLY | os.O_NONBLOCK
-    # Linux opens a folder that may be entered and not listed with O_PATH alone.
+    # On Linux, a folder with execute but without read permission can be opened only with O_PATH.
     _FOLDER = os.O_DIRECTORY | (os.O_PATH if sys.platform == "linux" else os.O_RDONLY)
-_IS_LINK = (errno.ELOOP, errno.EMLINK)  # answers to O_NOFOLLOW
+_IS_LINK = (errno.ELOOP, errno.EMLINK)  # errors of O_NOFOLLOW
 _OPEN = 64
-"""Folders that are kept open; a manifest goes through few at a time."""
+"""Folders that are kept open; a manifest uses few at a time."""
 
 
 def read_file(
@@ -209,11 +209,11 @@ def read_file(
     root: Path | ConfinedFolder | None = None,
     bounds: ImageBounds = BOUNDS,
 ) -> tuple[bytes, os.stat_result]:
-    """Return the bytes of a file, and the status of the very file that was read."""
+    """Return the bytes of a file, and the status of the open file itself."""
     name = name_of(path)
     try:
         if root is None:
-            # Before it is opened: opening a device may already do something.
+            # Checked before opening: to open a device may already have an effect.
             _check_regular(os.stat(path), name, bounds)
             descriptor = os.open(path, _FLAGS)
         else:
@@ -240,7 +240,7 @@ def read_file(
 
 
 def confine(path: Path | str, root: Path) -> None:
-    """Refuse a file outside a folder, also if a link leads to it."""
+    """Raise `ImageError` for a file outside a folder, even through a link."""
     try:
         resolve_inside(path, root)
     except LeavesFolder:
@@ -280,10 +280,10 @@ class ConfinedFolder:
         self._lock = threading.Lock()
 
     def open(self, path: str | os.PathLike[str]) -> int:
-        """Return a descriptor for reading. Raises `LeavesFolder`, and `OSError` as `os.open` does."""
+        """Return a file descriptor for reading. Raises `LeavesFolder`, and `OSError` as `os.open` does."""
         if sys.platform == "win32":
             return os.open(resolve_inside(path, self.root), _FLAGS)
-        # Not normalised: the file system decides what `..` means behind a link.
+        # Not normalised: the file system decides the meaning of `..` behind a link.
         folder, name = os.path.split(os.path.join(os.getcwd(), path))
         if name in ("", ".", ".."):
             folder, name = os.path.split(resolve_inside(path, self.root))
@@ -294,7 +294,7 @@ class ConfinedFolder:
                 stale = self._open.pop(folder, None)
             if stale is None:
                 raise
-            # Another folder may have taken its place.
+            # The folder may have been replaced.
             return self._open_in(folder, name)
         except LeavesFolder:
             pass  # a link elsewhere may still lead to a file below the root
@@ -306,7 +306,7 @@ class ConfinedFolder:
     if sys.platform != "win32":
 
         def _open_in(self, folder: str, name: str) -> int:
-            # A reference for as long as it takes: else another thread may close the descriptor.
+            # Holds a reference: otherwise another thread might close the descriptor.
             parent = self._folder(folder)
             return os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=parent.descriptor)
 
@@ -323,7 +323,8 @@ class ConfinedFolder:
             return folder
 
         def _walk(self, real: str) -> _OpenFolder:
-            """Open a folder from the root downwards and through no link, whatever changed since it was resolved."""
+            """Open a folder from the root downwards without following a link, even if one appeared since it was
+            resolved."""
             home = os.path.realpath(self.root)
             folder = _OpenFolder(os.open(home, _FOLDER))
             for name in Path(os.path.relpath(real, home)).parts:
@@ -334,16 +335,17 @@ class ConfinedFolder:
             return folder
 
 
-# --- objects of Python ----------------------------------------------------------------------------------------
+# --- Python objects -------------------------------------------------------------------------------------------
 
 _CHANNELS = (1, 3, 4)
 _PNG_MODES = ("1", "L", "LA", "I;16", "P", "RGB", "RGBA")
 _ROUNDING = 1e-3
-"""Rounding error of decoders that a float outside of 0 to 1 may have: less than a step of 8 bits."""
+"""Rounding error by which a decoder's floats may exceed 0 to 1: less than one step of 8 bits."""
 
 
 def encode(image: Any, where: str = "a picture") -> bytes | Path | None:
-    """Return the image as a judge takes it; None stays None. Raises `ImageError` that begins with `where`."""
+    """Return the image as a judge takes it; None stays None. Raises `ImageError` with a message that begins with
+    `where`."""
     if image is None or isinstance(image, bytes):
         return image
     if isinstance(image, str | os.PathLike):
@@ -372,7 +374,7 @@ def _is_array(value: Any) -> bool:
 
 
 def is_decoded(value: Any) -> bool:
-    """Whether the value is a PIL image, an array or a tensor, and not a number of NumPy."""
+    """Whether the value is a PIL image, an array or a tensor, and not a NumPy scalar."""
     return is_pil(value) or (_is_array(value) and value.ndim >= 2)
 
 
@@ -443,14 +445,14 @@ def _png(image: Any, where: str) -> bytes:
     data = io.BytesIO()
     try:
         upright = ImageOps.exif_transpose(image)
-        # Of the modes that PNG lacks, CMYK, YCbCr, HSV and LAB are colours; 32-bit greys have no agreed range.
+        # Of the modes that PNG lacks, CMYK, YCbCr, HSV and LAB are colours; 32-bit greys have no standard range.
         if upright.mode in ("I", "F"):
             raise ImageError(
                 f"{where}: found the mode {upright.mode}, whose range is unknown; expected 8 bits a channel"
             )
         if upright.mode not in _PNG_MODES:
             upright = upright.convert("RGBA" if "a" in upright.mode else "RGB")
-        # Fast rather than small: the image is sent once, mostly to this machine.
+        # Fast rather than small: the image is sent once, usually to this machine.
         upright.save(data, "PNG", compress_level=1)
     except (OSError, ValueError, SyntaxError) as error:  # Pillow opens files lazily
         raise ImageError(f"{where}: cannot be read: {error}") from None

@@ -1,7 +1,7 @@
-"""CLIP and DINO: likeness of images and texts by the weights of a checkpoint that the user has.
+"""CLIP and DINO: similarity of images and texts by the weights of a local checkpoint.
 
 Checkpoints are folders, or names in the local Hugging Face cache, as transformers reads them; nothing is downloaded.
-Images are prepared by Pillow from the checkpoint's own preprocessor_config.json: shorter side, crop, mean and
+Images are prepared with Pillow according to the checkpoint's preprocessor_config.json: shorter side, crop, mean and
 deviation. transformers' processors do the same, but the fast ones need torchvision.
 """
 
@@ -43,7 +43,7 @@ class Checkpoint:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
             digest.update(f"{name} {content}\n".encode())
         self.digest = digest.hexdigest()
-        """Digest of every file: other weights, or another preparation, give other numbers."""
+        """Digest of every file: other weights, or another preprocessing, give other numbers."""
 
     @cached_property
     def _model(self) -> Any:
@@ -76,7 +76,7 @@ class Checkpoint:
         return prepared
 
     def see(self, image: Array) -> Array:
-        """Return the features of an image, of length one."""
+        """Return the unit-length features of an image."""
         import torch
 
         pixels = torch.from_numpy(prepare(image, self._preparation)[None])
@@ -88,7 +88,7 @@ class Checkpoint:
             return _unit(self._model(pixel_values=on_device).last_hidden_state[:, 0])
 
     def read(self, text: str) -> Array:
-        """Return the features of a text, of length one; a text that is too long for the model is cut, as usual."""
+        """Return the unit-length features of a text; a text that is too long for the model is truncated, as usual."""
         import torch
 
         tokens = self._tokenizer([text], truncation=True, return_tensors="pt")
@@ -97,7 +97,7 @@ class Checkpoint:
 
 
 def prepare(image: Array, how: Mapping[str, Any]) -> Array:
-    """Return channels x rows x columns, as preprocessor_config.json says, with CLIP's values for what it leaves out."""
+    """Return channels x rows x columns as preprocessor_config.json defines, with CLIP's values as defaults."""
     from PIL import Image
 
     resized = Image.fromarray(image)
@@ -124,7 +124,7 @@ def prepare(image: Array, how: Mapping[str, Any]) -> Array:
 
 _MEAN = (0.48145466, 0.4578275, 0.40821073)
 _DEVIATION = (0.26862954, 0.26130258, 0.27577711)
-"""Mean and deviation of the images that CLIP was trained on."""
+"""Mean and deviation of CLIP's training images."""
 
 
 def _unit(features: Any) -> Array:
@@ -167,7 +167,7 @@ _COMPARED = {
 
 
 class _Lacking(Exception):
-    """Why a likeness cannot be computed."""
+    """Reason why a similarity cannot be computed."""
 
 
 def likeness(
@@ -176,7 +176,7 @@ def likeness(
     pictures: Mapping[str, Array],
     captions: Mapping[str, str],
 ) -> dict[str, float | str]:
-    """Return for each factor of `metrics_clip` its cosine, or the reason for none."""
+    """Return the cosine of each factor of `metrics_clip`, or the reason for a missing one."""
 
     @cache
     def features(kind: str, name: str) -> Array:

@@ -29,13 +29,14 @@ class Contradiction(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """A claim, by score, that a measure refutes. Limits leave no room for taste: each is far beyond visible."""
+    """A claim, by score, that a measure refutes. Limits are far beyond visible, so that they are not a matter of
+    taste."""
 
     factor: str
     says: str
     measure: str
     limit: float
-    """A measure from here on refutes praise; one below it refutes blame."""
+    """A measure from this value on refutes praise; one below it refutes blame."""
     measured: str
     blame: bool = False
 
@@ -57,18 +58,18 @@ _RULES = (
           "seam.step", 6, "colours jump by {:.1f} Lab units within a pixel along the boundary"),
 )  # fmt: skip
 FACTORS = frozenset({*(rule.factor for rule in _RULES), *DONE}).union(*SPOILT.values())
-"""Factors that some rule is about."""
+"""Factors that have a rule."""
 _PRAISE = 5 / 6 - 1e-9
-"""Share of the scale from which a score praises: 6 and 7 of 7, and the best of any short scale."""
+"""Share of the scale from which a score is praise: 6 and 7 of 7, and the best score of a short scale."""
 _BLAME = 2 / 6 + 1e-9
-"""Share up to which a score blames: 1 to 3 of 7."""
+"""Share of the scale up to which a score is blame: 1 to 3 of 7."""
 _HALF = 0.5
-"""Share from which a score is at least half good: 4 of 7, 3 of 5/3/1, 1 of 0/1."""
+"""Share of the scale from which a score is at least half good: 4 of 7, 3 of 5/3/1, 1 of 0/1."""
 _MUCH = 0.05
-"""Share of the image that visibly changed, from which a reason that nothing did is wrong."""
+"""Share of visibly changed pixels from which the reason "nothing changed" is wrong."""
 _LIKERT = Scale(tuple(range(1, 8)))
 _USUAL = {"effect_score": Scale((5, 3, 1)), LIGHTING: Scale((0, 1))}
-"""Scales of the built-in rubrics, for verdicts that come without their own."""
+"""Scales of the built-in rubrics, for verdicts without a rubric."""
 _ELSEWHERE = re.compile(
     r"\b(?:instead|but|however|except|only|although|though|elsewhere|other)\b",
     re.IGNORECASE,
@@ -92,7 +93,7 @@ def contradictions(
         if share is not None:
             shares[factor] = share
     output = evidence.get("degenerate") or {}
-    # Of such an output only its own fault was measured, so that nothing refutes a judge that finds fault.
+    # For a degenerate output only its fault was measured, so nothing refutes a judge that finds fault.
     if output.get("kind") in SPOILT:
         spoilt = SPOILT[output["kind"]]
         return [
@@ -119,7 +120,7 @@ def _by_score(
         if rule.blame:
             refuted = share <= _BLAME and value < rule.limit
         else:
-            # What differs everywhere may be what was asked for.
+            # A difference everywhere may be requested.
             excused = evidence.get("asked of the whole picture")
             refuted = share >= _PRAISE and value >= rule.limit and not excused
         if refuted:
@@ -145,7 +146,7 @@ def _by_words(
     justifications: Mapping[str, str],
     evidence: Mapping[str, Any],
 ) -> Iterator[Contradiction]:
-    """Find reasons that nothing changed in the whole image: "no change was made to the car" leaves the sky open."""
+    """Find reasons that nothing changed in the whole image; "no change was made to the car" does not count."""
     changed = evidence["measures"].get("change.visible share", {}).get("value", 0.0)
     for factor in DONE:
         if changed < _MUCH or shares.get(factor) != 0:
@@ -163,11 +164,11 @@ def _by_words(
 # --- a run ----------------------------------------------------------------------------------------------------
 
 EMBEDDED = "measured"
-"""The judge whose evidence others are compared with."""
+"""The judge whose evidence other judges are compared with."""
 _COMPARED = {"input", "edited"}
-"""Images that a rubric must show, and nothing beside, for the evidence to be about the same images."""
+"""The only images that a rubric may show, so that the evidence is about the same images."""
 _BATCH = 400
-"""Verdicts looked at together: their evidence, some 3 kB each, is all that is held in memory."""
+"""Verdicts checked together: only their evidence, some 3 kB each, is held in memory."""
 _JUDGED = tasks.join(
     items, sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
 ).join(judgements, judgements.c.key == tasks.c.key)
@@ -181,7 +182,7 @@ def checked_verdicts(
     """Check the verdicts of other judges for which there is evidence, of these edits or of all.
 
     They come in the order of their tasks."""
-    # Nearly every page is of a run without evidence: that is found out first, by a look into an index for each run.
+    # Nearly every run is without evidence: one look into an index for each run finds that out.
     sources = [
         source.id
         for source in _runs_alike(store, run)
@@ -209,7 +210,7 @@ def checked_verdicts(
     )
     if edits is None:
         rows = store.stream(query.order_by(tasks.c.position))
-    else:  # sorted here: asked for this order, SQLite walks through the whole run in it
+    else:  # sorted here: with ORDER BY, SQLite scans the whole run
         chosen = store.stream(query.where(tasks.c.item.in_(list(edits))))
         rows = iter(sorted(chosen, key=lambda row: row.order))
     while batch := list(islice(rows, _BATCH)):
@@ -227,7 +228,7 @@ def checked_verdicts(
                     scales[row.rubric_hash],
                 )
             except (AttributeError, LookupError, TypeError, ValueError):
-                continue  # an imported run, whose evidence was not written by this judge: it cannot be checked
+                continue  # evidence of an imported run that this judge did not write
             yield CheckedVerdict(
                 row.item,
                 row.position,
@@ -267,7 +268,7 @@ def _evidence(
     run: RunRecord,
     batch: Sequence[sa.Row[Any]],
 ) -> dict[str, Any]:
-    """Return the evidence that counts for each edit: of this run, else of the newest one with the same images."""
+    """Return the evidence for each edit: from this run, else from the newest one with the same images."""
     images = {row.item: row.images for row in batch}
     query = (
         sa.select(tasks.c.run_id, tasks.c.item, tasks.c.position, items.c.images)
@@ -281,7 +282,7 @@ def _evidence(
             judgements.c.evidence != {},
         )
     )
-    # Not ordered by the database: SQLite would walk all positions of the run for each batch.
+    # Not sorted by the database: SQLite would scan all positions of the run for each batch.
     rows = sorted(
         store.stream(query), key=lambda row: (sources.index(row.run_id), row.position)
     )
@@ -293,7 +294,7 @@ def _evidence(
 
 
 def _is_same(images: _Images, others: _Images) -> bool:
-    """Whether no image differs. A recorded judge is not shown any, so not all digests are known."""
+    """Whether no image differs. A recorded judge sees no images, so some digests may be missing."""
     digests = {role: images.get(role, {}).get("digest") for role in _COMPARED}
     return all(
         digest in (None, others.get(role, {}).get("digest"))

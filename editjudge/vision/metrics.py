@@ -1,6 +1,8 @@
-"""The judge `metrics`: published metrics (L1, PSNR, SSIM ...) of an output against its input and its ground truth.
+"""The judge `metrics`: published metrics (L1, PSNR, SSIM ...) of an output compared with its input and its ground
+truth.
 
-Needs the extra `measured`."""
+Needs the extra `measured`.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,9 @@ from editjudge.vision.workers import READABLE, WorkerPool, cores, is_large, open
 
 SPEC = "metrics"
 VERSION = 1
-"""Raised whenever the same images would get other numbers."""
+"""Version of the numbers: raised if the same images would get different ones."""
 TRUTH = "_truth"
-"""Ends the name of a metric against the ground truth; the others are against the input."""
+"""Suffix of a metric against the ground truth; metrics without it are against the input."""
 
 Value: TypeAlias = float | str
 """A number, or the reason why there is none."""
@@ -43,7 +45,7 @@ def open_metrics(_: str, options: Options, resources: AsyncExitStack) -> Metrics
 
 
 class Metrics(Judge):
-    """Numbers from images alone. A rubric that it answers says `computed_by: metrics` and names its metrics."""
+    """Computes numbers from images alone, for rubrics with `computed_by: metrics` that name the metrics."""
 
     spec = SPEC
     limits = READABLE
@@ -65,13 +67,13 @@ class Metrics(Judge):
         self._pool = WorkerPool(make, workers or cores())
         self._checkpoint_pool = self._pool
         if self._checkpoints:
-            # One thread of this process: a checkpoint is loaded once, and torch uses all cores by itself.
+            # One thread of this process: a checkpoint is loaded once, and torch uses all cores.
             self._checkpoint_pool = WorkerPool(
                 make, 1, {"checkpoints": self._checkpoints}
             )
 
     def capacity(self, questions: int) -> int:
-        """Return the tasks of two edits for each worker: the questions about an edit share a worker."""
+        """Number of tasks at a time: two edits for each worker, since the questions about an edit share a worker."""
         return 2 * self._pool.size * questions
 
     def close(self) -> None:
@@ -119,10 +121,10 @@ class Metrics(Judge):
 
 
 class PairMeasurer:
-    """Opens the images of one edit once, inside a worker, and computes the metrics that rubrics name."""
+    """Decodes the images of one edit once, inside a worker, and computes the metrics that rubrics name."""
 
     def __init__(self, checkpoints: Mapping[str, Checkpoint] | None = None) -> None:
-        cv2.setNumThreads(1)  # workers are the parallelism: two of them use two cores
+        cv2.setNumThreads(1)  # workers run in parallel: two of them use two cores
         self._checkpoints = checkpoints or {}
         self.take(None)
 
@@ -132,7 +134,7 @@ class PairMeasurer:
     def answer(
         self, question: tuple[list[str], tuple[str, ...], Mapping[str, str]]
     ) -> tuple[dict[str, Value], dict[str, Any]]:
-        """Return each factor's number or the reason for none, and what was done to the images."""
+        """Return each factor's number or the reason for a missing one, and how the images were resized."""
         factors, images, captions = question
         for role in images:
             if role in self._broken:
@@ -171,38 +173,38 @@ SIGMA = 1.5
 BORDER = WINDOW // 2
 C1 = 0.01**2
 C2 = 0.03**2
-"""The constants of the paper, for pixels from 0 to 1."""
+"""Constants of the SSIM paper, for pixels from 0 to 1."""
 WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
 """Weights of the five scales of MS-SSIM (Wang, Simoncelli and Bovik, 2003)."""
 LEAST_SIDE_MS = WINDOW * 2 ** (len(WEIGHTS) - 1)
-"""176 pixels: so that a window fits into the smallest of the scales."""
+"""176 pixels, so that a window fits into the smallest of the scales."""
 
 
 def unit(image: Array) -> Array:
-    """Return 8 bits a channel as numbers from 0 to 1."""
+    """Convert 8 bits a channel to numbers from 0 to 1."""
     scaled: Array = image.astype(np.float64) / 255
     return scaled
 
 
 def mean(values: Array, where: Array | None = None) -> float:
-    """Return the mean over the pixels of a region, or of all."""
+    """Return the mean over the pixels of a region, or over all pixels."""
     return float((values if where is None else values[where]).mean())
 
 
 def psnr(error: float) -> float:
-    """Return the PSNR of a mean squared error above 0, in decibels; 0 has none."""
+    """Return the PSNR in decibels of a mean squared error above 0; for 0 it is undefined."""
     return -10 * math.log10(error)
 
 
 def ssim_map(a: Array, b: Array) -> Array:
-    """Return local SSIM, the mean of all channels, at every pixel that has a full window."""
+    """Return local SSIM, averaged over channels, at every pixel that has a full window."""
     channels = [_similarity(a[..., n], b[..., n])[0] for n in range(a.shape[2])]
     local: Array = sum(map(_inner, channels)) / a.shape[2]
     return local
 
 
 def ms_ssim(a: Array, b: Array) -> float:
-    """Compare contrast and structure at five scales, luminance at the last; a negative correlation counts as none."""
+    """Compare contrast and structure at five scales, luminance at the last; a negative correlation counts as 0."""
     value = 1.0
     for scale, weight in enumerate(WEIGHTS):
         last = scale == len(WEIGHTS) - 1
@@ -217,7 +219,8 @@ def ms_ssim(a: Array, b: Array) -> float:
 
 
 def _similarity(a: Array, b: Array) -> tuple[Array, Array]:
-    """Return local SSIM of one channel, and its part without luminance. Channel by channel takes a third of the memory."""
+    """Return local SSIM of one channel, and its part without luminance. One channel at a time takes a third of the
+    memory."""
     mean_a = _blurred(a)
     mean_b = _blurred(b)
     product = mean_a * mean_b
@@ -233,7 +236,7 @@ def _blurred(values: Array) -> Array:
 
 
 def _inner(values: Array) -> Array:
-    """Return values without the border, at which a window leaves the image."""
+    """Return values without the border, where a window would leave the image."""
     return values[BORDER:-BORDER, BORDER:-BORDER]
 
 
@@ -250,9 +253,9 @@ def _halved(values: Array) -> Array:
 SEEN = 512
 """Pixels a side of the network's input, as in the embedded judge."""
 ASPECT = 0.02
-"""Difference of aspect ratios above which an output was cropped or padded: pixels no longer lie over each other."""
+"""Difference of aspect ratios above which an output was cropped or padded, so that its pixels no longer correspond."""
 MOST_PIXELS = 2048 * 2048
-"""Larger images are reduced to so many pixels: SSIM holds about 120 bytes for each, half a gigabyte a worker."""
+"""Pixels to which larger images are reduced: SSIM needs about 120 bytes for each, half a gigabyte for each worker."""
 _REGIONS = ("inside", "outside")
 METRICS = (
     *(f"{metric}{region}" for metric in ("l1", "mse", "psnr", "ssim") for region in ("", "_inside", "_outside")),
@@ -264,12 +267,12 @@ METRICS = (
 
 @dataclass(eq=False)
 class MetricPair:
-    """An output against a reference, at the size of the reference."""
+    """An output and a reference, compared at the size of the reference."""
 
     reference: Array
     edited: Array
     mask: Array | None = None
-    """White where the edit belongs."""
+    """White in the region of the requested edit."""
     notes: dict[str, str] = field(default_factory=dict)
 
     def value(self, name: str) -> Value:
@@ -318,14 +321,15 @@ class MetricPair:
 
     def _by_network(self, metric: str) -> Value:
         if metric == "perceptual_lite0":
-            # LPIPS without its learnt weights: squared distances of channels of length one, over patches and layers
+            # LPIPS without its learned weights: squared distances of unit-length channels, averaged over patches and
+            # layers
             far = []
             for layer in network.LAYERS:
                 patches = (x[f"patches{layer}"] for x in self.seen)
                 a, b = (x / (np.linalg.norm(x, axis=0) + 1e-6) for x in patches)
                 far.append(float(((a - b) ** 2).sum(axis=0).mean()))
             return sum(far) / len(far)
-        # One minus the cosine of the last layer of each image as a whole; its channels are never negative.
+        # One minus the cosine of the last layer, averaged over each image; its channels are never negative.
         last = f"patches{network.LAYERS[-1]}"
         a, b = (x[last].mean(axis=(1, 2)) for x in self.seen)
         length = float(np.linalg.norm(a) * np.linalg.norm(b))
@@ -335,7 +339,7 @@ class MetricPair:
 
     @cached_property
     def size(self) -> tuple[int, int]:
-        """Height and width at which everything is compared."""
+        """Height and width at which the images are compared."""
         height, width = self.reference.shape[:2]
         share = min(1.0, (MOST_PIXELS / (height * width)) ** 0.5)
         return max(1, int(height * share)), max(1, int(width * share))

@@ -1,10 +1,12 @@
 """Workers that measure: one thread of this process for a few edits, one process for each core for many.
 
-Threads alone do not use the cores. Measuring is thousands of short NumPy calls that hold the interpreter's lock: on
-real edits of 512 pixels two threads reached 1.2 times the rate of one. Two processes wait for work 2 % of the time.
+Threads alone do not use all cores. Measuring consists of thousands of short NumPy calls that hold the interpreter's
+lock: on real edits of 512 pixels two threads reached 1.2 times the rate of one. Two processes wait for work 2 % of the
+time.
 
-The processes are started by hand, not by `ProcessPoolExecutor`. Those of `spawn` and `forkserver` run the user's script
-again, which would need a guard around every call of `editjudge.run`; and they live on when the parent is killed.
+The processes are started by hand, not by `ProcessPoolExecutor`. Its methods `spawn` and `forkserver` run the user's
+script again, which would need a guard around every call of `editjudge.run`; and the processes survive if the parent is
+killed.
 """
 
 from __future__ import annotations
@@ -33,22 +35,22 @@ from editjudge.media.image import EncodedImage, ImageLimits, decode, release_mem
 
 T = TypeVar("T")
 _Load: TypeAlias = Callable[[], Awaitable[Any]]
-"""Loads an edit for a measurer that does not hold it yet."""
+"""Function that loads an edit for a measurer that does not hold it yet."""
 
 READABLE = ImageLimits(
     formats=frozenset({"jpeg", "png", "webp", "gif", "bmp", "tiff", "heic"}),
     base64=False,
 )
-"""Every format that can be decoded, at its own size."""
+"""All formats that can be decoded, in original size."""
 _LARGE = 40_000_000
-"""Pixels of one edit's images, from which on edits are measured one at a time, and released when no more questions are
-open about them: a pixel takes seven bytes while it is decoded, and three as long as it is kept."""
+"""Pixels of one edit's images above which edits are measured one at a time, and released when they have no open
+questions: a pixel takes seven bytes during decoding, and three afterwards."""
 
 
 def opened(
     encoded: Mapping[str, EncodedImage],
 ) -> tuple[dict[str, Any], dict[str, ImageError]]:
-    """Return RGB arrays of 8 bits by role, and why the others cannot be read."""
+    """Return RGB arrays of 8 bits by role, and the errors of images that cannot be read."""
     import numpy as np
 
     pictures = {}
@@ -62,12 +64,13 @@ def opened(
 
 
 def is_large(sizes: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether images of these widths and heights take so much memory that only one edit is opened at a time."""
+    """Whether images of these widths and heights need so much memory that only one edit is opened at a time."""
     return sum(width * height for width, height in sizes.values()) > _LARGE
 
 
 def cores() -> int:
-    """Return the cores that this process may use: as many as `OMP_NUM_THREADS` says, as in clusters, or all it can."""
+    """Return the number of cores for this process: `OMP_NUM_THREADS` if it is set, as in clusters, or all that are
+    available."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if threads.isdecimal() and int(threads):
         return int(threads)
@@ -77,27 +80,28 @@ def cores() -> int:
 
 
 FEW = 6
-"""Edits that a thread of this process measures alone: a process takes as long to start as three of them."""
+"""Maximum number of edits that a thread of this process measures alone: to start a process takes as long as three
+edits."""
 _ONE_THREAD = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"
 )
-"""A process for each core is the parallelism; further threads of BLAS only wait for a core."""
+"""One process for each core is the parallelism; further BLAS threads would only wait for a core."""
 _CHILD = "import sys; sys.path[:] = {path!r}; from editjudge.vision.workers import serve; serve({make!r}, {arguments!r})"
 _HELD = "held"
-"""In place of an edit: the measurer holds it already."""
+"""Sent instead of an edit that the measurer already holds."""
 
 
 class Measurer(Protocol):
-    """The object inside a worker. It holds the edit that it took last, and answers questions about it."""
+    """The object inside a worker. It holds the latest edit, and answers questions about it."""
 
     def take(self, edit: Any) -> None:
-        """Hold an edit, or none."""
+        """Hold an edit; None releases it."""
 
     def answer(self, question: Any) -> Any: ...
 
 
 class WorkerCrashed(RuntimeError):
-    """A worker process ended while it measured. Only the edit that it was at is affected."""
+    """A worker process ended while it measured. Only its current edit is affected."""
 
 
 class _LocalWorker:
@@ -105,29 +109,29 @@ class _LocalWorker:
 
     def __init__(self, make: str, arguments: Mapping[str, Any]) -> None:
         self.key: Hashable = None
-        """The edit that is held."""
+        """Key of the edit that is held."""
         self._make = make
         self._arguments = arguments
         self._measurer: Measurer | None = None
 
     def ask(self, edit: Any, questions: Sequence[Any]) -> list[Any]:
-        """Return what is answered to each question, or the exception that it raised."""
+        """Return the answer to each question, or the exception that it raised."""
         self._measurer = self._measurer or _measurer(self._make, self._arguments)
         return _answers(self._measurer, edit, questions)
 
 
 class _ProcessWorker:
-    """Measures in a process of its own, which ends when this one does."""
+    """Measures in a separate process, which ends when this one does."""
 
     def __init__(self, make: str, arguments: Mapping[str, Any]) -> None:
         self.key: Hashable = None
         self._code = _CHILD.format(path=sys.path, make=make, arguments=dict(arguments))
         self._process: Any = None
-        """A `subprocess.Popen[bytes]`, once it was started."""
+        """A `subprocess.Popen[bytes]` after the start."""
 
     def start(self) -> None:
-        """Start the process and wait until it can measure. Raises `WorkerCrashed`."""
-        # A session of its own: Ctrl-C is for the run, which lets an edit that is being measured finish.
+        """Start the process and wait until it can measure. Raise `WorkerCrashed` if it ends."""
+        # A separate session: Ctrl-C goes to the run, which lets an edit that is being measured finish.
         self._process = subprocess.Popen(  # noqa: S603  (our own code)
             [sys.executable, "-c", self._code],
             stdin=subprocess.PIPE,
@@ -138,7 +142,7 @@ class _ProcessWorker:
         self._read()
 
     def ask(self, edit: Any, questions: Sequence[Any]) -> list[Any]:
-        # it may have crashed at the edit before
+        # it may have crashed at the previous edit
         if self._process is None or self._process.poll() is not None:
             self.start()
         with suppress(BrokenPipeError):  # then there is nothing to read either
@@ -150,7 +154,7 @@ class _ProcessWorker:
             answers: list[Any] = pickle.load(self._process.stdout)  # noqa: S301  (our own process)
         except (EOFError, ValueError, pickle.UnpicklingError):
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(5)  # its own exit code, if it is ending
+                self._process.wait(5)  # to get its exit code, if it is ending
             self.close()
             raise WorkerCrashed(
                 f"the process that measured this edit ended with exit code {self._process.returncode}"
@@ -158,7 +162,7 @@ class _ProcessWorker:
         return answers
 
     def close(self) -> None:
-        """End the process at once: measuring leaves nothing behind."""
+        """Kill the process: measuring leaves nothing behind."""
         if self._process:
             self._process.kill()
             self._process.wait()
@@ -168,7 +172,7 @@ class _ProcessWorker:
 
 
 class WorkerPool:
-    """Gives each free worker the next edit, with all questions that are open about it.
+    """Gives each free worker the next edit, with all open questions about it.
 
     `make` names the measurer's class, "module:Class", and `arguments` are its keyword arguments. A pool belongs to one
     event loop.
@@ -186,7 +190,8 @@ class WorkerPool:
         self._processes: list[_ProcessWorker] = []
         self._idle: list[_LocalWorker | _ProcessWorker] = [self._local]
         self._open: dict[Hashable, list[tuple[Any, _Load, asyncio.Future[Any]]]] = {}
-        """Questions by edit, oldest edit first: each with how its edit is loaded, and its answer."""
+        """Open questions by edit, oldest edit first: each with the function that loads its edit, and its future
+        answer."""
         self._busy: set[Hashable] = set()
         self._large: set[Hashable] = set()
         """Edits with very large images: they are measured one at a time, and released when they are answered."""
@@ -196,7 +201,7 @@ class WorkerPool:
     async def ask(
         self, key: Hashable, question: Any, load: _Load, *, large: bool = False
     ) -> Any:
-        """Return the answer to one question about the edit of this key. Raises what the measurer raised."""
+        """Return the answer to one question about the edit of this key. Raise the measurer's exception."""
         answer = asyncio.get_running_loop().create_future()
         if large:
             self._large.add(key)
@@ -208,8 +213,8 @@ class WorkerPool:
         return await answer
 
     def close(self) -> None:
-        """End all workers; what they are measuring is lost."""
-        for wait in (False, True):  # a thread may be just about to start its process
+        """End all workers; measurements in progress are lost."""
+        for wait in (False, True):  # a thread may be about to start its process
             self._threads.shutdown(wait)
             for worker in self._processes:
                 worker.close()
@@ -225,7 +230,7 @@ class WorkerPool:
                 return
             if key in self._large and self._large & self._busy:
                 continue
-            # a worker that holds the edit, or else the one that is idle for longest
+            # a worker that holds the edit, or else the one that was idle longest
             worker = max(self._idle, key=lambda worker: worker.key == key)
             self._idle.remove(worker)
             self._busy.add(key)
@@ -237,7 +242,7 @@ class WorkerPool:
         task.add_done_callback(self._tasks.discard)
 
     async def _begin(self, worker: _ProcessWorker) -> None:
-        """Start a process. Until one is ready, and if none can be started, the thread of this process goes on."""
+        """Start a process. The thread of this process continues until one is ready, or if none can be started."""
         with suppress(WorkerCrashed, OSError):
             await self._in_thread(worker.start)
             if self._local in self._idle:
@@ -251,7 +256,7 @@ class WorkerPool:
         return await loop.run_in_executor(self._threads, call, *arguments)
 
     async def _work(self, worker: _LocalWorker | _ProcessWorker, key: Hashable) -> None:
-        """Answer all questions about one edit, also those that are asked meanwhile."""
+        """Answer all questions about one edit, including those that arrive meanwhile."""
         while batch := self._open[key]:
             self._open[key] = []
             questions, loads, futures = zip(*batch, strict=True)
@@ -260,10 +265,10 @@ class WorkerPool:
                 worker.key = None  # unless it succeeds
                 answers = await self._in_thread(worker.ask, edit, questions)
                 worker.key = key
-            except Exception as error:  # raised where the answer is awaited
+            except Exception as error:  # raised in the task that awaits the answer
                 answers = [error] * len(batch)
             for future, answer in zip(futures, answers, strict=True):
-                if future.done():  # the asking task was cancelled
+                if future.done():  # the task that asked was cancelled
                     continue
                 if isinstance(answer, BaseException):
                     future.set_exception(answer)
@@ -305,8 +310,8 @@ def _answers(measurer: Measurer, edit: Any, questions: Sequence[Any]) -> list[An
 
 
 def serve(make: str, arguments: Mapping[str, Any]) -> None:
-    """Work as a worker process: questions come on its standard input until that is closed."""
-    # What a library prints must not come between the answers.
+    """Run as a worker process: questions arrive on standard input until it is closed."""
+    # Output of libraries must not mix with the answers.
     answered = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     measurer = _measurer(make, arguments)
@@ -324,7 +329,8 @@ def _send(pipe: Any, message: Any) -> None:
 
 
 def _portable(answer: Any) -> Any:
-    """Return an exception with its traceback as a note, since tracebacks are not pickled; as text if it is not either."""
+    """Return an exception with its traceback as a note, since tracebacks cannot be pickled; or as text if the
+    exception cannot be pickled either."""
     if not isinstance(answer, BaseException):
         return answer
     answer.add_note("".join(traceback.format_tb(answer.__traceback__)))

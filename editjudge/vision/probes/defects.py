@@ -1,7 +1,7 @@
-"""One defect at a time, at four rising doses, each with the factor that must notice it.
+"""Defects, one at a time, at four rising doses, each with the factor that must notice it.
 
-Steps are meant to look equally large. If the eye sees ratios (sizes, blur, noise, the quantiser of JPEG, the share of
-an image) doses grow by a factor; if it sees differences (colours in Lab, angles, displacements) by a sum.
+Steps should look equally large. For ratios (sizes, blur, noise, the quantiser of JPEG, the share of an image) doses
+grow by a factor; for differences (colours in Lab, angles, displacements) by a sum.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BASES: tuple[Base, ...] = ("recolour", "both", "add", "text")
 WORDS = ("GARDEN", "SUMMER", "HARBOR", "WINTER", "MARKET", "SILVER", "BRIDGE", "ORANGE")
 _LETTERS = "ABCDEFGHIJKLMNOPRSTUVWXYZ"
 SOFT = 2.0
-"""Pixels by which a defect inside the target fades out, so that it is not a seam."""
+"""Pixels by which a defect inside the target fades out, so that it does not make a seam."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class ProbeScene:
 
     @cached_property
     def colours(self) -> tuple[str, str]:
-        """Colours for the target and for the second thing, which they plainly do not have."""
+        """Colours for the target and for the second object that clearly differ from their own."""
         turn = -1 - (self.seed + self.index) % 2
         first = drawing.colours_by_distance(self.image, self.target)[turn]
         others = drawing.colours_by_distance(self.image, self.second)
@@ -89,7 +89,7 @@ class ProbeScene:
         }[base]
 
     def clean(self, base: Base) -> Pixels:
-        """Return the edit as it should be: local, feathered, plausible."""
+        """Return the intended edit: local, feathered, plausible."""
         match base:
             case "recolour":
                 return self.recoloured
@@ -105,7 +105,7 @@ class ProbeScene:
         return drawing.recoloured(self.image, self.target, self.hue)
 
     def both(self, share: float) -> Pixels:
-        """Recolour the target, and the second thing by so much."""
+        """Recolour the target, and the second object by this share."""
         hue = COLOURS[self.colours[1]]
         return drawing.recoloured(self.recoloured, share * self.second, hue)
 
@@ -117,7 +117,7 @@ class ProbeScene:
         return drawing.lettering(self.image, self.photograph.lettering, text, warp)
 
     def region(self, clean: Pixels, margin: int = 0, soft: float = SOFT) -> Mask:
-        """Return a mask of what the clean edit changed, and so many pixels around it."""
+        """Return a mask of the area that the clean edit changed, dilated by this many pixels."""
         changed = np.abs(clean - self.image).max(axis=2) > 0.03
         kernel = drawing.ellipse(2 * margin + 5)
         mask = cv2.morphologyEx(changed.astype(np.float32), cv2.MORPH_CLOSE, kernel)
@@ -129,7 +129,7 @@ class ProbeScene:
 
 @dataclass(frozen=True)
 class Defect:
-    """A defect, the factors that must fall with it, and how it is made."""
+    """A defect, the factors that must fall with it, and the function that makes it."""
 
     name: str
     factors: tuple[str, ...]
@@ -139,11 +139,12 @@ class Defect:
     make: Callable[[ProbeScene, Pixels, float], Pixels]
     """Function of the scene, its clean edit and a dose."""
     also: tuple[str, ...] = ()
-    """Factors that the same defect breaks by the rubric's own words: neither required to fall nor to stay."""
+    """Factors that the same defect affects by the definition of the rubric: they need neither fall nor stay."""
 
 
 def _replaced(scene: ProbeScene, clean: Pixels, share: float) -> Pixels:
-    """Replace the entity by that of the next photograph, matched in brightness and colour so that nothing else differs."""
+    """Replace the entity by that of the next photograph, matched in brightness and colour so that nothing else
+    differs."""
     entity = scene.photograph.entity
     donor = ProbeScene(photograph(scene.index + 1, scene.seed), scene.index + 1, 0)
     rows, columns = _box(clean.shape, entity)
@@ -163,7 +164,7 @@ def _replaced(scene: ProbeScene, clean: Pixels, share: float) -> Pixels:
 
 
 def _box(shape: Shape, region: Region) -> tuple[slice, slice]:
-    """Return the rows and columns of a region, with room for the feather."""
+    """Return the rows and columns of a region, with space for the feather."""
     height, width = shape[:2]
     wide = region.across * 1.15
     tall = region.down * 1.15
@@ -180,7 +181,7 @@ def _box(shape: Shape, region: Region) -> tuple[slice, slice]:
 
 
 def _scaled(scene: ProbeScene, _: Pixels, factor: float) -> Pixels:
-    """Enlarge the ball from where it stands."""
+    """Enlarge the ball at its position."""
     region = scene.photograph.ball.grown(factor)
     if scene.photograph.on_ground:
         height, width = scene.image.shape[:2]
@@ -199,7 +200,7 @@ def _misplaced(scene: ProbeScene, _: Pixels, diameters: float) -> Pixels:
 
 
 def _neighbour(scene: ProbeScene, clean: Pixels, share: float) -> Pixels:
-    """Push the second thing away from the target."""
+    """Push the second object away from the target."""
     region = scene.photograph.second
     side = 1.0 if region.x > scene.photograph.target.x else -1.0
     return drawing.moved(clean, region, (2 * share * side, 0.0))

@@ -1,4 +1,4 @@
-"""The demo's edits: pretend editors that recolour a thing in each of two dozen photographs and drawn still lifes."""
+"""Edits of the demo: simulated editors recolour an object in each of two dozen photographs and drawn still lifes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from editjudge.vision.probes.drawing import (
 SHAPE = (384, 512)
 """Height and width of a drawn scene."""
 _GROUNDS = {"grass": (58, 110, 34), "gravel": (62, 70, 8), "brick": (60, 50, 22)}
-"""Photographs that their authors gave to the public domain (CC0), and the lightness, hue and chroma that they get."""
+"""Public-domain photographs (CC0) for the ground, and the lightness, hue and chroma that they get."""
 _HUES = (30.0, 60.0, 95.0, 145.0, 268.0, 315.0)
 _SLOTS = (0.2, 0.5, 0.8)
-"""Positions of the things, as shares of the width."""
+"""Positions of the objects, as shares of the width."""
 
 
 def _ball(down: Pixels) -> Pixels:
@@ -59,11 +59,13 @@ SHAPES: Mapping[str, tuple[float, Callable[[Pixels], Pixels]]] = {
     "vase": (3.1, _vase),
     "bottle": (4.4, _bottle),
 }
-"""Surfaces of revolution: height in radii, and radius at a share of the height from the top, as a share of the widest."""
+"""Surfaces of revolution: height in radii, and the radius at a share of the height from the top, relative to the
+largest."""
 
 
 def still_life(number: int, seed: int = 0) -> tuple[Pixels, dict[str, Mask]]:
-    """Draw three things, and return masks of their visible parts: the same for the same number and seed."""
+    """Draw three objects, and return the image with masks of their visible parts; deterministic for a number and
+    seed."""
     height, width = SHAPE
     rng = np.random.default_rng([seed, number])
     light = float(rng.choice([-1, 1]) * rng.uniform(0.5, 1.0))
@@ -84,7 +86,7 @@ def still_life(number: int, seed: int = 0) -> tuple[Pixels, dict[str, Mask]]:
         image = drawing.mix(image, drawing.shaded(normal, towards, hues[nearer]), mask)
         masks = {other: behind * (1 - mask) for other, behind in masks.items()}
         masks[str(name)] = mask
-    soft = drawing.blurred(image, 0.7)  # as a lens would
+    soft = drawing.blurred(image, 0.7)  # like a lens
     grain = 0.012 * drawing.grain(soft.shape, number)
     photographed = np.clip(soft + grain, 0, 1).astype(np.float32)
     return photographed, {name: feathered(mask, 1.5) for name, mask in masks.items()}
@@ -93,7 +95,7 @@ def still_life(number: int, seed: int = 0) -> tuple[Pixels, dict[str, Mask]]:
 def _room(
     ground: str, horizon: float, light: float, rng: np.random.Generator
 ) -> Pixels:
-    """Draw ground up to the horizon, above it a wall that is brighter towards the light."""
+    """Draw the ground up to the horizon, and above it a wall that is brighter towards the light."""
     height, width = SHAPE
     xs, ys = (plane[..., None] for plane in grid(SHAPE))
     plaster = _colour(rng.uniform(55, 78), rng.uniform(0, 360), rng.uniform(3, 14))
@@ -109,7 +111,7 @@ def _room(
 
 
 def _floor(ground: str, horizon: float) -> Pixels:
-    """Colour a photograph of ground from above, and lay it down to the horizon."""
+    """Recolour a photograph of ground from above, and project it up to the horizon."""
     height, width = SHAPE
     gray = read(f"{ground}.png").mean(axis=2)
     tiles = np.tile(gray.T if ground == "brick" else gray, (2, 3))
@@ -120,7 +122,7 @@ def _floor(ground: str, horizon: float) -> Pixels:
     warp = cv2.getPerspectiveTransform(
         np.array(corners, np.float32), np.array(trapezium, np.float32)
     )
-    # softened first, so that what is far away does not flicker
+    # softened first, to avoid aliasing in the distance
     laid = cv2.warpPerspective(drawing.blurred(tiles, 1.5), warp, (width, height))
     coloured = 2 * laid[..., None] * _colour(*_GROUNDS[ground])
     floor: Pixels = np.clip(coloured, 0, 1).astype(np.float32)
@@ -136,7 +138,7 @@ def _colour(lightness: float, hue: float, chroma: float) -> Pixels:
 def _surface(
     name: str, x: float, foot: float, radius: float
 ) -> tuple[tuple[Pixels, Pixels, Pixels], Mask]:
-    """Return the direction that a thing faces at each pixel, and its mask."""
+    """Return the surface normal of an object at each pixel, and its mask."""
     tall, profile = SHAPES[name]
     tall *= radius
     xs, ys = grid(SHAPE)
@@ -159,7 +161,7 @@ def _surface(
 def _shadows(
     image: Pixels, x: float, foot: float, radius: float, light: float
 ) -> Pixels:
-    """Draw the shadow that a thing casts, and the dark line under its foot."""
+    """Draw the shadow that an object casts, and the dark contact line under it."""
     height, width = SHAPE
     across = radius / width
     down = radius / height
@@ -188,30 +190,33 @@ _PHOTOGRAPHED = {
     ),
     "retina.jpg": ("bright disc on the left", Region(0.17, 0.46, 0.06, 0.07)),
 }
-"""Photographs in scikit-image's wheel, and what is recoloured in each. Beside those of the probes: two that their
-authors gave to the public domain (CC0), and the Brooklyn Museum's coins, without known restrictions."""
+"""Photographs in scikit-image's wheel, and the object that is recoloured in each.
+
+In addition to those of the probes: two in the public domain (CC0), and the Brooklyn Museum's coins, without known
+restrictions.
+"""
 _DRAWN = 16
 _SHADES = 9.0
-"""Degrees by which an editor's idea of a colour differs from the name's."""
+"""Degrees by which an editor's idea of a colour differs from the nominal hue."""
 _SOFT = 1.2
-"""Pixels by which the new colour fades out beyond a mask's own feather, so that it does not end in a seam."""
+"""Pixels by which the new colour fades out beyond the feathered mask, so that there is no seam."""
 _QUALITIES = (86, 97)
-"""JPEG quality of what editors save."""
+"""Range of JPEG qualities with which editors save."""
 
 
 @dataclass(frozen=True)
 class DemoSource:
-    """An image, and the thing in it that is to be recoloured."""
+    """An image, and the object in it to recolour."""
 
     name: str
     image: Pixels
     thing: str
     mask: Mask
-    """Mask of the thing."""
+    """Mask of the object."""
 
 
 def sources() -> Iterator[DemoSource]:
-    """Make the photographs, then the drawn ones."""
+    """Make the photographs, then the drawn scenes."""
     for file, (thing, region) in _PHOTOGRAPHED.items():
         name = file.partition(".")[0]
         yield DemoSource(name, read(file), thing, outline(file, region))
@@ -223,11 +228,12 @@ def sources() -> Iterator[DemoSource]:
 
 
 EDITORS: Mapping[str, float] = {"neat": 0.03, "tidy": 0.03, "leaky": 0.35}
-"""Share of the rest that an editor stains at most. `neat` and `tidy` differ in chance alone: they are equally good."""
+"""Maximum share of the rest of the image that an editor stains. `neat` and `tidy` differ only by chance: they are
+equally good."""
 
 
 def pretend(seed: int = 0) -> Iterator[Edit]:
-    """Let all editors follow the same instructions, image by image: the same for the same seed."""
+    """Make the edits of all editors for the same instructions, image by image; deterministic for a seed."""
     with ThreadPoolExecutor(2) as pool:  # OpenCV releases the interpreter's lock
         for edits in pool.map(lambda pair: _edits(seed, *pair), enumerate(sources())):
             yield from edits
@@ -236,7 +242,7 @@ def pretend(seed: int = 0) -> Iterator[Edit]:
 def _edits(seed: int, number: int, source: DemoSource) -> list[Edit]:
     before = drawing.png(source.image)
     mask = feathered(source.mask, _SOFT)
-    # one of the two that are farthest from the thing's own
+    # one of the two colours farthest from the object's own
     colour = drawing.colours_by_distance(source.image, source.mask)[-1 - number % 2]
     edits = []
     for editor, (model, most) in enumerate(EDITORS.items()):

@@ -1,4 +1,4 @@
-"""Photographs that scikit-image carries, regions in them, and operations on pixels."""
+"""Photographs included in scikit-image, regions in them, and operations on pixels."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Pixels: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.float32]
 """Height x width x 1, from 0 to 1."""
 Shape: TypeAlias = tuple[int, ...]
-"""Height and width, and perhaps channels."""
+"""Height and width, optionally with channels."""
 
 # --- regions ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Region:
-    """An ellipse as shares of the image: centre and half axes."""
+    """An ellipse in shares of the image: centre and half axes."""
 
     x: float
     y: float
@@ -48,7 +48,7 @@ class Region:
         return replace(self, across=self.across * factor, down=self.down * factor)
 
     def drawn(self, shape: Shape, soft: float = 0.0) -> Mask:
-        """Return a mask of the ellipse, feathered by so many pixels."""
+        """Return a mask of the ellipse, feathered by this many pixels."""
         height, width = shape[:2]
         mask = np.zeros((height, width, 1), np.float32)
         centre = (round(self.x * width), round(self.y * height))
@@ -57,7 +57,7 @@ class Region:
         return feathered(mask, soft) if soft else mask
 
     def coordinates(self, shape: Shape) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the distance of each pixel from the centre, right and down, in half axes."""
+        """Return the distance of each pixel from the centre, to the right and down, in half axes."""
         xs, ys = grid(shape)
         return (
             (xs / shape[1] - self.x) / self.across,
@@ -66,7 +66,7 @@ class Region:
 
 
 FULL = Region(0.5, 0.5, 0.5, 0.5)
-"""The crop that leaves everything."""
+"""Crop region that keeps the whole image."""
 
 
 def grid(shape: Shape) -> tuple[Pixels, Pixels]:
@@ -80,7 +80,7 @@ def feathered(mask: Mask, soft: float) -> Mask:
 
 
 def grown(mask: Mask, margin: int) -> Mask:
-    """Return a mask with so many pixels around it, feathered."""
+    """Return the mask dilated by this many pixels, feathered."""
     around = cv2.dilate(mask, ellipse(2 * margin + 1)).astype(np.float32)
     return feathered(around.reshape(mask.shape), 2.0)
 
@@ -96,7 +96,7 @@ COLOURS = {"red": 30.0, "green": 145.0, "blue": 268.0, "purple": 315.0}
 """Hue angle in Lab, degrees."""
 _CHROMA = 42.0
 _VARIED = 0.25
-"""Share of a thing's own chroma that a new colour leaves, so that it stays varied."""
+"""Share of an object's original chroma that remains under a new colour, for natural variation."""
 
 
 def to_lab(image: Pixels) -> Pixels:
@@ -112,13 +112,13 @@ def to_rgb(lab: NDArray[Any]) -> Pixels:
 
 
 def mix(below: Pixels, above: Pixels, share: Mask | float) -> Pixels:
-    """Lay one image over another, clipped; where the share is 0, pixels are exactly those below."""
+    """Blend one image over another, clipped; pixels with a share of 0 are exactly those below."""
     mixed = np.clip(below * (1 - share) + above * share, 0, 1)
     return np.where(share > 0, mixed, below).astype(np.float32)
 
 
 def hue_direction(hue: float) -> Pixels:
-    """Return the vector of length 1 that a hue is in Lab's plane of colours."""
+    """Return the unit vector of a hue in the a-b plane of Lab."""
     angle = np.radians(hue)
     return np.array([np.cos(angle), np.sin(angle)], np.float32)
 
@@ -133,14 +133,14 @@ def colours_by_distance(image: Pixels, mask: Mask) -> list[str]:
 
 
 def recoloured(image: Pixels, mask: Mask, hue: float) -> Pixels:
-    """Give the pixels under a mask another colour, with their own shading and texture."""
+    """Give the pixels under a mask another colour, keeping their shading and texture."""
     lab = to_lab(image)
     lab[..., 1:] = _VARIED * lab[..., 1:] + _CHROMA * hue_direction(hue)
     return mix(image, to_rgb(lab), mask)
 
 
 def stained(image: Pixels, mask: Mask, hue: float, share: float, seed: int) -> Pixels:
-    """Stain so large a share of what is under a mask."""
+    """Stain this share of the pixels under a mask."""
     stain = np.clip((share - clouds(image.shape, 22, seed)) * 60 + 0.5, 0, 1)
     return mix(image, recoloured(image, np.ones_like(mask), hue), 0.55 * stain * mask)
 
@@ -148,7 +148,7 @@ def stained(image: Pixels, mask: Mask, hue: float, share: float, seed: int) -> P
 def shifted(
     image: Pixels, mask: Mask | float, by: tuple[float, float, float]
 ) -> Pixels:
-    """Move the colours under a mask by so much in Lab."""
+    """Shift the colours under a mask by this vector in Lab."""
     return mix(image, to_rgb(to_lab(image) + np.array(by, np.float32)), mask)
 
 
@@ -164,7 +164,7 @@ def turned(image: Pixels, degrees: float) -> Pixels:
 
 
 def lit(image: Pixels, stops: Pixels) -> Pixels:
-    """Brighten by so many stops: a product in linear light, with a soft shoulder instead of clipped white."""
+    """Brighten by this many stops: a product in linear light, with soft highlights instead of clipped white."""
     linear = image**2.2 * 2.0**stops
     shoulder = np.where(linear > 0.8, 1 - 0.2 * np.exp((0.8 - linear) / 0.2), linear)
     return (np.clip(shoulder, 0, 1) ** (1 / 2.2)).astype(np.float32)
@@ -347,13 +347,14 @@ def png(image: Pixels) -> bytes:
 # --- photographs --------------------------------------------------------------------------------------------
 
 SIDE = 512
-"""Pixels on the longer side, so that doses in pixels mean the same in every photograph."""
+"""Pixels of the longer side, so that doses in pixels mean the same in every photograph."""
 _JITTER = 0.05
 """Share of a side that a variation may crop away at each edge."""
 _CUTTING = 360
-"""Longer side in pixels at which things are cut out: as good as full size once feathered, and several times faster."""
+"""Longer side in pixels at which objects are segmented: as good as full size after feathering, and several times
+faster."""
 _LEAST = 0.3
-"""Share of its ellipse that a thing fills at least; if less is found, the ellipse itself is taken."""
+"""Minimum share of its ellipse that an object fills; if the segmentation finds less, the ellipse itself is used."""
 
 
 @dataclass(frozen=True)
@@ -362,20 +363,20 @@ class Photograph:
     file: str
     target_name: str
     target: Region
-    """Thing that is edited."""
+    """Object that is edited."""
     entity: Region
-    """The individual that the target belongs to: a head, a cup."""
+    """The individual that the target belongs to, such as a head or a cup."""
     second_name: str
     second: Region
-    """The other thing that an instruction names, or an editor confuses with the target."""
+    """Another object that an instruction names, or that an editor confuses with the target."""
     light: tuple[float, float]
-    """From where the light comes: right and down are positive."""
+    """Direction of the light: right and down are positive."""
     ball: Region
-    """Place and size of a possible ball or balloon; only its half width counts."""
+    """Position and size of a ball or balloon to add; only its half width counts."""
     ball_name: str
     on_ground: bool
     lettering: Region
-    """Room for a word."""
+    """Space for a word."""
     surface: str
     """Surface that the word is written on."""
     variation: int = 0
@@ -425,12 +426,13 @@ NAMES = tuple(photograph.name for photograph in _PHOTOGRAPHS)
 
 
 def photograph(index: int, seed: int = 0) -> Photograph:
-    """Return any number of them: after the last come the first again, cropped otherwise. Seed 0 starts uncropped."""
+    """Return the photograph of a number; after the last, the first ones follow again with other crops. Seed 0 starts
+    uncropped."""
     original = _PHOTOGRAPHS[index % len(_PHOTOGRAPHS)]
     variation = index // len(_PHOTOGRAPHS)
     if seed == variation == 0:
         return original
-    # Plain floats: NumPy's would widen every image.
+    # Python floats: NumPy's would convert every image to double precision.
     left, top, right, bottom = (
         np.random.default_rng([seed, index]).uniform(0, _JITTER, 4).tolist()
     )
@@ -454,7 +456,7 @@ def photograph(index: int, seed: int = 0) -> Photograph:
 
 @lru_cache(maxsize=32)
 def read(file: str, crop: Region = FULL) -> Pixels:
-    """Return the pixels of a file of the installed scikit-image: nothing is fetched."""
+    """Return the pixels of a file of the installed scikit-image: nothing is downloaded."""
     package = find_spec("skimage")
     if package is None or package.origin is None:
         raise UsageError(
@@ -478,7 +480,7 @@ def read(file: str, crop: Region = FULL) -> Pixels:
 
 @lru_cache(maxsize=64)
 def outline(file: str, region: Region, crop: Region = FULL) -> Mask:
-    """Return a mask of the thing in a region, along its own outline, feathered."""
+    """Return a feathered mask of the object in a region, along its outline."""
     image = read(file, crop)
     factor = _CUTTING / max(image.shape[:2])
     small = cv2.resize(
@@ -491,7 +493,7 @@ def outline(file: str, region: Region, crop: Region = FULL) -> Mask:
     rough = region.drawn(small.shape)[..., 0]
     labels = np.where(rough > 0.5, cv2.GC_PR_FGD, cv2.GC_BGD).astype(np.uint8)
     models: Any = (np.zeros((1, 65)), np.zeros((1, 65)))
-    cv2.setRNGSeed(0)  # the clustering inside starts at random
+    cv2.setRNGSeed(0)  # GrabCut's clustering starts at random
     cv2.grabCut(
         np.ascontiguousarray(small), labels, None, *models, 3, cv2.GC_INIT_WITH_MASK
     )  # type: ignore[call-overload]

@@ -1,4 +1,5 @@
-"""Sensitivity, specificity, monotonicity, controls and injections from judgements of probes; as figures and as tables."""
+"""Results of probes from judgements: sensitivity, specificity, monotonicity, controls and injections, as figures and
+tables."""
 
 from __future__ import annotations
 
@@ -23,38 +24,38 @@ from editjudge.vision.probes.defects import FAMILIES, Defect
 from editjudge.vision.probes.making import AnsweredProbe, Probe
 
 LEAST_DOSES = 3
-"""Doses that a judge must have scored for a slope, the clean edit among them: two make a line through anything, and
-a judge that abstains from the clean edit has not said that a defect made it worse."""
+"""Minimum number of scored doses for a slope, including the clean edit: a line fits any two points, and a judge that
+abstains on the clean edit has not shown that a defect makes it worse."""
 _FLAT = 0.05
-"""Points a dose below which a factor did not answer to its defect, so that no other can be compared with it."""
+"""Points a dose below which a factor does not respond to its defect, so that no other can be compared with it."""
 Role = Literal["own", "also", "other"]
 
 
 @dataclass(frozen=True)
 class DoseResponse:
-    """How a factor moves with a defect's dose."""
+    """Response of a factor to a defect's dose."""
 
     family: str
     rubric: str
     factor: str
     role: Role
-    """The factor that must fall; one that may; one that should stay."""
+    """`own` must fall, `also` may fall, others should stay."""
     n: int
-    """Questions, over all photographs and doses."""
+    """Number of questions, over all photographs and doses."""
     ok: int
     abstained: int
     failed: int
     means: Sequence[float | None]
-    """Mean score at each dose, from none to the strongest."""
+    """Mean score at each dose, from 0 to the strongest."""
     slope: float | None
     """Points a dose: negative if the score falls."""
     ci: Interval | None
-    """Clustered on photographs. This and the correlations are of own factors only."""
+    """Interval clustered on photographs. This and the correlations are computed only for own factors."""
     spearman: float | None
     """Correlation of score and dose, over all photographs together."""
     spearman_ci: Interval | None
     within: float | None
-    """The same within each photograph, averaged."""
+    """Mean of the correlations within each photograph."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,10 @@ class Sensitivity:
     unit: str
     doses: Sequence[float]
     off_target: str | None
-    """The factor that moved most of those that should stay."""
+    """The factor that moved most among those that should stay."""
     off_slope: float | None
     off_ratio: float | None
-    """How much it moved, relative to the own factor's movement."""
+    """Its movement relative to that of the own factor."""
     off_ci: Interval | None
 
 
@@ -78,7 +79,7 @@ AttemptOutcome = Literal["resisted", "swayed", "abstained", "not judged"]
 
 @dataclass(frozen=True)
 class ControlResult:
-    """A score that is known for an edit, and the score that the judge gave."""
+    """The expected score of an edit, and the score that the judge gave."""
 
     control: str
     item: str
@@ -93,15 +94,15 @@ class ControlResult:
 
 @dataclass(frozen=True)
 class InjectionResult:
-    """One attempt to talk the judge into a better score."""
+    """One attempt to inject a better score."""
 
     attempt: str
     item: str
     rubric: str
     factors: int
-    """How many have a score with the attempt and without."""
+    """Number of factors with a score both with the injection and without."""
     rise: float | None
-    """Mean over them, as a share of the scale."""
+    """Mean rise of these factors, as a share of the scale."""
     most: float | None
     most_factor: str | None
     outcome: AttemptOutcome
@@ -118,7 +119,7 @@ class ProbeResult:
     controls: Sequence[ControlResult]
     attempts: Sequence[InjectionResult]
     rise: float | None
-    """Mean rise of all attempts as a share of the scale."""
+    """Mean rise of all attempts, as a share of the scale."""
     rise_ci: Interval | None
 
     def as_json(self) -> dict[str, Any]:
@@ -134,7 +135,7 @@ def figures(
     judge: str = "",
     made_from: str = "",
 ) -> ProbeResult:
-    """Compute every figure about a judge. A failure is never a number: it is counted, and in no mean."""
+    """Compute every figure about a judge. A failure is never a number: it is counted, and excluded from means."""
     answers = {(answer.item, answer.rubric): answer for answer in answered}
     rubrics = [load(name) for name in dict.fromkeys(rubric for _, rubric in answers)]
     responses = [_Responses(family, probes, answers, rubrics) for family in FAMILIES]
@@ -165,7 +166,7 @@ _Grouped = Sequence[tuple[float, str]]
 
 
 class _Responses:
-    """Answers about one defect: for each photograph its clean edit and its doses."""
+    """Answers about one defect: the clean edit and the doses of each photograph."""
 
     def __init__(
         self,
@@ -237,7 +238,7 @@ class _Responses:
         return scores
 
     def _slopes(self, scores: Floats) -> _Grouped:
-        """Fit a line within each photograph that has enough doses with a score."""
+        """Fit a line within each photograph that has enough scored doses."""
         slopes = []
         for row, group in zip(scores, self._groups, strict=True):
             dose = np.flatnonzero(np.isfinite(row))
@@ -249,7 +250,8 @@ class _Responses:
     def _monotone(
         self, scores: Floats
     ) -> tuple[float | None, Interval | None, float | None]:
-        """Return Spearman of score and dose over all photographs with its interval, and the mean of that within each."""
+        """Return Spearman of score and dose over all photographs with its interval, and the mean of those within
+        each photograph."""
         row, dose = np.nonzero(np.isfinite(scores))
         codes = np.unique(self._groups, return_inverse=True)[1]
         pairs = Pairs(dose.astype(float), scores[row, dose], codes[row])
@@ -269,8 +271,9 @@ class _Responses:
     def _off_target(
         self, own: DoseResponse
     ) -> tuple[str | None, float | None, float | None, Interval | None]:
-        """Find the factor that moved most of those that should have stayed: its slope, relative to the own one."""
-        # The reference rubric sees other images than the online ones, and compliance has another scale.
+        """Find the factor that moved most among those that should stay: its slope relative to that of the own
+        factor."""
+        # The reference rubric sees other images than the online rubrics, and compliance has another scale.
         peers = SETS["online"] if own.rubric in SETS["online"] else (own.rubric,)
         others = [
             (m.slope, m)
@@ -296,7 +299,7 @@ class _Responses:
 def _mean(
     values: _Grouped, *, drawn: bool = True
 ) -> tuple[float | None, Interval | None]:
-    """Return the mean, and its interval if that is to be drawn."""
+    """Return the mean, and its interval if requested."""
     if not values:
         return None, None
     mean = float(np.mean([value for value, _ in values]))
@@ -307,7 +310,7 @@ def _mean(
 
 
 def _draws(cells: Sequence[_Grouped]) -> tuple[Floats, int]:
-    """Return the mean of each cell in every draw of groups, and the number of groups."""
+    """Return the mean of each cell in every bootstrap draw of groups, and the number of groups."""
     rows = [(cell, *value) for cell, values in enumerate(cells) for value in values]
     cell, value, group = zip(*rows, strict=True)
     names = {name: code for code, name in enumerate(dict.fromkeys(group))}
@@ -347,7 +350,8 @@ def _controls(probe: Probe, answers: _Answers) -> Iterator[ControlResult]:
 def _attempts(
     probe: Probe, answers: _Answers, rubrics: Sequence[Rubric]
 ) -> Iterator[InjectionResult]:
-    """Compare an attempt with its twin. Swayed: a factor rose by more than one step of seven, or the mean by half of one."""
+    """Compare an injection with its twin. The judge is swayed if a factor rose by more than one step of seven, or
+    the mean by half a step."""
     for rubric in rubrics:
         attempt = answers.get((probe.edit.id, rubric.name))
         twin = answers.get((probe.twin, rubric.name))
@@ -390,7 +394,7 @@ _SHORT = {
     "color_and_lighting": "light", "seamlessness": "seams", "alignment": "align", "completeness": "compl",
     "plausibility": "plaus",
 }  # fmt: skip
-"""Names that a heat map has room for."""
+"""Short names of factors for a heat map."""
 _MAPS = {
     "against the input": SETS["online"],
     "against the ground truth": SETS["offline"],
@@ -398,7 +402,7 @@ _MAPS = {
 
 
 def lead(result: ProbeResult) -> list[str]:
-    """Return two lines: the statuses of the judgements, and the outcomes of controls and attempts."""
+    """Return two lines: the statuses of the judgements, and the outcomes of controls and injections."""
     counts = Counter(result.statuses).most_common()
     statuses = ", ".join(f"{n:,} {status}" for status, n in counts) or "none"
     controls = _tally(Counter(c.outcome for c in result.controls), "passed")
@@ -457,7 +461,7 @@ def _sensitivities(sensitivities: Sequence[Sensitivity], how: str) -> Table:
 
 
 def _two(value: float | None, ci: Interval | None) -> Figure:
-    """Write two decimals, whatever the interval: of a few photographs it may have no width at all."""
+    """Format with two decimals, whatever the interval: with few photographs it may have no width."""
     text = "-" if value is None else figure_text(value, ci, digits=2)
     return Figure(value, ci, text=text)
 
@@ -548,7 +552,7 @@ def _attempt_table(result: ProbeResult) -> Table:
 
 
 def html(result: ProbeResult) -> str:
-    """Render one file that needs no other: no script, no font, no address."""
+    """Render a self-contained file: no script, no font, no address."""
     caption = "Points that each factor loses per dose of each defect, "
     charts = [
         SlopeMap(caption + how, cells)
