@@ -1,6 +1,7 @@
 """Verdicts of other judges that the measured evidence of the same images refutes.
 
-Nothing of it is stored: a reader sees what the rules of this version say of all evidence that exists by now."""
+Results are not stored: they are computed by the rules of this version from all evidence that exists now.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded judge: measures what can be measured, with one worker a core, and abstains from the rest.
+"""The embedded judge: scores factors that can be measured, with one worker for each core, and abstains from the rest.
 
 Needs the extra `measured`; heavy modules are imported when it measures.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 VERSION = 3
-"""Raised whenever the same images would get another score under the same calibration."""
+"""Version of the scores: raised if the same images would get other scores under the same calibration."""
 
 
 def open_measured(_: str, __: Options, resources: AsyncExitStack) -> Measured:
@@ -34,7 +34,7 @@ def open_measured(_: str, __: Options, resources: AsyncExitStack) -> Measured:
 
 
 class Measured(Judge):
-    """Scores from images alone: no model is called, nothing is downloaded."""
+    """Scores images without a model: nothing is called or downloaded."""
 
     spec = "measured"
     limits = READABLE
@@ -49,7 +49,7 @@ class Measured(Judge):
         )
 
     def capacity(self, questions: int) -> int:
-        """Return the tasks of two edits for each worker: the questions about an edit share a worker."""
+        """Number of tasks at a time: two edits for each worker, since the questions about an edit share a worker."""
         return 2 * self._workers.size * questions
 
     def close(self) -> None:
@@ -91,14 +91,14 @@ class Measured(Judge):
 
 
 _Key: TypeAlias = tuple[tuple[tuple[str, str], ...], str]
-"""Digests of the images of an output, by what they are to it, and the instruction."""
+"""Digests of the images of an output by role, and the instruction."""
 _Images: TypeAlias = dict[_Key, dict[str, EncodedImage]]
 _Question: TypeAlias = tuple[Rubric, tuple[str, ...], str | None, tuple[_Key, ...]]
-"""The rubric, the images that it shows, their order, and the keys of the outputs."""
+"""The rubric, its images, their order, and the keys of the outputs."""
 
 
 def _roles(work: Work, output: str) -> list[tuple[str, str]]:
-    """Return the images of an output and what they are to it, without the other output of a pair."""
+    """Return the images of an output by their role for it, without the other output of a pair."""
     return [
         (role, "edited" if role == output else role)
         for role in work.digests
@@ -114,7 +114,7 @@ class EditMeasurer:
 
         from editjudge.vision.measured import assess, calibration
 
-        cv2.setNumThreads(1)  # workers are the parallelism: two of them use two cores
+        cv2.setNumThreads(1)  # workers run in parallel: two of them use two cores
         self._assess = assess
         self._calibration = calibration.load()
         self._subjects: dict[_Key, Subject] = {}
@@ -157,9 +157,10 @@ class EditMeasurer:
 def changed_region(
     before: ImageSource, edited: ImageSource
 ) -> tuple[int, int, int, int] | None:
-    """Return left, top, right and bottom of what visibly changed, in pixels of the edited image.
+    """Return left, top, right and bottom of the visible change, in pixels of the edited image.
 
-    None if nothing did, or if an image is too small to be measured."""
+    Return None if nothing changed, or if an image is too small to be measured.
+    """
     from editjudge.vision.measured.change import changed_box, find_change
     from editjudge.vision.measured.scene import compose, too_small
 
@@ -167,7 +168,7 @@ def changed_region(
     second = _pixels(edited)
     if too_small(first, second):
         return None
-    box = changed_box(find_change(compose(second, first)))  # in the edited's frame
+    box = changed_box(find_change(compose(second, first)))  # edited frame
     if box is None:
         return None
     height, width = second.shape[:2]
@@ -186,11 +187,10 @@ def evidence_pictures(
     mask: ImageSource | None = None,
     evidence: Mapping[str, Any] | None = None,
 ) -> dict[str, bytes]:
-    """Draw PNGs by name: `change` over the edited image, `boundary` of the edit, `lettering` if it was read.
+    """Draw PNGs by name: `change` over the edited image, `boundary` of the edit, `lettering` if text was read.
 
-    They are made again from the images when they are looked at, so that a store need not keep them. For the reference
-    rubric the first image is the ground truth. None are drawn of images that are too small to be measured. Raise
-    `ImageError` if an image cannot be read.
+    They are drawn on demand, so that a store need not keep them. For the reference rubric the first image is the ground
+    truth. Return none for images that are too small to be measured. Raise `ImageError` if an image cannot be read.
     """
     from editjudge.vision.measured.evidence import pictures
     from editjudge.vision.measured.measures import measure

@@ -1,4 +1,5 @@
-"""Every factor of a rubric for one edit, with a score and its reason or the reason for none; and two outputs compared."""
+"""Assessment of one edit: every factor of a rubric with a score and its reason, or an abstention; and of pairs of
+outputs."""
 
 from __future__ import annotations
 
@@ -56,11 +57,11 @@ _DRAWN = re.compile(
     r"\b(?:add|insert|write|remov|delet|eras|replac|swap)(?:e|es|s|ed|d|ing|ping|ped|ten)?\b",
     re.IGNORECASE,
 )
-"""Instructions after which a thing is another one, or gone, as requested."""
+"""Instructions after which an object is replaced or removed, as requested."""
 _THING = 0.6
-"""Share of the image up to which what changed may be the thing that was asked for; more is the image itself."""
+"""Share of the image up to which the changed area may be the requested object; more is the image itself."""
 _CLOSE = 4
-"""Mean difference in levels from which two images are plainly not the same, found without measuring them."""
+"""Mean difference in levels from which two images certainly differ, without a full measurement."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Assessment:
 
 @dataclass
 class Subject:
-    """The decoded images of one edit, measured once however many rubrics ask."""
+    """The decoded images of one edit, measured once for all rubrics."""
 
     pictures: Mapping[str, Array]
     instruction: str = ""
@@ -91,7 +92,7 @@ class Subject:
 
     @cached_property
     def vs_input(self) -> Measures:
-        """Measures of the edited image against the input."""
+        """Measures of the edited image relative to the input."""
         before = self.pictures["input"]
         mask = self.pictures.get("mask")
         measures = measure(compose(before, self.pictures["edited"], mask))
@@ -101,7 +102,7 @@ class Subject:
 
     @cached_property
     def vs_truth(self) -> Measures:
-        """Measures of the edited image against the ground truth."""
+        """Measures of the edited image relative to the ground truth."""
         before = self.pictures.get("input")
         truth = self.pictures["ground_truth"]
         mask = self.pictures.get("mask")
@@ -113,7 +114,7 @@ class Subject:
 
     @cached_property
     def equals_truth(self) -> bool:
-        """Whether the edited image shows what the ground truth shows."""
+        """Whether the edited image shows the same as the ground truth."""
         truth = self.pictures.get("ground_truth")
         edited = self.pictures["edited"]
         if truth is None or truth.shape != edited.shape:
@@ -134,7 +135,7 @@ class Subject:
 
     @cached_property
     def degenerate(self) -> Degenerate | None:
-        """Why the edited image is not an edit at all, or may not be one."""
+        """Reason why the edited image is degenerate, or may be."""
         offline = "input" not in self.pictures
         return classify(
             self.pictures["ground_truth" if offline else "input"],
@@ -184,7 +185,7 @@ def assess(rubric: Rubric, subject: Subject, calibration: Calibration) -> Assess
 def _verdict(
     factor: str, offline: bool, subject: Subject, calibration: Calibration
 ) -> FactorVerdict:
-    # What equals the ground truth is as it should be, blank or not.
+    # An output that equals the ground truth is right, blank or not.
     equal = offline and not subject.tiny and subject.vs_truth.change.nothing
     if subject.degenerate and not equal:
         spoilt = worst(subject.degenerate, factor)
@@ -202,8 +203,8 @@ def _verdict(
             return prove(factor, subject.instruction, subject.vs_input)
         return judge_target(factor, subject.target, subject.vs_truth, calibration)
     if factor in UNDERSTOOD:
-        # Away from a ground truth there are many right sizes and places: on rated edits, the distance from the one that
-        # it shows follows nothing that people see (rho with quality .02 and -.03). Equality with it is proof.
+        # If the output differs from the ground truth, many sizes and positions are right: on rated edits, the distance
+        # from the ground truth does not correlate with quality (rho .02 and -.03). Equality is proof.
         if not subject.equals_truth:
             return abstain(UNDERSTOOD[factor])
         return judge_target(factor, subject.target, subject.vs_truth, calibration)
@@ -218,7 +219,7 @@ def _verdict(
 
 
 def _tiny(factor: str, offline: bool, subject: Subject) -> FactorVerdict:
-    """Score images that are too small to measure: only exact equality is known."""
+    """Score images that are too small to measure: only exact equality can be known."""
     before = subject.pictures["ground_truth" if offline else "input"]
     if np.array_equal(before, subject.pictures["edited"]):
         if factor in PRESERVED:
@@ -275,7 +276,7 @@ def _evidence(
     output = subject.degenerate
     if output and output.certain and not output.requested:
         facts["degenerate"] = {"kind": output.kind, "words": output.words}
-    if subject.lines and {*keys} & {*DONE}:  # whichever rubric came first
+    if subject.lines and {*keys} & {*DONE}:  # whichever rubric was asked first
         facts["lettering"] = {
             role: [line.as_json() for line in lines]
             for role, lines in subject.lines.items()
@@ -286,7 +287,8 @@ def _evidence(
 def _numbers(
     measures: Measures, calibration: Calibration, keys: Sequence[str]
 ) -> dict[str, Any]:
-    """Return every measure that has a unit, where the edit is, and the points that each factor lost to what."""
+    """Return every measure with a unit, the position of the edit, and the points that each factor lost to each
+    measure."""
     values = {
         name: {"value": round(value, 4), "unit": unit}
         for name, value in measures.values.items()
@@ -329,9 +331,10 @@ _EQUAL = 1e-9
 def compare(
     rubric: Rubric, a: Subject, b: Subject, calibration: Calibration, order: str | None
 ) -> Assessment:
-    """Compare by the mean of the factors that both outputs have a score of; without any, abstain.
+    """Compare by the mean of the factors for which both outputs have a score; abstain if there are none.
 
-    It is the same in both orders, since each output is measured alone."""
+    The result is the same in both orders, since each output is measured separately.
+    """
     scores: dict[str, list[Mapping[str, float]]] = {}
     choices = {}
     reasons = {}

@@ -1,4 +1,4 @@
-"""From measures to scores: cut points and weights, read from a data file that says where they come from."""
+"""Calibration from measures to scores: cut points and weights, read from a data file that documents their origin."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from editjudge.vision.measured.scene import Array
 
 FILE = Path(__file__).with_name("calibration.json")
 Cuts: TypeAlias = tuple[tuple[float, float], ...]
-"""A broken line, from left to right."""
+"""A piecewise linear function, from left to right."""
 _FAR = 4.0
-"""Standard deviations beyond which one number says no more: a single odd measure must not decide."""
+"""Standard deviations at which a number is clipped: a single outlier must not decide."""
 
 
 @dataclass(frozen=True)
 class Deduction:
-    """Points taken off for one measure: nothing below the first cut point, linear between them."""
+    """Points deducted for one measure: none below the first cut point, linear between them."""
 
     measure: str
     cuts: Cuts
     trust: str = ""
-    """The measure that says how far this one counts against the edit."""
+    """The measure of how much this one counts against the edit."""
 
     def taken(self, values: Values) -> bool:
-        """Whether its measure, and how far that can be trusted, could be measured."""
+        """Whether its measure, and the one for its trust, could be taken."""
         return self.measure in values and (not self.trust or self.trust in values)
 
     def points(self, values: Values) -> float:
@@ -44,32 +44,32 @@ class Deduction:
 
 @dataclass(frozen=True)
 class Regressor:
-    """Ridge regression on one kind of evidence: a weight for each number, so that no rated edit is kept in it."""
+    """Ridge regression on one kind of evidence: one weight for each number, so it contains no rated edit."""
 
     parts: tuple[str, ...]
-    """Names of measures, or of parts of what the network sees."""
+    """Names of measures, or of kinds of network features."""
     mean: Array
     scale: Array
     weights: Array
-    """The first is the constant's."""
+    """Weights; the first is that of the constant."""
     centre: float
     spread: float
-    """Spread of its answers on edits that it was not fitted to."""
+    """Spread of its predictions on edits that it was not fitted to."""
     masked: bool = False
-    """Whether it speaks of edits with a mask, or of those without one."""
+    """Whether it applies to edits with a mask, or to those without one."""
 
     def answers(self, rows: Array) -> Array:
-        """Return how far above other edits people would rate these, in standard deviations of such answers."""
+        """Return how far above other edits people would rate these, in standard deviations of such predictions."""
         answers: Array = features(rows, self.mean, self.scale) @ self.weights
         return (answers - self.centre) / self.spread
 
 
 def features(rows: Array, mean: Array, scale: Array) -> Array:
-    """Return rows in standard deviations, damped if they are unlike rated edits, with a constant in front.
+    """Return rows in standard deviations, damped if they differ from rated edits, with a leading constant.
 
     This is the part of a Gaussian kernel (as wide as the rows are long) that is linear in the rows: on unseen
-    photographs it reaches what the kernel does (.56 within editing model), and 2,048 random waves for the kernel do not
-    (.53). What was not measured is as in the mean edit.
+    photographs it is as good as the kernel (.56 within editing model), while 2,048 random features of the kernel are
+    not (.53). Missing values are replaced by the mean.
     """
     distances = np.nan_to_num(
         np.clip((rows - mean) / scale, -_FAR, _FAR), nan=0.0
@@ -84,30 +84,30 @@ def features(rows: Array, mean: Array, scale: Array) -> Array:
 
 @dataclass(frozen=True)
 class Learnt:
-    """Quality as a whole, fitted to people's ratings: one regressor for each kind of evidence, summed.
+    """Overall quality, fitted to people's ratings: the sum of one regressor for each kind of evidence.
 
-    If a mask says where the edit belongs, what the network sees there from nearby decides alone: on rated edits with
-    a mask the rest follows people's ratings hardly at all.
+    If there is a mask, only the network's features of a close view of the edit decide: on rated edits with a mask the
+    rest hardly correlates with people's ratings.
     """
 
     edits: int
-    """Rated edits that taught it."""
+    """Number of rated edits in the fit."""
     regressors: tuple[Regressor, ...]
     ranks: Cuts
-    """From the sum to the share of those edits that it places below this one."""
+    """From the sum to the share of rated edits that are worse."""
     masked_ranks: Cuts
-    """The same for edits with a mask, by the regressors that speak of them; placed among all rated edits too."""
+    """The same for edits with a mask, by the regressors for them; relative to all rated edits too."""
     points: float
-    """Taken off the edit that is placed below all others."""
+    """Points deducted from the worst edit."""
     offsets: Mapping[str, float]
-    """Factors that share the answer. Each adds an offset of its own before it is rounded to a whole score: so the mean
-    of the factors keeps what rounding takes from each of them."""
+    """Factors that share the prediction. Each adds a different offset before it is rounded to a whole score, so that
+    the mean of the factors keeps the precision that rounding takes from each of them."""
     _ranks: WeakKeyDictionary[Measures, float] = field(
         default_factory=WeakKeyDictionary, repr=False, compare=False
     )
 
     def rank(self, measures: Measures) -> float:
-        """Return the share of rated edits that rank below this one, computed once however many factors ask."""
+        """Return the share of rated edits that are worse than this one, computed once for all factors."""
         if measures not in self._ranks:
             masked = measures.scene.mask is not None
             answers = (
@@ -120,12 +120,12 @@ class Learnt:
         return self._ranks[measures]
 
     def taken(self, factor: str, rank: float) -> float:
-        """Return the points taken off a factor for the rank."""
+        """Return the points deducted from a factor for the rank."""
         return self.points * (1 - rank) + self.offsets[factor]
 
 
 def gathered(parts: Sequence[str], values: Values, features: Features) -> Array:
-    """Return measures and kinds of features as one row; NaN if there is nothing."""
+    """Return measures and kinds of features as one row; NaN for missing values."""
     return np.concatenate(
         [features.get(part, [values.get(part, np.nan)]) for part in parts]
     )
@@ -140,7 +140,7 @@ class Calibration:
     digest: str
 
     def points(self, factor: str, values: Values) -> dict[str, float]:
-        """Return the points taken off for each measure of a factor; what could not be measured is absent."""
+        """Return the points deducted for each measure of a factor; missing measures are absent."""
         return {
             term.measure: term.points(values)
             for term in self.factors[factor]
@@ -148,7 +148,7 @@ class Calibration:
         }
 
     def rank(self, factor: str, measures: Measures) -> float | None:
-        """Return the rank that the learnt part gives the edit; None for factors without one, and if there is no edit."""
+        """Return the learned rank of the edit; None for factors without one, and if there is no edit."""
         if (
             not self.learnt
             or factor not in self.learnt.offsets
@@ -160,7 +160,8 @@ class Calibration:
     def score(self, factor: str, values: Values, rank: float | None = None) -> float:
         """Return a score on 1 to 7, not yet rounded.
 
-        Faults add up; what was learnt has seen them too, so the worse of both counts."""
+        Deductions add up; the learned part includes the same faults, so the worse of both counts.
+        """
         lost = sum(self.points(factor, values).values())
         if rank is not None and self.learnt:
             lost = max(lost, self.learnt.taken(factor, rank))
@@ -174,7 +175,7 @@ def load(path: Path = FILE) -> Calibration:
 
 
 def calibration(content: Mapping[str, Any], digest: str = "") -> Calibration:
-    """Make a calibration from the content of the file."""
+    """Build a calibration from the content of the file."""
     factors = {
         name: tuple(Deduction(**term | {"cuts": _cuts(term["cuts"])}) for term in terms)
         for name, terms in content["factors"].items()
@@ -211,6 +212,6 @@ def _cuts(pairs: Sequence[Sequence[float]]) -> Cuts:
 
 
 def _along(cuts: Cuts, x: float) -> float:
-    """Return the value of a broken line at x; beyond its ends it is level."""
+    """Return the value of a piecewise linear function at x; constant beyond its ends."""
     knots = np.array(cuts)
     return float(np.interp(x, knots[:, 0], knots[:, 1]))

@@ -10,50 +10,51 @@ import numpy as np
 from editjudge.vision.measured.scene import Array, Scene, area
 
 _VISIBLE = (12.0, 5.0, 3.5)
-"""Colour differences that show, at full, half and quarter of the base size. Re-encoding noise cancels when it is
-averaged, so coarser scales see fainter changes: JPEG at quality 75 stays below all three in photographs."""
+"""Visible colour differences at full, half and quarter of the base size. Re-encoding noise cancels when it is
+averaged, so fainter changes count at coarser scales: JPEG at quality 75 stays below all three in photographs."""
 _FLOOR = 2.2
-"""Times the median difference, below which a difference is part of what happened to every pixel."""
+"""Multiple of the median difference below which a difference belongs to the change of every pixel."""
 _MOST = (40.0, 14.0, 10.0)
-"""No floor is higher: what differs by this much is seen however much the rest differs. Noise is mostly in the finest
-scale, where it hides much more."""
+"""Maximum of the floor: a difference of this size is visible however much the rest differs. Noise is mostly in the
+finest scale, where it hides much more."""
 _STRONG = 0.35
-"""Share of the strongest change: what is fainter is not the edit itself, but something that came with it."""
+"""Share of the strongest change: a fainter one is not the edit itself, but a side effect."""
 _BESIDE = 0.3
-"""Share of a shift of all colours below which a further difference goes unnoticed beside it."""
+"""Share of a shift of all colours below which a further difference is not noticed."""
 _COLLAPSED = 0.2
-"""Share of the spread of colours that a transform must leave: what turns a photograph into an even surface is not new
-light or tint, and setting it aside would leave nothing that differs. Half the light leaves about .6 of it."""
+"""Minimum share of the spread of colours that a transform must preserve: a transform that turns a photograph into an
+even surface is not new light or tint, and to discount it would leave no difference. Half the light preserves about
+.6 of it."""
 _EXPLAINED = 0.75
-"""Share of the median difference from the input: a transform of all colours that leaves more explains nothing."""
+"""Share of the median difference from the input: a colour transform that leaves more explains nothing."""
 _SAME = 2.0
-"""A colour difference that is not seen even side by side."""
+"""A colour difference that is invisible even side by side."""
 
 _SPECK = 40.0
-"""Levels of 255 over 5 x 5 pixels. Pages of text saved as JPEG at quality 70 stay below 8, scaled down by a quarter and
-up again below 27; a 4 that became a 5 in small print has 74."""
+"""Levels of 255 over 5 x 5 pixels. Pages of text saved as JPEG at quality 70 stay below 8, scaled down by a quarter
+and up again below 27; a 4 that became a 5 in small print has 74."""
 
 
 @dataclass(frozen=True)
 class Change:
     expected: Array
-    """The image before, in Lab, after what happened to all colours alike."""
+    """The image before the edit, in Lab, with the colour transform of the whole image applied."""
     difference: Array
-    """Colour difference from that, at a quarter of the detail: re-encoding noise has cancelled."""
+    """Colour difference from `expected`, at a quarter of the size, where re-encoding noise has cancelled."""
     visible: Array
-    """Difference over what is visible here; above 1 is seen."""
+    """Difference relative to the visible threshold; above 1 is visible."""
     region: Array
     """The edit: the mask if there is one, else the main connected change; 0 or 1."""
     outside: Array
-    """Valid, and at a distance from the region."""
+    """Valid pixels at a distance from the region."""
     tint: float
     """Mean colour difference that one colour transform of the whole image explains."""
     floor: float
-    """Median difference: what re-encoding did everywhere."""
+    """Median difference, caused by re-encoding everywhere."""
     nothing: bool
-    """Nothing visible changed."""
+    """Whether nothing visible changed."""
     located: bool
-    """The region is known: from a mask, or because the change has a place."""
+    """Whether the region is known: from a mask, or because the change is local."""
 
     @property
     def share(self) -> float:
@@ -61,7 +62,7 @@ class Change:
 
     @property
     def inside(self) -> Array:
-        """The visible edit: the part of the region that visibly changed, all of it if nothing did."""
+        """The visible edit: the part of the region that visibly changed, or all of it if nothing did."""
         visible_part = (self.region > 0) & (self.visible > 1)
         return visible_part if visible_part.mean() > 0.0005 else self.region > 0
 
@@ -71,7 +72,7 @@ def find_change(scene: Scene) -> Change:
     scales = _differences(expected, scene.after.lab)
     seen = scene.valid > 0
     floors = [float(np.median(scale[seen])) if seen.any() else 0.0 for scale in scales]
-    # Beside a shift of all colours, what no single transform explains is mostly the transform's own bend.
+    # With a shift of all colours, the difference left by the transform is mostly its own fitting error.
     levels = [
         min(most, max(low, _FLOOR * floor)) + _BESIDE * tint
         for low, floor, most in zip(_VISIBLE, floors, _MOST, strict=True)
@@ -98,7 +99,7 @@ def find_change(scene: Scene) -> Change:
 
 
 def changed_box(change: Change) -> tuple[float, float, float, float] | None:
-    """Return left, top, right and bottom of all that visibly changed, as shares of the sides; None if nothing did."""
+    """Return left, top, right and bottom of all visible changes, as shares of the sides; None if there are none."""
     rows, columns = np.nonzero(_blobs(change.visible > 1))
     if change.nothing or not len(rows):
         return None
@@ -112,7 +113,7 @@ def changed_box(change: Change) -> tuple[float, float, float, float] | None:
 
 
 def _recoloured(scene: Scene) -> tuple[Array, float]:
-    """Return the image before, with the one colour transform that most pixels underwent, and how much that changed."""
+    """Return the image before the edit with the colour transform of most pixels, and how much that changed."""
     before = scene.before.lab
     after = scene.after.lab
     spread, left = (float(cv2.meanStdDev(lab)[1].max()) for lab in (before, after))
@@ -126,9 +127,10 @@ def _recoloured(scene: Scene) -> tuple[Array, float]:
 
 
 def _is_plausible(before: Array, moved: Array, after: Array) -> bool:
-    """Whether new light or a tint can do this: it keeps light from dark, and makes the images agree.
+    """Whether new light or a tint is a plausible cause: it preserves the order of light and dark, and makes the images
+    agree.
 
-    A negative does not, nor does paint over most of the image, which would make a transform to one colour fit best.
+    A negative does not, nor does paint over most of the image, for which a transform to one colour would fit best.
     """
     a, m, b = (area(p, (64, 64)).reshape(-1, 3) for p in (before, moved, after))
     if float(m.std(axis=0).max()) < _COLLAPSED * float(a.std(axis=0).max()):
@@ -142,7 +144,7 @@ def _is_plausible(before: Array, moved: Array, after: Array) -> bool:
 
 
 def _powers(lab: Array) -> Array:
-    """Return colours with their squares and products, in hundreds so that all are of like size."""
+    """Return colours with their squares and products, in hundreds so that all have a similar magnitude."""
     x = lab / 100.0
     light, a, b = (x[..., k] for k in range(3))
     return np.stack(
@@ -151,9 +153,9 @@ def _powers(lab: Array) -> Array:
 
 
 def _colour_transform(before: Array, after: Array) -> Array | None:
-    """Fit a quadratic in Lab, which a tint or a turn of hue nearly is; None if many pixels stayed as they were.
+    """Fit a quadratic in Lab, which approximates a tint or a rotation of hue; None if many pixels are unchanged.
 
-    Tukey's weights keep what was edited from counting.
+    Tukey's weights exclude the edited pixels.
     """
     small, b = (
         area(lab, (64, 64)).reshape(-1, 3).astype(np.float64) for lab in (before, after)
@@ -163,7 +165,7 @@ def _colour_transform(before: Array, after: Array) -> Array | None:
     x = np.c_[_powers(small[:, None, :])[:, 0], np.ones(len(small))]
     identity = np.zeros((10, 3))
     identity[:3] = 100.0 * np.eye(3)
-    # A pull towards no transform at all; the squares, which could bend anything, feel it most.
+    # Regularisation towards the identity, strongest for the squares, which could fit anything.
     pull = len(x) * np.diag([2e-3] * 3 + [1e-2] * 6 + [2e-3])
     weights = np.ones(len(x))
     fitted = identity
@@ -177,7 +179,7 @@ def _colour_transform(before: Array, after: Array) -> Array | None:
 
 
 def _differences(a: Array, b: Array) -> list[Array]:
-    """Return the colour difference (CIE94's discount of chroma) at three scales, all at base size."""
+    """Return the colour difference (with CIE94's weight for chroma) at three scales, all at base size."""
     height, width = a.shape[:2]
     scales = []
     for level in range(3):
@@ -195,13 +197,13 @@ def _differences(a: Array, b: Array) -> list[Array]:
 
 
 def _has_speck(scene: Scene) -> bool:
-    """Whether a few pixels differ as no encoding makes them differ: one digit of a date may be all that was edited."""
+    """Whether a few pixels differ more than any encoding explains: the edit may be one digit of a date."""
     difference = cv2.blur(scene.before.fine - scene.after.fine, (5, 5))
     return bool(np.abs(difference).max() > _SPECK)
 
 
 def _blobs(changed: Array) -> Array:
-    """Return change with specks removed and gaps closed."""
+    """Return the change with specks removed and gaps closed."""
     side = max(changed.shape)
     mask = changed.astype(np.uint8)
     opened = cv2.morphologyEx(mask, cv2.MORPH_OPEN, _disc(side * 0.005))
@@ -214,7 +216,7 @@ def _disc(radius: float) -> Array:
 
 
 def _region(scene: Scene, visible: Array) -> tuple[Array, bool]:
-    """Return the region of the edit, and whether it has a place."""
+    """Return the region of the edit, and whether it is local."""
     side = max(scene.shape)
     if scene.mask is not None and scene.mask.any():
         return cv2.dilate(scene.mask, _disc(side * 0.008)), True

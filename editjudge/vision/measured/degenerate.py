@@ -1,8 +1,8 @@
-"""Degenerate outputs: blank, noise, another image, the input again, a tile, a thumbnail.
+"""Degenerate outputs: blank, noise, another image, the unchanged input, a tile, a thumbnail.
 
 The embedded judge, the audit, the probes, rewards and contradictions share this one detector. It is a pure function of
-two decoded images and the instruction. Its thresholds leave real edits alone, however bad: `bench/degenerate.py
---edits` lists every real edit that it reports.
+two decoded images and the instruction. Its thresholds exclude real edits, however bad: `bench/degenerate.py --edits`
+lists every real edit that it reports.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ from editjudge.vision.measured.scene import Array, area, fit, shrink, to_lab, to
 # --- without usable detail ----------------------------------------------------------------------------------
 
 _GRAINY = 12.0
-"""Levels of deviation from which grain is noise that hides the image, and less is the grain of a blank sensor."""
+"""Levels of deviation from which grain is noise that hides the image; less is the grain of a blank sensor."""
 _NEIGHBOURS = 0.3
-"""Correlation of neighbouring pixels below which an image is noise. Real edits have .81 and more at full size, .55 at
-a quarter; pages of text .44 on a grid of 32; noise at four fifths over a photograph, saved as JPEG, has under .25."""
+"""Correlation of neighbouring pixels below which an image is noise. Real edits have .81 and more at full size, .55
+at a quarter; pages of text .44 on a grid of 32; noise at four fifths over a photograph, saved as JPEG, has under
+.25."""
 _STILL_SHOWN = 0.96
-"""Correlation with the input on a grid of 64 from which grain is a way of printing: a photograph dithered to one bit
-has .99, under noise at four fifths .91 and less."""
+"""Correlation with the input on a grid of 64 from which grain is a printing technique: a photograph dithered to one
+bit has .99, under noise at four fifths .91 and less."""
 _COARSE = 64
-"""Pixels of the longer side that hold all that a blown-up thumbnail shows."""
+"""Pixels of the longer side that hold all detail of an upscaled thumbnail."""
 _FINER = 0.08
-"""Deviation, as a share of the contrast, that is lost when an image is reduced to that size and enlarged again.
-Thumbnails of 32 pixels lose .01 to .07, however they were enlarged."""
+"""Share of the contrast that is lost when an image is reduced to that size and enlarged again. Thumbnails of 32
+pixels lose .01 to .07, whatever the upscaling method."""
 _SOFTENED = 0.195
-"""The loss as a share of the input's own. Thumbnails of 32 pixels have .05 to .19, a blur of 3 pixels .2 and more; of
-1,459 real edits one is below, a field smeared all over."""
+"""The loss relative to that of the input. Thumbnails of 32 pixels have .05 to .19, a blur of 3 pixels .2 and more;
+of 1,459 real edits one is below, a field smeared all over."""
 _BLOCKS = 128
-"""Columns or rows at which blocks meet, at most: no thumbnail is larger."""
+"""Maximum number of columns or rows at which blocks meet: no thumbnail is larger."""
 _SMALL = 0.25
-"""Share of the input's longer side (at most 1024 pixels): a smaller output shows a thumbnail of an edit at best."""
+"""Share of the input's longer side (at most 1024 pixels): a smaller output shows at best a thumbnail of an edit."""
 _STRIP = 8.0
-"""Times the input's ratio of sides: such an output is not a frame of the same image."""
+"""Multiple of the input's aspect ratio: such an output is not a frame of the same image."""
 
 
 def thumbnail(before: Array | None, edited: Array) -> str | None:
@@ -57,7 +58,7 @@ def thumbnail(before: Array | None, edited: Array) -> str | None:
     height, width = edited.shape[:2]
     size = f"is only {width} x {height} pixels"
     if before is not None:
-        if too_small(before):  # the output is no smaller than its input
+        if too_small(before):  # the output is not smaller than its input
             return None
         if max(height, width) < _SMALL * max(before.shape[:2]):
             return f"{size}, less than a quarter of the input's side: a thumbnail"
@@ -80,9 +81,9 @@ def noise(before: Array | None, edited: Array) -> str | None:
 
 
 def _least_neighbours(image: Array) -> float:
-    """Return the least correlation of neighbours over five sizes; 1 if there is too little contrast for noise.
+    """Return the lowest correlation of neighbours over five sizes; 1 if the contrast is too low for noise.
 
-    Noise that was enlarged is smooth up close, and noise over an image hides it only up close.
+    Enlarged noise is smooth at full size, and noise over an image hides it only at full size.
     """
     plane = gray(image)
     if plane.std() < _GRAINY:
@@ -100,7 +101,7 @@ def _neighbours(plane: Array) -> float:
 
 
 def upscaled(before: Array | None, edited: Array) -> str | None:
-    """Describe a thumbnail blown up, if the input is not one."""
+    """Describe an upscaled thumbnail, if the input is not one."""
     plane = gray(edited)
     if max(plane.shape) < 3 * _COARSE:
         return None
@@ -118,7 +119,7 @@ def upscaled(before: Array | None, edited: Array) -> str | None:
 
 
 def _has_blocks(plane: Array) -> bool:
-    """Whether it changes at a few columns and rows alone."""
+    """Whether the image changes only at a few columns and rows."""
     for axis in (0, 1):
         steps = (np.diff(plane, axis=axis) ** 2).mean(axis=1 - axis)
         few = min(_BLOCKS, len(steps) // 4)
@@ -128,7 +129,7 @@ def _has_blocks(plane: Array) -> bool:
 
 
 def _lost(plane: Array) -> float:
-    """Return the deviation that is lost by reducing and enlarging, as a share of the contrast."""
+    """Return the share of the contrast that is lost by reducing and enlarging."""
     height, width = plane.shape
     scale = _COARSE / max(height, width)
     small = area(plane, (max(1, round(width * scale)), max(1, round(height * scale))))
@@ -139,29 +140,29 @@ def _lost(plane: Array) -> float:
 # --- blank, or blank in a large part ------------------------------------------------------------------------
 
 _LEVELS = 4
-"""Levels of 255, over all pixels but a few: what JPEG leaves of one colour."""
+"""Range in levels of 255, over all pixels but a few, that JPEG leaves of a single colour."""
 _STRAY = 8.0
-"""Levels from a smooth background at which something shows. Sensor noise of 8 levels averages to less than 1."""
+"""Levels from a smooth background at which something is visible. Sensor noise of 8 levels averages to less than 1."""
 _EMPTY = 0.08
-"""Share of a 64 x 64 grid that differs from a smooth background: a watermark or a logo is less. The emptiest real edit
-has 0.17."""
+"""Share of a 64 x 64 grid that differs from a smooth background: a watermark or a logo is less. The emptiest real
+edit has 0.17."""
 _CELLS = 32
-"""Cells a side in which an image is searched for even surfaces, of 8 x 8 pixels each."""
+"""Cells along a side in which an image is searched for even surfaces, of 8 x 8 pixels each."""
 _EVEN = 1.2
-"""Levels of deviation of a cell that was filled, not photographed, also after it was saved as JPEG."""
+"""Levels of deviation of a cell that was filled, not photographed, even after JPEG compression."""
 _CONTENT = 4.0
-"""Levels of deviation of a cell that showed something."""
+"""Levels of deviation of a cell with content."""
 _BLANK = 0.12
 """Share of the image that had content and is one even surface now."""
 _STRAIGHT = 0.9
 """Share of its bounding box that such a surface fills: lost data and paint have straight sides, backgrounds do not."""
 _PLAIN = ("black", "white", "grey")
-"""Tried first: a dark red is within the hues of three names."""
+"""Tested first: a dark red is within the hues of three names."""
 
 
 def flat(image: Array) -> str | None:
     pixels = image.reshape(-1, 3)
-    # the first is fast
+    # the first test is fast
     if not _within_levels(pixels[::61], 1) or not _within_levels(pixels, 0.02):
         return None
     level = np.median(pixels, axis=0).astype(int)
@@ -186,7 +187,7 @@ def near_flat(before: Array | None, edited: Array) -> str | None:
         (_uneven, "even surfaces"),
     ):
         detail = share_of_detail(edited)
-        # Beside a drawing or a product on white, little is left only if most of that little is gone.
+        # For a drawing or a product on white, the output is empty only if most of that content is gone.
         if detail <= _EMPTY and (
             before is None or share_of_detail(before) > max(_EMPTY, 2 * detail)
         ):
@@ -195,11 +196,11 @@ def near_flat(before: Array | None, edited: Array) -> str | None:
 
 
 def _off_one_surface(image: Array) -> float:
-    """Return the share that stands out from one smooth surface: a quadratic in each channel, fitted to what is not far.
+    """Return the share that differs from one smooth surface: a quadratic in each channel, fitted to pixels close to it.
 
-    A lower bound above twice `_EMPTY` is enough, and saves the fit for most photographs: along a row, four equally spaced
-    values of a quadratic have no third difference; if each is off by `_STRAY` at most it is at most 8 times that. A
-    quarter of the row apart, each cell is in one such row of four.
+    A lower bound above twice `_EMPTY` is enough, and saves the fit for most photographs: along a row, four equally
+    spaced values of a quadratic have a third difference of 0; if each is off by `_STRAY` at most, it is at most 8 times
+    that. With a spacing of a quarter of the row, each cell is in one such group of four.
     """
     grid = area(image, (64, 64)).astype(np.float64).reshape(-1, 3)
     fours = grid.reshape(64, 4, 16, 3)
@@ -240,7 +241,7 @@ def _deviation(tiles: Array) -> Array:
 
 
 def partly_blank(before: Array, edited: Array) -> str | None:
-    """Describe an output of which a large part with straight sides had content and is one even colour now."""
+    """Describe an output in which a large area with straight sides had content and is one even colour now."""
     now = _tiles(edited)
     even = _deviation(now) < _EVEN
     emptied = even & (_deviation(_tiles(before)) > _CONTENT)
@@ -261,7 +262,7 @@ def partly_blank(before: Array, edited: Array) -> str | None:
 
 
 def _filled_box(surface: Array, part: Array) -> float:
-    """Return the share of the bounding box of most of the part that the surface fills."""
+    """Return the share of the bounding box of the main area that the surface fills."""
     box = []
     for axis in (1, 0):
         counts = part.sum(axis=axis)
@@ -269,7 +270,7 @@ def _filled_box(surface: Array, part: Array) -> float:
         box.append(slice(lines[0], lines[-1] + 1))
     rows, columns = box
     inside = float(surface[rows, columns].mean())
-    # A background has more of the surface beside any box.
+    # A background continues beside any box.
     return inside * float(part[rows, columns].sum() / part.sum())
 
 
@@ -289,7 +290,7 @@ Kind = Literal[
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FLAGGED: frozenset[Kind] = frozenset({"unchanged", "mirrored"})
-"""Kinds that still show what the input shows: they are judged as any edit, and the judgement carries the flag."""
+"""Kinds that still show the content of the input: they are judged like any edit, and the judgement carries the flag."""
 
 _SIDE = 1024
 """Longest side that is measured, as everywhere in this judge."""
@@ -298,15 +299,15 @@ _ROOM = Decoding(BOUNDS.max_pixels // 2)
 
 @dataclass(frozen=True)
 class Degenerate:
-    """Why an image is not an edit."""
+    """Reason why an image is degenerate."""
 
     kind: Kind
     words: str
-    """A clause with the image as its subject: "is one flat colour ..."."""
+    """A clause whose subject is the image: "is one flat colour ..."."""
     certain: bool = True
-    """False if it may be another image: too little of the input is found again to say more."""
+    """False if it may be another image: too little of the input is recognised to be certain."""
     requested: bool = False
-    """The instruction as a whole asks for such an output. It is then not a fault, but there is nothing to score."""
+    """Whether the instruction asks for such an output. Then it is not a fault, but there is nothing to score."""
 
     @property
     def set_aside(self) -> bool:
@@ -317,7 +318,8 @@ class Degenerate:
 def find_degenerate(
     before: Array | None, edited: Array, instruction: str = ""
 ) -> Degenerate | None:
-    """Return why the edited image, RGB of any size, is certainly degenerate without being asked for; None if it is not."""
+    """Return why the edited image, RGB of any size, is certainly degenerate without a request for it; None if it is
+    not."""
     output = classify(before, edited, instruction)
     return output if output and output.certain and not output.requested else None
 
@@ -329,7 +331,8 @@ def classify(
     *,
     unchanged: bool | None = None,
 ) -> Degenerate | None:
-    """Classify as `find_degenerate` does, with doubtful and requested outputs. `unchanged`: what was measured already."""
+    """Classify like `find_degenerate`, including doubtful and requested outputs. `unchanged` is an earlier
+    measurement."""
     before = None if before is None else shrink(before, _SIDE)
     edited = shrink(edited, _SIDE)
     output = _classify(before, edited, unchanged)
@@ -339,7 +342,7 @@ def classify(
 
 
 def glance(source: ImageSource | None) -> Array | None:
-    """Return an image no larger than is needed; None if it is absent or at an address. Raises `ImageError`."""
+    """Return an image no larger than needed; None if it is absent or at an address. Raises `ImageError`."""
     if source is None or isinstance(source, str):
         return None
     data = read(source)
@@ -360,14 +363,14 @@ def worst(output: Degenerate, factor: str) -> FactorVerdict | None:
     if output.certain and spoilt:
         end = ": not allowed" if factor == LIGHTING else "."
         return FactorVerdict(1.0, f"The edited picture {output.words}{end}")
-    # What may be another image may be a good one: only what it kept of the input is not known.
+    # An image that may be unrelated may also be good: only its preservation of the input is unknown.
     if output.certain or spoilt:
         return abstain(f"the edited picture {output.words}")
     return None
 
 
 def find_flat(image: Array) -> str | None:
-    """Describe an image that shows nothing, also if it is the input."""
+    """Describe an image that shows nothing, even if it is the input."""
     return None if too_small(image) else flat(shrink(image, _SIDE))
 
 
@@ -387,7 +390,8 @@ _BESIDE_INPUT: Sequence[tuple[Kind, Callable[[Array, Array], str | None]]] = (
 def _classify(
     before: Array | None, edited: Array, unchanged: bool | None
 ) -> Degenerate | None:
-    """Find the first kind. The certain ones come first: a black frame is also unrelated to the input, and is called black."""
+    """Find the first kind that applies. The certain ones come first: a black frame is also unrelated to the input,
+    but is called black."""
     if clause := thumbnail(before, edited):
         return Degenerate("thumbnail", clause)
     if too_small(edited) or (before is not None and too_small(before)):
@@ -411,7 +415,7 @@ def _classify(
         return same
     output = _beside_input(before, edited)
     if output and (flat(before) or _off_one_surface(before) <= _EMPTY):
-        return None  # nothing in the input could be found again
+        return None  # nothing of the input could be recognised
     return output
 
 
@@ -424,13 +428,13 @@ def _beside_input(before: Array, edited: Array) -> Degenerate | None:
 
 
 def _requested(kind: Kind, instruction: str, edited: Array) -> bool:
-    """Whether the instruction as a whole asks for such an image. None asks for the input again."""
+    """Whether the whole instruction asks for such an image. No instruction asks for the unchanged input."""
     if not matches(f"asked_for.{kind}", instruction):
         return False
     named = named_colours(instruction)
     if kind not in ("flat", "near_flat") or not named:
         return True
-    # A frame of another colour than the one that was asked for is a failure as usual.
+    # A frame of another colour than the requested one is a failure as usual.
     return any(share_of(colour, to_lab(edited)) > 0.5 for colour in named)
 
 
@@ -447,7 +451,7 @@ def screen(edit: Edit) -> list[DegenerateImage]:
             if edited is None:
                 continue
             if output := find_degenerate(before, edited, edit.instruction):
-                # An output that is its input again is not a good edit, however well everything is preserved.
+                # An unchanged input is not a good edit, however well everything is preserved.
                 set_aside = output.set_aside or output.kind == "unchanged"
                 findings.append(
                     DegenerateImage(output.kind, role, output.words, set_aside)

@@ -1,4 +1,4 @@
-"""Images that show what was measured."""
+"""Images that visualise the measurement."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from editjudge.vision.measured.scene import Array, shrink
 def pictures(
     edited: Array, measures: Measures, lines: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, bytes]:
-    """Draw PNGs in the size of the measurement: the change over the edited image, the rim, the boxes that were read."""
+    """Draw PNGs at the size of the measurement: the change over the edited image, the rim, the boxes of text."""
     height, width = measures.scene.shape
     canvas = cv2.resize(shrink(edited, max(height, width)), (width, height))[..., ::-1]
-    strength = np.clip(measures.change.visible / 4, 0, 1)  # full at four times visible
+    strength = np.clip(measures.change.visible / 4, 0, 1)  # 1 at four times visible
     colour = cv2.applyColorMap((strength * 255).astype(np.uint8), cv2.COLORMAP_INFERNO)
     gray = cv2.cvtColor(cv2.cvtColor(canvas, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR)
     share = np.clip(strength * 1.5, 0, 0.85)[..., None]
     heat = (gray * (1 - share) + colour * share).astype(np.uint8)
-    # the rim of the edit, but not along the border of the image
+    # the rim of the edit, except along the border of the image
     region = measures.change.region
     kernel = np.ones((3, 3), np.uint8)
     border = cv2.BORDER_CONSTANT

@@ -1,4 +1,4 @@
-"""The factors that are scored, their verdicts, and the scores and reasons of those that compare two images."""
+"""The factors that are scored, their verdicts, and the scores and reasons of factors that compare two images."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if (
     from editjudge.vision.measured.scene import Array
 
 PRESERVED = ("unchanged_regions", "global_consistency", "identity_preservation")
-"""Factors of what should have stayed."""
+"""Factors of preservation."""
 LIGHTING = "Contextual_Preservation"
 """The factor of lighting edits. Its reasons are a list of differences, each with its mark."""
 MADE = ("texture_and_detail", "image_quality", "color_and_lighting", "seamlessness")
-"""Factors of how well the edit was made."""
+"""Factors of quality of execution."""
 MEASURED = (*PRESERVED, *MADE)
-"""Factors that need no understanding, only a comparison."""
+"""Factors that need only a comparison of images, no understanding."""
 DONE = ("alignment", "completeness", "effect_score")
-"""Factors of whether the instruction was followed."""
+"""Factors of compliance with the instruction."""
 UNDERSTOOD = {
     "scale_realism": "whether an object has the right size cannot be measured without a ground truth",
     "spatial_relationship": "whether an object is in the right place cannot be measured without a ground truth",
     "plausibility": "whether the result is plausible cannot be measured: a judge must understand what it shows",
 }
-"""Factors that need understanding or a ground truth, each with the reason for abstaining without one."""
+"""Factors that need understanding or a ground truth, each with the reason for abstaining."""
 TARGETED = ("alignment", "completeness", *UNDERSTOOD)
 """Factors that a ground truth decides."""
 
 _LOOKS = frozenset({*MEASURED, LIGHTING})
 SPOILT: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("flat", "near_flat", "noise"), _LOOKS | {*DONE}),
-    # What was asked may have been done in a tile, a thumbnail or the part that is left.
+    # The instruction may have been followed in a tile, a thumbnail or the remaining part.
     **dict.fromkeys(("tile", "upscaled", "thumbnail", "partly_blank"), _LOOKS),
-    # An image that has nothing to do with the input may be a good one.
+    # An image that is unrelated to the input may be a good one.
     "unrelated": frozenset({*PRESERVED, LIGHTING}),
 }
 """Factors that get the worst score, by the kind of a degenerate output; the others are not scored."""
@@ -48,7 +48,7 @@ SPOILT: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class FactorVerdict:
-    """A score from 1 to 7 before it is put on the rubric's scale; None is an abstention."""
+    """A score from 1 to 7 before it is converted to the rubric's scale; None is an abstention."""
 
     score: float | None
     reason: str
@@ -59,9 +59,9 @@ def abstain(reason: str) -> FactorVerdict:
 
 
 def on_scale(score: float, scale: Scale) -> float:
-    """Return the score of the scale nearest to where this one is between 1 and 7; the worse one of two.
+    """Return the nearest score of the scale at the same share as this one between 1 and 7; the worse one of two.
 
-    Raises `ValueError` for a scale with an open end, on which nothing lies between the ends.
+    Raises `ValueError` for a scale with an open end, on which there is no such share.
     """
     worst = scale.worst
     best = scale.best
@@ -75,7 +75,7 @@ def on_scale(score: float, scale: Scale) -> float:
 
 
 def position(part: Array) -> str:
-    """Return where most of it is: "lower left", "centre", "whole picture"."""
+    """Return the position of most of it: "lower left", "centre", "whole picture"."""
     weight = part.astype(float)
     total = float(weight.sum())
     if total <= 0:
@@ -93,7 +93,7 @@ def position(part: Array) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share in percent: whole numbers, but never 0 for something or 100 for not all."""
+    """Format a share in percent: whole numbers, but never 0 for something or 100 for not all."""
     if 0 < share < 0.01:
         return "under 1 %"
     if 0.99 < share < 1:
@@ -102,7 +102,7 @@ def percent(share: float) -> str:
 
 
 def bounded(sentence: str, limits: tuple[int, int] | None, filling: str) -> str:
-    """Bring a sentence within the rubric's word limits: lengthened by a true remark, or cut at a clause."""
+    """Fit a sentence into the rubric's word limits: lengthened by a true remark, or cut at a clause."""
     if limits is None:
         return sentence
     least, most = limits
@@ -118,7 +118,7 @@ def bounded(sentence: str, limits: tuple[int, int] | None, filling: str) -> str:
 _SPECKS = 0.001
 """Share of the image that differs in specks if it was only encoded again."""
 _RECOGNISABLE = 0.01
-"""Mean weight of structure below which nothing in the image could be recognised."""
+"""Mean weight of structure below which nothing in the image is recognisable."""
 _SHIFTED = 0.05
 """Shift of all colours from which a sentence mentions it."""
 
@@ -134,7 +134,7 @@ def score(factor: str, measures: Measures, calibration: Calibration) -> FactorVe
         return abstain(
             "the picture shows no structure by which anything could be recognised"
         )
-    # If no place differs, the edit's own detail, light and rim are as they were, and it has no rank among other edits.
+    # If nothing differs, the edit's detail, light and rim are unchanged, and it has no rank among other edits.
     unedited = not measures.change.region.any()
     specks = values["change.visible share"] < _SPECKS
     alike = bool(rule.edited) and unedited and specks
@@ -263,22 +263,22 @@ def _shift(m: Measures) -> str:
 
 
 def spot(change: Change) -> str:
-    """Return where the edit is and how much of the image it covers."""
+    """Return the position of the edit and its share of the image."""
     return f"{position(change.region)}, {percent(change.share)}"
 
 
 class _MeasuredFactor(NamedTuple):
-    """How a measured factor is decided and explained."""
+    """Rule by which a measured factor is decided and explained."""
 
     sentence: Callable[[Measures], str]
     deciding: tuple[str, ...]
     """Measures of which at least one must have been taken."""
     missing: str
-    """The reason for abstaining if none was."""
+    """Reason for abstaining if none was taken."""
     edited: str = ""
-    """What it is about in the edit itself: without a visible difference there is nothing of it that could be wrong."""
+    """Aspect of the edit itself: without a visible difference nothing of it can be wrong."""
     beside: tuple[str, str, str] = ("", "", "")
-    """The measure that is reported if the learnt part decided: its name in a sentence, its name, and its unit."""
+    """Measure to report if the learned part decided: its name in a sentence, its name, and its unit."""
 
 
 _FACTORS = {

@@ -1,4 +1,4 @@
-"""Text edits: the text that an instruction asks for, the lines that are read in the images, and what these prove."""
+"""Text edits: the text that an instruction requests, the lines that are read in the images, and what they prove."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from editjudge.vision.measured.scene import Array
 
 @dataclass(frozen=True)
 class TextRequest:
-    """A wish about lettering that an instruction spells out letter by letter."""
+    """A request for lettering that an instruction spells out letter by letter."""
 
     act: Literal["write", "replace", "delete", "script"]
-    """`script`: all lettering of one script is to go (`old`) or to come (`new`)."""
+    """`script`: all lettering of one script should disappear (`old`) or appear (`new`)."""
     old: str = ""
     new: str = ""
     where: str = ""
-    """The words that say where it is to be written, such as "in the upper left corner"."""
+    """Words for its position, such as "in the upper left corner"."""
 
 
 @dataclass(frozen=True)
@@ -73,27 +73,28 @@ class TextLine:
 
 @dataclass(frozen=True)
 class TextReading:
-    """Proof about a request from what was read: `done`, `blurred`, `misspelt`, `misplaced`, `undone`, or nothing."""
+    """Proof about a request from the text that was read: `done`, `blurred`, `misspelt`, `misplaced`, `undone`, or
+    none."""
 
     outcome: Literal["done", "blurred", "misspelt", "misplaced", "undone"] | None
     words: str
     degree: int = 0
-    """Steps beyond the least, of a fault that comes in degrees."""
+    """Severity of a fault that has degrees; 0 is the least."""
 
 
 # --- requests -------------------------------------------------------------------------------------------------
 
 
 def request(instruction: str) -> tuple[TextRequest, ...]:
-    """Return what is to be written or removed, letter by letter; nothing if the instruction does not say exactly that."""
+    """Return the text to write or remove, letter by letter; nothing if the instruction does not say exactly that."""
     text, quoted = bare(instruction) or ("", ())
     wishes, where = _wishes(text, quoted)
-    # Words that say where may hold another wish, of which the lettering proves nothing.
+    # Words for the position may contain another request, about which the lettering proves nothing.
     return () if mentions("second_wish", where) else tuple(wishes)
 
 
 def _wishes(text: str, quoted: Sequence[str]) -> tuple[list[TextRequest], str]:
-    """Return the wishes, and the words that say where."""
+    """Return the requests, and the words for the position."""
     if not quoted:
         if match := first_match("lettering.into_script", text):
             return [TextRequest("script", new=match[1].lower())], ""
@@ -132,14 +133,14 @@ _ENGINES = threading.local()
 
 
 def _reader() -> Any:
-    """Return the engine of this thread, with the weights that its package carries: it keeps state between its steps."""
+    """Return the OCR engine of this thread, with the weights of its package: it has state between its steps."""
     if not hasattr(_ENGINES, "reader"):
         import logging
 
         from rapidocr import RapidOCR
 
         logging.getLogger("RapidOCR").setLevel(logging.ERROR)
-        # One thread each: workers are the parallelism.
+        # One thread each: the workers are the parallelism.
         threads = {
             f"EngineConfig.onnxruntime.{name}_op_num_threads": 1
             for name in ("intra", "inter")
@@ -166,7 +167,7 @@ def read_lines(image: Array) -> list[TextLine]:
 
 
 def plain(text: str) -> str:
-    """Return letters and digits alone: readers lose spaces, and take a comma for a full stop."""
+    """Return letters and digits only: OCR loses spaces, and confuses commas with full stops."""
     return re.sub(r"[\W_]+", "", text).casefold()
 
 
@@ -174,7 +175,7 @@ def _count(text: str, lines: Sequence[TextLine]) -> int:
     wanted = plain(text)
     if not wanted:
         return 0
-    if len(wanted) < 3:  # a letter or two occur within most words
+    if len(wanted) < 3:  # one or two letters occur within most words
         return sum(
             plain(part) == wanted for line in lines for part in line.text.split()
         )
@@ -187,7 +188,7 @@ def _added(before: Sequence[TextLine], after: Sequence[TextLine]) -> list[TextLi
 
 
 def _nearest(wanted: str, lines: Sequence[TextLine]) -> tuple[float, str, float]:
-    """Return the share of letters in place, text and confidence of the line that comes closest, by edit distance."""
+    """Return the share of matching letters, text and confidence of the closest line by edit distance."""
     text = plain(wanted)
     size = max(1, len(text))
     candidates = [
@@ -198,7 +199,7 @@ def _nearest(wanted: str, lines: Sequence[TextLine]) -> tuple[float, str, float]
 
 
 def edit_distance(wanted: str, text: str) -> int:
-    """Return the least number of edits that turn a part of the text into what was wanted."""
+    """Return the minimum number of edits that turn a part of the text into the wanted text."""
     row = [0] * (len(text) + 1)
     for i, a in enumerate(wanted, 1):
         above = row
@@ -212,11 +213,11 @@ def edit_distance(wanted: str, text: str) -> int:
 
 _LETTERS = {"chinese": "一-鿿", "english": "a-z", "latin": "a-z"}
 _SURE = 0.85
-"""Confidence of the reader above which letters are well formed: print in photographs is read at .95 and more."""
+"""OCR confidence above which letters are well formed: print in photographs is read at .95 and more."""
 _HALF_READ = (0.7, 0.55)
 """Confidence below which letters are worse formed, step by step."""
 _ALIKE = 0.6
-"""Share of letters in place from which a text is a misspelling, and not another text."""
+"""Share of matching letters from which a text is a misspelling, not another text."""
 _ORDER = ("undone", "misspelt", "misplaced", "blurred", "done")
 
 
@@ -226,7 +227,7 @@ def compare_all(
     after: Sequence[TextLine],
     mask: Array | None,
 ) -> TextReading:
-    """Return the worst outcome of several wishes, if all are proven and none is missing beside one that is done."""
+    """Return the worst outcome of several requests, if all are proven and none is missing beside one that is done."""
     readings = [compare(wish, before, after, mask) for wish in wishes]
     for reading in readings:
         if reading.outcome is None:
@@ -281,7 +282,7 @@ def compare(
 
 
 def _count_old(wish: TextRequest, lines: Sequence[TextLine]) -> int:
-    """Count the old text, apart from where it is a part of the new one."""
+    """Count the old text, except as a part of the new one."""
     if not wish.old:
         return 0
     within = plain(wish.new).count(plain(wish.old))
@@ -316,7 +317,7 @@ def _written(
 def _replaced(
     wish: TextRequest, before: Sequence[TextLine], after: Sequence[TextLine]
 ) -> TextReading:
-    """Check that the new text is where the old one was, and the old one nowhere."""
+    """Check that the new text is at the position of the old one, and the old one is gone."""
     old_before = _count_old(wish, before)
     old_after = _count_old(wish, after)
     problem = ""
@@ -361,7 +362,8 @@ def _legible(new: str, lines: Sequence[TextLine]) -> TextReading:
 def _scripted(
     wish: TextRequest, before: Sequence[TextLine], after: Sequence[TextLine]
 ) -> TextReading:
-    """Check whether letters of a script went or came: that none came is proof, that some did proves no translation."""
+    """Check whether letters of a script disappeared or appeared: if none appeared that is proof, but some do not
+    prove a translation."""
     script = wish.old or wish.new
     name = script.title()
     was, now = (
@@ -372,7 +374,7 @@ def _scripted(
         )
     )
     if wish.new:
-        # Unread writing may be there; only if all that was read is still there was nothing translated.
+        # There may be unread writing; only if everything that was read is still there, nothing was translated.
         still = before and {b.plain for b in before} <= {a.plain for a in after}
         if still and now <= was:
             return TextReading(
@@ -413,7 +415,7 @@ def _deleted(
     return TextReading("done", f'"{old}" was in the input and is gone')
 
 
-# --- where a line is ------------------------------------------------------------------------------------------
+# --- position of a line ---------------------------------------------------------------------------------------
 
 _SIDE = re.compile(
     r"(?:in|at|on|to|into|onto) the (?:very )?((?:upper|top|lower|bottom|left|right)(?:[- ]?(?:left|right))?)"
@@ -426,6 +428,6 @@ _ANYWHERE = re.compile(
     re.IGNORECASE,
 )
 _BESIDE = 0.05
-"""Largest gap between the boxes of two lines at one place, as a share of the image's side."""
+"""Largest gap between the boxes of two lines at the same position, as a share of the image's side."""
 _BEYOND = 0.1
-"""Distance beyond the middle, as a share of the image's side: farther out, a line is on the other side for everybody."""
+"""Distance beyond the middle, as a share of the image's side, from which a line is clearly on the other side."""

@@ -1,4 +1,4 @@
-"""All measures of two images, by family and name: what scores, sentences and evidence are made from."""
+"""All measures of two images, by family and name: the basis of scores, reasons and evidence."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ from editjudge.vision.measured.structure import (
 # --- boundary -----------------------------------------------------------------------------------------------
 
 _REACH = 8
-"""Pixels looked at on both sides of the rim: the region is known to a few pixels only."""
+"""Pixels examined on both sides of the rim: the region is known only to within a few pixels."""
 _ALONG = 9
-"""Pixels averaged along the rim: a seam runs along it, noise and texture do not."""
+"""Pixels averaged along the rim: a seam follows it, noise and texture do not."""
 _SOFT = 1.6
-"""Times the steps two pixels away: as much as a transition feathered by a Gaussian of two pixels has in its middle."""
+"""Multiple of the steps two pixels away that the middle of a transition feathered by a Gaussian of two pixels has."""
 
 _OUTLINE = 0.5
-"""Share of the steps that were there before: a recoloured thing has as much more contrast at its outline."""
+"""Share of the earlier steps: a recoloured object has this much more contrast at its outline."""
 _LEAKED = 5.0
-"""Times the share that changed beside the edit: from a fifth of the image on, rims are those of what leaked."""
+"""Multiple of the share that changed beside the edit: from a fifth of the image on, rims belong to that change."""
 _SHORT = 400
-"""Pixels: a shorter rim is that of a small thing, where its own outline and a seam cannot be separated."""
+"""Pixels: a shorter rim belongs to a small object, whose outline cannot be separated from a seam."""
 _USUAL = 1.2
-"""Multiple of the upper quartile that the largest of eleven steps in noise somewhat exceeds."""
+"""Multiple of the upper quartile that the largest of eleven steps in noise slightly exceeds."""
 
 
 def find_seam(scene: Scene, change: Change) -> dict[str, float]:
-    """Measure the step that runs along the rim, in colour units, beyond what was there, a soft transition and noise."""
+    """Measure the step along the rim, in colour units, beyond the earlier step, a soft transition and noise."""
     profiles = _profiles((scene.after.lab, change.expected), change.region)
     if profiles is None:
         return {"step": math.nan, "sharp": math.nan, "length": 0.0}
     before = profiles[..., 3:]
     steps = _steps(profiles[..., :3] - before)
     soft = (steps[:, :-4] + steps[:, 4:]) / 2
-    # A thing recoloured up to its own outline has no seam.
+    # An object recoloured up to its outline has no seam.
     beyond = steps[:, 2:-2] - _SOFT * soft - _OUTLINE * _steps(before)[:, 2:-2]
     usual = _USUAL * np.quantile(steps, 0.75, axis=1)
     excess = np.linalg.norm(np.maximum(0.0, beyond.max(axis=1) - usual), axis=1)
@@ -63,7 +63,7 @@ def find_seam(scene: Scene, change: Change) -> dict[str, float]:
     trusted = min(1.0, len(profiles) / _SHORT, max(0.0, 1 - _LEAKED * stray))
     return {
         "step": float(excess.mean()) * trusted,
-        # a line of 3 colour units is just seen on an even surface
+        # a line of 3 colour units is just visible on an even surface
         "sharp": (excess > 3.0).mean(),
         "length": len(profiles),
     }
@@ -114,11 +114,12 @@ def _smooth(values: Array) -> Array:
 # --- light and colour of the edit ---------------------------------------------------------------------------
 
 _SIDE = 96
-"""Longest side on which shading is seen; finer is texture."""
+"""Longest side at which shading is measured; finer detail is texture."""
 
 
 def find_shading(scene: Scene, change: Change, likeness: Array) -> dict[str, float]:
-    """Measure the slope of light that the edit added, inside and outside, and its colours beside those around."""
+    """Measure the gradient of light that the edit added, inside and outside, and its colours relative to the
+    surroundings."""
     height, width = scene.shape
     scale = min(1.0, _SIDE / max(height, width))
     size = (max(4, round(width * scale)), max(4, round(height * scale)))
@@ -127,7 +128,7 @@ def find_shading(scene: Scene, change: Change, likeness: Array) -> dict[str, flo
     before = area(change.expected, size)
     after = area(scene.after.lab, size)
     ratio = _log_light(after) - _log_light(before)
-    # If another thing is there now, light and surface cannot be separated.
+    # If there is another object now, light and surface cannot be separated.
     same_thing = inside * np.clip(area(likeness, size) - 0.4, 0, 0.4) / 0.4
     within = _slope(ratio, same_thing)
     around = _slope(ratio, outside)
@@ -140,13 +141,14 @@ def find_shading(scene: Scene, change: Change, likeness: Array) -> dict[str, flo
 
 
 def _log_light(lab: Array) -> Array:
-    """Return stops of light: L to luminance is about a cube; 6 keeps the black of both images from deciding."""
+    """Return stops of light: luminance is about the cube of L; adding 6 limits the influence of black."""
     light: Array = 3 * np.log2((np.maximum(lab[..., 0], 0) + 16.0) / 116.0 + 0.05)
     return light
 
 
 def _slope(ratio: Array, weight: Array) -> tuple[float, float]:
-    """Return the change in stops across the extent of the weighted part, right and down; NaN if there is next to none."""
+    """Return the change in stops across the extent of the weighted part, right and down; NaN if the part is too
+    small."""
     total = float(weight.sum())
     if total < 6:
         return math.nan, math.nan
@@ -161,14 +163,14 @@ def _slope(ratio: Array, weight: Array) -> tuple[float, float]:
     fitted = np.linalg.solve(
         design.T @ weighted + 1e-3 * np.eye(3), weighted.T @ ratio.reshape(-1)
     )
-    # From one end of an even spread to the other are 3.5 of its standard deviations.
+    # The range of a uniform distribution is 3.5 of its standard deviations.
     return float(3.5 * fitted[1]), float(3.5 * fitted[2])
 
 
 def _colours(
     before: Array, after: Array, inside: Array, outside: Array
 ) -> dict[str, float]:
-    """Measure whether colours inside the edit are ones that the image has."""
+    """Measure whether colours inside the edit also occur in the rest of the image."""
     if inside.sum() < 2 or outside.sum() < 20:
         return dict.fromkeys(("light step", "vivid", "contrast"), math.nan)
 
@@ -198,11 +200,11 @@ def _colours(
 # --- look of the whole image --------------------------------------------------------------------------------
 
 _GRAY = 2.0
-"""Mean chroma of an image without hues: what remains is noise, whose median turn says nothing."""
+"""Mean chroma below which an image is gray: the rest is noise, whose median hue rotation means nothing."""
 
 
 def find_style(scene: Scene, change: Change) -> dict[str, float]:
-    """Measure the shift of the palette, the correlation of the layout, and the change of the way edges are drawn."""
+    """Measure the shift of the palette, the correlation of the layout, and the change in the style of edges."""
     size = (64, 64)
     before, after = (area(v.lab, size) for v in (scene.before, scene.after))
     outside = area(change.outside.astype(np.float32), size) > 0.5
@@ -223,12 +225,12 @@ def find_style(scene: Scene, change: Change) -> dict[str, float]:
 def _transform(
     before: Array, after: Array, expected: Array, outside: Array
 ) -> dict[str, float]:
-    """Measure what happened to all colours: a turn of hues (degrees), and what the turn leaves of it (colour units)."""
+    """Measure the change of all colours: a rotation of hues (degrees), and the remaining difference (colour units)."""
     was, now = (lab[..., 1] + 1j * lab[..., 2] for lab in (before, after))
     chroma = np.abs(was)[outside]
     turned = math.nan
     angle = 0.0
-    # The median by vividness: grays have no hue that could turn, and a stain is not the palette.
+    # The median weighted by chroma: grays have no hue that could rotate, and a stain is not the palette.
     if float(chroma.mean()) > _GRAY:
         angle = weighted_median(np.angle(now * was.conj())[outside], chroma)
         turned = abs(np.degrees(angle))
@@ -240,7 +242,7 @@ def _transform(
 
 
 def _palette(a: Array, b: Array) -> float:
-    """Return the distance of two clouds of colour (sliced Wasserstein over fixed directions), in colour units."""
+    """Return the distance of two colour distributions (sliced Wasserstein over fixed directions), in colour units."""
     angles = np.linspace(0, np.pi, 6, endpoint=False)
     hues = [np.array([0, np.cos(t), np.sin(t)]) for t in angles]
     light, *colours = (
@@ -251,7 +253,8 @@ def _palette(a: Array, b: Array) -> float:
 
 
 def _layout(a: Array, b: Array) -> float:
-    """Return the correlation of large light and dark shapes: 1 if the composition stayed, NaN if there are no shapes."""
+    """Return the correlation of large light and dark shapes: 1 if the composition is the same, NaN if there are no
+    shapes."""
     a, b = (cv2.GaussianBlur(plane, (0, 0), 2.0).ravel() for plane in (a, b))
     if a.std() < 0.5 or b.std() < 0.5:
         return math.nan
@@ -259,7 +262,7 @@ def _layout(a: Array, b: Array) -> float:
 
 
 def _edge_levels(lightness: Array) -> Array:
-    """Return the strength of edges from the median to the ninety-ninth percentile, in octaves."""
+    """Return the strength of edges from the median to the 99th percentile, in octaves."""
     soft = cv2.GaussianBlur(lightness, (0, 0), 1.5)
     edges = cv2.magnitude(
         cv2.Sobel(soft, cv2.CV_32F, 1, 0), cv2.Sobel(soft, cv2.CV_32F, 0, 1)
@@ -273,7 +276,7 @@ def _edge_levels(lightness: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def _shapes() -> tuple[Array, Array, Array]:
-    """Return shape parameters of the generalised Gaussian, with the moment ratio by which each is recognised."""
+    """Return shape parameters of the generalised Gaussian, each with its moment ratio."""
     from scipy.special import gamma
 
     alpha = np.arange(0.2, 10.0, 0.01)
@@ -283,7 +286,7 @@ def _shapes() -> tuple[Array, Array, Array]:
 
 
 def normalised(lightness: Array) -> Array:
-    """Return each pixel less its neighbourhood's mean, over the neighbourhood's contrast."""
+    """Return each pixel minus the mean of its neighbourhood, divided by the neighbourhood's contrast."""
     mean = cv2.GaussianBlur(lightness, (7, 7), 7 / 6)
     variance = cv2.GaussianBlur(lightness * lightness, (7, 7), 7 / 6) - mean * mean
     contrast = np.sqrt(np.maximum(variance, 0))
@@ -319,7 +322,7 @@ def _asymmetric(values: Array) -> tuple[float, float, float, float]:
     balance = left / right
     r = absolute**2 / square * (balance**3 + 1) * (balance + 1) / (balance**2 + 1) ** 2
     alpha, ratio, factor = _shapes()
-    # The ratio rises with the shape, so the shape is found by looking it up.
+    # The ratio increases with the shape, so a lookup finds the shape.
     k = min(int(np.searchsorted(ratio, r)), len(alpha) - 1)
     return float(alpha[k]), left, right, float((right - left) * factor[k])
 
@@ -365,7 +368,7 @@ class Measures:
     scene: Scene
     change: Change
     values: Values
-    """Each measure as `family.name`; one that could not be taken is absent."""
+    """Measures as `family.name`; a measure that could not be taken is absent."""
 
     @cached_property
     def features(self) -> Features:
@@ -376,7 +379,7 @@ class Measures:
 def measure(scene: Scene) -> Measures:
     change = find_change(scene)
     likeness, weight = structure_map(scene)
-    # light that drowns structure is light, and not a loss of structure
+    # light that hides structure is a change of light, not a loss of structure
     lit, _ = structure_map(scene, light=True)
     detail = find_detail(scene, change, likeness)
     texture = in_edit(detail)
@@ -403,7 +406,7 @@ def measure(scene: Scene) -> Measures:
         f"{family}.{name}": float(value)
         for family, measures in families.items()
         for name, value in measures.items()
-        # What could not be measured is absent: it is no evidence that nothing is wrong.
+        # A measure that could not be taken is absent: it does not prove that nothing is wrong.
         if math.isfinite(value)
     }
     return Measures(scene, change, values)
@@ -414,10 +417,10 @@ def _spread(change: Change, masked: bool) -> dict[str, float]:
     visible = change.visible > 1
     stray = float((visible & outside).mean())
     if not masked:
-        # A change over much of the image is more than one edit's target.
+        # A change over much of the image is larger than the target of an edit.
         stray += max(0.0, change.share - 0.25)
     elif not outside.any():
-        stray = math.nan  # the mask leaves nothing that should have stayed
+        stray = math.nan  # the mask covers everything that could have stayed
     return {
         "stray": stray,
         "share": change.share,

@@ -1,7 +1,7 @@
-"""Features of a network trained on photographs: how patches, channels and classes differ before and after an edit.
+"""Features of a network trained on photographs: differences of patches, channels and classes before and after an edit.
 
-EfficientNet-Lite0 (`efficientnet_lite0.onnx`, made by bench/make_backbone.py) sees both images whole and the
-place of the edit from nearby. Nothing here scores: the calibration holds what people's ratings make of it.
+EfficientNet-Lite0 (`efficientnet_lite0.onnx`, made by bench/make_backbone.py) processes both images as a whole and a
+close view of the edit. This module does not score: the calibration is fitted to people's ratings.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ FILE = Path(__file__).with_name("efficientnet_lite0.onnx")
 DIGEST = "861a93a491d5a5f1dbeaafb91faf018468fb8dd7f63e9c8010ecfbe1e2dba836"
 """SHA-256 of the file: other weights give other features, and the calibration was fitted to these."""
 LAYERS = (2, 4, 10, 15, 16)
-"""From fine texture to what distinguishes classes."""
+"""Layers, from fine texture to the features that distinguish classes."""
 _WHOLE = 512
 _NEAR = 224
-"""Pixels a side of the whole image, which then has 16 x 16 patches, and of the place of the edit."""
+"""Pixels along a side of the whole image, which then has 16 x 16 patches, and of the close view of the edit."""
 _MARGIN = 0.15
 """Margin around the edit, as a share of its extent."""
 _LEAST = 0.2
-"""Share of the image's side that is seen at least: a smaller place would be mostly interpolation."""
+"""Minimum share of the image's side in the close view: a smaller area would be mostly interpolation."""
 
 _ALL = (0.0, 1.0, 0.0, 1.0)
 """Top, bottom, left and right of the whole image, as shares."""
@@ -39,7 +39,8 @@ Features: TypeAlias = Mapping[str, Array]
 
 @lru_cache(maxsize=1)
 def _session() -> Any:
-    """Open the network for one thread: workers are the parallelism, and the same order of additions gives the same sums."""
+    """Open the network with one thread: workers are the parallelism, and a fixed order of additions gives the same
+    sums."""
     import onnxruntime
 
     data = FILE.read_bytes()
@@ -56,7 +57,7 @@ def _session() -> Any:
 
 
 def extract(scene: Scene, change: Change) -> Features:
-    """Compare the whole image and the place of the edit, before and after."""
+    """Compare the whole image and the close view of the edit, before and after."""
     inside = change.inside & (scene.valid > 0)
     features: dict[str, Array] = {}
     near = edit_box(inside)
@@ -83,7 +84,8 @@ def see(image: Array) -> dict[str, Array]:
 
 
 def edit_box(inside: Array) -> tuple[float, float, float, float]:
-    """Return top, bottom, left and right of the edit and its surroundings, as shares; the whole if nothing was edited."""
+    """Return top, bottom, left and right of the edit and its surroundings, as shares; the whole image if nothing was
+    edited."""
     if not inside.any():
         return _ALL
     bounds: list[float] = []
@@ -143,7 +145,7 @@ def _distances(before: Array, after: Array, inside: Array, outside: Array) -> Ar
 
 
 def _classes(before: Array, after: Array) -> Array:
-    """Return how sure the network is, before and after, and how far both answers diverge (Jensen-Shannon)."""
+    """Return the network's confidence, before and after, and the divergence of both predictions (Jensen-Shannon)."""
     p, q = (np.exp(x - x.max()) / np.exp(x - x.max()).sum() for x in (before, after))
     was, now, both = (
         float(-(x * np.log(x + 1e-12)).sum()) for x in (p, q, (p + q) / 2)

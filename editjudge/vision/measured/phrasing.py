@@ -1,7 +1,8 @@
-"""Instructions in the form that narrow patterns are matched with: only a whole sentence proves what is asked.
+"""Instructions, normalised and matched with narrow patterns: only a match of the whole sentence proves what is
+requested.
 
 A quoted word is lettering in `add the text "X"` and a landmark in `the car in front of the "X" sign`; a colour is a
-target in `make the car red` and a referent in `like the red one`. A pattern that finds its words anywhere in an
+target in `make the car red` and a reference in `like the red one`. A pattern that searches its words anywhere in an
 instruction cannot separate these, so every pattern here must match the instruction from its first word to its last.
 """
 
@@ -25,22 +26,23 @@ _KEEPING = re.compile(
     r"|do not change|don't change)\b[^⟦⟧]*$",
     re.IGNORECASE,
 )
-"""The end of an instruction that says what is to stay: it asks for nothing new."""
+"""End of an instruction that says what to keep: it requests nothing new."""
 _HEDGED = re.compile(
     r"\b(?:not|never|no|nor|without|except|excluding|excepting|besides|but|unless|until|if|whether|or|either|other|else"
     r"|apart|instead|rather|only|avoid|keep|leave|than|like|less|more|fewer|anything|something|nothing|any|most|some)\b"
     r"|n['’]t\b",
     re.IGNORECASE,
 )
-"""Words that turn, limit or compare what is asked: nothing is concluded from a sentence with one of them."""
+"""Words that negate, limit or compare the request: nothing is concluded from a sentence with one of them."""
 
 
 _FRAGMENT = re.compile(r"\{([A-Z_]+)\}")
-"""Mark of a fragment within a phrasing, such as {WHERE}."""
+"""Placeholder of a fragment within a pattern, such as {WHERE}."""
 
 
 def bare(instruction: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return the instruction without manners, with each quotation as ⟦N⟧, and the quotations; None if it hedges."""
+    """Return the instruction without polite phrases, with each quotation as ⟦N⟧, and the quotations; None if it
+    hedges."""
     quoted: list[str] = []
 
     def mark(match: re.Match[str]) -> str:
@@ -55,7 +57,7 @@ def bare(instruction: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def matches(name: str, instruction: str) -> bool:
-    """Whether the instruction as a whole is one of the phrasings of this name in `phrasings.yaml`."""
+    """Whether the whole instruction matches one of the phrasings of this name in `phrasings.yaml`."""
     text, quoted = bare(instruction) or ("", ())
     return not quoted and first_match(name, text) is not None
 
@@ -69,7 +71,7 @@ def _phrasings() -> Any:
 
 @cache
 def patterns(name: str) -> tuple[re.Pattern[str], ...]:
-    """Return the phrasings of a dotted name; none for a name that the file does not have."""
+    """Return the phrasings of a dotted name; empty if the file does not have it."""
     content = _phrasings()
     fragments = content["fragments"]
     for key in name.split("."):
@@ -98,6 +100,6 @@ def first_match(name: str, text: str) -> re.Match[str] | None:
 
 
 def may_stay(instruction: str) -> bool:
-    """Whether an unchanged image may be what was asked for."""
+    """Whether the instruction may ask for an unchanged image."""
     wish = _KEEPING.sub("", instruction)
     return not wish.strip() or mentions("may_stay", wish)

@@ -1,4 +1,4 @@
-"""Proof of what was done: a requested colour that is missing, the ground truth, or no change at all."""
+"""Proof of whether the instruction was followed: by a missing colour, the ground truth, or no change at all."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _HUES = {
     "teal": (165, 240),
     "turquoise": (165, 240),
 }
-"""Hue angles in Lab, degrees, wide on both sides: only what nobody would call by the name is excluded."""
+"""Hue angles in Lab, degrees, with wide margins: a hue outside is certainly not called by the name."""
 _GRAYS = {"black": (0, 40), "white": (62, 101), "gray": (20, 90), "grey": (20, 90)}
-"""Lightness; their chroma is small."""
+"""Ranges of lightness; the chroma of these is small."""
 COLOURS = (*_HUES, *_GRAYS)
 
 _LEAST = 0.02
-"""Share of the changed pixels below which a colour is not there: highlights and rims alone are more."""
+"""Share of the changed pixels below which a colour is absent: highlights and edges alone are more."""
 
 _GAIN = 0.001
-"""Share of the image: if the colour spread by more, something got it, if only faintly."""
+"""Share of the image: if the colour spread by more, something got it, even if faintly."""
 
 
 def named_colours(text: str) -> list[str]:
@@ -55,17 +55,17 @@ def named_colours(text: str) -> list[str]:
 
 
 def asked_colour(instruction: str) -> str | None:
-    """Return the one colour that something is to become; None if none or several are named, or anything else is asked."""
+    """Return the only colour that an object should get; None if there is none, several, or any other request."""
     text, quoted = bare(re.sub(r" instead[.!]?$", "", instruction)) or ("", ())
     match = first_match("colour", text)
     if match is None or quoted or len(named_colours(text)) != 1:
         return None
-    # "Red" may be a name or a word that is to be written.
+    # "Red" may be a name or a word to be written.
     return match[1] if match[1].islower() else None
 
 
 def share_of(name: str, lab: Array) -> float:
-    """Return the share of pixels that could be called by the name."""
+    """Return the share of pixels that could be called by the name of the colour."""
     light, a, b = (lab[..., k] for k in range(3))
     chroma = np.hypot(a, b)
     if name in _GRAYS:
@@ -82,7 +82,7 @@ def share_of(name: str, lab: Array) -> float:
 def missing_colour(
     instruction: str, scene: Scene, change: Change
 ) -> tuple[str, float] | None:
-    """Return the colour that was asked for and its share of what changed, if that proves that it is not there."""
+    """Return the requested colour and its share of the changed pixels, if that proves that it is absent."""
     name = asked_colour(instruction)
     changed = change.visible > 1
     if name is None or not changed.any():
@@ -95,12 +95,12 @@ def missing_colour(
 # --- against a ground truth ---------------------------------------------------------------------------------
 
 _BESIDE = 0.002
-"""Share of the image that differs beside the target if more was done than encoding it again."""
+"""Minimum share of the image that differs beside the target if it was more than encoded again."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The intended change, from the input and the ground truth, and the change that was made."""
+    """The intended change, from the input to the ground truth, and the actual change."""
 
     wanted: Array
     """Pixels in which the ground truth differs from the input; 0 or 1."""
@@ -109,17 +109,17 @@ class Target:
     agreement: float
     """1 if the edited image is the ground truth in the wanted region, 0 if it is the input."""
     coverage: float
-    """Share of the wanted region that came closer to the ground truth than to the input."""
+    """Share of the wanted region that is closer to the ground truth than to the input."""
     size: float
-    """Area made over area wanted, in octaves."""
+    """Changed area relative to the wanted area, in octaves."""
     offset: float
-    """Distance of their centres, in parts of the image's diagonal."""
+    """Distance of their centres, as a share of the image's diagonal."""
     local: bool
-    """Both changes have a place, so that sizes and places can be compared."""
+    """Whether both changes are local, so that sizes and positions can be compared."""
 
 
 def region_wanted(before: Array, truth: Array, mask: Array | None) -> Array | None:
-    """Return where the edit belongs, as a mask in the frame of the ground truth."""
+    """Return the region of the intended edit, as a mask in the frame of the ground truth."""
     if mask is not None:
         return mask
     change = find_change(compose(truth, before))
@@ -129,7 +129,7 @@ def region_wanted(before: Array, truth: Array, mask: Array | None) -> Array | No
 def find_target(
     before: Array, truth: Array, edited: Array, mask: Array | None
 ) -> Target | None:
-    """Return None if the ground truth does not differ from the input. Change outside the mask is not the target."""
+    """Return None if the ground truth does not differ from the input. Changes outside the mask are not the target."""
     wish = compose(before, truth, mask)
     result = compose(before, edited, mask)
     changes = [find_change(wish), find_change(result)]
@@ -160,7 +160,7 @@ def find_target(
 
 
 def _compact(region: Array) -> float:
-    """Return the share of its hull that a region fills: stains over the image have neither a size nor a place."""
+    """Return the share of its convex hull that a region fills: scattered stains have neither a size nor a position."""
     if not region.any():
         return 0.0
     hull = cv2.convexHull(np.argwhere(region)[:, ::-1].astype(np.int32))
@@ -224,8 +224,9 @@ _UNPROVEN = (
     "text is there or missing, or that a requested colour is missing"
 )
 
-# By outcome of the lettering, from the least to the most of its fault: alignment, completeness, and the effect score on
-# 1 to 7 (5, 3, 1 on its own scale). One wrong letter is less than two, and a slight bend less than letters half read.
+# By outcome of the lettering, from the smallest to the largest fault: alignment, completeness, and the effect score on
+# 1 to 7 (5, 3, 1 on its own scale). One wrong letter is a smaller fault than two, and a slight distortion than
+# half-readable letters.
 _LETTERING = {
     "done": ((7.0, 7.0, 7.0),),
     "blurred": ((5.0, 6.0, 4.0), (4.0, 6.0, 4.0), (3.0, 6.0, 1.0)),
@@ -241,13 +242,13 @@ def prove(
     measures: Measures,
     reading: TextReading | None = None,
 ) -> FactorVerdict:
-    """Score how well the instruction was followed, or abstain with what was tried."""
+    """Score how well the instruction was followed, or abstain and say what was tried."""
     change = measures.change
     where = ""
     if change.region.any():
         where = f" ({position(change.region)}, {percent(change.share)} of the picture)"
     if change.nothing:
-        # An unchanged or cropped image may be what was asked for.
+        # An unchanged or cropped image may be requested.
         if not may_stay(instruction) and "scale" not in measures.scene.framing:
             return FactorVerdict(
                 1.0,

@@ -16,13 +16,13 @@ from editjudge.vision.measured.structure import structure_map
 LightDifference: TypeAlias = tuple[
     str, Literal["allowed", "not allowed", "unsure", "ignored"]
 ]
-"""A difference in words, and its mark."""
+"""Description of a difference, and its mark."""
 
 _BROKEN = 0.25
-"""Correlation of local structure below which no light makes the one out of the other."""
+"""Correlation of local structure below which light alone cannot explain the difference."""
 _DOUBTFUL = 0.5
 _LEAST = 0.001
-"""Share of the image from which a place with another structure is an object, not a highlight's edge."""
+"""Share of the image from which an area with other structure is an object, not the edge of a highlight."""
 _EVEN = 12.0
 """Variance of colour among neighbours below which they were painted, not photographed; JPEG leaves some."""
 
@@ -51,7 +51,7 @@ def _region(part: Array) -> str:
 def _light(scene: Scene, change: Change) -> Iterator[LightDifference]:
     moved = scene.after.lightness - scene.before.lightness
     for name, lit in (("brighter", moved > 4), ("darker", moved < -4)):
-        # of very little, noise could be most
+        # in a very small share, most could be noise
         part = lit if lit.mean() > 0.01 else lit & (change.visible > 1)
         if part.mean() > 0.002:
             by = float(np.abs(moved[part]).mean())
@@ -62,7 +62,7 @@ def _light(scene: Scene, change: Change) -> Iterator[LightDifference]:
 
 
 def _content(scene: Scene, ignored: Array) -> Iterator[LightDifference]:
-    """Find places whose structure changed, or that hold colours which light does not make."""
+    """Find areas whose structure changed, or with colours that light does not produce."""
     likeness, weight = structure_map(scene, light=True)
     size = (likeness.shape[1], likeness.shape[0])
     valid = (scene.valid > 0) & ~ignored
@@ -78,17 +78,17 @@ def _content(scene: Scene, ignored: Array) -> Iterator[LightDifference]:
 
 
 def _foreign(scene: Scene) -> Array:
-    """Find where the colour of the surface itself changed: hue turned by a lot while the rest of the image did not."""
+    """Find where the colour of the surface itself changed: its hue rotated by much more than the rest of the image."""
     before, after = (
         cv2.GaussianBlur(v.lab, (0, 0), 3.0) for v in (scene.before, scene.after)
     )
-    # More light on a surface scales its chroma as it scales L + 16: both go by the cube root of luminance.
+    # More light on a surface scales its chroma like L + 16: both grow with the cube root of luminance.
     stronger = (after[..., :1] + 16) / (np.maximum(before[..., :1], 0) + 16)
     delta = after[..., 1:] - before[..., 1:] * stronger
     common = np.median(delta.reshape(-1, 2), axis=0)
-    # coloured light moves surfaces alike, within about 20
+    # coloured light shifts all surfaces by similar angles, within about 20 degrees
     turned = np.linalg.norm(delta - common, axis=-1) > 30.0
-    # Where one channel is clipped, orange turns yellow and yellow white; in black there was no hue.
+    # If one channel is clipped, orange turns yellow and yellow white; black had no hue.
     clipped = cv2.cvtColor(scene.after.lab, cv2.COLOR_Lab2RGB).max(axis=-1) > 0.98
     turned &= ~clipped & (np.minimum(before[..., 0], after[..., 0]) > 8)
     kernel = np.ones((5, 5), np.uint8)
@@ -97,7 +97,7 @@ def _foreign(scene: Scene) -> Array:
 
 
 def _parts(changed: Array, least: float) -> list[Array]:
-    """Return the largest connected parts, five at most, that cover at least such a share of the image."""
+    """Return the largest connected parts, five at most, that cover at least this share of the image."""
     count, labels, stats, _ = cv2.connectedComponentsWithStats(
         changed.astype(np.uint8), connectivity=8
     )
@@ -117,7 +117,7 @@ def _marks(scene: Scene) -> Iterator[Array]:
     )
     for k in range(1, count):
         share = stats[k, cv2.CC_STAT_AREA] / drawn.size
-        if not 0.0008 < share < 0.06:  # smaller is a leaf or a lamp, larger a thing
+        if not 0.0008 < share < 0.06:  # a leaf or a lamp is smaller, an object larger
             continue
         part = labels == k
         one_colour = float(np.linalg.norm(lab[part].std(axis=0))) <= 5
@@ -126,7 +126,7 @@ def _marks(scene: Scene) -> Iterator[Array]:
 
 
 def _is_gone(scene: Scene, part: Array) -> bool:
-    """Whether the shape no longer differs from what is around it, or no longer has one colour, whatever the light."""
+    """Whether the shape no longer differs from its surroundings, or no longer has one colour, in any light."""
     shape = part.astype(np.uint8)
     outer = cv2.dilate(shape, np.ones((15, 15), np.uint8))
     ring = (outer - cv2.dilate(shape, np.ones((7, 7), np.uint8))) > 0
@@ -136,13 +136,13 @@ def _is_gone(scene: Scene, part: Array) -> bool:
         difference = lab[part].mean(axis=0) - lab[ring].mean(axis=0)
         apart.append(float(np.linalg.norm(difference)))
         spread.append(float(np.linalg.norm(lab[part].std(axis=0))))
-    # Fainter shapes are parts of the scene: a mark is drawn to be seen.
+    # Fainter shapes are parts of the scene: a mark is drawn to be visible.
     faded = apart[1] < 0.4 * apart[0] or spread[1] > 3 * spread[0] + 8
     return apart[0] > 25 and faded
 
 
 def _fill(part: Array) -> float:
-    """Return how much of its tightest upright or tilted box a shape fills; 0 for a line, whose box is thin."""
+    """Return how much of its smallest upright or rotated box a shape fills; 0 for a line, whose box is thin."""
     points = np.argwhere(part)[:, ::-1].astype(np.float32)
     _, (width, height), _ = cv2.minAreaRect(points)
     thin = min(width, height) / max(1.0, width, height)

@@ -1,4 +1,4 @@
-"""The output beside the input: the same again, turned, a part of it, or another image altogether."""
+"""Resemblance of the output to the input: unchanged, turned, a part of it, or another image altogether."""
 
 from __future__ import annotations
 
@@ -26,44 +26,46 @@ _TURNS: dict[str, Callable[[Array], Array]] = {
 _SAME = 0.95
 """Correlation with the turned input, or of a repeated part with itself."""
 _OTHER = 0.85
-"""Correlation with the input as it is, above which a symmetrical image may just have been left alone."""
+"""Correlation with the input above which a symmetrical image may simply be unchanged."""
 _SHAPE = 0.02
 """Difference of aspect ratios that comes from rounding sides."""
 _CLOSE = 12
-"""Mean difference in levels of 64 x 64 cells from which an output is plainly not the input."""
+"""Mean difference in levels of 64 x 64 cells from which an output is certainly not the input."""
 _SPECKS = 4.0
 _LEVELS = 4.0
-"""Times the ninety-ninth percentile of the difference over 5 x 5 pixels, and levels more, that its maximum may reach.
-JPEG at quality 30 stays below 3.3 times; one new digit, whose surroundings are as they were, has 28 levels and more."""
+"""Multiple of the 99th percentile of the difference over 5 x 5 pixels, and levels in addition, that its maximum may
+reach. JPEG at quality 30 stays below 3.3 times; one new digit in unchanged surroundings has 28 levels and more."""
 _ENCODED = 7.0
-"""The percentile itself, in levels: JPEG at quality 30 has up to 5.4, a thumbnail of 96 pixels blown up 9 and more."""
+"""Maximum of that percentile in levels: JPEG at quality 30 has up to 5.4, an upscaled thumbnail of 96 pixels 9 and
+more."""
 _PALETTE = 256
-"""Colours that a palette holds."""
+"""Number of colours of a palette."""
 _MISSED = 24.0
-"""Levels that a palette made for an image may be off in 99 % of it: of 15 photographs in 256 colours the worst has 23.
-Where a drawn object was painted in another colour, its old colour is missing from the palette by 100 and more."""
+"""Maximum error in levels of a palette made for an image, in 99 % of it: of 15 photographs in 256 colours the worst
+has 23. If a drawn object was painted in another colour, its old colour is missing from the palette by 100 and more."""
 _STRONG = 40.0
-"""Levels by which a cell of 64 x 64 differs when it shows something else: 15 units of lightness, where at most 10.6
-pass as invisible. An encoder is off by less than 8."""
+"""Levels by which a cell of 64 x 64 differs when it shows something else: 15 units of lightness, while at most 10.6
+count as invisible. An encoder is off by less than 8."""
 _FAINT = 16.0
 """Colour difference at a quarter of the size: JPEG at quality 30 reaches 11 to 14."""
 _REPEATS = 12
-"""Tiles on a side that are looked for."""
+"""Maximum number of tiles along a side."""
 _COARSE = 6
-"""Tiles on a side up to which a fast look comes first: fewer tiles take a wider blur."""
+"""Tiles along a side up to which a fast test comes first: fewer tiles need a wider blur."""
 _LAID_OUT = 160
-"""Pixels a side on which two images are compared, patch by patch of a fifth."""
+"""Pixels along a side at which two images are compared, in patches of a fifth."""
 _EVIDENCE = {"patches": 16.8, "best patches": 6.8, "layout": 7.9, "palette": 9.5}
 """A logistic fit on 700 random pairs and 1,459 real edits, rounded."""
 _SHOWN = 0.3
-"""Mean energy of the contours of a patch in which there is something to be found again."""
+"""Mean energy of the contours of a patch that has content to match."""
 _APART = 12.5
 _DOUBTFUL = 14.0
-"""Below the first sum are 96 % of 500 random pairs and 25 of 1,463 real edits, below the second 98 % and 31."""
+"""Thresholds of the sum: 96 % of 500 random pairs and 25 of 1,463 real edits are below the first, 98 % and 31 below
+the second."""
 _SAME_SUBJECT = 0.24
-"""Cosine of what the network sees of both images, from which they may show the same subject, drawn anew. Random pairs
-stay below in 94 %. Of 15 edits that were redrawn from a caption all reach it; of the real edits below, each shows
-another scene."""
+"""Cosine of the network's features of both images from which they may show the same subject, redrawn. 94 % of random
+pairs are below. All of 15 edits that were redrawn from a caption reach it; every real edit below shows another
+scene."""
 
 
 def gray(image: Array, side: int | None = None) -> Array:
@@ -72,7 +74,7 @@ def gray(image: Array, side: int | None = None) -> Array:
 
 
 def normalised(plane: Array) -> Array:
-    """Return a plane less its mean, and of length 1: the product of two of them is their correlation."""
+    """Return a plane minus its mean, of unit length: the product of two of them is their correlation."""
     off = plane - plane.mean()
     unit: Array = off / max(1e-6, float(np.sqrt(np.vdot(off, off))))
     return unit
@@ -86,8 +88,8 @@ def correlation(a: Array, b: Array) -> float:
 
 
 def unchanged(before: Array, edited: Array, *, measured: bool = False) -> bool:
-    """Whether the output is the input again, perhaps saved anew or smaller. `measured`: not so at full size."""
-    # Most edits differ by far, which is found at once.
+    """Whether the output is the unchanged input, perhaps re-encoded or smaller. `measured`: differs at full size."""
+    # Most edits differ so much that a fast test is enough.
     if float(np.abs(gray(before, 64) - gray(edited, 64)).mean()) >= _CLOSE:
         return False
     if _surely_changed(before, edited):
@@ -98,12 +100,12 @@ def unchanged(before: Array, edited: Array, *, measured: bool = False) -> bool:
 
 
 def _surely_changed(before: Array, edited: Array) -> bool:
-    """Whether places differ by more than a shift, a crop and an encoder make them differ, at a fast look.
+    """Whether areas differ by more than a shift, a crop and an encoder explain, by a fast test.
 
-    Each cell of the output is compared with the cells of the input around its place, as far as images are moved when
-    they are registered, which is up to 6 % of their side. The others are compared in full.
+    Each cell of the output is compared with the cells of the input around its position, within the largest shift of the
+    registration, 6 % of the side. Images that pass are compared in full.
     """
-    if _has_palette(edited):  # a palette may be off by any amount at a few places
+    if _has_palette(edited):  # a palette may be off by any amount at a few pixels
         return False
     a = gray(before, 64)
     b = gray(edited, 64)
@@ -113,7 +115,8 @@ def _surely_changed(before: Array, edited: Array) -> bool:
 
 
 def _has_palette(image: Array) -> bool:
-    """Whether a palette may hold the colours: if a sample alone has too many, the others are not counted."""
+    """Whether the image has few enough colours for a palette; if a sample already has too many, the rest is not
+    counted."""
     samples = (image[::8, ::4], image)
     return all(len(_colours(sample)) <= _PALETTE for sample in samples)
 
@@ -125,7 +128,7 @@ def _colours(image: Array) -> Array:
 
 
 def _recoded(before: Array, edited: Array) -> bool:
-    """Whether only an encoder was at work: what differs is faint, and as faint as at every other place."""
+    """Whether the image was only re-encoded: the difference is faint, and evenly faint."""
     aspect = before.shape[1] * edited.shape[0] / (before.shape[0] * edited.shape[1])
     if abs(aspect - 1) > _SHAPE:
         return False
@@ -146,8 +149,8 @@ def _recoded(before: Array, edited: Array) -> bool:
 
 
 def _palette_error(image: Array, edited: Array) -> Array | None:
-    """Return how far the palette of the edited image is from this one, if it was made for it; else None."""
-    # few colours need no other palette
+    """Return the distance of the edited image's palette from this image, if it was made for it; else None."""
+    # an image with few colours needs no other palette
     if not _has_palette(edited) or _has_palette(image):
         return None
     from scipy.spatial import KDTree
@@ -184,9 +187,9 @@ def repeated(before: Array | None, edited: Array) -> str | None:
 
 
 def _repeats(image: Array) -> tuple[int, int]:
-    """Return into how many equal images it falls, across and down."""
+    """Return the number of equal tiles in the image, across and down."""
     counts = [1, 1]
-    # most counts share a side: shrinking a large image costs more than the rest
+    # most counts share a size: to shrink a large image costs more than the rest
     planes: dict[int, Array] = {}
     for n in range(2, _REPEATS + 1):
         side = n * max(16, 192 // n)
@@ -201,15 +204,15 @@ def _repeats(image: Array) -> tuple[int, int]:
 
 
 def _may_repeat(plane: Array, n: int) -> bool:
-    """Look fast at half the size, where a wide blur costs an eighth; what falls short there does not repeat."""
+    """Test quickly at half the size, where a wide blur costs an eighth; an image that fails does not repeat."""
     half = cv2.resize(plane, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
     return any(repeated > 0.5 * energy for energy, repeated in _repetition(half, n))
 
 
 def _repetition(plane: Array, n: int) -> Iterator[tuple[float, float]]:
-    """Return, down and across, the energy of detail, and how much of it an n-th of the side away is the same."""
+    """Return, down and across, the energy of detail, and how much of it is repeated after an n-th of the side."""
     side = len(plane)
-    # Without its slow changes: a horizon is alike all the way, and repeats nothing.
+    # Without its slow changes: a horizon correlates with itself everywhere without repeating.
     border = cv2.BORDER_REPLICATE
     rough = plane - cv2.GaussianBlur(plane, (0, 0), side / n / 6, borderType=border)
     for axis in (0, 1):
@@ -237,9 +240,9 @@ def enlarged_part(before: Array, edited: Array) -> str | None:
 
 
 def unrelated(before: Array, edited: Array) -> tuple[str | None, bool]:
-    """Describe another image, if it may be one, and say whether that is certain."""
+    """Describe another image, if it may be one, and whether that is certain."""
     images = (before, edited)
-    # colours on a grid of 8 x 8, and the share of colours, six steps a channel, that both have
+    # colours on a grid of 8 x 8, and the share of quantised colours (six steps a channel) that both have
     a, b = (area(to_lab(area(image, (64, 64))), (8, 8)) for image in images)
     bins = [
         cv2.calcHist([area(image, (128, 128))], [0, 1, 2], None, [6] * 3, [0, 256] * 3)
@@ -250,7 +253,7 @@ def unrelated(before: Array, edited: Array) -> tuple[str | None, bool]:
         "layout": float(np.mean([correlation(a[..., k], b[..., k]) for k in range(3)])),
         "palette": float(np.minimum(*bins).sum()),
     }
-    # patches only add to it
+    # patches can only add to it
     if sum(_EVIDENCE[name] * value for name, value in alike.items()) >= _DOUBTFUL:
         return None, False
     likeness = _patches(*(_contours(gray(image, _LAID_OUT)) for image in images))
@@ -274,11 +277,11 @@ def unrelated(before: Array, edited: Array) -> tuple[str | None, bool]:
 
 _CELL = _LAID_OUT // 5
 _REACH = 6
-"""Side of a patch, and how far from its place it is looked for, in pixels."""
+"""Side of a patch, and the search distance around its position, in pixels."""
 
 
 def _patches(a: Array, b: Array) -> Array:
-    """Return how well the contours of each patch of the input are found again near its place."""
+    """Return how well the contours of each patch of the input match the output near the same position."""
     b = cv2.copyMakeBorder(b, _REACH, _REACH, _REACH, _REACH, cv2.BORDER_REFLECT)
     best = []
     starts = range(0, _LAID_OUT - _CELL + 1, _CELL // 2)
@@ -293,7 +296,8 @@ def _patches(a: Array, b: Array) -> Array:
 
 
 def _contours(plane: Array) -> Array:
-    """Return gradients with their angle doubled, in terms of those around: the same for light on dark and dark on light."""
+    """Return gradients with doubled angle, relative to their surroundings: equal for light on dark and dark on
+    light."""
     smooth = cv2.GaussianBlur(plane, (0, 0), 1.2)
     dx = cv2.Sobel(smooth, cv2.CV_32F, 1, 0)
     dy = cv2.Sobel(smooth, cv2.CV_32F, 0, 1)

@@ -1,6 +1,6 @@
-"""The images of one edit in one size and one frame: other sizes, crops and small shifts are not edits.
+"""The images of one edit in the same size and frame: other sizes, crops and small shifts are not edits.
 
-Everything else measures on a `Scene`; nothing else knows how large the images were.
+All measures take a `Scene`; only this module handles the original sizes.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy.typing as npt
 Array: TypeAlias = npt.NDArray[Any]
 
 FINE = 1024
-"""Longest side on which detail, noise and blocks are measured: finer is not seen at a glance, and costs fourfold."""
+"""Longest side for detail, noise and blocks: finer detail is not visible at a glance, and costs four times as much."""
 BASE = 512
-"""Longest side on which colours and change are measured: half of FINE, and the size most rated edits have."""
+"""Longest side for colours and change: half of FINE, and the size of most rated edits."""
 LEAST = 16
-"""Shortest side in which there is anything to measure: two blocks of eight pixels."""
+"""Shortest side that can be measured: two blocks of eight pixels."""
 
 
 @dataclass(frozen=True)
 class View:
-    """One image as the measures see it, in the frame of the input."""
+    """One image as the measures use it, in the frame of the input."""
 
     rgb: Array
     """0 to 255, longest side at most FINE."""
@@ -42,16 +42,16 @@ class View:
 
 @dataclass(frozen=True)
 class Scene:
-    """The image before (or the ground truth) and the image after, pixel on pixel."""
+    """The image before the edit (or the ground truth) and the image after it, aligned pixel by pixel."""
 
     before: View
     after: View
     valid: Array
     """Pixels that both images show, at base size; 0 or 1."""
     mask: Array | None = None
-    """Pixels that the edit is meant for, at base size; 0 or 1."""
+    """Pixels of the requested edit, at base size; 0 or 1."""
     framing: Mapping[str, float] = field(default_factory=dict)
-    """The transform that lays one image on the other."""
+    """The transform that aligns one image with the other."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -60,12 +60,12 @@ class Scene:
 
 
 def too_small(*images: Array) -> bool:
-    """Whether an image has no room for two blocks in each direction, also after its long side was bounded."""
+    """Whether an image is too small for two blocks in each direction, even after its long side was limited."""
     return any(min(_bounded(image.shape, BASE)) < LEAST for image in images)
 
 
 def view(image: Array) -> View:
-    """Return an image in its own frame."""
+    """Return an image in its original frame."""
     fine = shrink(image, FINE)
     luma = cv2.cvtColor(fine, cv2.COLOR_RGB2GRAY).astype(np.float32)
     return View(fine, luma, to_lab(shrink(fine, BASE)))
@@ -82,7 +82,7 @@ def shrink(image: Array, side: int) -> Array:
 
 
 def _bounded(shape: tuple[int, ...], side: int) -> tuple[int, int]:
-    """Return width and height of an image after its longest side was bounded."""
+    """Return width and height of an image after its longest side was limited."""
     height, width = shape[:2]
     longest = max(width, height)
     if longest <= side:
@@ -91,12 +91,12 @@ def _bounded(shape: tuple[int, ...], side: int) -> tuple[int, int]:
 
 
 def area(plane: Array, size: tuple[int, int]) -> Array:
-    """Scale to a width and height by averaging, which cancels noise and aliases nothing."""
+    """Resize to a width and height by averaging, which cancels noise and avoids aliasing."""
     return cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
 
 
 def fit(image: Array, width: int, height: int) -> Array:
-    """Scale to exactly this size, averaged if it shrinks and interpolated if it grows."""
+    """Resize to exactly this size, averaged if it shrinks and interpolated if it grows."""
     if image.shape[:2] == (height, width):
         return image
     smaller = image.shape[0] * image.shape[1] > width * height
@@ -120,23 +120,23 @@ def compose(before: Array, after: Array, mask: Array | None = None) -> Scene:
 # --- registration -------------------------------------------------------------------------------------------
 
 _COARSE = 256
-"""Longest side on which frames are compared: a shift of a thousandth of the image still shows."""
+"""Longest side at which frames are compared: a shift of a thousandth of the image is still visible."""
 _SAME_SHAPE = 0.02
-"""Aspect ratios closer than this come from rounding sides to multiples of 8 or 16, and are stretched away."""
+"""Difference of aspect ratios that comes from rounding sides to multiples of 8 or 16, and is removed by stretching."""
 _MOST_SHIFT = 0.06
-"""Largest shift, as a share of the image's side. What moved farther was moved, not re-framed."""
+"""Largest shift, as a share of the image's side. A larger shift is an edit, not another framing."""
 _MOST_SCALE = 0.12
-"""Share of a side that a crop may take away or add. What is enlarged by more shows another frame."""
+"""Share of a side that a crop may remove or add. A larger change shows another frame."""
 _LEAST_SCALE = 0.002
-"""Change of scale that is reported: half a pixel at the rim of an image of 512."""
+"""Minimum change of scale that is reported: half a pixel at the rim of an image of 512."""
 _NOISE = 1.5
-"""Median difference in levels, below which images lie on each other as well as encoding lets them."""
+"""Median difference in levels below which images are aligned as well as encoding allows."""
 _LEAST_GAIN = 0.12
-"""How much smaller the difference must become for a shift to count: noise alone gains a few percent."""
+"""Minimum reduction of the difference for a shift to count: noise alone gains a few percent."""
 
 
 def register(before: Array, after: Array) -> tuple[Array, Array, dict[str, float]]:
-    """Return the image after in the frame of the image before, where it is valid, and what was done."""
+    """Return the image after the edit in the frame of the image before, its valid pixels, and the transform."""
     height, width = before.shape[:2]
     facts = {"size ratio": round(after.shape[1] * after.shape[0] / (width * height), 3)}
     placed, valid, how = _placed(before, after)
@@ -154,7 +154,7 @@ def register(before: Array, after: Array) -> tuple[Array, Array, dict[str, float
         }
         if abs(scale := float(np.sqrt(np.linalg.det(warp[:, :2]))) - 1) > _LEAST_SCALE:
             facts["scale"] = round(1 / (1 + scale), 4)
-    # Where the edited image shows nothing, nothing changed: filters must not see an edge there.
+    # Pixels that the edited image does not show count as unchanged: filters must not see an edge there.
     return np.where(valid[..., None] > 0, placed, before), valid, facts
 
 
@@ -170,7 +170,7 @@ def _shift_of_middle(warp: Array, width: float, height: float) -> Array:
 
 
 def _placed(before: Array, after: Array) -> tuple[Array, Array, dict[str, float]]:
-    """Stretch the image; or, if shapes differ, crop or pad it if the structure then fits better."""
+    """Stretch the image; or, if aspect ratios differ, crop or pad it if the structure then fits better."""
     height, width = before.shape[:2]
     stretched = (fit(after, width, height), np.ones((height, width), np.uint8))
     aspect = (after.shape[1] / after.shape[0]) / (width / height)
@@ -186,7 +186,7 @@ def _placed(before: Array, after: Array) -> tuple[Array, Array, dict[str, float]
 def _centred(
     after: Array, width: int, height: int, scale: float
 ) -> tuple[Array, Array]:
-    """Scale without distortion and put in the middle of the frame; return where that is too."""
+    """Scale without distortion to the middle of the frame; return its position too."""
     size = (max(1, round(side * scale)) for side in after.shape[1::-1])
     scaled = fit(after, *size)
     placed = np.zeros((height, width, 3), np.uint8)
@@ -202,7 +202,7 @@ def _centred(
 
 
 def _likeness(before: Array, after: Array, valid: Array) -> float:
-    """Return the correlation of edges, discounted by what the frame cuts off."""
+    """Return the correlation of edges, discounted by the area that the frame cuts off."""
     size = (96, 96)
     seen = cv2.resize(valid, size, interpolation=cv2.INTER_NEAREST) > 0
     edges = []
@@ -218,14 +218,16 @@ def _likeness(before: Array, after: Array, valid: Array) -> float:
 
 
 def _small_motion(before: Array, after: Array) -> Array | None:
-    """Return the shift or small crop, as a map of the frame, that makes the images agree better; None if none does."""
+    """Return the shift or small crop, as a map of the frame, that improves the agreement of the images; None if none
+    does."""
     height, width = before.shape[:2]
     scale = min(1.0, _COARSE / max(height, width))
     size = (max(32, round(width * scale)), max(32, round(height * scale)))
     a, b = (_gray(image, size) for image in (before, after))
 
     def apart(plane: Array) -> float:
-        """Return the median difference, since what was edited differs either way, without slow changes of brightness."""
+        """Return the median difference, to which the edit itself contributes little, without slow changes of
+        brightness."""
         flat_a, flat_b = (p - cv2.blur(p, (15, 15)) for p in (a, plane))
         return float(np.median(np.abs(flat_a - flat_b)))
 
@@ -255,7 +257,7 @@ def _shift(a: Array, b: Array) -> Array | None:
 
 
 def _crop(a: Array, b: Array) -> Array | None:
-    """Fit sides of another length by a few percent, without a turn."""
+    """Fit a change of scale by a few percent, without rotation."""
     start = np.eye(2, 3, dtype=np.float32)
     stop = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 40, 1e-4)
     try:

@@ -1,4 +1,4 @@
-"""Local structure and fine detail: whether things are still the same things, and what was blurred or made noisy."""
+"""Local structure and fine detail: whether objects are still the same, and which areas were blurred or became noisy."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from editjudge.vision.measured.change import Change
 from editjudge.vision.measured.scene import Array, Scene, area
 
 _SIDE = 256
-"""Structure is compared at this size: parts of things remain, texture and noise do not."""
+"""Size at which structure is compared: parts of objects remain visible, texture and noise do not."""
 _WINDOW = 9
-"""Pixels at that size: about the extent of an eye in a portrait; of 5 to 25, this and 5 agree best with people."""
+"""Pixels at that size: about the size of an eye in a portrait; of 5 to 25, this and 5 agree best with people."""
 _CONTRAST = 9.0
-"""Variance of lightness below which a window shows nothing that could be recognised."""
+"""Variance of lightness below which a window shows nothing recognisable."""
 
 _VANISHED = (2.25, 9.0)
-"""Variance of lightness at which structure is gone altogether, and from which it is still seen."""
+"""Variance of lightness at which structure is gone completely, and from which it is still visible."""
 _PRESENT = (9.0, 36.0)
-"""Variance from which structure was there, and was plainly there."""
+"""Variance from which structure was present, and from which it was clearly present."""
 
 _CELLS = 24
 """Cells along each side in which edges are counted by direction: about ten pixels each."""
 _FAINT = 4.0
-"""Mean edge strength of a cell that shows next to nothing."""
+"""Mean edge strength of a cell that shows almost nothing."""
 
 
 def structure_map(scene: Scene, *, light: bool = False) -> tuple[Array, Array]:
-    """Return the local correlation of lightness before and after, and how much there was to recognise, at a small size.
+    """Return the local correlation of lightness before and after, and the amount of structure, at a small size.
 
-    Structure that was there and is gone has no likeness left, unless `light` may have drowned it.
+    Structure that disappeared has a correlation of 0, unless `light` may have hidden it.
     """
     likeness, before, after = _likeness(scene, _SIDE, _WINDOW)
     if not light:
@@ -62,20 +62,20 @@ def _likeness(scene: Scene, side: int, window: int) -> tuple[Array, Array, Array
     mean_b = mean(b)
     variance_a = np.maximum(mean(a * a) - mean_a * mean_a, 0)
     variance_b = np.maximum(mean(b * b) - mean_b * mean_b, 0)
-    # The constant makes windows without contrast alike, as they are to the eye.
+    # The constant makes windows without contrast similar, as they are to the eye.
     shared = mean(a * b) - mean_a * mean_b + _CONTRAST
     likeness = shared / (np.sqrt(variance_a * variance_b) + _CONTRAST)
     return np.clip(likeness, -1, 1), variance_a, variance_b
 
 
 def alike(likeness: Array) -> Array:
-    """Return how far each window still shows the same thing, 0 to 1."""
+    """Return how far each window still shows the same object, 0 to 1."""
     share: Array = np.clip((likeness - 0.55) / 0.35, 0, 1)
     return share
 
 
 def share_kept(likeness: Array, inside: Array) -> float:
-    """Return the share of the edited region in which things are still the same; NaN if there is no region."""
+    """Return the share of the edited region in which objects are still the same; NaN if there is no region."""
     same = area(alike(likeness), inside.shape[::-1])
     return float((inside * same).sum() / inside.sum()) if inside.any() else math.nan
 
@@ -83,25 +83,26 @@ def share_kept(likeness: Array, inside: Array) -> float:
 def trust(
     same: float, kept_in_light: float, lost_outside: float, share: float
 ) -> dict[str, float]:
-    """Return how far measures that compare a thing with itself count against an edit, 0 to 1; NaN if not known.
+    """Return how far measures that compare an object with itself count against an edit, 0 to 1; NaN if unknown.
 
-    Defects alone leave nine tenths of a thing in place, and everything around it. Of rated edits three of four draw it
-    anew and leave less than seven, many the whole image too: what differs there is another drawing, not a fault.
+    A defect alone leaves nine tenths of an object in place, and everything around it. Three of four rated edits redraw
+    the object and leave less than seven tenths, and many redraw the whole image: a difference there is another drawing,
+    not a fault.
     """
     edit, light = (
         float(np.clip((part - 0.7) / 0.2, 0, 1)) for part in (same, kept_in_light)
     )
     return {
-        "thing": 1.0,  # until the instruction says that the thing itself was to be drawn
+        "thing": 1.0,  # unless the instruction asks to redraw the object itself
         "edit": edit,
-        # on a small thing a slope of light is as likely a part of the thing
+        # on a small object a gradient of light may as well be part of the object
         "light": light * min(1.0, share / 0.02),
         "whole": np.clip((0.05 - lost_outside) / 0.03, 0, 1),
     }
 
 
 def redrawn(scene: Scene) -> dict[str, float]:
-    """Measure how much of the whole image was drawn anew, at the scale of texture, of parts and of things."""
+    """Measure how much of the image was redrawn, at the scale of texture, of parts and of objects."""
     shares = {}
     for name, side in (("texture", 512), ("parts", 256), ("things", 64)):
         likeness, before, after = _likeness(scene, side, 5)
@@ -113,7 +114,7 @@ def redrawn(scene: Scene) -> dict[str, float]:
 
 
 def turned(scene: Scene, change: Change) -> dict[str, float]:
-    """Measure how far the directions of edges moved, cell by cell: drawn anew counts, repainted or relit does not."""
+    """Measure the change of edge directions, cell by cell: redrawing counts, recolouring and relighting do not."""
     before, after = (_directions(v.lightness) for v in (scene.before, scene.after))
     moved = np.linalg.norm(before - after, axis=-1)
     cells = (_CELLS, _CELLS)
@@ -148,7 +149,7 @@ def find_structure(
         weight * area(part.astype(np.float32), size)
         for part in (change.inside, change.outside, scene.valid)
     )
-    # above, it is the same thing, encoded again or slightly redrawn
+    # above this, it is the same object, encoded again or slightly redrawn
     lost = np.clip((0.92 - likeness) / 0.92, 0, 1)
     return {
         "lost inside": _average(lost, inside),
@@ -160,7 +161,7 @@ def find_structure(
 
 
 def _average(values: Array, weight: Array) -> float:
-    """Return the weighted mean; NaN if there is nothing to average over."""
+    """Return the weighted mean; NaN if the weights are zero."""
     total = float(weight.sum())
     return float((values * weight).sum() / total) if total > 1.0 else math.nan
 
@@ -177,9 +178,9 @@ def _reduced(plane: Array, side: int) -> Array:
 _BLOCK = 16
 """Pixels at fine size: four periods of the coarsest band that is measured."""
 _SILENT = 0.6
-"""Energy of rounding to whole gray levels and of faint compression; ratios below it are ratios of noise."""
+"""Energy of rounding to whole gray levels and of faint compression; below it, ratios are ratios of noise."""
 _SMOOTH = 4.0
-"""Energy of a block in which the eye sees no texture, and therefore sees noise."""
+"""Energy of a block without visible texture, on which noise is visible."""
 
 
 @dataclass(frozen=True)
@@ -189,15 +190,15 @@ class Detail:
     middle: Array
     """The same an octave coarser."""
     contrast: float
-    """Log2 ratio of the contrast of large shapes: a veil over the image lowers all bands by it."""
+    """Log2 ratio of the contrast of large shapes: haze over the image lowers all bands by it."""
     texture: Array
-    """Energy before, by block: where it is small there was no detail to lose."""
+    """Energy before the edit, by block: if it is small, there was no detail to lose."""
     texture_after: Array
     inside: Array
     """Share of each block that the edit visibly covers."""
     outside: Array
     kept: Array
-    """How far each block still shows the same thing, 0 to 1."""
+    """How far each block still shows the same object, 0 to 1."""
 
 
 def find_detail(scene: Scene, change: Change, likeness: Array) -> Detail:
@@ -234,9 +235,9 @@ def _bands(gray: Array) -> list[Array]:
 
 
 def everywhere(detail: Detail) -> dict[str, float]:
-    """Measure the detail of the whole image by medians, so that one patch does not decide."""
+    """Measure the detail of the whole image by medians, so that a single patch does not decide."""
     around = detail.outside > 0.5
-    if around.mean() < 0.15:  # the edit is nearly the whole image
+    if around.mean() < 0.15:  # the edit covers nearly the whole image
         around = np.ones_like(around)
     texture = detail.texture
     textured = around & (texture > np.quantile(texture[around], 0.4))
@@ -259,9 +260,9 @@ def everywhere(detail: Detail) -> dict[str, float]:
 
 
 def in_edit(detail: Detail) -> dict[str, float]:
-    """Compare detail inside the edit with what it was, less what happened to blocks of like texture elsewhere.
+    """Compare detail inside the edit with that before, minus the change of similar blocks elsewhere.
 
-    Blocks that show another thing now are no measure of its detail: those are only compared with the surroundings.
+    Blocks that show another object now do not measure its detail: they are compared only with the surroundings.
     """
     kept = detail.inside * detail.kept
     around = detail.outside > 0.5
@@ -269,13 +270,13 @@ def in_edit(detail: Detail) -> dict[str, float]:
     if detail.inside.any():
         figures["kept"] = float(kept.sum() / detail.inside.sum())
     if detail.inside.sum() >= 0.5 and around.sum() >= 5:
-        # how far the edit's mean detail is outside what most of the image has, in octaves
+        # how far the edit's mean detail is outside the range of most of the image, in octaves
         level = 0.5 * np.log2(detail.texture_after + _SILENT)
         mean = float(np.average(level, weights=detail.inside))
         low, high = np.quantile(level[around], [0.1, 0.9])
         figures["odd"] = max(0.0, low - mean, mean - high)
     if kept.sum() >= 0.5:
-        # Detail is lost where there was some; noise shows everywhere.
+        # Detail can be lost only in blocks that had some; noise is visible everywhere.
         had = kept * detail.texture / (detail.texture + _SMOOTH)
         elsewhere = _expected(detail, detail.fine, around)
         fine = detail.fine - elsewhere
@@ -288,7 +289,7 @@ def in_edit(detail: Detail) -> dict[str, float]:
 
 
 def weighted_median(values: Array, weights: Array) -> float:
-    """Return the weighted median, which a line along the rim does not move; NaN without any weight."""
+    """Return the weighted median, which is robust against a line along the rim; NaN if the weights are zero."""
     order = np.argsort(values, axis=None)
     heap = np.cumsum(weights.ravel()[order])
     if not heap[-1] > 0:
@@ -297,7 +298,7 @@ def weighted_median(values: Array, weights: Array) -> float:
 
 
 def _expected(detail: Detail, ratio: Array, around: Array) -> Array:
-    """Return what happened elsewhere to blocks with as much texture: blur takes most where there is most."""
+    """Return the change of blocks with as much texture elsewhere: blur removes most from the richest blocks."""
     texture = np.log2(detail.texture + _SILENT)
     if around.sum() < 24:
         return np.zeros_like(ratio)
@@ -312,7 +313,8 @@ def _expected(detail: Detail, ratio: Array, around: Array) -> Array:
 
 
 def damage(scene: Scene) -> dict[str, float]:
-    """Measure traces of coding and of range: 8 x 8 blocks, flat steps, clipped lights and shadows; after less before."""
+    """Measure artefacts of coding and range: 8 x 8 blocks, flat steps, clipped lights and shadows; after minus
+    before."""
     before, after = (_traces(v.fine) for v in (scene.before, scene.after))
     return {name: after[name] - before[name] for name in after}
 

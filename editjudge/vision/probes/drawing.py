@@ -182,7 +182,8 @@ def slope(shape: Shape, region: Region, towards: tuple[float, float]) -> Pixels:
 
 
 def clouds(shape: Shape, size: float, seed: int) -> Pixels:
-    """Return smooth noise in blobs of about this many pixels, as ranks from 0 to 1: a threshold is a share of the image."""
+    """Return smooth noise in blobs of about this many pixels, as ranks from 0 to 1, so that a threshold is a share
+    of the image."""
     noise = np.random.default_rng(seed).normal(0, 1, shape[:2]).astype(np.float32)
     smooth = cv2.GaussianBlur(noise, (0, 0), size)
     ranks = np.empty(smooth.size, np.float32)
@@ -193,7 +194,7 @@ def clouds(shape: Shape, size: float, seed: int) -> Pixels:
 
 
 def grain(shape: Shape, seed: int) -> Pixels:
-    """Return noise of standard deviation 1 with the softness of a sensor's."""
+    """Return noise of standard deviation 1, as soft as that of a sensor."""
     noise = np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
     soft = blurred(noise, 0.6)
     even: Pixels = (soft / soft.std()).astype(np.float32)
@@ -205,7 +206,7 @@ def blurred(image: Pixels, sigma: float) -> Pixels:
 
 
 def compressed(image: Pixels, quality: int) -> Pixels:
-    """Return the image as a JPEG file of a quality shows it."""
+    """Return the image after JPEG compression at this quality."""
     encoded = cv2.imencode(
         ".jpg", levels(image)[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality]
     )[1]
@@ -219,7 +220,8 @@ def resized(image: Pixels, width: int, height: int) -> Pixels:
 
 
 def moved(image: Pixels, region: Region, by: tuple[float, float]) -> Pixels:
-    """Push a region aside by shares of its half axes; its surroundings stretch and shrink, so that nothing tears."""
+    """Push a region aside by shares of its half axes; its surroundings stretch and shrink, so that there is no
+    break."""
     height, width = image.shape[:2]
     xs, ys = grid(image.shape)
     far = np.hypot(*region.coordinates(image.shape))
@@ -240,7 +242,7 @@ def moved(image: Pixels, region: Region, by: tuple[float, float]) -> Pixels:
 def shaded(
     normal: tuple[Pixels, Pixels, Pixels], light: NDArray[Any], hue: float
 ) -> Pixels:
-    """Paint a smooth surface by the direction that it faces, and the direction that light comes from."""
+    """Paint a smooth surface from its normals and the direction of the light."""
     facing = np.clip(
         normal[0] * light[0] + normal[1] * light[1] + normal[2] * light[2], 0, 1
     )
@@ -264,7 +266,7 @@ def ball(
     hue: float,
     slices: float = 0.0,
 ) -> Pixels:
-    """Paint a shaded ball; `slices` pulls it apart by so many of its diameters, which no ball survives in the air."""
+    """Paint a shaded ball; `slices` pulls it apart by this many diameters, which is physically impossible."""
     height, width = image.shape[:2]
     radius = region.across * width
     right, down = photograph.light
@@ -288,7 +290,8 @@ def ball(
 
 
 def lettering(image: Pixels, region: Region, text: str, warp: float = 0.0) -> Pixels:
-    """Write in the middle of a region, light on dark or dark on light; `warp` bends by shares of the letters' height."""
+    """Write text in the middle of a region, light on dark or dark on light; `warp` bends it by shares of the
+    letters' height."""
     height, width = image.shape[:2]
     big = 4
     font = cv2.FONT_HERSHEY_DUPLEX
@@ -322,7 +325,7 @@ def lettering(image: Pixels, region: Region, text: str, warp: float = 0.0) -> Pi
 
 
 def arrow(image: Pixels, target: Region, light: tuple[float, float]) -> Pixels:
-    """Draw the mark by which users show from where light is to come."""
+    """Draw an arrow as users draw it to show the direction of light."""
     height, width = image.shape[:2]
     tip = np.array([target.x * width, target.y * height])
     away = np.array(light) / np.hypot(*light) * 0.3 * height
@@ -338,7 +341,8 @@ def levels(image: Pixels) -> NDArray[np.uint8]:
 
 
 def png(image: Pixels) -> bytes:
-    """Encode by run lengths alone: a third less time and a tenth less data than other fast ways for photographs."""
+    """Encode with run lengths only: a third less time and a tenth less data than other fast settings for
+    photographs."""
     strategy = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE)
     how = [cv2.IMWRITE_PNG_COMPRESSION, 1, *strategy]
     return bytes(cv2.imencode(".png", levels(image)[..., ::-1], how)[1])
