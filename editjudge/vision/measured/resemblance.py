@@ -88,7 +88,10 @@ def correlation(a: Array, b: Array) -> float:
 
 
 def unchanged(before: Array, edited: Array, *, measured: bool = False) -> bool:
-    """Whether the output is the unchanged input, perhaps re-encoded or smaller. `measured`: differs at full size."""
+    """Whether the output is the unchanged input, perhaps re-encoded or smaller.
+
+    `measured`: the full-size measurement has already found a difference.
+    """
     # Most edits differ so much that a fast test is enough.
     if float(np.abs(gray(before, 64) - gray(edited, 64)).mean()) >= _CLOSE:
         return False
