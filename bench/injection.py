@@ -24,13 +24,13 @@ from unittest import mock
 
 from aiohttp import web
 
-from bench import stub_answers as answers
 from editjudge.judges.judge import Options
 from editjudge.rubrics import prompt
 from editjudge.running.job import RunOptions, execute
 from editjudge.store.store import Store
 from editjudge.vision.probes.making import Probe, jobs, probes, write_manifests
 from editjudge.vision.probes.making import answers as said_of
+from tests.stub import answers
 
 RUBRICS = ("preservation", "quality", "fidelity")
 

@@ -2,8 +2,8 @@
 
     python -m bench.quick_stub
 
-`bench.stub` reads and checks every body, which takes longer than a client needs to send it. This one keeps the end of a
-body, finds the identifier in it, and answers `fidelity` at once, so that a benchmark finds the limit of the client.
+`tests.stub.server` reads and checks every body, which takes longer than a client needs to send it. This one keeps the end of
+a body, finds the identifier in it, and answers `fidelity` at once, so that a benchmark finds the limit of the client.
 Prints its URL, and serves until it is terminated.
 """
 
@@ -13,7 +13,7 @@ import asyncio
 import json
 import re
 
-from bench.stub_answers import IDENTIFIER, envelope, expected_scores
+from tests.stub.answers import IDENTIFIER, envelope, expected_scores
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _END = 16_384

@@ -78,7 +78,9 @@ def measured_protocols(arguments: argparse.Namespace) -> dict[str, Any]:
             }
             for line in lines
         ]
-        with process("bench.stub", "--latency", str(arguments.crowd_latency)) as (
+        with process(
+            "tests.stub.server", "--latency", str(arguments.crowd_latency)
+        ) as (
             _,
             stub,
         ):

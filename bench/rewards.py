@@ -124,7 +124,10 @@ def load_and_stop(arguments: argparse.Namespace) -> dict[str, Any]:
             .splitlines()
         )
         edits = [sent(folder, json.loads(line)) for line in lines]
-        with process("bench.stub", "--latency", str(arguments.latency)) as (_, stub):
+        with process("tests.stub.server", "--latency", str(arguments.latency)) as (
+            _,
+            stub,
+        ):
             with process("bench.rewards", "--serve", str(folder / "s.db"), stub) as (
                 server,
                 port,

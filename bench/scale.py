@@ -159,7 +159,7 @@ def one(
     stub = [
         sys.executable,
         "-m",
-        "bench.stub",
+        "tests.stub.server",
         "--port",
         "0",
         "--latency",

@@ -38,7 +38,7 @@ Site = Callable[[Path], AbstractContextManager[Addresses]]
 
 @contextmanager
 def report(folder: Path) -> Iterator[Addresses]:
-    from report.made import Made, made
+    from tests.report.made import Made, made
 
     store = made(folder / "houses", Made(12))
     path = folder / "report.html"
@@ -52,10 +52,9 @@ def report(folder: Path) -> Iterator[Addresses]:
 
 @contextmanager
 def review(folder: Path) -> Iterator[Addresses]:
-    from web.sample import made
-    from web.served import serving
-
     from editjudge.store.studies import find_study, invite
+    from tests.web.sample import made
+    from tests.web.served import serving
 
     with serving(made(folder / "edits"), judge="measured") as served:
         study = {
@@ -85,7 +84,7 @@ def review(folder: Path) -> Iterator[Addresses]:
 
 @contextmanager
 def pairs(folder: Path) -> Iterator[Addresses]:
-    from web.test_pair_pages import serving_pairs
+    from tests.web.test_pair_pages import serving_pairs
 
     with serving_pairs(folder) as served:
         yield {"leaderboard": f"{served.url}/runs/1/leaderboard"}
@@ -157,7 +156,7 @@ def main() -> None:
         )
     # The tests' own modules, under the names by which the tests know them.
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    from browser import ARGUMENTS, binary
+    from tests.browser import ARGUMENTS, binary
 
     options.output.mkdir(parents=True, exist_ok=True)
     addresses: Addresses = {}

@@ -37,11 +37,11 @@ import aiohttp
 import editjudge as ej
 from bench.reviewers import MODELS, Reviewer, Wrong
 from bench.rewards import cpu_seconds, process, rss_mb, sent
-from bench.stub import expected_scores
 from bench.throughput import make_edits
 from editjudge.store.store import Store
 from editjudge.store.studies import create_study, filled_in, find_study
 from fuzz.targets import TARGETS
+from tests.stub.server import expected_scores
 
 ROOT = Path(__file__).parents[1]
 FAULTS = {"server_error": 0.03, "garbage": 0.05, "half_answer": 0.01, "refusal": 0.01,
@@ -270,7 +270,7 @@ def load(watch: Watch, folder: Path, seconds: float, reviewers: int) -> None:
         for fault, share in FAULTS.items()
         for word in ("--fault", f"{fault}={share}")
     ]
-    words = ("bench.stub", "--seed", str(_SEED), "--retry-after", "0.1", *faults)
+    words = ("tests.stub.server", "--seed", str(_SEED), "--retry-after", "0.1", *faults)
     # One each: sharing a limit, the engine would take all of it, and the latency of rewards be a matter of pace.
     with (
         process(*words, "--limit-rps", str(LIMIT)) as (_, url),

@@ -228,13 +228,13 @@ def one_run(
 
 
 @contextmanager
-def stub(*options: str, module: str = "bench.stub") -> Iterator[str]:
+def stub(*options: str, module: str = "tests.stub.server") -> Iterator[str]:
     """The URL of a server in a process of its own."""
     command = [
         sys.executable,
         "-m",
         module,
-        *(["--port", "0"] if module == "bench.stub" else []),
+        *(["--port", "0"] if module == "tests.stub.server" else []),
         *options,
     ]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)

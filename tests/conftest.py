@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import HealthCheck, settings
-from postgres import postgres
+
+from tests.postgres import postgres
 
 __all__ = ["postgres"]
 
@@ -14,10 +14,6 @@ settings.register_profile(
     "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("busy")
-
-# By default httpx waits 5 seconds, which is too short on a machine that does other things too.
-for _wait in ("connect", "read", "write", "pool"):
-    setattr(DEFAULT_TIMEOUT_CONFIG, _wait, 60.0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

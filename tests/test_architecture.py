@@ -15,11 +15,11 @@ from types import FrameType
 from typing import NamedTuple
 
 import pytest
-from running.made import SPECS, edits, stub
 
 from editjudge.running.job import Job, RunOptions, execute
 from editjudge.running.progress import ProgressLines
 from editjudge.store.store import Store
+from tests.running.made import SPECS, edits, stub
 
 PACKAGE = Path(__file__).parents[1] / "editjudge"
 

@@ -21,8 +21,8 @@ import pytest
 import yaml
 from PIL import Image, ImageDraw
 
-from bench.stub import serve_in_thread
 from editjudge.judgement import DONE, STATUSES
+from tests.stub.server import serve_in_thread
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])

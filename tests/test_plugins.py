@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from PIL import Image
 
 from editjudge import plugins
 from editjudge.errors import UsageError
+from tests import patient
 
 PROVIDERS = {
     "judges": "size = strangers:open_size_judge",
@@ -142,7 +142,7 @@ def test_a_judge_of_another_package_judges_a_run_and_a_sink_of_it_exports_the_ru
     ]
     assert (folder / written[0]).read_text() == "1"
     with serving(folder) as address:
-        assert httpx.get(f"{address}/greeting", timeout=30).text == "1 runs"
+        assert patient.get(f"{address}/greeting", timeout=30).text == "1 runs"
 
 
 def test_an_engine_of_another_package_runs_a_job(folder: Path) -> None:

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import public_interface
 import pytest
+
+from tests import public_interface
 
 OLD: dict[str, Any] = json.loads(
     Path(__file__).with_name("public_0_1.json").read_text("utf-8")

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.stub_answers import SHAPES
+from tests.stub.answers import SHAPES
 
 ROOT = Path(__file__).parents[2]
 VENVS = ROOT / ".venvs"

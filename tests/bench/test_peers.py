@@ -13,7 +13,7 @@ import pytest
 
 from bench import faults, peers, throughput
 from bench.peers.install import planned
-from bench.stub import Behaviour, serve_in_thread
+from tests.stub.server import Behaviour, serve_in_thread
 
 A, B, C, D = (f"edit-{number:016x}" for number in range(4))
 SAID = {"alignment": 5, "completeness": 6, "plausibility": 7}

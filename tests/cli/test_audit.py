@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from measured.made import photograph, recoloured
-from measured.test_degenerate import CASES
 from PIL import Image
-from running.made import editjudge, edits, rows_of, write_manifest
 
 from editjudge.running import progress
+from tests.measured.made import photograph, recoloured
+from tests.measured.test_degenerate import CASES
+from tests.running.made import editjudge, edits, rows_of, write_manifest
 
 
 def test_a_sound_manifest_has_no_findings(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_an_input_that_shows_nothing_is_found(tmp_path: Path) -> None:
 
 
 def test_pairs_are_looked_over_output_by_output(tmp_path: Path) -> None:
-    from cli.test_pairs import made, manifest
+    from tests.cli.test_pairs import made, manifest
 
     manifest(tmp_path, models=("ann", "bob"), sources=3)
     rows = made(tmp_path)

@@ -13,10 +13,10 @@ from typing import Any
 import click
 import pytest
 from packaging.requirements import Requirement
-from running.made import edit_pairs, editjudge, edits, stub
 
 from editjudge.cli import VERBS, app
 from editjudge.plugins import EXTRA_OF_MODULE
+from tests.running.made import edit_pairs, editjudge, edits, stub
 
 STORE = ("--store", "s.db")
 ONE = (

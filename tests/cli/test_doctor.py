@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from running.made import editjudge, edits, stub
+
+from tests.running.made import editjudge, edits, stub
 
 CANARY = "sk-canary-0f1e2d3c4b5a"
 

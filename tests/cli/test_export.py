@@ -7,9 +7,18 @@ import json
 from pathlib import Path
 
 import pytest
-from running.made import SPECS, editjudge, edits, expected, picture, rows_of, run, stub
 
 from editjudge.judgement import Judgement, row
+from tests.running.made import (
+    SPECS,
+    editjudge,
+    edits,
+    expected,
+    picture,
+    rows_of,
+    run,
+    stub,
+)
 
 FIELDS = set(row(Judgement("k", "invalid", "j", "r", "h"), "i", None, None))
 

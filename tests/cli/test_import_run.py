@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running.made import picture
 from starlette.testclient import TestClient
 
 from editjudge.report.gallery import EditView
@@ -21,6 +20,7 @@ from editjudge.store import Store
 from editjudge.web.app import create
 from editjudge.web.site import Site
 from editjudge.web.values import edit_url
+from tests.running.made import picture
 
 from .stores import Call, Spec, call, made, quality
 

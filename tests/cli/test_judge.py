@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running.made import (
+
+import editjudge as ej
+from editjudge.errors import ImageError
+from editjudge.judgement import Judgement, row
+from editjudge.rubrics.contract import check
+from editjudge.rubrics.files import load, load_one, names
+from editjudge.rubrics.verdict import Verdict
+from tests.running.made import (
     SPECS,
     Told,
     canned,
@@ -18,15 +25,8 @@ from running.made import (
     stub,
     variables,
 )
-
-import editjudge as ej
-from bench.stub import Behaviour
-from bench.stub_answers import SHAPES, Question, Wire, _compose, envelope
-from editjudge.errors import ImageError
-from editjudge.judgement import Judgement, row
-from editjudge.rubrics.contract import check
-from editjudge.rubrics.files import load, load_one, names
-from editjudge.rubrics.verdict import Verdict
+from tests.stub.answers import SHAPES, Question, Wire, _compose, envelope
+from tests.stub.server import Behaviour
 
 ROW = set(row(Judgement("k", "invalid", "j", "r", "h"), "i", None, None))
 WIRE: Wire = "openai"

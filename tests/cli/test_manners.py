@@ -18,12 +18,12 @@ from typing import Any
 
 import click
 import pytest
-from running.made import COMMAND, SPECS, edits, environment, stub
 
-from bench.stub import Behaviour
 from editjudge.cli import VERBS, app
 from editjudge.errors import UsageError
 from editjudge.running.job import Job
+from tests.running.made import COMMAND, SPECS, edits, environment, stub
+from tests.stub.server import Behaviour
 
 from .stores import Call, Spec, call, made
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running.made import Told, editjudge, picture
+
+from tests.running.made import Told, editjudge, picture
 
 Row = dict[str, Any]
 

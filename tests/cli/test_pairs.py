@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running.made import editjudge, picture, rows_of
+
+from tests.running.made import editjudge, picture, rows_of
 
 MODELS = ("ann", "bob", "cat")
 

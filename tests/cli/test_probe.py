@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from running.made import SPECS, editjudge, environment, stub
 
 from editjudge.vision.probes.making import probes
+from tests.running.made import SPECS, editjudge, environment, stub
 
 OPENAI = SPECS["openai"]
 LIGHT = ("probe", "--photos", "1", "--rubric", "lighting")

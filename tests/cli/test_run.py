@@ -19,7 +19,10 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from running.made import (
+
+from editjudge.running.progress import RunTally, described
+from editjudge.store.store import Store
+from tests.running.made import (
     COMMAND,
     ONLINE,
     SPECS,
@@ -35,10 +38,7 @@ from running.made import (
     variables,
     write_manifest,
 )
-
-from bench.stub import Behaviour
-from editjudge.running.progress import RunTally, described
-from editjudge.store.store import Store
+from tests.stub.server import Behaviour
 
 OPENAI = SPECS["openai"]
 

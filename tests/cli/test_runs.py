@@ -8,13 +8,13 @@ import re
 from pathlib import Path
 
 import pytest
-from running.made import SPECS, Told, editjudge, edits, run, stub
 
-from bench.stub import Behaviour
 from editjudge.judges.judge import Options
 from editjudge.judges.wire import Parameters
 from editjudge.rubrics.files import dump, load
 from editjudge.store.store import Store
+from tests.running.made import SPECS, Told, editjudge, edits, run, stub
+from tests.stub.server import Behaviour
 
 
 @pytest.fixture

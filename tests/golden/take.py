@@ -1,6 +1,6 @@
 """Write the golden files anew, or into another folder:
 
-    cd tests && python -m golden.take [FOLDER]
+    python -m tests.golden.take [FOLDER]
 
 A golden file that changes is a result that changes for users: say why in the commit that changes it."""
 

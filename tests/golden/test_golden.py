@@ -1,6 +1,6 @@
 """Results are those of the golden files, to the last digit and byte.
 
-`python -m golden.take` in `tests` writes the files anew; `answers` has the table of what is not compared."""
+`python -m tests.golden.take` writes the files anew; `answers` has the table of what is not compared."""
 
 from __future__ import annotations
 

@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from running.made import editjudge, edits
-from web.served import Served, edit, serving
 
 from fuzz.targets import TARGETS, seeds
+from tests import patient
+from tests.running.made import editjudge, edits
+from tests.web.served import Served, edit, serving
 
 calm = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 
@@ -116,7 +117,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     assert editjudge("run", edits(folder, 4), *words).code == 0
     with (
         serving(folder / "s.db", judge=judge) as served,
-        httpx.Client(base_url=served.url) as person,
+        patient.Client(base_url=served.url) as person,
     ):
         person.post("/rate/name", data={"name": "Ada"})
         made = {

@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from running.made import Done, editjudge, run, write_manifest, write_old
-from web.served import Served, base64_of, serving
 
 from editjudge.media.image import decode
+from tests.running.made import Done, editjudge, run, write_manifest, write_old
+from tests.web.served import Served, base64_of, serving
 
 from .album import BAD, SAME, SEEN, encoded, no_files, plain
 

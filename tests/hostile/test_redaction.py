@@ -13,17 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running.made import (
-    Told,
-    canned,
-    editjudge,
-    edits,
-    environment,
-    pacing,
-    picture,
-    stub,
-    write_manifest,
-)
 from starlette.testclient import TestClient
 
 from editjudge.canonical import json_hash
@@ -38,6 +27,17 @@ from editjudge.running.plan import item_of
 from editjudge.store import Store
 from editjudge.web.app import create
 from editjudge.web.site import Site
+from tests.running.made import (
+    Told,
+    canned,
+    editjudge,
+    edits,
+    environment,
+    pacing,
+    picture,
+    stub,
+    write_manifest,
+)
 
 from .test_secrets import files_below
 

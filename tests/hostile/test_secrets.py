@@ -20,8 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres import PASSWORD, Server
-from running.made import (
+
+from editjudge.judges.http import HttpTransport
+from editjudge.judges.providers import PROVIDERS, resolve
+from tests.postgres import PASSWORD, Server
+from tests.running.made import (
     Told,
     canned,
     editjudge,
@@ -31,10 +34,7 @@ from running.made import (
     start,
     until,
 )
-from web.served import edit, serving
-
-from editjudge.judges.http import HttpTransport
-from editjudge.judges.providers import PROVIDERS, resolve
+from tests.web.served import edit, serving
 
 CANARY = "sk-canary-7f3a9c51d2"
 TOKEN = "token-canary-0123456789abcdef"

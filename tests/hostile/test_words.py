@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running.made import editjudge, picture, write_manifest, write_old
-from web.served import serving
 
 from editjudge.edit import Edit
 from editjudge.rubrics.files import names, resolve
 from editjudge.rubrics.prompt import LAYOUTS, ask
+from tests.running.made import editjudge, picture, write_manifest, write_old
+from tests.web.served import serving
 
 ATTACKS = {
     "terminal": "\x1b[2J\x1b]0;owned\x07\x1b[31mok\x9b1A\u202e",

@@ -24,8 +24,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from postgres import Server
-from running.made import (
+
+from editjudge.errors import StoreMoved
+from editjudge.judgement import Judgement
+from editjudge.store.store import Store
+from tests.postgres import Server
+from tests.running.made import (
     COMMAND,
     SPECS,
     Done,
@@ -39,11 +43,7 @@ from running.made import (
     until,
     variables,
 )
-
-from bench.stub import Behaviour, serve_in_thread
-from editjudge.errors import StoreMoved
-from editjudge.judgement import Judgement
-from editjudge.store.store import Store
+from tests.stub.server import Behaviour, serve_in_thread
 
 OPENAI = SPECS["openai"]
 

@@ -24,9 +24,9 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from PIL import Image
-from running.made import editjudge, edits, expected, stub
 
 from editjudge.integrations.inspect import edit_scorer
+from tests.running.made import editjudge, edits, expected, stub
 
 
 def exported(

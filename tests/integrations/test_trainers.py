@@ -23,8 +23,6 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from running.made import answered, canned, picture, stub, until
-from web.served import Served, recorded_rewards, serving
 
 from editjudge.errors import InputError, JudgeError, UsageError
 from editjudge.integrations import editscore, flow_grpo, swift, trl, verl, verl_omni
@@ -34,6 +32,8 @@ from editjudge.rewards import trainers as reward_module
 from editjudge.rewards.protocol import Terms
 from editjudge.rewards.trainers import NoReward, RewardEdit, Rewarder
 from editjudge.running import job as job_module
+from tests.running.made import answered, canned, picture, stub, until
+from tests.web.served import Served, recorded_rewards, serving
 
 SOURCES = [picture(f"input-{n // 4}.png") for n in range(4)]
 OUTPUTS = [picture(f"edited-{n}.png") for n in range(4)]

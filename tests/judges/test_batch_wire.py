@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from bench.stub import Stub, serve_in_thread
 from editjudge.judges import batch
 from editjudge.judges.batch import BatchCalls, BatchJob, BatchPart
 from editjudge.judges.chat import ChatJudge
@@ -22,6 +21,7 @@ from editjudge.judges.providers import resolve
 from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
 from editjudge.rubrics.prompt import TextPart
 from editjudge.running.pace import Pace
+from tests.stub.server import Stub, serve_in_thread
 
 from .test_wire_against_sdks import as_we_spell_it
 

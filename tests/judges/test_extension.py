@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running.made import edits, environment, picture, run, stub
 
 from editjudge.edit import Edit
 from editjudge.judgement import Judgement, Task
@@ -21,6 +20,7 @@ from editjudge.rubrics.files import load
 from editjudge.rubrics.model import Rubric
 from editjudge.running.asker import judge_task
 from editjudge.running.plan import QuestionSettings, look_at, works
+from tests.running.made import edits, environment, picture, run, stub
 
 
 def test_the_judge_in_the_docstring_judges_an_edit() -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from running.made import answered, canned, editjudge, edits, run
 
 from editjudge.judges.judge import Options
 from editjudge.judges.probabilities import (
@@ -26,6 +25,7 @@ from editjudge.rubrics.files import load_one, names
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric
 from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.verdict import Verdict
+from tests.running.made import answered, canned, editjudge, edits, run
 
 
 def token(text: str) -> TokenChoice:

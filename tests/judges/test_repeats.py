@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running.made import Done, answered, canned, edits, run
 
 from editjudge.judges.judge import Options
 from editjudge.judges.wire import Parameters
+from tests.running.made import Done, answered, canned, edits, run
 
 Document = dict[str, Any]
 Spoil = Callable[[Document, Document], tuple[int, Document]]

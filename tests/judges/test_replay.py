@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running.made import SPECS, Done, edits, run, stub, write_manifest
 
-from bench.stub import Behaviour
-from bench.stub_answers import SHAPES, envelope
 from editjudge.errors import ManifestError
 from editjudge.judges.judge import Options
 from editjudge.judges.replay import Replay
+from tests.running.made import SPECS, Done, edits, run, stub, write_manifest
+from tests.stub.answers import SHAPES, envelope
+from tests.stub.server import Behaviour
 
 KEPT = (
     "item",

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running.made import editjudge, edits, environment
+
+from tests.running.made import editjudge, edits, environment
 
 KEY = "sk-canary-0f1e2d3c4b5a69788796a5b4"
 Document = dict[str, Any]

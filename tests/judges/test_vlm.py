@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running.made import (
+
+from editjudge.edit import Edit
+from editjudge.judges.chat import ChatJudge
+from editjudge.judges.http import HttpTransport
+from editjudge.judges.judge import Options
+from editjudge.judges.providers import resolve
+from editjudge.judges.wire import Parameters
+from editjudge.rubrics.files import load
+from editjudge.running.pace import Pace
+from tests.running.made import (
     SPECS,
     Done,
     answered,
@@ -22,16 +31,7 @@ from running.made import (
     variables,
     write_old,
 )
-
-from bench.stub import Behaviour
-from editjudge.edit import Edit
-from editjudge.judges.chat import ChatJudge
-from editjudge.judges.http import HttpTransport
-from editjudge.judges.judge import Options
-from editjudge.judges.providers import resolve
-from editjudge.judges.wire import Parameters
-from editjudge.rubrics.files import load
-from editjudge.running.pace import Pace
+from tests.stub.server import Behaviour
 
 PATHS = {
     "openai": "/v1/chat/completions",

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
-from running.made import editjudge, rows_of
+
+from tests.running.made import editjudge, rows_of
 
 
 def test_the_output_that_kept_more_is_preferred_in_both_orders_and_the_rest_abstains(

@@ -9,11 +9,11 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from running.made import editjudge
 from skimage import data
 
 import editjudge as ej
 from editjudge.errors import UsageError
+from tests.running.made import editjudge
 
 PHOTOGRAPH = np.asarray(data.astronaut()[:200, :220])
 MASK = np.zeros(PHOTOGRAPH.shape, np.uint8)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running.made import editjudge
 from scipy.stats import ttest_rel
 
 import editjudge as ej
@@ -28,6 +27,7 @@ from editjudge.vision.probes.demo import (
     still_life,
 )
 from editjudge.vision.probes.drawing import Pixels
+from tests.running.made import editjudge
 
 ROOT = Path(__file__).parents[2]
 ABSTAINED = {

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli.stores import Call, Say, Spec, call, made, quality
 from scipy import stats
 from scipy.stats import t
+
+from tests.cli.stores import Call, Say, Spec, call, made, quality
 
 __all__ = ["call"]
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli.stores import Call, Done, Spec, call, made, quality
 from scipy import stats
+
+from tests.cli.stores import Call, Done, Spec, call, made, quality
 
 __all__ = ["call"]
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from measured.made import photograph, recoloured
 from PIL import Image
-from running.made import editjudge, write_manifest
 
 from editjudge.judgement import instruction_warning
 from editjudge.report.gallery import Gallery, choices
 from editjudge.report.run_data import RunData
 from editjudge.stats.columns import Scores
 from editjudge.store.store import Store
+from tests.measured.made import photograph, recoloured
+from tests.running.made import editjudge, write_manifest
 
 SCALE = tuple(range(1, 8))
 

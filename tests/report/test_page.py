@@ -10,9 +10,6 @@ from xml.etree import ElementTree
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser import chromium, page
-from cli.stores import Call, Spec, call
-from cli.stores import made as by_hand
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -34,6 +31,9 @@ from editjudge.report.templating import ROWS, clipped, render_macro, visible
 from editjudge.rubrics.files import load
 from editjudge.stats.columns import Interval
 from editjudge.store.store import Store
+from tests.browser import chromium, page
+from tests.cli.stores import Call, Spec, call
+from tests.cli.stores import made as by_hand
 
 from .made import Made, made
 

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from cli.test_pairs import made, manifest
-from running.made import Told, editjudge
-from running.test_pair_runs import FACTORS, line
+
+from tests.cli.test_pairs import made, manifest
+from tests.running.made import Told, editjudge
+from tests.running.test_pair_runs import FACTORS, line
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from typing import Any
 
 import jsonschema
 import pytest
-from running.made import editjudge, picture
-from running.test_pair_runs import line
-from web.served import Served, base64_of, edit, serving
 
 from editjudge.media.cache import ImageReader
 from editjudge.rewards.protocol import Terms
 from editjudge.rewards.protocol import schema as protocol_schema
 from editjudge.rubrics.files import load
+from tests.running.made import editjudge, picture
+from tests.running.test_pair_runs import line
+from tests.web.served import Served, base64_of, edit, serving
 
 TERMS = Terms(rubrics=("compliance",), more_rubrics=())
 SWAPPED = {"a": "b", "b": "a", "tie": "tie"}

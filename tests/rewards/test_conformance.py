@@ -13,13 +13,14 @@ from typing import Any
 
 import httpx
 import pytest
-from running.made import stub
-from web.served import Served, serving
 
-from bench.stub import Behaviour
 from editjudge.rewards import conformance
 from editjudge.rewards.protocol import Terms
 from editjudge.rubrics.files import load
+from tests import patient
+from tests.running.made import stub
+from tests.stub.server import Behaviour
+from tests.web.served import Served, serving
 
 
 def test_our_server_conforms(
@@ -396,7 +397,7 @@ def with_fault(url: str, fault: Fault) -> Iterator[str]:
         target=server.serve_forever, kwargs={"poll_interval": 0.05}
     )
     thread.start()
-    with httpx.Client(timeout=60) as client:
+    with patient.Client(timeout=60) as client:
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"
         finally:

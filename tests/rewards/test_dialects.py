@@ -15,13 +15,14 @@ from typing import Any
 import httpx
 import pytest
 from PIL import Image
-from running.made import editjudge, picture, stub
-from web.served import Served, base64_of, edit, recorded_rewards, serving
 
 from editjudge.errors import UsageError
 from editjudge.rewards.dialects import builtin, chosen, native_path
 from editjudge.rewards.protocol import Terms
-from rewards.test_pickled import mutated
+from tests import patient
+from tests.rewards.test_pickled import mutated
+from tests.running.made import editjudge, picture, stub
+from tests.web.served import Served, base64_of, edit, recorded_rewards, serving
 
 TOKEN = "service-" * 3
 ALL = ("flow-factory", "unirl", "edit-r1", "flow-grpo", "/d/editscore")
@@ -690,7 +691,7 @@ def test_hostile_bodies_are_refused_by_every_dialect_and_the_server_goes_on(
 
 
 def test_a_client_without_a_header_puts_the_token_into_the_path(served: Served) -> None:
-    with httpx.Client() as bare:
+    with patient.Client() as bare:
         for path in ("/compute", "/d/flow-factory/compute"):
             assert bare.post(served.url + path, json=flow_factory(1)).status_code == 401
             assert bare.post(

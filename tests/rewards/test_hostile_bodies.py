@@ -17,12 +17,12 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 import pytest
-from running.made import picture
 from starlette.requests import Request
-from web.served import edit, recorded_rewards, serving
 
 from editjudge.rewards import requests as sent
 from editjudge.rewards.protocol import RequestModels, Terms
+from tests.running.made import picture
+from tests.web.served import edit, recorded_rewards, serving
 
 TERMS = Terms(
     max_picture=4096,

@@ -7,14 +7,14 @@ import random
 import re
 from pathlib import Path
 
-import httpx
 import pytest
-from running.made import stub
-from web.served import edit, serving
 
-from bench.stub import Behaviour
 from editjudge.rewards.metrics import RewardFigures, at_work
 from editjudge.rewards.protocol import RewardedEdit, Terms
+from tests import patient
+from tests.running.made import stub
+from tests.stub.server import Behaviour
+from tests.web.served import edit, serving
 
 TERMS = Terms(rubrics=("compliance",), more_rubrics=())
 
@@ -92,6 +92,6 @@ def test_a_service_sees_metrics_and_a_stranger_does_not(tmp_path: Path) -> None:
     with serving(
         tmp_path / "s.db", "measured", TERMS, service_token=token, token="reviewer-" * 3
     ) as served:
-        with httpx.Client(headers={"authorization": f"Bearer {token}"}) as service:
+        with patient.Client(headers={"authorization": f"Bearer {token}"}) as service:
             assert service.get(f"{served.url}/metrics").status_code == 200
-        assert httpx.get(f"{served.url}/metrics").status_code == 401
+        assert patient.get(f"{served.url}/metrics").status_code == 401

@@ -12,9 +12,6 @@ from typing import Any
 import jsonschema
 import msgpack  # type: ignore[import-untyped]
 import pytest
-from running.made import answered, canned, picture, stub
-from running.test_named_inputs import RUBRIC, server
-from web.served import Served, base64_of, edit, serving
 
 from editjudge.edit import DegenerateImage, Edit
 from editjudge.errors import UsageError
@@ -24,6 +21,9 @@ from editjudge.rewards.protocol import schema as protocol_schema
 from editjudge.rewards.requests import msgpack_values
 from editjudge.rewards.trainers import RewardEdit, Rewarder
 from editjudge.rubrics.files import parse
+from tests.running.made import answered, canned, picture, stub
+from tests.running.test_named_inputs import RUBRIC, server
+from tests.web.served import Served, base64_of, edit, serving
 
 COMPLIANCE = Terms(rubrics=("compliance",), more_rubrics=())
 

@@ -18,9 +18,21 @@ from typing import Any
 
 import httpx
 import pytest
-from measured.made import encoded, photograph, recoloured
-from measured.test_degenerate import CASES
-from running.made import (
+
+from editjudge.errors import StoreError, UsageError
+from editjudge.judgement import Judgement
+from editjudge.judges.chat import ChatJudge
+from editjudge.judges.judge import Load, Options, Work
+from editjudge.media.cache import DigestCache
+from editjudge.rewards.protocol import Terms
+from editjudge.rubrics.files import load
+from editjudge.store.listing import count_edits
+from editjudge.store.store import Store
+from editjudge.web.listing import Browser, Query
+from tests import patient
+from tests.measured.made import encoded, photograph, recoloured
+from tests.measured.test_degenerate import CASES
+from tests.running.made import (
     ONLINE,
     canned,
     editjudge,
@@ -33,19 +45,8 @@ from running.made import (
     stub,
     until,
 )
-from web.served import STUB, Served, base64_of, edit, serving
-
-from bench.stub import Behaviour, Stub
-from editjudge.errors import StoreError, UsageError
-from editjudge.judgement import Judgement
-from editjudge.judges.chat import ChatJudge
-from editjudge.judges.judge import Load, Options, Work
-from editjudge.media.cache import DigestCache
-from editjudge.rewards.protocol import Terms
-from editjudge.rubrics.files import load
-from editjudge.store.listing import count_edits
-from editjudge.store.store import Store
-from editjudge.web.listing import Browser, Query
+from tests.stub.server import Behaviour, Stub
+from tests.web.served import STUB, Served, base64_of, edit, serving
 
 
 @pytest.fixture
@@ -616,7 +617,7 @@ def test_the_command_serves_drains_on_a_signal_and_leaves_a_run_that_other_verbs
             assert server.stderr
             url = server.stderr.readline().split()[1]
             asked = {"edits": [edit(0)], "deadline": 0.1}
-            late = httpx.post(f"{url}v1/reward", json=asked, timeout=60).json()
+            late = patient.post(f"{url}v1/reward", json=asked, timeout=60).json()
             server.terminate()
             # raised again by uvicorn once everything is closed
             assert server.wait(60) in (0, -signal.SIGTERM)

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running.made import picture, stub
-from test_documents import ROOT, blocks
-from web.served import Served, serving
 
 from editjudge.rewards.protocol import Terms
+from tests.running.made import picture, stub
+from tests.test_documents import ROOT, blocks
+from tests.web.served import Served, serving
 
 DOCUMENT = ROOT / "docs" / "rewards.md"
 

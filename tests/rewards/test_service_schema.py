@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from jsonschema.validators import Draft202012Validator
-from web.served import Served, edit, serving
+
+from tests.web.served import Served, edit, serving
 
 # The one server error that can be asked for: `strict` answers 503.
 PATHS = {

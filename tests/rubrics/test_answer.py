@@ -11,7 +11,15 @@ from typing import Any
 
 import jsonschema
 import pytest
-from replies import (
+
+from editjudge.edit import Edit
+from editjudge.rubrics.answer import answer_schema, answer_shape
+from editjudge.rubrics.contract import check
+from editjudge.rubrics.files import load
+from editjudge.rubrics.model import AnswerFormat, Rubric
+from editjudge.rubrics.prompt import ask
+from editjudge.rubrics.verdict import Verdict
+from tests.rubrics.replies import (
     DUEL,
     ID,
     PAIR,
@@ -24,14 +32,6 @@ from replies import (
     objects,
     raw,
 )
-
-from editjudge.edit import Edit
-from editjudge.rubrics.answer import answer_schema, answer_shape
-from editjudge.rubrics.contract import check
-from editjudge.rubrics.files import load
-from editjudge.rubrics.model import AnswerFormat, Rubric
-from editjudge.rubrics.prompt import ask
-from editjudge.rubrics.verdict import Verdict
 
 every_rubric = pytest.mark.parametrize(
     "rubric", RUBRICS, ids=lambda rubric: rubric.name

@@ -13,8 +13,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
-from effort import effort, scan
-from replies import (
+
+from editjudge.rubrics import prompt
+from editjudge.rubrics.contract import check
+from editjudge.rubrics.files import load_one
+from editjudge.rubrics.model import Rubric, Slot, Template
+from editjudge.rubrics.replies import ThoughtFormat, thought_formats
+from editjudge.rubrics.verdict import Failure, Finish, Remark, Verdict
+from tests.effort import effort, scan
+from tests.rubrics.replies import (
     DRESSINGS,
     DUEL,
     ID,
@@ -32,14 +39,7 @@ from replies import (
     objects,
     raw,
 )
-from replies import reason as reason_for
-
-from editjudge.rubrics import prompt
-from editjudge.rubrics.contract import check
-from editjudge.rubrics.files import load_one
-from editjudge.rubrics.model import Rubric, Slot, Template
-from editjudge.rubrics.replies import ThoughtFormat, thought_formats
-from editjudge.rubrics.verdict import Failure, Finish, Remark, Verdict
+from tests.rubrics.replies import reason as reason_for
 
 LIGHTING = load_one("lighting")
 PRESERVATION = load_one("preservation")

@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
-from replies import (
+
+from editjudge.rubrics.contract import check
+from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.replies import marks_in, thought_formats
+from editjudge.rubrics.verdict import Failure, Verdict
+from tests.rubrics.replies import (
     DRESSINGS,
     ID,
     PAIR,
@@ -25,11 +30,6 @@ from replies import (
     literals,
     raw,
 )
-
-from editjudge.rubrics.contract import check
-from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.replies import marks_in, thought_formats
-from editjudge.rubrics.verdict import Failure, Verdict
 
 REAL = (
     Path(__file__).parents[3] / "shared" / "data" / "judge_replies" / "manifest.jsonl"

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 import pytest
-from replies import answer, raw
 
 from editjudge.errors import RubricError
 from editjudge.rubrics import files
@@ -14,6 +13,7 @@ from editjudge.rubrics.contract import check
 from editjudge.rubrics.model import Consistency, Rubric, Template
 from editjudge.rubrics.sets import fuse
 from editjudge.rubrics.verdict import Failure, Verdict
+from tests.rubrics.replies import answer, raw
 
 MEMBERS = files.resolve(["online"])
 ONLINE = files.load_one("online")

@@ -13,7 +13,6 @@ import pytest
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from replies import headings, reason
 
 from editjudge.edit import Edit
 from editjudge.errors import RubricError
@@ -34,6 +33,7 @@ from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import LAYOUTS, ImagePart, TextPart, ask
 from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.verdict import Failure, Verdict
+from tests.rubrics.replies import headings, reason
 
 PROMPTS = Path(__file__).parents[3] / "shared" / "prompts"
 GIVEN = ["preservation", "fidelity", "reference", "lighting", "compliance"]

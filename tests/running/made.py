@@ -22,8 +22,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from bench import stub_answers as answers
-from bench.stub import Behaviour, Stub, expected_scores, serve_in_thread
 from editjudge.cli import main
 from editjudge.judgement import Exchange
 from editjudge.judges.judge import Options
@@ -31,6 +29,8 @@ from editjudge.running import job as job_module
 from editjudge.running.job import Job, Outcome, RunOptions, execute
 from editjudge.running.pace import Circuit, Pace, Retry
 from editjudge.store.store import Store
+from tests.stub import answers
+from tests.stub.server import Behaviour, Stub, expected_scores, serve_in_thread
 
 SPECS = {
     "openai": "openai/stub",

@@ -11,13 +11,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import sqlalchemy as sa
 from PIL import Image
 
-from bench import stub_batch
-from bench.stub import Behaviour
 from editjudge.errors import UsageError
 from editjudge.judges.batch import OpenAIBatches
 from editjudge.judges.judge import Options
@@ -27,6 +24,9 @@ from editjudge.running.pace import Retry
 from editjudge.store import batches as kept
 from editjudge.store.schema import batch_lines
 from editjudge.store.store import Store
+from tests import patient
+from tests.stub import batch as stub_batch
+from tests.stub.server import Behaviour
 
 from .made import (
     SPECS,
@@ -124,7 +124,7 @@ def test_the_stub_refuses_an_upload_that_is_larger_than_the_provider_takes(
 ) -> None:
     monkeypatch.setitem(stub_batch.MOST_BYTES, "/v1/files", 1000)
     with stub() as server:
-        answer = httpx.post(f"{server.url}/v1/files", content=b"x" * 1001)
+        answer = patient.post(f"{server.url}/v1/files", content=b"x" * 1001)
     assert answer.status_code == 413
 
 

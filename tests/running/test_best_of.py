@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.test_pairs import manifest
 
 from editjudge.orders import Choice
 from editjudge.running.best_of import Pair, Verdicts, play
+from tests.cli.test_pairs import manifest
 
 from .made import editjudge, rows_of
 from .test_pair_runs import line

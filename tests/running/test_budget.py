@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.stub import Behaviour, Ledger
 from editjudge.errors import BudgetReached, UsageError
 from editjudge.judges.cost import Budget, MaximumCost
 from editjudge.judges.failures import CallFailed
@@ -18,6 +17,7 @@ from editjudge.judges.judge import Options
 from editjudge.judges.wire import Parameters
 from editjudge.running import batch as batches
 from editjudge.running.pace import Retry
+from tests.stub.server import Behaviour, Ledger
 
 from .made import SPECS, Done, canned, edits, pacing, run, stub
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bench.stub import Behaviour, Ledger
 from editjudge.errors import InputError, UsageError
 from editjudge.judges.judge import Options
 from editjudge.running.forecast import forecast
 from editjudge.running.job import Job
+from tests.stub.server import Behaviour, Ledger
 
 from .made import (
     SPECS,

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 import editjudge
-from bench.stub import Behaviour, Stub
 from editjudge.running.asker import LOOKAHEAD
 from editjudge.store.store import Store
+from tests.stub.server import Behaviour, Stub
 
 from .made import (
     SPECS,

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bench.stub import Behaviour
 from editjudge import manifest as manifest_module
 from editjudge.edit import Edit
 from editjudge.errors import JudgeError, ManifestError, StoreError, UsageError
@@ -32,6 +31,7 @@ from editjudge.running.engine import RunControl
 from editjudge.running.job import Job, OpenRun
 from editjudge.running.plan import PlannedBatch, Planner
 from editjudge.store.store import Store
+from tests.stub.server import Behaviour
 
 from .made import (
     ONLINE,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.stub import Behaviour, Ledger, Stub
 from editjudge.judges.judge import Options
+from tests.stub.server import Behaviour, Ledger, Stub
 
 from .made import SPECS, Done, edits, expected, pacing, run, stub
 

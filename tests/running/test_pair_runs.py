@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.test_pairs import made, manifest
 
 from editjudge.rubrics.files import load
 from editjudge.rubrics.prompt import ask
+from tests.cli.test_pairs import made, manifest
 
 from .made import editjudge, rows_of
 

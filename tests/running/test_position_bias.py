@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bench.stub import Behaviour, serve_in_thread
+from tests.stub.server import Behaviour, serve_in_thread
 
 from .made import editjudge, variables
 from .test_pair_runs import line

@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import pytest
 
-from bench.stub import Behaviour, Stub
 from editjudge.edit import Edit
 from editjudge.judgement import Task
 from editjudge.judges.judge import Judge, Work
@@ -23,6 +22,7 @@ from editjudge.running import batch as batches
 from editjudge.running.asker import Asker
 from editjudge.store.claims import Claims
 from editjudge.store.store import Store
+from tests.stub.server import Behaviour, Stub
 
 from .made import SPECS, edits, environment, run, start, stub, until, variables
 from .test_budget import INPUT, OUTPUT, billed

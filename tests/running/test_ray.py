@@ -20,7 +20,6 @@ from typing import Any
 
 import pytest
 
-from bench.stub import Behaviour, Stub, serve_in_thread
 from editjudge.errors import ManifestError
 from editjudge.judges.judge import Options
 from editjudge.running.asker import LOOKAHEAD
@@ -28,6 +27,7 @@ from editjudge.running.engine import RunControl
 from editjudge.running.job import Cluster, Job, Outcome, RunOptions, execute
 from editjudge.running.progress import RunTally
 from editjudge.store.store import Store
+from tests.stub.server import Behaviour, Stub, serve_in_thread
 
 from .made import (
     SEED,

@@ -11,7 +11,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from running.made import (
+from bench.recorded_server import Recorder, recorded, serve
+from bench.servers import HOSTILE, measure, misreadings, rubrics
+from editjudge.store.store import Store
+from tests.running.made import (
     Told,
     editjudge,
     edits,
@@ -22,10 +25,6 @@ from running.made import (
     until,
     write_manifest,
 )
-
-from bench.recorded_server import Recorder, recorded, serve
-from bench.servers import HOSTILE, measure, misreadings, rubrics
-from editjudge.store.store import Store
 
 RUBRICS = rubrics()
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running.made import Told, editjudge, edits
 
 from bench import tiny_model
+from tests.running.made import Told, editjudge, edits
 
 
 def judge(spec: object, folder: Path, *words: object) -> Told:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running.made import editjudge, edits
 
 from bench import tiny_model
 from bench.recorded_server import serve
+from tests.running.made import editjudge, edits
 
 NEVER = dict.fromkeys((" 1", " 5", " 10"), -20.0)
 SURE = NEVER | {

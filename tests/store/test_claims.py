@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from running.made import until
 
 from editjudge.store import Store
 from editjudge.store import claims as module
 from editjudge.store import claims as owner
 from editjudge.store.claims import Claims, delete_claims
 from editjudge.store.schema import claims as table
+from tests.running.made import until
 
 from .samples import key, sample
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from postgres import Server
-from running.made import editjudge, environment
 
 from editjudge.errors import StoreError
 from editjudge.judgement import Judgement, Task
 from editjudge.store import Store, migrations
 from editjudge.store.ratings import ratings_of, read_ratings
+from tests.postgres import Server
+from tests.running.made import editjudge, environment
 
 from .old_store import FROZEN, SCHEMA_7, make_postgresql, make_sqlite, write_edits
 

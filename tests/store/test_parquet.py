@@ -14,7 +14,6 @@ import polars
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
-from running.made import SPECS, edits, expected, rows_of, stub
 
 import editjudge as ej
 from editjudge.errors import ManifestError, UsageError
@@ -26,6 +25,7 @@ from editjudge.store import Store, tables
 from editjudge.store.export import export_run
 from editjudge.store.import_run import check_run, import_run
 from editjudge.store.records import Item, RunRecord
+from tests.running.made import SPECS, edits, expected, rows_of, stub
 
 from .samples import JUDGE, RUBRIC, judgements, sample, task, texts
 

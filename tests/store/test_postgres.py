@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from cli.stores import Spec, made, quality
-from postgres import PASSWORD, Server, serving
-from running.made import editjudge, edits, expected, start, stub
 
 from editjudge.errors import StoreError
 from editjudge.store import Store, migrations, schema
 from editjudge.store.ratings import add_ratings, read_ratings
 from editjudge.store.sink import Writer
+from tests.cli.stores import Spec, made, quality
+from tests.postgres import PASSWORD, Server, serving
+from tests.running.made import editjudge, edits, expected, start, stub
 
 from .samples import key, sample, task
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from running.made import until
 
 from editjudge.errors import StoreError, UsageError
 from editjudge.rubrics.files import load
@@ -30,6 +29,7 @@ from editjudge.store.studies import (
     join,
     remove_answers,
 )
+from tests.running.made import until
 
 from .samples import sample, task
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import chromium, page
 
-from web.sample import made
-from web.served import Served, serving
+from tests.browser import chromium, page
+from tests.web.sample import made
+from tests.web.served import Served, serving
 
 __all__ = ["chromium", "page"]
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import httpx
 import uvicorn
-from running.made import picture, until
 
 from editjudge.judges.judge import Options
 from editjudge.rewards.protocol import Terms
@@ -22,6 +21,8 @@ from editjudge.store.store import Store
 from editjudge.web import connections
 from editjudge.web.app import create
 from editjudge.web.site import Site
+from tests import patient
+from tests.running.made import picture, until
 
 STUB = "openai/stub"
 
@@ -32,7 +33,7 @@ class Served:
     store: Store
     server: uvicorn.Server
     thread: threading.Thread
-    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60))
+    client: httpx.Client = field(default_factory=lambda: patient.Client(timeout=60))
 
     def post(self, what: str, body: Any = None, **more: Any) -> httpx.Response:
         return self.client.post(

@@ -10,7 +10,6 @@ from pathlib import Path
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
-from running.made import picture
 from starlette.testclient import TestClient
 
 from editjudge.judgement import Exchange, Judgement, Task
@@ -22,7 +21,9 @@ from editjudge.web.app import create
 from editjudge.web.guard import cookie_value
 from editjudge.web.site import Site
 from editjudge.web.values import edit_url
-from web.served import Served, serving
+from tests import patient
+from tests.running.made import picture
+from tests.web.served import Served, serving
 
 TOKEN = "a-token-that-nobody-guesses"
 PAGES = (
@@ -43,7 +44,7 @@ PAGES = (
 def test_every_answer_forbids_inline_script_frames_and_guessing(
     sample: Served, path: str
 ) -> None:
-    headers = httpx.get(sample.url + path).headers
+    headers = patient.get(sample.url + path).headers
     policy = dict(
         part.strip().split(" ", 1)
         for part in headers["content-security-policy"].split(";")
@@ -58,7 +59,7 @@ def test_every_answer_forbids_inline_script_frames_and_guessing(
 
 def test_pages_hold_no_inline_script_or_style(sample: Served) -> None:
     for path in PAGES:
-        text = httpx.get(sample.url + path, headers={"accept": "text/html"}).text
+        text = patient.get(sample.url + path, headers={"accept": "text/html"}).text
         assert (
             "<script>" not in text and " style=" not in text and " onclick=" not in text
         )
@@ -81,7 +82,7 @@ def test_pages_hold_no_inline_script_or_style(sample: Served) -> None:
 def test_without_a_token_only_loopback_names_are_answered(
     sample: Served, host: str, status: int
 ) -> None:
-    assert httpx.get(sample.url, headers={"host": host}).status_code == status
+    assert patient.get(sample.url, headers={"host": host}).status_code == status
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_without_a_token_only_loopback_names_are_answered(
 def test_a_post_from_another_sites_page_is_refused(
     sample: Served, headers: dict[str, str], status: int
 ) -> None:
-    answer = httpx.post(
+    answer = patient.post(
         f"{sample.url}/sign-in",
         data={"token": "x"},
         headers=headers,
@@ -110,7 +111,7 @@ def test_a_post_from_another_sites_page_is_refused(
 def test_our_own_origin_may_post(sample: Served) -> None:
     headers = {"origin": sample.url}
     assert (
-        httpx.post(
+        patient.post(
             f"{sample.url}/sign-in", data={"token": "x"}, headers=headers
         ).status_code
         == 303
@@ -119,7 +120,7 @@ def test_our_own_origin_may_post(sample: Served) -> None:
 
 def test_a_body_that_is_too_large_is_not_read(sample: Served) -> None:
     assert (
-        httpx.post(f"{sample.url}/sign-in", content=b"x" * (2**20 + 1)).status_code
+        patient.post(f"{sample.url}/sign-in", content=b"x" * (2**20 + 1)).status_code
         == 413
     )
 
@@ -127,7 +128,7 @@ def test_a_body_that_is_too_large_is_not_read(sample: Served) -> None:
         for _ in range(40):
             yield b"x" * 2**15
 
-    assert httpx.post(f"{sample.url}/sign-in", content=endless()).status_code in (
+    assert patient.post(f"{sample.url}/sign-in", content=endless()).status_code in (
         303,
         413,
     )
@@ -147,26 +148,28 @@ def guarded(tmp_path: Path) -> Iterator[Served]:
     "path", ["/", "/runs/1", "/v1/judge", "/openapi.json", "/nowhere", "/rate"]
 )
 def test_with_a_token_nothing_is_told_without_it(guarded: Served, path: str) -> None:
-    answer = httpx.get(guarded.url + path)
+    answer = patient.get(guarded.url + path)
     assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
     for wrong in ("x", TOKEN[:-1], TOKEN + "x", "ü"):
         headers = {b"authorization": f"Bearer {wrong}".encode()}
-        assert httpx.get(guarded.url + path, headers=headers).status_code == 401
+        assert patient.get(guarded.url + path, headers=headers).status_code == 401
     assert (
-        httpx.get(guarded.url + path, cookies={"editjudge": TOKEN}).status_code == 401
+        patient.get(guarded.url + path, cookies={"editjudge": TOKEN}).status_code == 401
     )
 
 
 def test_a_bearer_or_a_cookie_is_enough(guarded: Served) -> None:
     assert (
-        httpx.get(guarded.url, headers={"authorization": f"Bearer {TOKEN}"}).status_code
+        patient.get(
+            guarded.url, headers={"authorization": f"Bearer {TOKEN}"}
+        ).status_code
         == 200
     )
     assert (
-        httpx.get(guarded.url, cookies={"editjudge": cookie_value(TOKEN)}).status_code
+        patient.get(guarded.url, cookies={"editjudge": cookie_value(TOKEN)}).status_code
         == 200
     )
-    assert httpx.get(f"{guarded.url}/healthz").status_code == 200
+    assert patient.get(f"{guarded.url}/healthz").status_code == 200
 
 
 def test_signing_in_sets_a_cookie_that_no_script_reads(
@@ -186,7 +189,7 @@ def test_signing_in_sets_a_cookie_that_no_script_reads(
 
 
 def test_a_wrong_token_is_told_in_words(guarded: Served) -> None:
-    answer = httpx.post(f"{guarded.url}/sign-in", data={"token": "wrong"})
+    answer = patient.post(f"{guarded.url}/sign-in", data={"token": "wrong"})
     assert (
         answer.status_code == 401
         and "not the token" in answer.text
@@ -205,7 +208,7 @@ def test_a_wrong_token_is_told_in_words(guarded: Served) -> None:
     ],
 )
 def test_signing_in_leads_nowhere_else(guarded: Served, goal: str) -> None:
-    answer = httpx.post(
+    answer = patient.post(
         f"{guarded.url}/sign-in", params={"next": goal}, data={"token": TOKEN}
     )
     assert answer.headers["location"] == "/"
@@ -322,8 +325,8 @@ def test_hostile_words_are_shown_as_text_and_nothing_runs(
 
 @pytest.mark.parametrize("item", [EVIL, "..", "a/../b?c#d%2F"])
 def test_an_id_of_any_characters_has_an_address(hostile: Served, item: str) -> None:
-    assert httpx.get(hostile.url + edit_url(item, 1)).status_code == 200
-    answer = httpx.get(hostile.url + edit_url(item, 1, "images/edited"))
+    assert patient.get(hostile.url + edit_url(item, 1)).status_code == 200
+    answer = patient.get(hostile.url + edit_url(item, 1, "images/edited"))
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/png")
 
 
@@ -345,18 +348,21 @@ def test_an_id_of_any_characters_has_an_address(hostile: Served, item: str) -> N
 def test_only_pictures_in_the_runs_own_folder_are_served(
     hostile: Served, item: str
 ) -> None:
-    answer = httpx.get(f"{hostile.url}/runs/1/images/edited/{item}")
+    answer = patient.get(f"{hostile.url}/runs/1/images/edited/{item}")
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/json"
-    assert httpx.get(f"{hostile.url}/runs/1/evidence/change/{item}").status_code == 404
-    page = httpx.get(f"{hostile.url}/runs/1/edits/{item}")
+    assert (
+        patient.get(f"{hostile.url}/runs/1/evidence/change/{item}").status_code == 404
+    )
+    page = patient.get(f"{hostile.url}/runs/1/edits/{item}")
     assert page.status_code == (404 if item == "nobody" else 200)
 
 
 @pytest.mark.parametrize("role", ["mask", "metadata", "..%2f..", "__class__"])
 def test_only_roles_that_the_edit_names_are_served(hostile: Served, role: str) -> None:
     assert (
-        httpx.get(hostile.url + edit_url(EVIL, 1, f"images/{role}")).status_code == 404
+        patient.get(hostile.url + edit_url(EVIL, 1, f"images/{role}")).status_code
+        == 404
     )
 
 
@@ -371,7 +377,9 @@ def test_only_roles_that_the_edit_names_are_served(hostile: Served, role: str) -
 )
 def test_static_files_are_those_of_the_folder(hostile: Served, path: str) -> None:
     assert (
-        httpx.get(httpx.URL(hostile.url).copy_with(raw_path=path.encode())).status_code
+        patient.get(
+            httpx.URL(hostile.url).copy_with(raw_path=path.encode())
+        ).status_code
         == 404
     )
 

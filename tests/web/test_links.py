@@ -10,7 +10,6 @@ from pathlib import Path
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
-from running.made import editjudge
 
 from editjudge.store.ratings import add_ratings, read_ratings
 from editjudge.store.store import Store
@@ -23,8 +22,10 @@ from editjudge.store.studies import (
     places,
     remove_answers,
 )
-from web.sample import MODELS, made
-from web.served import Served, serving
+from tests import patient
+from tests.running.made import editjudge
+from tests.web.sample import MODELS, made
+from tests.web.served import Served, serving
 
 TOKEN = "reviewers-only-0123456789"
 SERVICE = "programs-only-0123456789"
@@ -60,7 +61,7 @@ def link(served: Served, rater: str = "ann", study: int = 1) -> str:
 
 
 def go(served: Served, path: str, **more: object) -> httpx.Response:
-    with httpx.Client(
+    with patient.Client(
         base_url=served.url,
         follow_redirects=True,
         timeout=60,
@@ -115,7 +116,9 @@ def test_a_link_opens_nothing_else(served: Served) -> None:
     ]
     paths += ["/ratings.csv", "/openapi.json", "/v1/judge"]
     paths += ["/runs/1/images/edited/brush-2%2F0", "/rate/1/1/images/edited"]
-    with httpx.Client(headers={"cookie": f"rater=ann; editjudge={home[6:]}"}) as client:
+    with patient.Client(
+        headers={"cookie": f"rater=ann; editjudge={home[6:]}"}
+    ) as client:
         for asked in (way + path for path in paths for way in ("", home, f"{home}/..")):
             answer = client.send(
                 httpx.Request(
@@ -130,7 +133,7 @@ def test_a_link_opens_nothing_else(served: Served) -> None:
     assert go(served, f"{home}/99").status_code == 404
     assert go(served, f"{home}/1/images/mask").status_code == 404
     assert (
-        httpx.post(
+        patient.post(
             f"{served.url}/v1/judge", headers={"authorization": f"Bearer {home[6:]}"}
         ).status_code
         == 401
@@ -172,8 +175,8 @@ def test_the_store_has_no_link_that_could_be_used(served: Served, place: Path) -
 def test_nobody_rates_by_name_as_somebody_who_has_a_link(served: Served) -> None:
     link(served)
     headers = {"authorization": f"Bearer {TOKEN}", "cookie": "rater=ann"}
-    assert httpx.get(f"{served.url}/rate/1", headers=headers).status_code == 403
-    assert httpx.get(f"{served.url}/rate/2", headers=headers).status_code == 303
+    assert patient.get(f"{served.url}/rate/1", headers=headers).status_code == 403
+    assert patient.get(f"{served.url}/rate/2", headers=headers).status_code == 303
 
 
 def test_a_study_without_a_name_is_not_called_after_its_run(served: Served) -> None:
@@ -186,7 +189,7 @@ def test_a_study_without_a_name_is_not_called_after_its_run(served: Served) -> N
     }
     headers = {"authorization": f"Bearer {TOKEN}"}
     assert (
-        httpx.post(f"{served.url}/rate/new", data=setup, headers=headers).status_code
+        patient.post(f"{served.url}/rate/new", data=setup, headers=headers).status_code
         == 303
     )
     assert find_study(served.store, 3).name == "Study 3"

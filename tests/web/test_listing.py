@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from running.made import edits, stub
-from running.made import run as judge_edits
 
 from editjudge.judgement import Judgement, Status, Task
 from editjudge.rubrics.files import resolve
@@ -19,6 +17,8 @@ from editjudge.store.records import Item
 from editjudge.store.schema import edit_score_fills
 from editjudge.store.store import Store
 from editjudge.web.listing import Browser, Query
+from tests.running.made import edits, stub
+from tests.running.made import run as judge_edits
 
 
 def names(browser: Browser, store: Store, **query: str) -> list[str]:

@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from running.made import run, write_manifest
-from running.test_named_inputs import RUBRIC, row, server
 
 from editjudge.errors import UsageError
 from editjudge.rewards.protocol import Terms
 from editjudge.store.store import Store
 from editjudge.web.app import create
 from editjudge.web.site import Site
+from tests.running.made import run, write_manifest
+from tests.running.test_named_inputs import RUBRIC, row, server
 
 from .served import serving
 

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cli.test_pairs import made, manifest
-from running.made import editjudge
-from running.test_pair_runs import FACTORS, line
 
 from editjudge.vision.probes.making import better_output
 from editjudge.web.questionnaire import all_controls
-from web.served import Served, serving
+from tests import patient
+from tests.cli.test_pairs import made, manifest
+from tests.running.made import editjudge
+from tests.running.test_pair_runs import FACTORS, line
+from tests.web.served import Served, serving
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def study(served: Served, rater: str, *, controls: int = 0) -> Iterator[httpx.Cl
             f"{served.url}/rate/new", data={k: str(v) for k, v in setup.items()}
         )
         assert answer.status_code == 200, answer.text
-    with httpx.Client(
+    with patient.Client(
         base_url=served.url,
         timeout=60,
         follow_redirects=True,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from web.served import Served
+from tests.web.served import Served
 
 from .test_pair_pages import serving_pairs, stored, study
 

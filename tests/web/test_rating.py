@@ -11,7 +11,6 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from running.made import editjudge, edits, rows_of, write_manifest
 from starlette.exceptions import HTTPException
 
 from editjudge.errors import UsageError
@@ -27,7 +26,9 @@ from editjudge.web.questionnaire import (
     check_answerable,
 )
 from editjudge.web.values import legend
-from web.served import Served, serving
+from tests import patient
+from tests.running.made import editjudge, edits, rows_of, write_manifest
+from tests.web.served import Served, serving
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
 FIGURE = re.compile(r"\d\.\d\d")
@@ -67,7 +68,7 @@ class Person:
     """Somebody with a browser of their own."""
 
     def __init__(self, served: Served, name: str) -> None:
-        self.client = httpx.Client(
+        self.client = patient.Client(
             base_url=served.url, timeout=60, follow_redirects=True
         )
         self.client.headers["accept"] = "text/html"

@@ -10,10 +10,10 @@ from typing import Literal
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
-from running.made import editjudge
 
 from editjudge.store.ratings import read_ratings
-from web.served import Served, serving
+from tests.running.made import editjudge
+from tests.web.served import Served, serving
 
 
 @pytest.fixture(scope="module")

@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import httpx
 import pytest
 import sqlalchemy as sa
 from axe_playwright_python.sync_playwright import Axe
-from cli.stores import Spec
-from cli.stores import made as by_hand
 from playwright.sync_api import Locator, Page, expect
 
 from editjudge.rubrics.files import load
 from editjudge.store.ratings import add_ratings
 from editjudge.store.store import Store
 from editjudge.web.listing import Browser, Query
-from web.sample import EDITS, JUDGES, MODELS
-from web.served import Served, serving
+from tests import patient
+from tests.cli.stores import Spec
+from tests.cli.stores import made as by_hand
+from tests.web.sample import EDITS, JUDGES, MODELS
+from tests.web.served import Served, serving
 
 FIRST = "/runs/1/edits/brush-2%2F0"
 
@@ -76,7 +76,7 @@ def test_a_table_is_filtered_by_its_form_and_the_address_says_how(
 def test_a_filter_finds_what_it_says(
     sample: Served, query: str, found: list[str]
 ) -> None:
-    shown = httpx.get(f"{sample.url}/runs/1?{query}").text
+    shown = patient.get(f"{sample.url}/runs/1?{query}").text
     ids = re.findall(
         r'<th scope="row" class="what"><a class="said" href="[^"]*">([^<]*)</a>', shown
     )
@@ -121,7 +121,7 @@ def test_what_was_abstained_from_is_counted_beside_the_scores(tmp_path: Path) ->
 
     spec = Spec(models=("m",), edits=3, rubrics=("online",))
     with serving(by_hand(tmp_path / "s.db", spec, say)) as served:
-        shown = httpx.get(f"{served.url}/runs/1").text
+        shown = patient.get(f"{served.url}/runs/1").text
     cells = re.findall(r'<td class="flags">(.*?)</td>', shown, re.DOTALL)
     words = [" ".join(re.sub(r"<[^>]*>", " ", cell).split()) for cell in cells]
     assert words == ["ok", "ok 2 factors abstained", "ok refused abstained in part"]
@@ -136,8 +136,8 @@ def test_what_people_rated_under_other_names_stands_apart_and_one_pair_is_one(
             served.store,
             [("good-0", "Ada", "alignment", 6), ("good-0", "Ada", "SC", 0.5)],
         )
-        edit = httpx.get(f"{served.url}/runs/1/edits/good-0").text
-        compared = httpx.get(f"{served.url}/compare?a=1&a_model=good&b_model=poor")
+        edit = patient.get(f"{served.url}/runs/1/edits/good-0").text
+        compared = patient.get(f"{served.url}/compare?a=1&a_model=good&b_model=poor")
     scores, apart = edit.split("Human ratings on other factors")
     words = " ".join(re.sub(r"<[^>]*>", " ", apart.split("</section>")[0]).split())
     assert words == "SC : 0.5 Ada" and "Ada" in scores
@@ -462,7 +462,9 @@ def test_two_runs_are_compared_by_what_was_to_be_edited(
 
 
 def test_comparing_something_with_itself_is_refused_in_words(sample: Served) -> None:
-    answer = httpx.get(f"{sample.url}/compare?a=1&b=1", headers={"accept": "text/html"})
+    answer = patient.get(
+        f"{sample.url}/compare?a=1&b=1", headers={"accept": "text/html"}
+    )
     assert answer.status_code == 400 and "both sides are the same" in answer.text
 
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page
 
-from web.served import Served
+from tests.web.served import Served
 
 PAGES = {
     "runs": "/",

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from editjudge.store.store import Store
+from tests import patient
 
 
 def served(*arguments: object, token: str | None = None) -> subprocess.Popen[str]:
@@ -40,7 +41,7 @@ def test_it_says_where_it_is_and_stops_gently(store: Path, how: signal.Signals) 
         found = re.search(r"http://127\.0\.0\.1:\d+/", line)
         assert found, line
         transport = httpx.HTTPTransport(retries=8)
-        with httpx.Client(transport=transport) as client:
+        with patient.Client(transport=transport) as client:
             assert client.get(found[0]).status_code == 200
         server.send_signal(how)
         said = server.communicate(timeout=300)[1]
@@ -120,8 +121,8 @@ def test_off_loopback_a_services_token_alone_leaves_the_pages_closed(
         assert match
         url = f"http://127.0.0.1:{match[1]}"
         try:
-            assert httpx.get(url).status_code == 401
-            assert httpx.get(f"{url}/t/{secret}/openapi.json").status_code == 200
+            assert patient.get(url).status_code == 401
+            assert patient.get(f"{url}/t/{secret}/openapi.json").status_code == 200
         finally:
             server.terminate()
             assert secret not in server.communicate(timeout=300)[1]

@@ -17,8 +17,6 @@ from typing import Any
 
 import httpx
 import pytest
-from effort import effort, scan
-from running.made import until
 
 from editjudge.judgement import DONE
 from editjudge.media.image import Decoding
@@ -26,8 +24,11 @@ from editjudge.rewards.protocol import Terms
 from editjudge.store.store import Store
 from editjudge.web import guard
 from editjudge.web.connections import Connection
-from web.sample import made
-from web.served import Served, edit, serving
+from tests import patient
+from tests.effort import effort, scan
+from tests.running.made import until
+from tests.web.sample import made
+from tests.web.served import Served, edit, serving
 
 TOKEN = "reviewers-only-0123456789"
 SERVICE = "programs-only-0123456789"
@@ -214,10 +215,10 @@ def bearer(token: str) -> dict[str, str]:
 def test_a_services_token_opens_nothing_but_the_service(
     closed: Served, path: str
 ) -> None:
-    assert httpx.get(closed.url + path, headers=bearer(SERVICE)).status_code == 403
-    assert httpx.get(f"{closed.url}/t/{SERVICE}{path}").status_code == 403
+    assert patient.get(closed.url + path, headers=bearer(SERVICE)).status_code == 403
+    assert patient.get(f"{closed.url}/t/{SERVICE}{path}").status_code == 403
     cookie = {"cookie": f"editjudge={guard.cookie_value(SERVICE)}"}
-    assert httpx.get(closed.url + path, headers=cookie).status_code == 401
+    assert patient.get(closed.url + path, headers=cookie).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -235,14 +236,14 @@ def test_a_services_token_opens_nothing_but_the_service(
 def test_the_service_takes_its_own_token_in_a_header_or_in_the_path(
     closed: Served, path: str, headers: dict[str, str], status: int
 ) -> None:
-    answer = httpx.post(closed.url + path, json={"edited": None}, headers=headers)
+    answer = patient.post(closed.url + path, json={"edited": None}, headers=headers)
     assert answer.status_code == status, answer.text
     assert SERVICE not in answer.text
 
 
 def test_a_token_in_a_path_is_repeated_in_no_answer(closed: Served) -> None:
     for path in ("", "/", "/v1/nothing", "/v1/judge/", "/runs/1", "/openapi.json"):
-        answer = httpx.get(
+        answer = patient.get(
             f"{closed.url}/t/{SERVICE}{path}", headers={"accept": "text/html"}
         )
         assert SERVICE not in f"{answer.headers} {answer.text}"
@@ -253,22 +254,22 @@ def test_a_service_that_has_a_token_needs_it_on_this_machine_too_and_the_pages_s
 ) -> None:
     with serving(pages, judge="measured", service_token=SERVICE) as served:
         assert (
-            httpx.post(f"{served.url}/v1/judge", json={"edited": None}).status_code
+            patient.post(f"{served.url}/v1/judge", json={"edited": None}).status_code
             == 401
         )
         assert (
-            httpx.post(
+            patient.post(
                 f"{served.url}/t/{SERVICE}/v1/judge", json={"edited": None}
             ).status_code
             == 200
         )
-        assert httpx.get(f"{served.url}/runs/1").status_code == 200
+        assert patient.get(f"{served.url}/runs/1").status_code == 200
         assert (
-            httpx.get(f"{served.url}/runs/1", headers=bearer(SERVICE)).status_code
+            patient.get(f"{served.url}/runs/1", headers=bearer(SERVICE)).status_code
             == 403
         )
         assert (
-            httpx.get(served.url, headers={"host": "evil.example"}).status_code == 421
+            patient.get(served.url, headers={"host": "evil.example"}).status_code == 421
         )
 
 
@@ -351,7 +352,7 @@ def test_a_connection_that_is_used_again_is_not_cut_off(
     closed: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Connection, "head_seconds", 0.2)
-    with httpx.Client() as client:
+    with patient.Client() as client:
         others = set(closed.server.server_state.connections)
         assert client.get(f"{closed.url}/healthz").status_code == 200
         (kept,) = closed.server.server_state.connections - others
@@ -366,7 +367,7 @@ def test_silent_connections_make_room_for_one_that_asks(
     monkeypatch.setattr(Connection, "most", 8)
     idle = [Line(closed, b"GET / HTTP/1.1\r\n") for _ in range(20)]
     until(lambda: len(closed.server.server_state.connections) <= 8)
-    assert httpx.get(f"{closed.url}/healthz").status_code == 200
+    assert patient.get(f"{closed.url}/healthz").status_code == 200
     assert len(closed.server.server_state.connections) <= 8
     for line in idle:
         line.socket.close()
@@ -383,7 +384,7 @@ def test_clients_that_do_not_read_their_answers_are_closed_and_make_room(
     connections: Any = closed.server.server_state.connections
     until(lambda: any(one.flow.write_paused for one in connections))
     for _ in range(3):
-        assert httpx.get(f"{closed.url}/healthz").status_code == 200
+        assert patient.get(f"{closed.url}/healthz").status_code == 200
     until(lambda: not closed.server.server_state.connections - before)
     for line in deaf:
         line.socket.close()
@@ -405,7 +406,7 @@ def test_a_client_that_reads_slowly_gets_the_whole_answer(
         received += len(some)
         time.sleep(0.02)
     line.socket.close()
-    size = len(httpx.get(f"{closed.url}/static/style.css").content)
+    size = len(patient.get(f"{closed.url}/static/style.css").content)
     assert received > 401 * size
 
 
@@ -437,7 +438,7 @@ def test_a_cookie_full_of_quotes_costs_no_more_than_another(
 
 @pytest.mark.parametrize("name", ["Zoë", "a/b; c", 'a "b"', "李"])
 def test_a_rater_s_name_comes_back_out_of_the_cookie(opened: Served, name: str) -> None:
-    with httpx.Client(base_url=opened.url) as client:
+    with patient.Client(base_url=opened.url) as client:
         client.post("/rate/name", data={"name": name})
         assert f"{name}" in html.unescape(client.get("/rate").text)
 
@@ -507,7 +508,7 @@ def test_a_deadline_holds_while_pictures_of_another_request_are_screened(
         first = pool.submit(served.rewards, *(edit(n) for n in range(4)), deadline=60)
         until(lambda: served.queue.edits == 4)
         begun = time.monotonic()
-        with httpx.Client() as other:
+        with patient.Client() as other:
             late = other.post(
                 f"{served.url}/v1/reward",
                 json={"edits": [edit(5)], "deadline": 0.5},

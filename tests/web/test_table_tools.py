@@ -7,7 +7,6 @@ import io
 import json
 import re
 
-import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -16,7 +15,8 @@ from editjudge.report.run_data import load
 from editjudge.report.selection import Choice
 from editjudge.store.ratings import annotations_of
 from editjudge.web.comparing import PairTest
-from web.served import Served
+from tests import patient
+from tests.web.served import Served
 
 FIRST = "/runs/1/edits/brush-2%2F0"
 HTML = {"accept": "text/html"}
@@ -34,7 +34,7 @@ def test_a_filter_applies_while_it_is_typed_and_keeps_the_focus(
 
 
 def test_without_script_a_button_applies_the_filters(sample: Served) -> None:
-    text = httpx.get(f"{sample.url}/runs/1", headers=HTML).text
+    text = patient.get(f"{sample.url}/runs/1", headers=HTML).text
     assert '<button class="primary" id="apply">Apply</button>' in text
 
 
@@ -92,7 +92,7 @@ def test_a_view_is_an_address_and_is_not_saved(page: Page, sample: Served) -> No
         == [f"quill-xl/{n}" for n in (5, 4, 3, 2, 1, 0)]
     )
     expect(page.get_by_text("Saved views")).to_have_count(0)
-    saved = httpx.post(
+    saved = patient.post(
         f"{sample.url}/runs/1/views", data={"name": "x"}, headers={"origin": sample.url}
     )
     assert saved.status_code == 404
@@ -113,20 +113,20 @@ def test_tags_and_a_note_are_kept_shown_as_text_filtered_by_and_exported(
     )
     run = sample.store.find_run("spring")
     assert annotations_of(sample.store, run)["brush-2/0"].tags == ("seam", "<i>odd</i>")
-    lines = httpx.get(f"{sample.url}/runs/1/export.jsonl?tag=seam").text.splitlines()
+    lines = patient.get(f"{sample.url}/runs/1/export.jsonl?tag=seam").text.splitlines()
     rows = [json.loads(line) for line in lines]
     assert [(row["item"], row["tags"], row["people"]) for row in rows] == [
         ("brush-2/0", ["seam", "<i>odd</i>"], {"people:alignment": 4.0})
     ]
     table = list(
         csv.DictReader(
-            io.StringIO(httpx.get(f"{sample.url}/runs/1/export.csv?tag=seam").text)
+            io.StringIO(patient.get(f"{sample.url}/runs/1/export.csv?tag=seam").text)
         )
     )
     assert table[0]["note"].startswith("'=1+1") and float(
         table[0]["overall"]
     ) == pytest.approx(rows[0]["overall"])
-    httpx.post(
+    patient.post(
         sample.url + FIRST,
         data={"tags": "", "note": ""},
         headers={"origin": sample.url},
@@ -137,14 +137,14 @@ def test_tags_and_a_note_are_kept_shown_as_text_filtered_by_and_exported(
 def test_annotations_are_bounded_and_another_sites_page_cannot_write_them(
     sample: Served,
 ) -> None:
-    long = httpx.post(
+    long = patient.post(
         sample.url + FIRST,
         data={"tags": "x" * 41, "note": ""},
         headers={"origin": sample.url},
     )
     assert long.status_code == 400 and "limit" in long.text
     for path in (FIRST, "/rate/1/close"):
-        answer = httpx.post(
+        answer = patient.post(
             sample.url + path,
             data={"tags": "x", "name": "x"},
             headers={"origin": "http://evil.example"},
@@ -153,7 +153,7 @@ def test_annotations_are_bounded_and_another_sites_page_cannot_write_them(
 
 
 def test_an_export_has_the_edits_of_the_filter_in_its_order(sample: Served) -> None:
-    lines = httpx.get(
+    lines = patient.get(
         f"{sample.url}/runs/1/export.jsonl?model=quill-xl&sort=-position"
     ).text.splitlines()
     assert [json.loads(line)["item"] for line in lines] == [
@@ -288,7 +288,7 @@ def test_the_compare_page_reloads_until_its_test_is_computed(
         "editjudge.web.comparing.Pairing._test",
         lambda *_: PairTest("editjudge compare", ready=False),
     )
-    answer = httpx.get(
+    answer = patient.get(
         f"{sample.url}/compare?a=1&b=1&a_model=brush-2&b_model=quill-xl", headers=HTML
     )
     assert (
@@ -303,7 +303,7 @@ def test_the_first_page_counts_the_judgements_of_a_run_that_was_added_to(
     sample.store.mark(run, "finished", None)  # as writing to it again leaves it
     total = sum(sample.store.counts(run).values())
     text = (
-        httpx.get(sample.url, headers=HTML)
+        patient.get(sample.url, headers=HTML)
         .text.partition("/runs/2/report")[2]
         .partition("<table")[0]
     )

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 import aiohttp
 import pytest
 
-from bench.stub import (
+from tests.stub.answers import SHAPES, draw
+from tests.stub.server import (
     FAULTS,
     Behaviour,
     Stub,
@@ -25,7 +26,6 @@ from bench.stub import (
     read_question,
     serve_in_thread,
 )
-from bench.stub_answers import SHAPES, draw
 
 ID = "edit-0123456789abcdef"
 PICTURE = "iVBORw0KGgo" + "A" * 4000
@@ -734,7 +734,7 @@ def test_in_a_process_of_its_own_until_sigterm() -> None:
     command = [
         sys.executable,
         "-m",
-        "bench.stub",
+        "tests.stub.server",
         "--seed",
         "3",
         "--fault",

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from bench.stub_answers import Json, Wire, draw
+from tests.stub.answers import Json, Wire, draw
 
 _CHAT = "/v1/chat/completions"
 MOST_BYTES = {

@@ -4,7 +4,7 @@
         ...                                   # POST to stub.url + "/v1/chat/completions"
     stub.ledger.paid, stub.ledger.answers
 
-or, in a process of its own: `python -m bench.stub --latency 0.5 --fault garbage=0.1`.
+or, in a process of its own: `python -m tests.stub.server --latency 0.5 --fault garbage=0.1`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import Any, Literal, NamedTuple, Self
 
 from aiohttp import web
 
-from bench import stub_answers as answers
-from bench.stub_answers import (
+from tests.stub import answers
+from tests.stub.answers import (
     IDENTIFIER,
     Json,
     Question,
@@ -38,7 +38,7 @@ from bench.stub_answers import (
     expected_scores,
     read_question,
 )
-from bench.stub_batch import Batches
+from tests.stub.batch import Batches
 
 __all__ = [
     "FAULTS",
@@ -565,7 +565,7 @@ async def _serve_until_told(stub: Stub) -> None:
 
 def main() -> None:
     """Print the URL on the first line, then serve until SIGTERM or SIGINT."""
-    parser = argparse.ArgumentParser(prog="python -m bench.stub")
+    parser = argparse.ArgumentParser(prog="python -m tests.stub.server")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--identifier", default=IDENTIFIER, metavar="REGEX")

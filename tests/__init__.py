@@ -1,0 +1,1 @@
+"""Tests, and what they share with the benchmarks."""
