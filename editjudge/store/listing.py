@@ -191,8 +191,12 @@ def columns_of(store: Store, run: RunRecord, overall: Collection[str] = ()) -> C
         if column.factor in overall and len(keys) == len(factors):
             parts.append(column)
     ends = {column.factor: (column.lowest, column.highest) for column in factors}
-    rated = sa.select(ratings.c.factor).select_from(_RATED).distinct()
-    rated = rated.where(*counting_ratings(store, run), ratings.c.choice.is_(None))
+    # From ratings to edits by the index: there are fewer ratings than edits.
+    is_of_run = sa.exists().where(
+        items.c.content == ratings.c.content, *counting_ratings(store, run)
+    )
+    rated = sa.select(ratings.c.factor).distinct()
+    rated = rated.where(is_of_run, ratings.c.choice.is_(None))
     people = []
     for name in sorted(factor for (factor,) in store._read(rated)):
         low, high = ends.get(name, (-math.inf, math.inf))
