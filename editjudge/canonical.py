@@ -1,6 +1,6 @@
-"""JSON, read strictly, and hashes of values over it: the identity of judgements, edits, specs and rubrics.
+"""Strict JSON, and hashes over it, which are the identity of judgements, edits, specs and rubrics.
 
-Hashes that are stored must not change, so there are three spellings of the same JSON.
+Stored hashes must not change, so there are three spellings of the same JSON.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import math
 from typing import Any, Literal
 
 Spelling = Literal["spaced", "compact", "compact_utf8"]
-"""`spaced`: edits and specs. `compact`: tasks and rubric sets. `compact_utf8`: rubrics."""
+"""Format of the JSON that is hashed. `spaced`: edits and specs. `compact`: tasks and rubric sets. `compact_utf8`:
+rubrics."""
 
 _COMPACT: Any = {"sort_keys": True, "allow_nan": False, "separators": (",", ":")}
-# One encoder each: json.dumps with options makes a new one at each call.
+# Encoders are reused: json.dumps with options makes a new one for each call.
 _ENCODE = {
     "spaced": json.JSONEncoder(sort_keys=True, allow_nan=False).encode,
     "compact": json.JSONEncoder(**_COMPACT).encode,
@@ -23,24 +24,24 @@ _ENCODE = {
 
 
 def json_hash(value: Any, spelling: Spelling = "spaced") -> str:
-    """Return the SHA-256 in hexadecimal; raise `ValueError` if a number is not finite."""
+    """Return the SHA-256 of a value's JSON in hexadecimal. Raise `ValueError` if a number is not finite."""
     return text_hash(_ENCODE[spelling](value))
 
 
 def text_hash(text: str) -> str:
-    """Return the hash of a value whose JSON was already assembled from parts that `compact_json` wrote."""
+    """Return the SHA-256 of a value whose JSON was assembled from parts that `compact_json` wrote."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 compact_json = _ENCODE["compact"]
-"""A value as `json_hash(value, "compact")` spells it."""
+"""Return the JSON that `json_hash(value, "compact")` hashes."""
 json_text = json.encoder.encode_basestring_ascii
-"""A text as `compact_json` spells it, in a third of the time."""
+"""Return the JSON of a string, like `compact_json` but in a third of the time."""
 
 
 def read_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text. Raises `ValueError` for a name that stands twice in one object, and for numbers
-    that are not finite."""
+    """Return the value of a JSON text. Raise `ValueError` for a duplicate key in an object and for numbers that are not
+    finite."""
     return _DECODER.decode(text.decode() if isinstance(text, bytes) else text)
 
 
@@ -60,7 +61,7 @@ def _finite(text: str) -> float:
     return value
 
 
-# One decoder: json.loads with options makes a new one at each call.
+# The decoder is reused: json.loads with options makes a new one for each call.
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite
 )

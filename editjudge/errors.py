@@ -5,12 +5,12 @@ EditjudgeError
 │   ├── UsageError        an invalid option or argument
 │   ├── RubricError       a rubric that is unknown, or a rubric file that breaks its schema
 │   ├── ManifestError     a line or field of a manifest, ratings or scores file
-│   └── ImageError        a picture that cannot be read, is not what it claims, or is too large
-└── WorldError            the world failed: the same call may succeed later
+│   └── ImageError        an image that cannot be read, has another format than it claims, or is too large
+└── WorldError            a server, judge or store failed: the same call may succeed later
     ├── JudgeError        a judge that did not answer
-    │   └── BudgetReached a question that was not asked, since the budget may not pay for it
+    │   └── BudgetReached a question that was not asked, since it could exceed the budget
     └── StoreError        a store that cannot be opened, read or written
-        └── StoreMoved    a store whose file lost its name: what was written is in a copy
+        └── StoreMoved    a store whose file was deleted, renamed or replaced: the data are in a copy
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Option:
-    """An option that a message names: `--judge X` on the command line, `judges="X"` in Python."""
+    """An option in a message: `--judge X` on the command line, `judges="X"` in Python."""
 
     name: str
     value: object = None
     """True for a flag, a mapping for an option that takes NAME=VALUE."""
     argument: str = ""
-    """The argument's name, if it is not the option's."""
+    """Name of the Python argument, if it differs from the option's."""
 
     def __str__(self) -> str:
         if self.value is None or self.value is True:
@@ -44,7 +44,7 @@ class Option:
         return f"--{self.name} {self.value}"
 
     def in_python(self, arguments: Collection[str]) -> str:
-        """Return the argument of a function that takes these arguments; the option if it takes none like it."""
+        """Return the option as an argument of a function with these arguments; unchanged if the function lacks it."""
         name = self.argument or self.name.replace("-", "_")
         if name not in arguments:
             name += "s"
@@ -61,15 +61,15 @@ def _short(value: object) -> str:
 
 
 class EditjudgeError(Exception):
-    """The root: catch this to catch all of them."""
+    """Base class of all errors that editjudge raises on purpose."""
 
     def __init__(self, message: str = "", *, options: Iterable[Option] = ()) -> None:
         super().__init__(message)
         self.options = tuple(options)
-        """The options that the message names."""
+        """Options that the message names."""
 
     def in_python(self, arguments: Collection[str]) -> str:
-        """Return the message with the arguments of a function in the place of options."""
+        """Return the message with options replaced by the arguments of a Python function."""
         message = str(self)
         for option in self.options:
             message = message.replace(str(option), option.in_python(arguments))
@@ -77,7 +77,7 @@ class EditjudgeError(Exception):
 
 
 class InputError(EditjudgeError):
-    """Invalid input; trying again with the same input fails again."""
+    """Invalid input; a retry with the same input fails again."""
 
 
 class UsageError(InputError):
@@ -89,26 +89,26 @@ class RubricError(InputError):
 
 
 class ManifestError(InputError):
-    """A manifest, ratings or scores file that cannot be understood."""
+    """A manifest, ratings or scores file that cannot be parsed."""
 
 
 class ImageError(InputError):
-    """A picture that cannot be read, is not what it claims to be, or is too large."""
+    """An image that cannot be read, has another format than it claims, or is too large."""
 
 
 class WorldError(EditjudgeError):
-    """Something outside failed; the same call may succeed later."""
+    """A failure outside editjudge, such as of a server; the same call may succeed later."""
 
 
 class JudgeError(WorldError):
     """A judge that did not answer."""
 
     spent = 0.0
-    """US dollars that the question had cost by then."""
+    """US dollars spent on the question before it failed."""
 
 
 class BudgetReached(JudgeError):
-    """A question that was not asked, since the budget may not pay for it."""
+    """A question that was not asked, since it could exceed the budget."""
 
 
 class StoreError(WorldError):
@@ -116,7 +116,7 @@ class StoreError(WorldError):
 
 
 class StoreMoved(StoreError):
-    """A store whose file was deleted, renamed or replaced: what was written is in a copy, which the message names."""
+    """A store whose file was deleted, renamed or replaced; the message names a copy with the data."""
 
 
 def near_miss(name: str, names: Iterable[str]) -> str | None:
@@ -133,7 +133,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """Return untrusted text without anything that a terminal obeys or does not show; lines and spaces stay."""
+    """Return untrusted text without control and invisible characters; line breaks and spaces stay."""
     if text.isprintable():
         return text
     return "".join(c if _is_shown(c) else f"\\x{ord(c):02x}" for c in text)
@@ -145,5 +145,5 @@ def _is_shown(character: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    """Return untrusted text on one line, so that it cannot imitate a line of ours."""
+    """Return untrusted text on one line, so that it cannot imitate a line of our output."""
     return printable(" ".join(text.split()))

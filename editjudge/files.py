@@ -1,4 +1,4 @@
-"""Files: JSONL, paths that stay in a folder, complete writes, and cells that no spreadsheet runs."""
+"""Files: reading JSONL, confining paths to a folder, atomic writes, and text that is safe in spreadsheets."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from editjudge.errors import ManifestError
 
 
 def default_store() -> str:
-    """Return the store if none is named: EDITJUDGE_STORE, else a file of the working directory."""
+    """Return the default store: EDITJUDGE_STORE, else a file in the working directory."""
     return os.environ.get("EDITJUDGE_STORE") or "editjudge.db"
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the value of each line that is not empty, with its number. A manifest's own reader is stricter."""
+    """Yield number and value of each line that is not empty. Manifests have a separate, stricter reader."""
     try:
         with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
@@ -38,7 +38,7 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 class LeavesFolder(Exception):
-    """A path that leads out of a folder."""
+    """Raised for a path that leads out of a folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -46,7 +46,7 @@ class LeavesFolder(Exception):
 
 
 def resolve_inside(path: str | os.PathLike[str], folder: Path) -> str:
-    """Return the path without links. Raises `LeavesFolder` if it leads out of the folder."""
+    """Return the path with symbolic links resolved. Raise `LeavesFolder` if it leads out of the folder."""
     real = os.path.realpath(path)
     home = os.path.realpath(folder)
     if os.path.commonpath([real, home]) != home:
@@ -56,7 +56,7 @@ def resolve_inside(path: str | os.PathLike[str], folder: Path) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a file to write to, which replaces `path` once it is complete, and is removed if it never is."""
+    """Yield a temporary file, which replaces `path` when the block ends and is removed if it raises."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial
@@ -70,9 +70,9 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 
 
 def spreadsheet_safe(value: object) -> object:
-    """Return text that a spreadsheet does not run, and that every program reads; numbers stay as they are."""
+    """Return text escaped so that no spreadsheet takes it for a formula; numbers are returned unchanged."""
     if not isinstance(value, str):
         return "" if value is None else value
-    # NUL ends the file for some readers; half a surrogate pair has no UTF-8.
+    # NUL ends the file for some readers; a lone surrogate cannot be encoded as UTF-8.
     text = value.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
     return "'" + text if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text

@@ -1,7 +1,7 @@
-"""A judge's answer to a task, with everything needed to trace and to trust it.
+"""A judge's answer to a task, with everything needed to trace and verify it.
 
-A score exists only if the status is `ok`. Every other status is a failure or an abstention: counted, explained,
-and never a number.
+A score exists only if the status is `ok`. Every other status is a failure or an abstention: counted, explained, and
+never a number.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ Status = Literal[
     "missing_input",
     "error",
 ]
-"""`ok`: scored, some factors may abstain. `abstained`: all do. `refused`: the model declined. `invalid`: no reply kept
-the contract. `truncated`: every reply was cut off. `unreachable`: no reply came. `bad_image`: an image cannot be read.
-`missing_output`: the editing model produced nothing. `missing_input`: the rubric needs something that is not there.
-`error`: an unexpected exception on this edit alone, or a request that the server rejected."""
+"""Outcome of a judgement. `ok`: scored, some factors may abstain. `abstained`: all factors abstain. `refused`: the model
+declined. `invalid`: no reply followed the contract. `truncated`: every reply was cut off. `unreachable`: the judge did
+not reply. `bad_image`: an image cannot be read. `missing_output`: the editing model produced nothing. `missing_input`:
+the edit lacks an input that the rubric needs. `error`: an unexpected exception on this edit, or a request that the server
+rejected."""
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 DONE: tuple[Status, ...] = ("ok", "abstained")
-"""Not tried again, and not counted as failed."""
+"""Statuses of completed judgements, which are not retried and do not count as failed."""
 
 SchemaMode = Literal["enforced", "requested", "prompt only"]
-"""Whether the server promises to keep the JSON schema, was asked to, or only read about it in the question."""
+"""How the JSON schema reached the server: it guarantees the schema, it was asked to follow it, or only the prompt
+describes it."""
 
 Order = Literal["ab", "ba"]
 """Which of two outputs was shown first."""
@@ -56,26 +58,26 @@ Kind = Literal[
     "remarks",
     "codes",
 ]
-"""Kind of a value. `text`: from outside, any character. `code`: one of our own words. `integer`: of 64 bits, with a
-sign. `texts` and `numbers`: by name. `counts`: whole numbers by name, or None. `codes`: remarks, of which a row shows
-the codes alone."""
+"""Kind of a value. `text`: untrusted, any character. `code`: one of a fixed list. `integer`: 64 bits, signed. `texts` and
+`numbers`: mappings from names. `counts`: mapping from names to integers or None. `codes`: remarks, of which a row has
+only the codes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a judgement's row, and where a store keeps it."""
+    """One field of a judgement's row, and its location in a store."""
 
     name: str
     kind: Kind
     optional: bool = False
-    """May be None."""
+    """Whether the value may be None."""
     table: Literal["judgements", "scores", "tasks", "items", "computed"] = "judgements"
     column: str = ""
-    """Column of the table `scores`, which has one row a factor."""
+    """Column of the table `scores`, which has one row per factor."""
     values: tuple[str, ...] = ()
-    """Words that a `code` may be."""
+    """Legal values of a `code`."""
     added: bool = False
-    """Exports of 0.1 do not have it."""
+    """Whether exports of version 0.1 lack the field."""
 
 
 def _stored_as(kind: Kind, **options: Any) -> dict[str, Any]:
@@ -85,12 +87,12 @@ def _stored_as(kind: Kind, **options: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the server counted them; None if it did not say."""
+    """Tokens as counted by the server; None if it did not report them."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
-    """Input tokens that a prefix cache paid for."""
+    """Input tokens that were read from a prefix cache."""
     reasoning_tokens: int | None = None
 
     def __add__(self, other: Usage) -> Usage:
@@ -112,21 +114,21 @@ def _sum(a: int | None, b: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One reply of a judge, or the reason why none came: stored permanently, whatever became of it."""
+    """One reply of a judge, or the reason why there is none. Always stored, whether or not it could be used."""
 
     text: str
     """The raw reply, byte for byte; empty if there was none."""
     outcome: str
-    """`ok`, the status this exchange alone would have had, or what failed on the way."""
+    """`ok`, the status that this exchange alone would lead to, or the error of its request."""
     finish: str = "stop"
     usage: Usage = field(default_factory=Usage)
     model: str | None = None
-    """Model that the server says it ran."""
+    """Model that the server reported."""
     request_id: str | None = None
     latency: float | None = None
     """Seconds from the first byte sent to the last received."""
     retries: int = 0
-    """Requests before this one that brought no reply: rate limits, server errors, hang-ups."""
+    """Earlier requests without a reply: rate limits, server errors, lost connections."""
     reasons: tuple[Remark, ...] = ()
 
 
@@ -138,7 +140,7 @@ class Judgement:
     """
 
     key: str = field(metadata=_stored_as("hash"))
-    """Hash of everything that can change the answer: primary key, cache key and resume mark."""
+    """Hash of everything that can change the answer: primary key, cache key and resume key."""
     status: Status = field(metadata=_stored_as("code", values=STATUSES))
     judge: str = field(metadata=_stored_as("text"))
     rubric: str = field(metadata=_stored_as("text"))
@@ -147,7 +149,7 @@ class Judgement:
     scores: Mapping[str, float] | None = field(
         default=None, metadata=_stored_as("numbers", table="scores", column="score")
     )
-    """Integers stay integers."""
+    """Scores by factor. Integers stay integers."""
     justifications: Mapping[str, str] | None = field(
         default=None, metadata=_stored_as("texts")
     )
@@ -178,21 +180,21 @@ class Judgement:
         default=None,
         metadata=_stored_as("texts", table="scores", column="choice", added=True),
     )
-    """Answers in the place of scores, if the rubric asks for choices."""
+    """Answers of a rubric that asks for choices instead of scores."""
     expected: Mapping[str, float] = field(
         default_factory=dict,
         metadata=_stored_as("numbers", table="scores", column="expected", added=True),
     )
-    """Mean score of each factor over the judge's own probabilities, if it gave them."""
+    """Expected score of each factor under the judge's token probabilities, if it returned them."""
     mass: Mapping[str, float] = field(
         default_factory=dict,
         metadata=_stored_as("numbers", table="scores", column="mass", added=True),
     )
-    """Probability of all legal scores together, by factor."""
+    """Total probability of the legal scores, by factor."""
     order: Order | None = field(
         default=None, metadata=_stored_as("code", values=get_args(Order), added=True)
     )
-    """Output of a pair that was shown first. Scores and choices speak of the pair as the manifest names it."""
+    """Output of a pair that was shown first. Scores and choices use the manifest's naming of the pair, whatever the order."""
 
     def __post_init__(self) -> None:
         if problem := inconsistency(self):
@@ -210,12 +212,12 @@ class Judgement:
 
     @property
     def server_model(self) -> str | None:
-        """Model that the server last said it ran."""
+        """Model that the server reported in the last reply."""
         return next((e.model for e in reversed(self.exchanges) if e.model), None)
 
 
 class Task(NamedTuple):
-    """Edit x rubric x judge x repeat: a run needs one judgement of each."""
+    """One combination of edit, rubric, judge and repeat. A run needs one judgement of each task."""
 
     item: str
     rubric: str
@@ -223,7 +225,7 @@ class Task(NamedTuple):
     repeat: int
     key: str
     variant: str = ""
-    """Distinguishes several questions of one rubric about one edit: a pair's order, the index of an element."""
+    """Distinguishes several questions of one rubric about one edit, such as the two orders of a pair."""
 
 
 FIELDS: tuple[Field, ...] = (
@@ -241,7 +243,7 @@ FIELDS: tuple[Field, ...] = (
     Field("server_model", "text", optional=True),
     Field("cached", "flag", table="computed"),
 )
-"""The one table of a judgement's fields, in the order of a row. To add one, add it to `Judgement`."""
+"""Fields of a judgement, in the order of a row. To add a field, add it to `Judgement`."""
 
 PER_FACTOR: Mapping[str, str] = {
     field.name: field.column for field in FIELDS if field.table == "scores"
@@ -250,7 +252,8 @@ PER_FACTOR: Mapping[str, str] = {
 
 
 def inconsistency(judgement: Any) -> str | None:
-    """Describe what contradicts the status: a number without a verdict, or a verdict without a number."""
+    """Return what contradicts the status (a score without a verdict, or a verdict without a score); None if nothing
+    does."""
     is_answered = judgement.scores is not None or judgement.choices is not None
     if is_answered != (judgement.status == "ok"):
         return "has scores" if is_answered else "has no scores"
@@ -268,13 +271,13 @@ def row(
     group: str | None,
     variant: str = "",
 ) -> dict[str, Any]:
-    """Return a judgement of an item as programs read it: `judge --json`, a line of an export."""
+    """Return a judgement of an item as a dict for JSON: `judge --json`, or a line of an export."""
     values: dict[str, Any] = {
         "item": item,
         "model": model,
         "group": group,
         "variant": variant,
-        "cached": False,  # a store sets it for what an earlier run had asked
+        "cached": False,  # a store sets it for answers of earlier runs
     }
     for declared in FIELDS:
         if declared.name not in values:
@@ -294,11 +297,11 @@ def _plain(kind: Kind, value: Any) -> Any:
 
 
 EMPTY_ROW: Mapping[str, Any] = row(Judgement("", "invalid", "", "", ""), "", None, None)
-"""Values of a row without an answer, also for the fields that an export of 0.1 lacks."""
+"""Row without an answer; provides defaults for the fields that an export of 0.1 lacks."""
 
 
 def factor_values(row: Mapping[str, Any], factor: str) -> dict[str, Any]:
-    """Return the values of one factor in a row, by the columns of a table with a row for each factor."""
+    """Return the values of one factor in a row, by column of the table `scores`."""
     values = {
         column: (row[name] or {}).get(factor) for name, column in PER_FACTOR.items()
     }
@@ -309,7 +312,7 @@ def factor_values(row: Mapping[str, Any], factor: str) -> dict[str, Any]:
 
 
 PIXEL_JUDGES = frozenset({"measured", "metrics"})
-"""Judges that look at images and read no instruction, but for the few phrasings of which `measured` has proof."""
+"""Judges that compare pixels and do not read the instruction, except for a few phrasings that `measured` can verify."""
 
 
 def instruction_warning(judges: Iterable[str]) -> str | None:

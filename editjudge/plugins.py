@@ -1,7 +1,7 @@
-"""Extension points: what the core uses by name, and packages provide.
+"""Extension points: objects that the core looks up by name and that other packages may provide.
 
-A provider is an object behind a "module:attribute" string, imported when it is used. Ours are in `BUILT_IN`. Those of
-another distribution are its entry points, in one group for each kind:
+A provider is an object named by a "module:attribute" string and imported on first use. `BUILT_IN` lists our own. Other
+distributions declare theirs as entry points, in one group for each kind:
 
     [project.entry-points."editjudge.judges"]
     size = "my_package:open_size_judge"
@@ -54,7 +54,7 @@ EXTRAS = {
     "ray": {"ray": "ray"},
     "stats": {"numpy": "numpy", "scipy": "scipy", "jinja2": "jinja2"},
 }
-"""Distributions of the extras that are looked for before they are used, by the module to import."""
+"""Distributions of the extras that are checked before use, by the module to import."""
 EXTRA_OF_MODULE = {
     "cv2": "measured",
     "datasets": "hf",
@@ -84,12 +84,12 @@ EXTRA_OF_MODULE = {
 
 
 def default_judge() -> str:
-    """Return the judge if none is named: EDITJUDGE_JUDGE, else the embedded one."""
+    """Return the default judge: EDITJUDGE_JUDGE, else the embedded judge."""
     return os.environ.get("EDITJUDGE_JUDGE") or "measured"
 
 
 class Plugin(NamedTuple):
-    """Location of an object, and the extra of ours without which it cannot be used."""
+    """Location of an object, and the extra that it needs."""
 
     target: str
     extra: str = ""
@@ -133,7 +133,7 @@ BUILT_IN: dict[Kind, dict[str, Plugin]] = {
 
 
 class MissingExtra(UsageError):
-    """An extra that is not installed."""
+    """Raised if an extra is not installed."""
 
     def __init__(self, what: str, extra: str, distributions: list[str]) -> None:
         super().__init__(
@@ -144,7 +144,7 @@ class MissingExtra(UsageError):
     def of(
         cls, what: str, error: ModuleNotFoundError, extra: str = ""
     ) -> MissingExtra | None:
-        """Return the extra that installs a module which was not found; None if no extra does: that is a defect."""
+        """Return the error for a module that an extra would install; None if no extra does, which is a defect."""
         module = (error.name or "").partition(".")[0]
         if module not in EXTRA_OF_MODULE:
             return None
@@ -152,7 +152,7 @@ class MissingExtra(UsageError):
 
 
 def need_extra(extra: str, what: str) -> None:
-    """Raise `MissingExtra`, about `what`, if an extra is not installed."""
+    """Raise `MissingExtra` if an extra is not installed; `what` is the subject of its message."""
     if lacking := missing(extra):
         raise MissingExtra(what, extra, lacking)
 
@@ -166,13 +166,13 @@ def missing(extra: str) -> list[str]:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ValueError:  # another thread is importing it, and it has no spec yet
+    except ValueError:  # another thread is importing it and has not set its spec yet
         return True
 
 
 @functools.cache
 def providers(kind: Kind) -> dict[str, Plugin]:
-    """Return all providers of a kind by name, ours first; those of other distributions replace none of ours."""
+    """Return all providers of a kind by name, built-in ones first; other distributions cannot replace them."""
     import importlib.metadata
 
     others = importlib.metadata.entry_points(group=f"editjudge.{kind}")
@@ -181,14 +181,15 @@ def providers(kind: Kind) -> dict[str, Plugin]:
 
 
 def load(kind: Kind, name: str, what: str) -> Any:
-    """Return a provider's object. Raise `MissingExtra`, about `what`, if what it needs is not installed."""
+    """Return a provider's object. Raise `MissingExtra` if its extra is not installed; `what` is the subject of the
+    message."""
     provider = providers(kind)[name]
     need_extra(provider.extra, what)
     return provider.load()
 
 
 def usable(kind: Kind) -> list[Any]:
-    """Return the objects of all providers of a kind whose extra is installed."""
+    """Return the objects of all providers of a kind whose extras are installed."""
     return [
         provider.load()
         for provider in providers(kind).values()

@@ -151,7 +151,7 @@ def request(data: bytes) -> None:
         _SCHEMAS[type(taken)].validate(json.loads(body.data))
 
 
-_TERMS = Terms(max_picture=64, max_body=4096, max_edits=4)
+_TERMS = Terms(max_image=64, max_body=4096, max_edits=4)
 _MODELS = RequestModels(
     _TERMS, ["measured"], ["online", "lighting"], ["alignment", "fidelity.alignment"]
 )

@@ -145,7 +145,7 @@ _IN_A_PATH = re.compile(r"[A-Za-z0-9._~-]+")
 )
 @click.option(
     "--keep-pictures",
-    "pictures",
+    "images",
     cls=Setting,
     type=FILE,
     help="Folder to keep the images of requests in.",

@@ -1,7 +1,7 @@
-"""The driver of a run on a cluster: starts a worker for each part of the manifest, and writes what they judge.
+"""The driver of a run on a cluster: starts a worker for each part of the manifest and stores their judgements.
 
-All judgements go through this process into its store. A worker that dies is replaced, and its part resumed by key: only
-what was in flight is asked again.
+All judgements are written to the store by this process. A worker that dies is replaced, and the new worker resumes the
+part by key: only questions that were in flight are asked again.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from editjudge.store.claims import Claims, new_owner
 from editjudge.store.store import Store
 
 MAX_DEATHS = 100
-"""Workers that may die in a run: more die of the work, and not of their nodes."""
+"""Maximum number of workers that may die in a run: beyond it the cause is the work itself and not the nodes."""
 _CHECK_NODES_S = 5.0
-"""Seconds between two looks at the nodes of the cluster; Ray itself takes up to half a minute to notice a dead one."""
+"""Seconds between two checks of the cluster's nodes; Ray takes up to half a minute to notice a dead node."""
 
 
 async def execute(
@@ -48,7 +48,7 @@ async def execute(
     store: Store | Callable[[], Store],
     options: RunOptions,
 ) -> Outcome:
-    """Run a job as `editjudge.running.job.execute` does, on a cluster."""
+    """Run a job on a cluster; arguments and result are those of `editjudge.running.job.execute`."""
     if options.batch or options.part:
         raise UsageError(
             "--engine ray takes neither --batch nor --part: leave --engine ray out"
@@ -61,7 +61,7 @@ async def execute(
     store = store() if callable(store) else store
     if store.has_batches():
         raise UsageError(
-            "questions wait for their answers in a batch, and would be paid for twice: collect them with --batch"
+            "questions in the store are waiting in a batch and would be paid for twice: collect their answers with --batch"
         )
     with _joined(cluster) as ray:
         run = OpenRun(job, store, options)
@@ -84,14 +84,14 @@ async def execute(
         parts = [_share(settings, Part(i + 1, workers)) for i in range(workers)]
         try:
             await driver.run(parts)
-        except BaseException:  # Ctrl-C and a lost cluster alike
+        except BaseException:  # for example Ctrl-C or a lost cluster
             store.mark(run.record, "interrupted")
             raise
     return run.conclude(driver.control, driver.tally())
 
 
 async def _identities(job: Job, options: RunOptions) -> dict[str, str]:
-    """Return the hash of each judge's identity; a judge that cannot be asked at all leaves no run behind."""
+    """Return the hash of each judge's identity. An unusable judge raises here, before the run is created."""
     rubrics = job.load_rubrics()
     async with AsyncExitStack() as resources:
         judges = [
@@ -104,7 +104,7 @@ async def _identities(job: Job, options: RunOptions) -> dict[str, str]:
 
 
 def _share(settings: WorkerSettings, part: Part) -> WorkerSettings:
-    """Return the settings of one part, with its share of all limits."""
+    """Return the worker settings of one part, with its share of every limit."""
     options = settings.options
     concurrency = options.concurrency
     if concurrency is not None:
@@ -127,19 +127,19 @@ def _share(settings: WorkerSettings, part: Part) -> WorkerSettings:
 
 @dataclass
 class _PartProgress:
-    """State of one part, over its present worker and those that died."""
+    """Progress of one part, summed over its current worker and those that died."""
 
     tally: RunTally = field(default_factory=RunTally)
-    """Counts of the present worker, which finds what earlier ones judged in the store."""
+    """Counts of the current worker; judgements of its predecessors count as cached."""
     written: RunTally = field(default_factory=RunTally)
-    """Judgements of the present worker."""
+    """Judgements of the current worker."""
     earlier: RunTally = field(default_factory=RunTally)
     """Judgements of the workers that died."""
     committed: float = 0.0
-    """Part of the budget that the present worker has spent or reserved."""
+    """US dollars that the current worker has spent or reserved."""
 
     def replace_worker(self) -> None:
-        """Count the judgements of a worker that died as those of an earlier one."""
+        """Move the counts of a worker that died to `earlier`."""
         self.earlier.merge(self.written)
         self.written = RunTally()
         self.tally = RunTally()
@@ -147,7 +147,7 @@ class _PartProgress:
 
 
 class _Driver:
-    """The parts of a run, each with its worker."""
+    """Runs one worker for each part of a run."""
 
     def __init__(
         self, ray: Any, store: Store, options: RunOptions, expected: int
@@ -164,7 +164,7 @@ class _Driver:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="editjudge-store")
 
     async def run(self, parts: Sequence[WorkerSettings]) -> None:
-        """Judge all parts, or as far as the user, the budget and the cluster allow."""
+        """Judge all parts, until done, interrupted, out of budget or without a cluster."""
         self._options.control(self.control)
         try:
             async with asyncio.TaskGroup() as group:
@@ -208,12 +208,12 @@ class _Driver:
     async def _judge_part(
         self, settings: WorkerSettings, progress: _PartProgress
     ) -> None:
-        """Judge a part by a worker, and by another one in its place when it dies."""
+        """Judge a part with a worker, which is replaced when it dies."""
         actor = self._ray.remote(Worker).options(
             num_cpus=1,
             scheduling_strategy="SPREAD",
             max_restarts=0,
-            # A record of each call, which is not read, takes a tenth more CPU.
+            # Recording each call takes a tenth more CPU, and nothing reads the records.
             enable_task_events=False,
         )
         while not self.control.stopped:
@@ -239,7 +239,7 @@ class _Driver:
     async def _exchange(
         self, worker: Any, claims: Claims, progress: _PartProgress
     ) -> None:
-        """Answer the store calls of a worker until it has ended."""
+        """Execute the store calls of a worker and return their results to it, until it ends."""
         loop = asyncio.get_running_loop()
         results: list[StoreResult] = []
         while True:
@@ -289,12 +289,12 @@ class _Driver:
 
 @contextmanager
 def _joined(cluster: Cluster) -> Iterator[Any]:
-    """Connect to a cluster: the one that is connected already, the one at an address, or a new one on this machine."""
+    """Connect to a cluster: the current connection, the given address, or a new cluster on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # What matters is raised as an exception, too.
+    # Errors that matter are raised as exceptions as well.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     address = cluster.address or os.environ.get("RAY_ADDRESS")
-    if not address:  # Ray's own way to say: loopback only
+    if not address:  # makes Ray listen on loopback only
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     import ray
 
@@ -309,7 +309,7 @@ def _joined(cluster: Cluster) -> Iterator[Any]:
     except (ConnectionError, ValueError) as error:
         raise UsageError(f"no cluster at {address}: {error}") from None
     try:
-        # Ray prints warnings about its nodes to stdout, which is the verb's answer.
+        # Ray prints warnings about its nodes to stdout, which is reserved for the command's output.
         with redirect_stdout(sys.stderr):
             yield ray
     finally:

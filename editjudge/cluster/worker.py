@@ -1,7 +1,7 @@
-"""A worker of a cluster: the ordinary engine on one part of the manifest, with its store at the driver.
+"""A worker of a cluster: the ordinary engine on one part of the manifest, with the driver's store.
 
-The driver calls `exchange` again and again. Each call brings the results of earlier store calls, and returns the store
-calls made since then. Plans and judgements travel in batches: nothing asks the driver about a single question.
+The driver calls `exchange` repeatedly. Each call passes in the results of earlier store calls and returns the store
+calls made since then. Plans and judgements are sent in batches, never one question at a time.
 """
 
 from __future__ import annotations
@@ -33,26 +33,27 @@ from editjudge.store.sink import Sink, TaskClaims
 T = TypeVar("T")
 
 HEARTBEAT = 0.5
-"""Seconds after which `exchange` returns although nothing happened, so that the driver can stop the worker."""
+"""Seconds after which `exchange` returns even if nothing happened, so that the driver can stop the worker."""
 _GATHER = 0.01
-"""Seconds for which `exchange` waits for further calls after the first, so that they travel together."""
+"""Seconds that `exchange` waits for further calls after the first, to send them in one batch."""
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """A part of a run. Nothing in it is secret: each worker resolves its judges in its own environment."""
+    """Settings of a worker for one part of a run. They contain no secrets: each worker resolves its judges in its own
+    environment."""
 
     job: Job
     run_id: int
     rubrics: Sequence[Rubric]
     options: RunOptions
-    """With the part, and its share of the limits and of the budget."""
+    """Options of the run, with this part and its share of the limits and the budget."""
     driver: str
-    """Process that stores what is judged, as `editjudge.store.claims` names it."""
+    """Id of the driver's process, in the form of `editjudge.store.claims`."""
     identities: Mapping[str, str]
-    """Hash of each judge's identity: a worker that would make other keys is set up wrongly."""
+    """Hash of each judge's identity. A worker with another hash would make other keys, so it refuses to start."""
     chosen: frozenset[str] | None
-    """Ids of the edits that fulfil the run's conditions; None if it has none."""
+    """Ids of the edits that fulfil the run's conditions; None if the run has no conditions."""
 
 
 StoreCall = tuple[int, str, tuple[Any, ...]]
@@ -62,26 +63,26 @@ StoreResult = tuple[int, Any, Exception | None]
 
 
 class WorkerReport(NamedTuple):
-    """The state of a worker, and its store calls since the report before."""
+    """State of a worker, and its store calls since the previous report."""
 
     calls: list[StoreCall]
     messages: list[str]
     tally: RunTally
     committed: float
-    """Part of the budget that is spent or reserved."""
+    """US dollars that are spent or reserved."""
     ending: Ending | None = None
     error: str = ""
     short: Shortfall | None = None
 
 
 def identity_hash(judge: Judge, rubrics: Sequence[Rubric]) -> str:
-    """Return the hash of a judge's identity, apart from what it is asked about."""
+    """Return the hash of a judge's identity over these rubrics; the edits are not part of it."""
     return json_hash(judge.identity(Edit(""), rubrics[0], 0))
 
 
 class RemoteStore:
-    """The driver's store (`Sink`) and claims (`TaskClaims`), for the threads of a planner and a writer: a call returns
-    with its result."""
+    """Proxy of the driver's store (`Sink`) and claims (`TaskClaims`). The planner and the writer call it from their
+    threads; a call blocks until its result arrives."""
 
     def __init__(self) -> None:
         self.called = asyncio.Event()
@@ -91,14 +92,14 @@ class RemoteStore:
         self._pending: dict[int, Future[Any]] = {}
 
     def unsent(self) -> list[StoreCall]:
-        """Return the calls since the last time."""
+        """Return the calls that were not sent yet, and mark them as sent."""
         self.called.clear()
         calls = self._unsent
         self._unsent = []
         return calls
 
     def resolve(self, results: Sequence[StoreResult]) -> None:
-        """Let the calls return that have these results."""
+        """Complete the pending calls that these results belong to."""
         for number, value, error in results:
             future = self._pending.pop(number)
             if error is None:
@@ -119,18 +120,18 @@ class RemoteStore:
         return future.result()
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        """Return a method of the store or of the claims, called at the driver."""
+        """Return a function that calls this method of the store or of the claims at the driver."""
         return functools.partial(self._call, method)
 
     def close(self) -> None:
-        """Leave the claims to the driver, which releases them when the worker is gone."""
+        """Do nothing: the driver releases the claims when the worker has ended."""
 
 
 class DriverPacing:
-    """The pace of a judge, which sends nothing once the driver is dead: the answer could not be stored.
+    """The pacing of a judge, which sends no request once the driver is dead: the answer could not be stored.
 
-    Ray takes a second to end the workers of a driver that was killed. On another machine than the driver's that is all
-    there is.
+    Ray takes a second to end the workers of a driver that was killed. On machines other than the driver's, its
+    process cannot be checked, so that only Ray stops the worker.
     """
 
     def __init__(self, pace: Pacing, driver: str) -> None:
@@ -147,7 +148,9 @@ class DriverPacing:
         self, send: Callable[[], Awaitable[T]], tokens: int = 0
     ) -> tuple[T, int]:
         if not is_alive(self._driver):
-            raise JudgeError("the driver of the run is gone")
+            raise JudgeError(
+                "the process that started the run has ended, so that the answer could not be stored"
+            )
         return await self._pace.send_with_retries(send, tokens)
 
 
@@ -166,8 +169,8 @@ class Worker:
     async def exchange(
         self, results: Sequence[StoreResult], stopping: Ending | None
     ) -> WorkerReport:
-        """Take the results of store calls, stop if the run is stopping, and return what has happened since."""
-        # Made here and not before: this is the event loop that judges live in.
+        """Accept the results of store calls, stop if the run is stopping, and report what has happened since."""
+        # Made here and not in the constructor: only here is the event loop of the judges running.
         self._store = self._store or RemoteStore()
         self._store.resolve(results)
         if stopping:
@@ -208,7 +211,9 @@ class Worker:
             )
         message = str(error)
         if not isinstance(error, EditjudgeError):
-            logging.getLogger(__name__).error("a part of the run", exc_info=error)
+            logging.getLogger(__name__).error(
+                "a part of the run failed", exc_info=error
+            )
             message = f"{type(error).__name__}: {error}"
         return report._replace(ending="failed", error=message)
 
@@ -228,7 +233,7 @@ class Worker:
                 )
                 if identity_hash(judge, rubrics) != self._settings.identities[spec]:
                     raise UsageError(
-                        f"{spec} is another judge on a node of the cluster than where the run was started: "
+                        f"the judge {spec} is configured differently on a node of the cluster than where the run started: "
                         "give all nodes the same variables, such as OPENAI_BASE_URL, and the same version of editjudge"
                     )
                 judges.append(judge)

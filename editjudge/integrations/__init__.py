@@ -1,1 +1,1 @@
-"""editjudge inside other tools: Inspect and pytest."""
+"""Integrations of editjudge into other tools: trainers, Inspect and pytest."""

@@ -1,6 +1,7 @@
-"""EditScore's `evaluate_images` for `editjudge serve --dialect editscore`: the same arguments, and the same answer.
+"""A replacement of EditScore's `evaluate_images`, with the same arguments and result, for
+`editjudge serve --dialect editscore`.
 
-EditScore's own client pickles Pillow's images, which the server does not read. In OmniGen2's `train.py`, replace
+EditScore's client pickles Pillow images, which the server refuses. In OmniGen2's `train.py`, replace
 
     from omnigen2.grpo.reward_client_edit import evaluate_images
 
@@ -24,7 +25,7 @@ from editjudge.rewards.pickled import NotPlain, dumps, loads
 from editjudge.rewards.trainers import NoReward
 
 _VALUES = 100_000
-"""Values of an answer; a batch of 64 has fewer than a thousand."""
+"""Maximum number of values in an answer; a batch of 64 has fewer than a thousand."""
 
 
 def evaluate_images(
@@ -37,11 +38,11 @@ def evaluate_images(
     path: str = "/d/editscore/",
     timeout: float = 600.0,
 ) -> tuple[list[float], list[float], list[str], list[dict[str, Any]]]:
-    """Return scores, rewards, reasons and metadata of the edits, in their order.
+    """Return scores, rewards, reasons and metadata in the order of the edits.
 
-    `input_images` has an image, or a list with the source first, for each output; `meta_datas` a dict, or its JSON,
-    with the `instruction`. A server that wants a token has it in the path: `/t/TOKEN/d/editscore/`. Raises `NoReward`
-    if an edit has none: the trainer would take anything else for a reward."""
+    For each output, `input_images` has an image, or a list with the source first, and `meta_datas` has a dict, or its
+    JSON, with the `instruction`. If the server requires a token, put it in the path: `/t/TOKEN/d/editscore/`. Raise
+    `NoReward` if an edit has no reward, since the trainer would use any other value as a reward."""
     sources = [
         source[0] if isinstance(source, list | tuple) else source
         for source in input_images
@@ -76,7 +77,7 @@ def evaluate_images(
 
 
 def _bytes(image: Any, where: str) -> bytes | None:
-    """Return the encoded image; None if the model produced nothing."""
+    """Return the encoded image; None if the editing model produced nothing."""
     data = encode(image, where)
     return data.read_bytes() if isinstance(data, Path) else data
 
@@ -90,8 +91,10 @@ def _post(url: str, body: bytes, timeout: float) -> Any:
             return loads(response.read(), _VALUES)
     except urllib.error.HTTPError as error:
         text = error.read()[:500].decode(errors="replace")
-        raise JudgeError(f"the server answers {error.code}: {text}") from None
+        raise JudgeError(
+            f"the server answered with status {error.code}: {text}"
+        ) from None
     except (OSError, NotPlain) as error:
         raise JudgeError(
-            f"the server at {url.partition('/t/')[0]} does not answer as it should: {error}"
+            f"the server at {url.partition('/t/')[0]} did not send a valid answer: {error}"
         ) from None

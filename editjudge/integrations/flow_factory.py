@@ -5,7 +5,8 @@
         reward_model: "editjudge.integrations.flow_factory.EditRewardModel"
         server_url: "http://127.0.0.1:8427"
 
-Flow-Factory gives a reward model the fields that it names, and its own remote one does not name the condition images.
+Flow-Factory passes only the fields that a reward model requires, and its own remote model does not require the condition
+images.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from editjudge.errors import InputError
 
 
 def __getattr__(name: str) -> Any:
-    """Return `EditRewardModel`, which is made when it is used: its base class is Flow-Factory's."""
+    """Create `EditRewardModel` on first use, since its base class is part of Flow-Factory."""
     if name != "EditRewardModel":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
@@ -24,7 +25,9 @@ def __getattr__(name: str) -> Any:
             RemotePointwiseRewardModel,
         )
     except ImportError as error:
-        raise InputError(f"Flow-Factory is not installed here: {error}") from None
+        raise InputError(
+            f"Flow-Factory is not installed in this environment: {error}"
+        ) from None
     fields = ("prompt", "image", "condition_images")
     return type(
         name,

@@ -1,4 +1,4 @@
-"""A reward function for flow_grpo, and for Edit-R1, which is made from it.
+"""A reward function for flow_grpo, and for Edit-R1, which is based on it.
 
     # in flow_grpo/rewards.py, beside the others
     from editjudge.integrations.flow_grpo import edit_reward
@@ -6,8 +6,8 @@
     score_functions = {..., "editjudge": lambda: edit_reward(server="http://127.0.0.1:8427")}
 
 `images` is a tensor N x C x H x W from 0 to 1, or an array N x H x W x C of uint8; `prompts` are the instructions.
-Source images come as `ref_images`, or in each entry of the metadata as `input`. flow_grpo cannot leave an edit out: a
-failure is an error unless `on_failure` is "group_mean", the mean over the edits of the same prompt.
+Source images are passed as `ref_images`, or as `input` in each entry of the metadata. flow_grpo cannot leave an edit
+out: a failure raises an error unless `on_failure` is "group_mean", the mean over the edits with the same prompt.
 """
 
 from __future__ import annotations
@@ -66,6 +66,6 @@ def _in_metadata(metadata: Any, count: int) -> list[Any]:
     sources = [row.get("input") for row in rows if isinstance(row, Mapping)]
     if len(sources) != count or any(source is None for source in sources):
         raise InputError(
-            'no source images: expected ref_images, or an "input" in each entry of the metadata'
+            'there are no source images: expected ref_images, or an "input" in each entry of the metadata'
         )
     return sources

@@ -1,4 +1,4 @@
-"""Inspect: a run as logs that `inspect view` opens, and a scorer for tasks of its own. Needs the extra `inspect`."""
+"""Inspect: export of a run as logs for `inspect view`, and a scorer for Inspect tasks. Needs the extra `inspect`."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from editjudge.store.records import Item, RunRecord
 from editjudge.store.store import Store
 
 Row = dict[str, Any]
-"""A judgement as a store yields it."""
+"""A judgement in the form that a store yields."""
 
 
 def export_inspect(store: Store, run: RunRecord, folder: Path) -> list[Path]:
     """Write one log for each editing model and judge: a sample for each edit and repeat, a score for each factor.
 
-    What has no score is unscored in Inspect's own sense, with its status for a reason, and so in no mean.
+    A judgement without a score is unscored in Inspect, with its status as the reason, and not in any mean.
     """
     folder.mkdir(parents=True, exist_ok=True)
     items = {item.item: item for item in store.items(run)}
@@ -53,7 +53,7 @@ def export_inspect(store: Store, run: RunRecord, folder: Path) -> list[Path]:
         by_log.setdefault((row["model"] or "", row["judge"]), []).append(row)
     paths = []
     for (model, judge), rows in sorted(by_log.items()):
-        # Models and judges may have any name; the digest keeps two apart that look alike in a path.
+        # The digest distinguishes models and judges whose names become equal in a path.
         mark = hashlib.sha256(f"{model}\0{judge}".encode()).hexdigest()[:8]
         name = "_".join((*map(_plain, (run.name, model, judge)), mark))
         key = operator.itemgetter("item", "repeat")
@@ -80,7 +80,7 @@ def _log(run: RunRecord, model: str, judge: str, samples: list[EvalSample]) -> E
             created=created.isoformat(timespec="seconds"),
             task=f"editjudge/{run.name}",
             model=model or "unnamed model",
-            # What was asked over HTTP has no manifest, and other fields may be absent as well.
+            # A run of a server has no manifest, and other fields may be absent as well.
             dataset=EvalDataset(
                 name=Path(str(run.spec.get("manifest", ""))).name,
                 samples=len(ids),
@@ -137,8 +137,8 @@ def _score(row: Row, factor: str) -> Score:
         "status": row["status"],
     }
     if row["scores"] and factor in row["scores"]:
-        why = (row["justifications"] or {}).get(factor)
-        return Score(value=row["scores"][factor], explanation=why, metadata=about)
+        text = (row["justifications"] or {}).get(factor)
+        return Score(value=row["scores"][factor], explanation=text, metadata=about)
     reasons = "; ".join(reason["message"] for reason in row["reasons"] or ())
     status = "abstained" if row["status"] in DONE else row["status"]
     return Score.unscored(
@@ -149,7 +149,7 @@ def _score(row: Row, factor: str) -> Score:
 
 
 def _results(samples: Iterable[EvalSample]) -> Iterable[EvalScore]:
-    """Yield the mean of each factor, over repeats first and then over edits, with the number of edits in it."""
+    """Yield the mean of each factor, averaged over repeats first and then over edits, with the number of edits."""
     by_name: dict[str, dict[int | str, list[float]]] = {}
     for sample in samples:
         for name, score in (sample.scores or {}).items():
@@ -173,10 +173,10 @@ def _results(samples: Iterable[EvalSample]) -> Iterable[EvalScore]:
 def edit_scorer(
     rubrics: str | list[str] = "online", judge: str | None = None, **options: Any
 ) -> Scorer:
-    """Return a scorer that judges the image in the answer of a task's model, as an edit of the image in the sample.
+    """Return a scorer that judges the image in a model's answer as an edit of the image in the sample.
 
-    The input is the first image of the sample, the edit the last one of the output; `metadata` may name other files
-    as `input`, `edited`, `mask` and `ground_truth`. The instruction is the sample's text.
+    The input is the first image of the sample, and the edited image is the last one of the answer; `metadata` may name
+    other files as `input`, `edited`, `mask` and `ground_truth`. The instruction is the sample's text.
     """
 
     async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001  (Inspect passes it by name)
@@ -187,7 +187,7 @@ def edit_scorer(
         if edited is None:
             return Score.unscored(
                 reason="missing_output",
-                explanation="the model answered without a picture",
+                explanation="the answer of the model has no image",
             )
         further = {
             role: files[role] for role in ("mask", "ground_truth") if role in files

@@ -1,4 +1,4 @@
-"""An assertion for test suites about an edit, which noise alone does not fail."""
+"""An assertion about an edit for test suites, which does not fail by noise alone."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from editjudge.plugins import default_judge
 from editjudge.rubrics.files import resolve
 
 Ends = tuple[float, float] | None
-"""Lowest and highest score of a scale; None if one is open."""
+"""Lowest and highest score of a scale; None if an end is open."""
 
 
 def assert_edit(*, at_least: Mapping[str, float], most: int = 5, **edit: Any) -> None:
-    """Fail if the evidence says that a factor is below its threshold.
+    """Fail if there is evidence that a factor is below its threshold.
 
-    `edit` is what `editjudge.judge` takes. A judge that answers differently each time is asked again, up to `most`
-    times, until the 95 % interval of each factor's mean lies below its threshold, or three answers reach it. A mean
-    below the threshold whose interval contains it is a warning and not a failure. An edit that could not be judged, or a
-    factor that was abstained from, fails: what was not seen did not pass.
+    `edit` has the arguments of `editjudge.judge`. If the judge's answers vary, it is asked up to `most` times, until the
+    95 % interval of each factor's mean is below its threshold, or three answers reach it. A mean below the threshold
+    whose interval contains the threshold is a warning and not a failure. An edit that could not be judged, or a factor
+    with an abstention, fails.
 
         assert_edit(input="a.png", edited="b.png", instruction="make the car blue", at_least={"unchanged_regions": 6})
     """
@@ -49,23 +49,21 @@ def assert_edit(*, at_least: Mapping[str, float], most: int = 5, **edit: Any) ->
     for factor, least in at_least.items():
         values = answers[factor]
         mean = statistics.fmean(values)
-        found = f"{factor}: mean {mean:.2f} of {len(values)} answers"
+        result = f"{factor}: mean {mean:.2f} of {len(values)} answers"
         if len(values) == 1:
-            found = f"{factor}: {values[0]}"
+            result = f"{factor}: {values[0]}"
         if _is_below(values, least, ends.get(factor)):
-            worse.append(f"{found}, wanted at least {least:g}")
+            worse.append(f"{result}, expected at least {least:g}")
         elif mean < least:
-            doubt = (
-                f"whether that is below {least:g} cannot be told from so few answers"
-            )
-            doubtful.append(f"{found}; {doubt}")
-    assert not worse, "; ".join(worse)  # noqa: S101  (an assertion is what is asked for)
+            doubt = f"too few answers to decide whether that is below {least:g}"
+            doubtful.append(f"{result}; {doubt}")
+    assert not worse, "; ".join(worse)  # noqa: S101  (the purpose of this function)
     for message in doubtful:
         warnings.warn(message, stacklevel=2)
 
 
 def _ask(edit: Mapping[str, Any], factors: Iterable[str]) -> dict[str, float]:
-    """Return the scores of one judgement. Raise `AssertionError` if one of these factors has none."""
+    """Judge the edit once and return its scores. Raise `AssertionError` if one of these factors has no score."""
     scores: dict[str, float] = {}
     reasons: dict[str, str] = {}
     failed: list[str] = []
@@ -80,10 +78,10 @@ def _ask(edit: Mapping[str, Any], factors: Iterable[str]) -> dict[str, float]:
             continue
         if factor not in reasons and not failed:
             raise UsageError(
-                f'no factor is called "{factor}"; those judged are {", ".join([*scores, *reasons])}'
+                f'there is no factor "{factor}": expected one of {", ".join([*scores, *reasons])}'
             )
-        why = reasons.get(factor) or ", ".join(failed)
-        raise AssertionError(f"{factor} has no score ({why})")
+        reason = reasons.get(factor) or ", ".join(failed)
+        raise AssertionError(f"{factor} has no score ({reason})")
     return scores
 
 
@@ -94,9 +92,9 @@ def _settled(scores: Sequence[float], least: float, ends: Ends) -> bool:
 
 
 def _is_below(scores: Sequence[float], least: float, ends: Ends) -> bool:
-    """Whether the interval of the mean lies below the threshold.
+    """Whether the interval of the mean is below the threshold.
 
-    The bound is the guaranteed one, since a few answers that agree hide what the judge says at other times.
+    The interval is the guaranteed one, since a few equal answers do not show how much the judge varies.
     """
     if len(scores) == 1:
         return scores[0] < least

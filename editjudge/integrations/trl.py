@@ -7,8 +7,8 @@
     trainer = GRPOTrainer(model, reward_funcs=reward, train_dataset=edits, args=config)
 
 The dataset has the columns `input` (the image before the edit) and `instruction`; `output` makes the edited image
-of a completion, or names the column that has it. A failure is None. TRL leaves such a completion out of the
-advantages and of the loss from 1.6.0 on; until 1.5.1 it counted as a reward of 0, so that those versions are refused.
+of a completion, or names its column. The reward of a failure is None. TRL leaves such a completion out of the
+advantages and of the loss since 1.6.0; up to 1.5.1 it counted as a reward of 0, so that those versions are refused.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from editjudge.errors import InputError
 from editjudge.rewards.trainers import RewardEdit, Rewarder, column, trainer
 
 FIRST = (1, 6, 0)
-"""The first version that masks None. Of rewards 1, None, 1, None, TRL 1.5.1 logs the mean .5 and trains on
-advantages of +-.87; 1.6.0 and 1.16.0 log 1 and train on 0."""
+"""First version that masks None. For rewards 1, None, 1, None, TRL 1.5.1 logs the mean .5 and trains on advantages of
++-.87; 1.6.0 and 1.16.0 log 1 and train on 0."""
 
 Output = str | Callable[..., Any]
 """A column with the edited images, or a function of a completion and its row (a dict) that makes one."""
@@ -35,14 +35,14 @@ def edit_reward(
 ) -> Callable[..., list[float | None]]:
     """Return a function of prompts, completions and columns, as TRL calls it.
 
-    `native`: None for a failure, and an error if the installed TRL would count it as 0. `raise`: an error.
-    `group_mean`: the mean of the completions of the same prompt; `function.last` has each `Reward`, with `imputed` set,
-    and the log a warning.
+    `on_failure` may be `native`: None for a failure, and an error if the installed TRL would count it as 0; `raise`: an
+    error; or `group_mean`: the mean of the completions of the same prompt, with a warning in the log, and each `Reward`,
+    with `imputed` set, in `function.last`.
     """
     if rewarder.on_failure == "native":
         _require_masking()
 
-    # TRL logs it by this name
+    # TRL logs the function by this name.
     def edit_reward(
         prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
     ) -> list[float | None]:
@@ -50,7 +50,7 @@ def edit_reward(
             completions, columns, output, groups=[str(prompt) for prompt in prompts]
         )
         rewards = rewarder.settled(edits, rewarder.rewards(edits), masks=True)
-        setattr(edit_reward, "last", rewards)  # noqa: B010  (a function has no such attribute to mypy)
+        setattr(edit_reward, "last", rewards)  # noqa: B010  (mypy does not know the attribute)
         return [reward.value for reward in rewards]
 
     return edit_reward
@@ -62,7 +62,7 @@ def edits_of(
     output: Output,
     groups: Sequence[str] | None = None,
 ) -> list[RewardEdit]:
-    """Return the edits of a batch as TRL and ms-swift pass it: a list for each column."""
+    """Return the edits of a batch in the form of TRL and ms-swift: a list for each column."""
     count = len(completions)
     sources = column(columns, "input", count)
     instructions = column(columns, "instruction", count)
@@ -101,6 +101,6 @@ def _require_masking() -> None:
     if numbers < FIRST:
         wanted = ".".join(map(str, FIRST))
         raise InputError(
-            f"TRL {version} counts a reward that is missing as 0. Install {wanted} or newer, which leaves it out, "
-            'or give on_failure="raise"'
+            f"TRL {version} counts a missing reward as 0. Install {wanted} or newer, which leaves it out, "
+            'or pass on_failure="raise"'
         )

@@ -6,7 +6,7 @@
     compute_score = edit_reward(server="http://127.0.0.1:8427", output=render)
 
 `extra_info` of each row has `input` (the image before the edit) and `instruction`, and `edited` unless `output`
-makes the edited image of the answer. verl cannot leave an edit out: a failure is an error unless `on_failure` is
+makes the edited image of the answer. verl cannot leave an edit out: a failure raises an error unless `on_failure` is
 "group_mean".
 """
 
@@ -20,7 +20,7 @@ from editjudge.errors import InputError, UsageError
 from editjudge.rewards.trainers import RewardEdit, Rewarder, trainer
 
 _GROUPS = 4096
-"""Groups of which rewards are remembered, for `group_mean`: more than a training step has."""
+"""Number of groups whose rewards are remembered for `group_mean`, more than a training step has."""
 
 
 @trainer
@@ -30,8 +30,8 @@ def edit_reward(
     """Return an async `compute_score(data_source, solution_str, ground_truth, extra_info)` of one edit.
 
     It returns `{"score": reward, "imputed": 0 or 1}`. verl asks about one edit at a time, so that `group_mean` is the
-    mean of the earlier rewards in the same group (`extra_info["group"]`, else its instruction); the first edit of a
-    group that fails is an error.
+    mean of the earlier rewards in the same group (`extra_info["group"]`, else its instruction). A failure raises an
+    error if its group has no rewards yet.
     """
     rewarded = single(rewarder)
 
@@ -52,7 +52,7 @@ def edit_reward(
 
 
 def single(rewarder: Rewarder) -> Callable[[RewardEdit], Any]:
-    """Return a function that rewards one edit at a time. Raise `UsageError` if a group is to be ranked."""
+    """Return a function that rewards one edit at a time. Raise `UsageError` if the rewarder ranks groups."""
     if rewarder.ranking != "none":
         raise UsageError(
             f"ranking={rewarder.ranking!r}: this trainer asks about one edit at a time, without its group"

@@ -7,7 +7,7 @@
 
 The edited image is the model's own output (`solution_image`, uint8, channels x height x width). `extra_info` of
 each row has `input`, the image before the edit; the instruction is `extra_info["instruction"]`, or else
-`ground_truth`, where verl-omni keeps the prompt. A failure is an error unless `on_failure` is "group_mean", as
+`ground_truth`, in which verl-omni keeps the prompt. A failure raises an error unless `on_failure` is "group_mean", as
 with verl.
 """
 
@@ -22,8 +22,8 @@ from editjudge.rewards.trainers import Rewarder, trainer
 
 @trainer
 def edit_reward(rewarder: Rewarder) -> Callable[..., Any]:
-    """Return an async `compute_score(data_source, solution_image, ground_truth, extra_info)` of one edit, as
-    `editjudge.integrations.verl`."""
+    """Return an async `compute_score(data_source, solution_image, ground_truth, extra_info)` of one edit, with the result
+    of `editjudge.integrations.verl`."""
     rewarded = single(rewarder)
 
     async def compute_score(
@@ -36,9 +36,9 @@ def edit_reward(rewarder: Rewarder) -> Callable[..., Any]:
         del data_source  # verl-omni passes it by name
         if getattr(solution_image, "ndim", 3) == 4:  # a batch of one
             solution_image = solution_image[0]
-        words = ground_truth if isinstance(ground_truth, str) else None
+        prompt = ground_truth if isinstance(ground_truth, str) else None
         result: dict[str, float] = await rewarded(
-            edit_of(dict(extra_info or {}), solution_image, words)
+            edit_of(dict(extra_info or {}), solution_image, prompt)
         )
         return result
 

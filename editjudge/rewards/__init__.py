@@ -1,1 +1,1 @@
-"""Rewards for trainers: the reward protocol, its queue and service, dialects, and functions for each trainer."""
+"""Rewards for trainers: the reward protocol, its queue and service, dialects, and the extension point for trainers."""

@@ -1,10 +1,10 @@
 """Check a server against the reward protocol: `python -m editjudge.conformance URL [--token TOKEN] [--json]`.
 
-Works on any server (docs/reward-protocol.md). Exit code 0: every check passed or was skipped with a reason; 1: one
-failed, or the server cannot be reached. The server's judge is asked some fifty questions about small images.
+Works on any server (docs/reward-protocol.md). Exit code 0: every check passed or was skipped with a reason; 1: a check
+failed, or the server cannot be reached. The checks send about fifty questions about small images to the server's judge.
 
-`--failing-judge NAME` names a judge that the server offers and that never answers. It is the only way to see what a
-server makes of a judge's failure if its own judge does not fail; without it that check is skipped.
+`--failing-judge NAME` names a judge of the server that never answers. It is needed to check how the server handles the
+failure of a judge; without it that check is skipped.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 PATIENCE = 60.0
-"""Seconds that a judge may take for the edits of one check."""
+"""Maximum seconds for a judge to answer the edits of one check."""
 SLACK = 5.0
-"""Seconds by which an answer may miss its deadline: the protocol allows one, and machines are busy."""
+"""Seconds by which an answer may miss its deadline: the protocol allows one second, and machines may be busy."""
 HURRY = 0.05
-"""A deadline in seconds that hardly any judge meets."""
+"""Deadline in seconds that hardly any judge meets."""
 LEAST_SPREAD = 1e-3
-"""Difference between the best and the worst of several edits below which a judge tells nothing apart."""
+"""Minimum difference between the best and the worst reward of several edits; a judge below it does not discriminate."""
 LEAST_NUMBERS = 4
-"""Rewards that must be there for such a comparison."""
+"""Minimum number of rewards for this comparison."""
 REFUSALS = (400, 413, 422)
-"""Statuses of a request that cannot be read, or asks for too much."""
+"""HTTP statuses of a request that is invalid or too large."""
 
 Json = dict[str, Any]
 
@@ -62,11 +62,11 @@ class ServerAnswer(NamedTuple):
 
 
 class Failed(Exception):
-    """The server does not pass a check; the message says what it did and what was expected."""
+    """Raised if the server fails a check; the message says what it did and what was expected."""
 
 
 class Skipped(Exception):
-    """A check does not apply to this server; the message says why."""
+    """Raised if a check does not apply to this server; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Server:
         self._problems = _validator()
         self.failing_judge = failing_judge
         self.seen: list[Json] = []
-        """Every reward by scores that the server gave so far."""
+        """Every reward with scores that the server has returned so far."""
 
     def call(
         self, path: str, data: bytes | None = None, kind: str = "application/json"
@@ -116,10 +116,10 @@ class Server:
         return self.post({"edits": edits, "deadline": PATIENCE} | options)
 
     def checked(self, answer: ServerAnswer, count: int = 1) -> list[Json]:
-        """Return the rewards of an answer. Raise `Failed` unless it has so many."""
+        """Return the rewards of an answer. Raise `Failed` unless there are `count` of them."""
         expect_status(answer, 200)
         rewards: list[Json] = self.valid(answer.json(), "Rewards")["rewards"]
-        expect(len(rewards) == count, f"{len(rewards)} rewards of {count} edits")
+        expect(len(rewards) == count, f"{len(rewards)} rewards for {count} edits")
         return rewards
 
     def rewards(self, *edits: Json, **options: Any) -> list[Json]:
@@ -141,7 +141,7 @@ class Server:
         self.valid(answer.json(), "Refusal")
 
     def is_refused(self, answer: ServerAnswer) -> bool:
-        """Whether a request was refused, as it may be; then in the form of the protocol."""
+        """Whether a request was refused. Raise `Failed` if a refusal does not have the form of the protocol."""
         if answer.status not in REFUSALS:
             return False
         self.expect_refusal(answer, *REFUSALS)
@@ -172,7 +172,7 @@ def expect_shares(numbers: Sequence[float | None]) -> None:
 def unanswered(reward: Json) -> NoReturn:
     status = reward["status"]
     raise Skipped(
-        f"the judge has no answer (status {status}), so that nothing can be kept"
+        f"the judge has no answer (status {status}), so that there is nothing to look up again"
     )
 
 
@@ -180,13 +180,13 @@ def unanswered(reward: Json) -> NoReturn:
 
 
 @functools.cache
-def picture(shift: int = 0, side: int = 160) -> bytes:
-    """Return a scene of shapes; `shift` paints the house in another colour."""
+def scene(shift: int = 0, side: int = 160) -> bytes:
+    """Return an image of simple shapes; `shift` changes the colour of the house."""
     from PIL import Image, ImageDraw
 
     image = Image.linear_gradient("L").resize((side, side)).convert("RGB")
     draw = ImageDraw.Draw(image)
-    # Grass, always the same: an image without texture is taken for a blank one.
+    # Grass with a fixed texture: an image without texture would count as blank.
     for n in range(600):
         x = n * 7919 % side
         y = side * 3 // 5 + n * 104729 % (side * 2 // 5)
@@ -200,10 +200,10 @@ def picture(shift: int = 0, side: int = 160) -> bytes:
 
 @functools.cache
 def spoiled(step: int) -> bytes:
-    """Return the scene with less and less left, from all of it to most of it painted over."""
+    """Return the scene with an area painted over that grows with `step`."""
     from PIL import Image, ImageDraw
 
-    image = Image.open(io.BytesIO(picture(1)))
+    image = Image.open(io.BytesIO(scene(1)))
     draw = ImageDraw.Draw(image)
     side = image.width
     for n in range(step * 40):
@@ -227,14 +227,14 @@ def _base64(data: bytes) -> str:
 def edit(number: int, **more: Any) -> Json:
     return {
         "id": f"edit-{number}",
-        "input": _base64(picture()),
-        "edited": _base64(picture(number + 1)),
+        "input": _base64(scene()),
+        "edited": _base64(scene(number + 1)),
         "instruction": f"Paint the house in colour {number}.",
     } | more
 
 
 def new_edit(number: int) -> Json:
-    """Return an edit that no server has an answer to yet."""
+    """Return an edit with a unique instruction, so that no server has an answer to it yet."""
     instruction = f"Paint the house in colour {number} ({uuid.uuid4()})."
     return edit(number, instruction=instruction)
 
@@ -243,14 +243,13 @@ def new_edit(number: int) -> Json:
 
 
 def answers_that_it_is_ready(server: Server) -> None:
-    """GET /healthz is 200."""
+    """GET /healthz answers 200."""
     answer = server.call("/healthz")
     expect(answer.status == 200, f"GET /healthz answers {answer.status}")
 
 
 def rewards_come_in_order(server: Server) -> None:
-    """One reward for each edit, in the order of the edits, each with the id of its edit; an edit has alone the reward
-    that it has among others."""
+    """Each edit has one reward with its id, in the order of the edits. It has the same reward if it is sent alone."""
     sent = [edit(n) for n in (2, 0, 3, 1)]
     together = server.rewards(*sent)
     ids = [reward["id"] for reward in together]
@@ -258,7 +257,7 @@ def rewards_come_in_order(server: Server) -> None:
     numbers = [reward["reward"] for reward in together]
     alone = [server.numbers(e)[0] for e in sent]
     same = sorted(map(str, numbers)) == sorted(map(str, alone))
-    message = f"together the rewards are {numbers}, and one by one {alone}"
+    message = f"the rewards are {numbers} in one request, and {alone} if each edit is sent alone"
     expect(numbers == alone or not same, message)
 
 
@@ -268,8 +267,8 @@ def rewards_lie_between_0_and_1(server: Server) -> None:
 
 
 def different_edits_have_different_rewards(server: Server) -> None:
-    """An edit as it was asked for and one of which little is left do not have the same reward as all between them: a
-    constant is no judgement."""
+    """Edits from a correct one to one that is mostly painted over do not all have the same reward: a constant is not a
+    judgement."""
     sent = [
         edit(n, edited=_base64(spoiled(n)), instruction="Paint the house red.")
         for n in range(8)
@@ -278,30 +277,30 @@ def different_edits_have_different_rewards(server: Server) -> None:
     if len(numbers) < LEAST_NUMBERS:
         raise Skipped(f"only {len(numbers)} of {len(sent)} edits have a reward")
     spread = max(numbers) - min(numbers)
-    message = f"{len(numbers)} different edits all have {numbers[0]}"
+    message = f"{len(numbers)} different edits all have the reward {numbers[0]}"
     expect(spread >= LEAST_SPREAD, message)
 
 
 def a_missing_output_is_null(server: Server) -> None:
-    """An edit without an output has no reward and a status that is not `ok`; the others keep their places."""
+    """An edit without an output has no reward and a status other than `ok`; the order of the others is unchanged."""
     first, missing, last = server.rewards(edit(0), edit(1, edited=None), edit(2))
     expect_null(missing, "an edit without an output")
     ids = (first["id"], last["id"])
-    expect(ids == ("edit-0", "edit-2"), "the others changed places")
+    expect(ids == ("edit-0", "edit-2"), "the order of the other edits changed")
 
 
 def a_broken_picture_is_null(server: Server) -> None:
-    """Bytes that are no picture, or half of one, fail their own edit, and no other."""
-    complete = picture(1)
-    for broken in (b"these bytes are no picture", complete[: len(complete) // 2]):
+    """Bytes that are not an image, or a truncated image, make only their own edit fail."""
+    complete = scene(1)
+    for broken in (b"these bytes are not an image", complete[: len(complete) // 2]):
         answer = server.ask(edit(0, edited=_base64(broken)), edit(1))
         if not server.is_refused(answer):
             by_id = {reward["id"]: reward for reward in server.checked(answer, 2)}
-            expect_null(by_id["edit-0"], "a broken picture")
+            expect_null(by_id["edit-0"], "an edit with a broken image")
 
 
 def a_failing_judge_is_null(server: Server) -> None:
-    """A judge that does not answer leaves null, whatever else is in the request."""
+    """The reward is null if the judge does not answer, whatever else is in the request."""
     if server.failing_judge is None:
         raise Skipped("name a judge that never answers with --failing-judge")
     numbers = server.numbers(new_edit(0), new_edit(1), judge=server.failing_judge)
@@ -310,8 +309,7 @@ def a_failing_judge_is_null(server: Server) -> None:
 
 
 def odd_edits_do_not_break_a_server(server: Server) -> None:
-    """An edit that judges and their servers stumble over is answered, with null or a number that has scores behind it, or
-    refused; it is never an error of the server."""
+    """An unusual edit has a reward with scores, or null, or is refused; it is never an internal error of the server."""
     from PIL import Image
 
     pixel = _base64(_png(Image.new("RGB", (1, 1), (200, 40, 40))))
@@ -331,23 +329,27 @@ def odd_edits_do_not_break_a_server(server: Server) -> None:
         if not server.is_refused(answer):
             (reward,) = server.checked(answer)
             expect(
-                reward["id"] == sent["id"], f"{sent['id']} comes back as {reward['id']}"
+                reward["id"] == sent["id"],
+                f"the id {sent['id']} is returned as {reward['id']}",
             )
             server.seen.append(reward)
 
 
 def a_repeated_edit_has_the_same_reward(server: Server) -> None:
-    """The same edit twice in one request is one question, and asked again it has the same answer."""
+    """An edit that is sent twice in one request, or again later, has the same reward."""
     first, _, second = server.numbers(edit(0), edit(1), edit(0))
-    expect(first == second, f"{first} and {second}")
+    expect(first == second, f"the rewards of the same edit are {first} and {second}")
     (again,) = server.rewards(edit(0))
     if again["reward"] is None:
         unanswered(again)
-    expect(first == again["reward"], f"{first}, and asked again {again['reward']}")
+    expect(
+        first == again["reward"],
+        f"the reward is {first}, and {again['reward']} if the edit is sent again",
+    )
 
 
 def cached_says_what_was_there_before(server: Server) -> None:
-    """`cached` is false for an edit that was never asked about, true when it is asked again, and false with `fresh`."""
+    """`cached` is false for a new edit, true if it is sent again, and false with `fresh`."""
     sent = new_edit(0)
     for options, expected in (({}, False), ({}, True), ({"fresh": True}, False)):
         (reward,) = server.rewards(sent, **options)
@@ -358,7 +360,7 @@ def cached_says_what_was_there_before(server: Server) -> None:
 
 
 def a_deadline_holds(server: Server) -> None:
-    """An answer comes by the deadline; what is not judged by then is null, and has its own number later."""
+    """The answer arrives by the deadline; an edit that is not judged by then is null, and has a reward later."""
     sent = [new_edit(n) for n in range(3)]
     begun = time.monotonic()
     early = server.numbers(*sent, deadline=HURRY)
@@ -371,24 +373,24 @@ def a_deadline_holds(server: Server) -> None:
         expect(before is None or before == after, message)
     if None in early:
         return
-    # The same number for all, then and later, may be what a server keeps of a judge that was too late.
+    # One number for all, now and later, may be a default that the server stored for late answers.
     if len(set(early)) == 1:
         fresh = server.numbers(*sent, fresh=True)
         is_made_up = all(number not in (None, early[0]) for number in fresh)
-        message = f"at the deadline all rewards are {early[0]}, and asked again they are {fresh}"
+        message = f"at the deadline all rewards are {early[0]}, and with `fresh` they are {fresh}"
         expect(not is_made_up, message)
     raise Skipped(f"the judge answers within {HURRY} s, so that nothing was late")
 
 
 def strict_answers_503(server: Server) -> None:
-    """With `strict`, a null makes the answer 503, with the same body."""
+    """With `strict`, the status is 503 if a reward is null; the body is the same."""
     answer = server.ask(edit(0), edit(1, edited=None), strict=True)
     expect_status(answer, 503)
     server.valid(answer.json(), "Rewards")
 
 
 def groups_are_compared(server: Server) -> None:
-    """Each reward says where it stands among the edits of its group, and ranks are 0 to 1."""
+    """Each reward has its rank in its group, and with `ranking` the rewards are ranks from 0 to 1."""
     sent = [edit(n, group="g") for n in range(3)]
     plain = server.rewards(*sent)
     ranked = server.rewards(*sent, ranking="scores")
@@ -409,8 +411,8 @@ def groups_are_compared(server: Server) -> None:
 
 
 def groups_are_ranked_by_pairs(server: Server) -> None:
-    """With `ranking: pairs` a reward is the share of the comparisons in its group that it won, and an edit without an
-    output is compared with nobody; a server whose judge compares nothing refuses with 422."""
+    """With `ranking: pairs` a reward is the share of comparisons in its group that the edit won. An edit without an
+    output is not compared. A server whose judge cannot compare refuses with 422."""
     same = {"group": "g", "instruction": "Paint the house in another colour."}
     sent = [edit(n, **same) for n in range(3)] + [edit(3, **same, edited=None)]
     answer = server.ask(*sent, ranking="pairs")
@@ -424,10 +426,10 @@ def groups_are_ranked_by_pairs(server: Server) -> None:
     if None in numbers:
         status = members[numbers.index(None)]["status"]
         raise Skipped(f"a comparison has no verdict (status {status})")
-    # Every comparison hands out one point, and each edit has two of them.
+    # Every comparison is worth one point, and each edit is in two of them.
     message = f"three edits share three comparisons, and their rewards are {numbers}"
     expect(abs(sum(numbers) - 1.5) < 1e-6, message)
-    # Two instructions.
+    # Edits of one group with different instructions.
     other = server.ask(edit(0, group="g"), edit(1, group="g"), ranking="pairs")
     server.expect_refusal(other, 422)
 
@@ -436,15 +438,15 @@ def samples_say_how_certain(server: Server) -> None:
     """With several samples, a reward has a standard error."""
     answer = server.ask(edit(0), samples=2)
     if answer.status == 422:
-        raise Skipped("the server takes one sample alone")
+        raise Skipped("the server accepts only one sample")
     (reward,) = server.checked(answer)
     if reward["reward"] is None:
         raise Skipped(f"the judge has no second answer (status {reward['status']})")
-    expect(reward["uncertainty"] is not None, "two samples, and `uncertainty` is null")
+    expect(reward["uncertainty"] is not None, "`uncertainty` is null with two samples")
 
 
 def what_is_not_known_is_refused(server: Server) -> None:
-    """A field, a judge or a version that is not known, and a picture by its path: 422 with where and what."""
+    """An unknown field, judge or version, and an image given as a path, are 422 with `where` and `what`."""
     requests: list[Any] = [
         {"edits": [edit(0)], "colour": "red"},
         {"edits": [edit(0, colour="red")]},
@@ -461,13 +463,13 @@ def what_is_not_known_is_refused(server: Server) -> None:
 
 
 def what_is_not_json_is_refused(server: Server) -> None:
-    """A cut-off body and NaN are 4xx."""
+    """A truncated body and NaN are 4xx."""
     for data in (b"", b'{"edits": [', b'{"edits": [], "deadline": NaN}', b"\xff\xfe"):
         server.expect_refusal(server.call("/v1/reward", data), 400, 422)
 
 
 def a_pickle_is_refused(server: Server) -> None:
-    """A pickle is 415, also one of a request that would be taken as JSON; called JSON it is not read either."""
+    """A pickle is 415, even of a request that would be valid as JSON; with the content type of JSON it is refused too."""
     for value in (None, {"edits": [edit(0)]}):
         data = pickled.dumps(value)
         for kind in ("application/octet-stream", "application/x-pickle"):
@@ -476,13 +478,13 @@ def a_pickle_is_refused(server: Server) -> None:
 
 
 def too_many_edits_are_refused(server: Server) -> None:
-    """More edits than a server takes are refused before anything is judged, with 413 (or 429 where it is full)."""
+    """Too many edits are refused before any is judged, with 413 (or 429 if the server is full)."""
     answer = server.post({"edits": [{"edited": None}] * 10_000})
     server.expect_refusal(answer, 413, 422, 429)
 
 
 def multipart_means_the_same(server: Server) -> None:
-    """Pictures as parts of their own mean what base64 means."""
+    """Images as multipart parts have the same rewards as images in base64."""
     sent = edit(0)
     images = {role: base64.b64decode(sent.pop(role)) for role in ("input", "edited")}
     request = json.dumps({"edits": [sent], "deadline": PATIENCE}).encode()
@@ -500,11 +502,11 @@ def multipart_means_the_same(server: Server) -> None:
 
 
 def msgpack_means_the_same(server: Server) -> None:
-    """Pictures as bytes in msgpack mean what base64 means; a server need not read it."""
+    """Images as bytes in msgpack have the same rewards as images in base64; a server need not support msgpack."""
     try:
         msgpack = import_module("msgpack")
     except ModuleNotFoundError:
-        raise Skipped("the package msgpack is not installed here") from None
+        raise Skipped("the package msgpack is not installed on this machine") from None
     sent = edit(0)
     sent |= {role: base64.b64decode(sent[role]) for role in ("input", "edited")}
     body = msgpack.packb({"edits": [sent], "deadline": PATIENCE})
@@ -515,10 +517,13 @@ def msgpack_means_the_same(server: Server) -> None:
 
 
 def _expect_same(server: Server, answer: ServerAnswer) -> None:
-    """Raise `Failed` unless the answer is that to edit 0 as JSON."""
+    """Raise `Failed` unless the reward equals that of edit 0 sent as JSON."""
     (reward,) = server.checked(answer)
     (plain,) = server.numbers(edit(0))
-    expect(reward["reward"] == plain, f"{reward['reward']} instead of {plain}")
+    expect(
+        reward["reward"] == plain,
+        f"the reward is {reward['reward']} instead of {plain}",
+    )
 
 
 def the_schema_is_served(server: Server) -> None:
@@ -527,12 +532,12 @@ def the_schema_is_served(server: Server) -> None:
     if answer.status == 404:
         raise Skipped("the server does not serve the schema")
     served = answer.json().get("$id")
-    expect(served == schema()["$id"], f"another schema: {served}")
+    expect(served == schema()["$id"], f"the server has another schema: {served}")
 
 
 def every_number_has_scores_behind_it(server: Server) -> None:
-    """In all the answers so far, a number comes with a score of every factor that does not abstain. Only an output that
-    is no edit may have a 0 without scores, and then a reason says what was seen."""
+    """In all answers so far, a number comes with a score of every factor without an abstention. Only a degenerate output
+    may have a 0 without scores, and then with a reason."""
     numbered = [
         reward
         for reward in server.seen
@@ -579,7 +584,7 @@ CHECKS: Sequence[Callable[[Server], None]] = (
 def run(
     url: str, token: str | None = None, failing_judge: str | None = None
 ) -> Iterator[Result]:
-    """Yield the result of every check, one after the other."""
+    """Run all checks in order and yield the result of each."""
     server = Server(url, token, failing_judge)
     for check in CHECKS:
         name = check.__name__.replace("_", " ")
@@ -593,14 +598,14 @@ def run(
             yield Result(
                 name,
                 "failed",
-                f"an answer of another form: {type(error).__name__}: {error}",
+                f"the answer does not have the expected form: {type(error).__name__}: {error}",
             )
         else:
             yield Result(name, "passed")
 
 
 def _validator() -> Callable[[Any, str], Iterator[str]]:
-    """Return a function that yields what is wrong with a value of the published schema."""
+    """Return a function that validates a value against the published schema and yields its problems."""
     try:
         from jsonschema.validators import Draft202012Validator
     except ModuleNotFoundError:

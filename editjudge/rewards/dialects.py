@@ -1,9 +1,9 @@
-"""Rewards in the protocols of trainers, so that their own clients can ask: what each sends, and what it expects back.
+"""Dialects: the reward protocols of trainers, so that their own clients can be used unchanged.
 
-A dialect turns its body into a request of `/v1/reward` and the rewards into its own answer. Each is at `/d/NAME/...`,
-and at the path that the trainer's client calls. Most are data (`dialects.yaml`, or a file of the operator's). Only UniRL
-can say that there is no reward: the others get None instead of a number, on which their trainers stop, rather than a 0
-on which they would learn. An edit that cannot be accepted fails alone, and the others are judged.
+A dialect converts its request body into a request of `/v1/reward` and the rewards into its own answer. Each is served
+at `/d/NAME/...` and at the path that the trainer's client calls. Most are data (`dialects.yaml`, or a YAML file of the
+operator). Only UniRL's protocol can express a missing reward. The others return None, on which their trainers stop,
+instead of a 0 that they would learn from. An invalid edit fails alone, and the others are judged.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ from editjudge.rewards.requests import Body, Refused, RequestReader
 from editjudge.rubrics.scale import Scale
 
 REWARD = "editjudge"
-"""The name of the reward if a client names rewards."""
+"""Name of the reward, for clients that request rewards by name."""
 _METADATA = 32
-_NO_SOURCE = "there is no source picture: without it nobody can say what an edit kept"
+_NO_SOURCE = (
+    "there is no source image, which is needed to judge what the edit preserved"
+)
 _PAGES = ("runs", "compare", "rate", "ratings.csv", "static", "sign-in", "docs")
 _OURS = frozenset((*_PAGES, "v1", "d", "t", "healthz", "metrics", "openapi.json"))
-"""First parts of paths that no dialect may take."""
+"""First path segments that are reserved for the server."""
 
 Factors = Mapping[str, Scale]
-"""Scales of the factors by their names in the answer."""
+"""Scales of the factors, by their names in the answer."""
 Place = Annotated[
     str, Field(pattern=r"^[A-Za-z_][\w-]*(\.(\*|[A-Za-z_][\w-]*))*$", max_length=200)
 ]
-"""The path of a list with one entry for each edit: names, one inside the other; after `*` inside each entry."""
+"""Path of a list with one entry for each edit: names of nested objects, separated by dots; `*` stands for each entry."""
 Places = Annotated[list[Place], Field(min_length=1)]
 Url = Annotated[str, Field(pattern=r"^/([\w.{}-]+(/[\w.{}-]+)*)?$", max_length=200)]
 Option = Literal["judge", "judges", "rubrics", "score", "formula", "weights", "samples"]
@@ -50,20 +52,20 @@ Part = Literal[
 _OF_MANY = ("rewards", "errors", "reasons")
 _OF_ONE = ("reward", "reason")
 _ABSENT = object()
-"""Nothing, while null says that there is no image."""
+"""Marks a missing value; null means that there is no image."""
 
 
 class Sent(NamedTuple):
-    """A trainer's request as it was understood."""
+    """The parsed request of a trainer."""
 
     edits: list[dict[str, Any]]
-    """Edits as `/v1/reward` takes them."""
+    """Edits in the form of `/v1/reward`."""
     values: list[Any]
-    """Fields of each edit that the answer needs."""
+    """Values of each edit that the answer needs."""
     bad: dict[int, RewardedEdit]
-    """Edits that are not judged, by their number."""
+    """Rewards of the edits that are not judged, by index."""
     options: Mapping[Option, Any] = {}
-    """Fields beside the edits, as `/v1/reward` takes them."""
+    """Fields of the request other than the edits, in the form of `/v1/reward`."""
 
 
 class Dialect(BaseModel):
@@ -75,23 +77,23 @@ class Dialect(BaseModel):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
     post: Url
-    """The path that is posted to; `{mode}` is any one part."""
+    """Path for POST; `{mode}` matches one path segment."""
     gets: list[Url] = []
-    """Places that say whether the server is ready."""
+    """Paths for GET that report whether the server is ready."""
     body: Literal["json", "pickle"] = "json"
 
     def modes(self) -> Mapping[str, Mapping[Option, Any]]:
-        """Return the options that a request may choose, by the name of the mode."""
+        """Return the options of each mode that a request may choose, by name."""
         return {}
 
     def understood(self, values: dict[str, Any], factors: Factors) -> Sent:
-        """Return the request of a body. Raise `Refused` if it is none."""
+        """Parse the body of a request. Raise `Refused` if it is invalid."""
         raise NotImplementedError
 
     def write(
         self, sent: Sent, rewards: Sequence[RewardedEdit], factors: Factors
     ) -> Any:
-        """Return the answer."""
+        """Return the answer in the form of the dialect."""
         raise NotImplementedError
 
     @property
@@ -101,7 +103,7 @@ class Dialect(BaseModel):
         return ("application/json",)
 
     def read(self, body: Body, reader: RequestReader, factors: Factors) -> Sent:
-        """Return the request of a body. Raise `Refused` if it is none."""
+        """Parse the body of a request. Raise `Refused` if it is invalid."""
         if self.body == "json":
             values = reader.parse(body.data)
         else:
@@ -110,7 +112,7 @@ class Dialect(BaseModel):
             except NotPlain as error:
                 raise Refused(422, str(error)) from None
         if not isinstance(values, dict):
-            raise _refuse("the body", "expected names and values")
+            raise _refuse("the body", "expected an object with names and values")
         return self.understood(values, factors)
 
     def response(self, value: Any) -> Response:
@@ -124,7 +126,7 @@ def _refuse(where: str, what: str) -> Refused:
 
 
 def _metadata(value: Any) -> dict[str, str]:
-    """Return the metadata that can be kept with the edit: short texts and numbers."""
+    """Return the metadata that can be stored with the edit: short texts and numbers."""
     plain = {
         str(k)[:200]: str(v)[:1000]
         for k, v in _described(value).items()
@@ -134,7 +136,7 @@ def _metadata(value: Any) -> dict[str, str]:
 
 
 def _described(value: Any) -> dict[str, Any]:
-    """Return an entry of metadata as a dict: it is one, or the JSON of one, or a prompt."""
+    """Return an entry of metadata as a dict; it may be a dict, JSON of a dict, or a prompt."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -143,22 +145,22 @@ def _described(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _why(reward: RewardedEdit) -> str:
-    """Return why there is no reward, in one line."""
-    return ": ".join(filter(None, (reward.status, reward.why())))
+def _failure(reward: RewardedEdit) -> str:
+    """Return status and reasons of a missing reward in one line."""
+    return ": ".join(filter(None, (reward.status, reward.explanation())))
 
 
 # --- dialects as data -----------------------------------------------------------------------------------------
 
 
 class RequestModes(BaseModel):
-    """Modes of which a field of the request names one."""
+    """Modes that a request selects by the value of a field."""
 
     model_config = Dialect.model_config
 
     field: Place
     default: str | None = None
-    """The mode of a request without the field, which is refused if there is no default."""
+    """Mode of a request without the field. Such a request is refused if there is no default."""
     choices: Annotated[dict[str, dict[Option, Any]], Field(min_length=1)]
     """Options of each mode, as in a request to `/v1/reward`."""
 
@@ -167,7 +169,7 @@ class RequestModes(BaseModel):
         if "*" in self.field:
             raise PydanticCustomError(
                 "place",
-                "mode.field: one mode for the whole request, so that no * goes here",
+                "mode.field: a request has one mode, so that the path cannot contain *",
             )
         if self.default is not None and self.default not in self.choices:
             raise PydanticCustomError(
@@ -176,7 +178,7 @@ class RequestModes(BaseModel):
         return self
 
     def chosen(self, values: Any) -> Mapping[Option, Any]:
-        """Return the options of a request. Raise `Refused` if its mode is not one of the choices."""
+        """Return the options of a request's mode. Raise `Refused` if the mode is not one of the choices."""
         name = _at(values, self.field.split("."))
         if name is _ABSENT or name is None:
             name = self.default
@@ -189,28 +191,29 @@ class RequestModes(BaseModel):
 
 
 class DialectFile(Dialect):
-    """A dialect as data."""
+    """A dialect that is defined by data."""
 
     single: bool = False
-    """A request is one edit as plain fields: paths lead to its values, and not to lists of them."""
+    """Whether a request is a single edit: then paths lead to its values and not to lists."""
     edited: Places
-    """Places of the outputs: for each edit the first of these that it has; null says that there is none. The first image
-    of an entry that is a list."""
+    """Paths of the outputs: each edit uses the first path that it has. Null means that there is no output. If an entry is
+    a list, its first image is used."""
     input: Places
     instruction: Places
     metadata: Place | None = None
-    """Path of the metadata that is kept with each edit."""
+    """Path of the metadata that is stored with each edit."""
     mode: RequestModes | None = None
     refuse: dict[str, str] = {}
-    """Fields that must be empty, and why."""
+    """Fields that must be empty, with the reason."""
     without_input: str = ""
     """Advice for a request without a source image."""
     scale: Annotated[list[float], Field(min_length=2, max_length=2)] = [0, 1]
-    """The numbers that the worst and the best reward become."""
+    """Numbers that the worst and the best reward are mapped to."""
     answer: Annotated[dict[str, Part], Field(min_length=1)]
-    """Fields of the answer: the numbers with null for a failure, one error or null for each edit, one for all
-    (left out if nothing failed), why or the scores, the metadata that came, or an empty object. A single edit has
-    a `reward`, an `error` and a `reason`."""
+    """Fields of the answer and their contents. `rewards`: the numbers, with null for a failure. `errors`: one error or
+    null for each edit. `error`: one error for all (left out if nothing failed). `reasons`: the error or the scores.
+    `metadata`: the metadata of the request. `nothing`: an empty object. A single edit has a `reward`, an `error` and
+    a `reason`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -228,7 +231,8 @@ class DialectFile(Dialect):
         paths = (*self.edited, *self.input, *self.instruction, self.metadata or "")
         if self.single and any("*" in path for path in paths):
             raise PydanticCustomError(
-                "place", "single: a single edit has no lists, so that no place has a *"
+                "place",
+                "single: a single edit has no lists, so that paths cannot contain *",
             )
         return self
 
@@ -236,14 +240,12 @@ class DialectFile(Dialect):
         return self.mode.choices if self.mode else {}
 
     def understood(self, values: dict[str, Any], factors: Factors) -> Sent:
-        for name, why in self.refuse.items():
+        for name, reason in self.refuse.items():
             if values.get(name):
-                raise _refuse(name, why)
+                raise _refuse(name, reason)
         options = self.mode.chosen(values) if self.mode else {}
         expected = (
-            "an edited picture"
-            if self.single
-            else "a list with one entry for each edit"
+            "an edited image" if self.single else "a list with one entry for each edit"
         )
         no_source = (
             f"{_NO_SOURCE}. {self.without_input}" if self.without_input else _NO_SOURCE
@@ -273,19 +275,17 @@ class DialectFile(Dialect):
     def _fault(
         self, prompt: Any, source: Any, output: Any, no_source: str
     ) -> tuple[str, str] | None:
-        """Return status and message of an edit that cannot be judged."""
+        """Return status and message if an edit cannot be judged; else None."""
         if source is None:
             return "missing_input", no_source
         if not isinstance(prompt, str):
             return "error", f"{self.instruction[0]}: expected the instruction as text"
         kind = str if self.body == "json" else bytes
-        expected = (
-            "a picture in base64" if kind is str else "an encoded picture as bytes"
-        )
+        expected = "an image in base64" if kind is str else "an encoded image as bytes"
         for path, image in ((self.input[0], source), (self.edited[0], output)):
             if image is not None and not isinstance(image, kind):
-                found = type(image).__name__
-                return "bad_image", f"{path}: expected {expected}, not {found}"
+                actual = type(image).__name__
+                return "bad_image", f"{path}: expected {expected}, not {actual}"
         return None
 
     def _required(
@@ -299,7 +299,7 @@ class DialectFile(Dialect):
     def _entries(
         self, values: Any, paths: Iterable[str], count: int | None
     ) -> list[Any] | None:
-        """Return the entry of each edit at the first of these paths that has it; None if the body has none of them."""
+        """Return the entry of each edit at its first path with a value; None if the body has none of the paths."""
         entries: list[Any] | None = None
         for path in paths:
             column = self._column(values, path)
@@ -307,7 +307,7 @@ class DialectFile(Dialect):
                 continue
             count = len(column) if count is None else count
             if len(column) != count:
-                what = f"{len(column)} entries for {count} pictures: send as many of each, at most 64 edits"
+                what = f"{len(column)} entries for {count} edited images: send one for each edit, at most 64 edits"
                 raise _refuse(path, what)
             entries = [
                 new if old is _ABSENT else old
@@ -316,12 +316,12 @@ class DialectFile(Dialect):
         return entries and [None if entry is _ABSENT else entry for entry in entries]
 
     def _column(self, values: Any, path: str) -> list[Any] | None:
-        """Return the entry of each edit at a path; None if no edit has it."""
+        """Return the entry of each edit at a path; None if the body lacks the path."""
         column = _at(values, path.split("."))
         column = [column] if self.single else column
         if not _is_list(column):
             return None
-        # Of an edit with several images the first counts.
+        # If an edit has several images, the first is used.
         entries = [next(iter(e), None) if _is_list(e) else e for e in column]
         return None if all(entry is _ABSENT for entry in entries) else entries
 
@@ -337,7 +337,7 @@ class DialectFile(Dialect):
         rewards: Sequence[RewardedEdit],
         factors: Factors,
     ) -> Any:
-        errors = [_why(r) if r.reward is None else None for r in rewards]
+        errors = [_failure(r) if r.reward is None else None for r in rewards]
         failed = [f"edit {n}: {error}" for n, error in enumerate(errors) if error]
         metadata: list[dict[str, Any]] = []
         for n, (described, error) in enumerate(zip(sent.values, errors, strict=True)):
@@ -365,7 +365,7 @@ class DialectFile(Dialect):
 
 
 def _at(values: Any, path: Sequence[str]) -> Any:
-    """Return the value at a path; `_ABSENT` if there is none. After `*`, a list of the values in each entry."""
+    """Return the value at a path; `_ABSENT` if there is none. After `*` it is a list with the value of each entry."""
     for depth, name in enumerate(path):
         if name == "*":
             if not _is_list(values):
@@ -383,7 +383,7 @@ def _is_list(value: Any) -> bool:
 
 
 class UniRL(Dialect):
-    """UniRL's protocol, which names the rewards that it wants of each edit."""
+    """UniRL's protocol, in which a request names the rewards that it wants for each edit."""
 
     def understood(self, values: dict[str, Any], factors: Factors) -> Sent:
         sent = Sent([], [], {})
@@ -398,7 +398,7 @@ class UniRL(Dialect):
                 names = _list(request, "required_rewards")
                 for name in names:
                     if name not in offered:
-                        what = f"{str(name)[:80]} is not offered; there are {', '.join(offered)}"
+                        what = f"unknown reward {str(name)[:80]}: expected one of {', '.join(offered)}"
                         raise _refuse(f"requests.{number}.required_rewards", what)
                 edit = _unirl_edit(request)
             if isinstance(edit, tuple):
@@ -419,7 +419,7 @@ class UniRL(Dialect):
             scores = reward.scores or {}
             for name in names:
                 if reward.reward is None:
-                    error[name] = _why(reward)
+                    error[name] = _failure(reward)
                 elif name == REWARD:
                     result[name] = {"reward": reward.reward}
                 elif name in scores:
@@ -440,7 +440,7 @@ def _list(values: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _unirl_edit(request: Mapping[str, Any]) -> dict[str, Any] | tuple[str, str]:
-    """Return an edit as `/v1/reward` takes it; status and message if it cannot be judged."""
+    """Return an edit in the form of `/v1/reward`, or status and message if it cannot be judged."""
     turns = request.get("history")
     if not _is_list(turns) or not turns or not all(isinstance(t, dict) for t in turns):
         return "error", "history: expected a list of turns"
@@ -457,7 +457,7 @@ def _unirl_edit(request: Mapping[str, Any]) -> dict[str, Any] | tuple[str, str]:
     }
 
 
-# --- which are answered ---------------------------------------------------------------------------------------
+# --- choosing dialects ----------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -471,7 +471,7 @@ def builtin() -> dict[str, Dialect]:
 
 
 def load_dialect(name: str) -> Dialect:
-    """Return a built-in dialect by its name, or one from a YAML file. Raise `UsageError` if there is none."""
+    """Return a built-in dialect by name, or load one from a YAML file. Raise `UsageError` if that is impossible."""
     if not name.endswith((".yaml", ".yml")):
         if name not in builtin():
             raise UsageError(
@@ -490,21 +490,21 @@ def load_dialect(name: str) -> Dialect:
         ) from None
     if dialect.name in builtin():
         raise UsageError(
-            f"--dialect {name}: the name {dialect.name} is taken by a dialect that is built in"
+            f"--dialect {name}: a built-in dialect has the name {dialect.name}: choose another name"
         )
     for path in (dialect.post, *dialect.gets):
         if path.split("/")[1] in _OURS or (path == "/" and path in dialect.gets):
             raise UsageError(
-                f"--dialect {name}: {path} is a path of the server itself: name another"
+                f"--dialect {name}: the path {path} is reserved for the server: choose another path"
             )
     return dialect
 
 
 def chosen(options: Sequence[str]) -> list[tuple[Dialect, bool]]:
-    """Return the dialects of `NAME`, or `/d/NAME` for that path alone; a YAML file in the place of a name. With each,
-    whether it is at its native path too, and not only at `/d/NAME/...`.
+    """Return the dialects of the options, each with whether it is also served at its native path.
 
-    Raise `UsageError` for one that is not known, and for two that want the same path.
+    An option is `NAME` or, to serve it only at `/d/NAME/...`, `/d/NAME`; a YAML file may replace the name. Raise
+    `UsageError` for an unknown dialect, and for two dialects with the same path.
     """
     dialects: dict[str, tuple[Dialect, bool]] = {}
     taken: dict[str, str] = {}
@@ -514,11 +514,11 @@ def chosen(options: Sequence[str]) -> list[tuple[Dialect, bool]]:
         name = dialect.name
         path = dialect.post
         dialects[name] = dialect, is_native
-        # GET /health is the same answer for all, and no two want the same other path to read.
+        # Paths for GET cannot collide: all dialects answer GET /health alike, and share no other.
         if is_native and taken.setdefault(path, name) != name:
             raise UsageError(
                 f"--dialect {taken[path]} and --dialect {name} both answer POST {path}. Give one of them as "
-                f"--dialect /d/{name}: it is then at /d/{name}{path} alone, and its clients are told that address"
+                f"--dialect /d/{name}: it is then served only at /d/{name}{path}, which its clients have to call"
             )
     return list(dialects.values())
 
@@ -526,7 +526,7 @@ def chosen(options: Sequence[str]) -> list[tuple[Dialect, bool]]:
 def native_path(
     dialects: Iterable[tuple[Dialect, bool]], method: str, path: str
 ) -> str | None:
-    """Return the path `/d/NAME/...` of a trainer's own path; None if no dialect has it."""
+    """Return the path `/d/NAME/...` for a dialect's native path; None if no dialect has this path."""
     for dialect, is_native in dialects:
         if method == "POST":
             answers = compile_path(dialect.post)[0].match(path) is not None

@@ -1,5 +1,5 @@
-"""Figures of the rewards since the server began, in the text format of Prometheus: how many fail, whether their mean
-drifts, and how long requests take."""
+"""Metrics of the rewards since the server started, in the text format of Prometheus: failures, drift of the mean, and
+durations of requests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from editjudge.rewards.protocol import RewardedEdit
 
 _KEPT = 2000
-"""Latest rewards, and requests of a protocol, that figures are about."""
+"""Number of latest rewards, and of latest requests of a protocol, that figures cover."""
 _RECENT = 200
-"""Latest rewards, whose mean is compared with that of those before."""
+"""Number of latest rewards whose mean is compared with that of earlier ones."""
 _LEAST = 30
-"""Rewards on either side of such a comparison."""
+"""Minimum number of rewards on either side of this comparison."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class RewardFigures:
         self.latest.extend(reward.reward for reward in rewards)
 
     def note_request(self, protocol: str, seconds: float, at_judges: float) -> None:
-        """Note how long a request took, and for how much of that a judge worked on it."""
+        """Record the duration of a request, and the part of it in which a judge was working."""
         self.seconds.setdefault(protocol, deque(maxlen=_KEPT)).append(seconds)
         self.requests[protocol] += 1
         self.total_seconds[protocol] += seconds
@@ -55,8 +55,8 @@ class RewardFigures:
         return [reward for reward in self.latest if reward is not None]
 
     def drift(self) -> float | None:
-        """Return the mean of the recent rewards less that of those before, in standard errors, as if edits were
-        independent; None if there are too few."""
+        """Return the mean of the recent rewards minus that of earlier ones, in standard errors of independent edits; None if
+        there are too few rewards."""
         before = self.numbers[:-_RECENT]
         recent = self.numbers[-_RECENT:]
         if min(len(before), len(recent)) < _LEAST:
@@ -71,7 +71,7 @@ class RewardFigures:
     def prometheus_text(
         self, *, waiting: int = 0, held: int = 0, spent: float = 0.0
     ) -> str:
-        """Return all figures, and those of the queue. One that does not exist is left out, and never 0."""
+        """Return all metrics, including those of the queue. An undefined metric is left out and never 0."""
         numbers = self.numbers
         total = sum(self.total_seconds.values())
         server = sum(self.server_seconds.values())
@@ -82,18 +82,18 @@ class RewardFigures:
                 "Share of the time of requests that is the server's own.",
                 _ratio(server, total),
             ),
-            "reward_mean": ("Of the last 2000 rewards.", mean),
+            "reward_mean": ("Mean of the last 2000 rewards.", mean),
             "reward_failed_share": (
-                "Of the last 2000 rewards, those without a number.",
+                "Share of the last 2000 rewards without a number.",
                 _ratio(failed, len(self.latest)),
             ),
             "reward_drift": (
-                "Mean of the last 200 rewards less that of those before, in standard errors.",
+                "Mean of the last 200 rewards minus that of earlier ones, in standard errors.",
                 self.drift(),
             ),
             "waiting_edits": ("Edits accepted and not judged yet.", waiting),
-            "held_bytes": ("Bytes of the requests that wait.", held),
-            "spent_dollars": ("Cost of the judges since the server began.", spent),
+            "held_bytes": ("Bytes of the waiting requests.", held),
+            "spent_dollars": ("Cost of the judges since the server started.", spent),
         }
         text = self._counters()
         for name, (meaning, value) in gauges.items():
@@ -142,7 +142,7 @@ class RewardFigures:
 
 
 def at_work(spans: Iterable[tuple[float, float]], begun: float, ended: float) -> float:
-    """Return the seconds between begin and end that at least one of the spans covers."""
+    """Return the seconds between `begun` and `ended` that at least one span covers."""
     total = 0.0
     reached = begun
     for start, stop in sorted(spans):
@@ -159,7 +159,7 @@ def _ratio(part: float, total: float) -> float | None:
 
 
 def _family(name: str, kind: str, meaning: str, samples: Mapping[str, float]) -> str:
-    """Return a metric with its samples, by suffix and labels; nothing without samples."""
+    """Return the text of a metric with its samples, by suffix and labels; empty without samples."""
     if not samples:
         return ""
     name = f"editjudge_{name}"

@@ -1,7 +1,7 @@
-"""Pickled bodies of trainers whose clients send nothing else, read as plain values.
+"""Safe reading of pickled request bodies, for trainers whose clients send nothing else.
 
-Nothing else in the package reads a pickle. A body is first checked opcode by opcode: those that name, call or build
-an object are refused, so that the unpickler only ever meets bytes, text, numbers, bool, None, lists, tuples and dicts.
+This is the only module that reads pickles. A body is first checked opcode by opcode: those that name, call or build an
+object are refused, so that the unpickler makes only bytes, text, numbers, bool, None, lists, tuples and dicts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pickletools
 from typing import Any, NoReturn
 
 MAX_DEPTH = 32
-"""Lists in lists; requests have four."""
+"""Maximum nesting of lists; requests have four levels."""
 _PLAIN = frozenset(
     "PROTO FRAME STOP MARK MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET "
     "NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 LONG4 BINFLOAT "
@@ -22,11 +22,12 @@ _PLAIN = frozenset(
 )
 """Opcodes that make plain values."""
 _TUPLES = 1000
-"""Tuples of a body. Their hashes can be chosen: 8,000 equal ones as keys of a dict held the interpreter for a second."""
+"""Maximum number of tuples in a body. A sender can choose their hashes: 8,000 colliding keys of a dict blocked the
+interpreter for a second."""
 
 
 class NotPlain(ValueError):
-    """A pickle that cannot be read as plain values: why."""
+    """Raised for a pickle that cannot be read as plain values."""
 
 
 class _Unpickler(pickle.Unpickler):
@@ -35,7 +36,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def loads(data: bytes, max_values: int) -> Any:
-    """Return the value of a pickle with at most so many opcodes and values. Raise `NotPlain` for any other."""
+    """Return the value of a pickle. Raise `NotPlain` if it has more than `max_values` opcodes or values, or objects."""
     try:
         _check_opcodes(data, max_values)
         value = _Unpickler(io.BytesIO(data)).load()
@@ -52,17 +53,17 @@ def loads(data: bytes, max_values: int) -> Any:
         OverflowError,
         Warning,
     ) as error:
-        # Not a pickle, cut off, or one that takes from an empty stack. A warning is of an escape in a text opcode,
-        # which is decoded before it is refused.
+        # Not a pickle, a truncated one, or one that pops from an empty stack. A warning comes from an escape in a text
+        # opcode, which is decoded before it is refused.
         raise NotPlain(
-            f"not a pickle that can be read: {str(error)[:200] or type(error).__name__}"
+            f"the pickle cannot be read: {str(error)[:200] or type(error).__name__}"
         ) from None
     _check_value(value, max_values)
     return value
 
 
 def dumps(value: Any) -> bytes:
-    """Return a pickle of plain values, which any client can read."""
+    """Return a pickle of plain values that any client can read."""
     return pickle.dumps(value, protocol=4)
 
 
@@ -73,7 +74,7 @@ def _check_opcodes(data: bytes, most: int) -> None:
             raise NotPlain(f"more than {most:,} values: send smaller batches")
         if opcode.name not in _PLAIN:
             raise NotPlain(
-                f"a pickle of more than plain values ({opcode.name}): bytes, text, numbers, lists and dicts are read"
+                f"the pickle has more than plain values ({opcode.name}): expected bytes, text, numbers, lists and dicts"
             )
         tuples += opcode.name.startswith("TUPLE")
         if tuples > _TUPLES:
@@ -81,14 +82,14 @@ def _check_opcodes(data: bytes, most: int) -> None:
         if isinstance(argument, int):
             if argument.bit_length() > 64:
                 raise NotPlain("a number of more than 64 bits")
-            # The unpickler makes room for every place up to this one: 16 GB for a place of 2**31.
+            # The unpickler allocates the memo up to this index: 16 GB for an index of 2**31.
             if opcode.name == "LONG_BINPUT" and argument > most:
                 raise NotPlain(f"a memo of more than {most:,} values")
 
 
 def _check_value(value: Any, most: int) -> None:
-    """Raise `NotPlain` for a value that is too large to go through: the memo lets a few bytes stand for any number of
-    values, and for one that contains itself."""
+    """Raise `NotPlain` for a value with too many values inside: by the memo, a few bytes can make any number of values,
+    or one that contains itself."""
     left = [(value, 0)]
     count = 0
     while left:
@@ -96,7 +97,7 @@ def _check_value(value: Any, most: int) -> None:
         count += 1
         if count > most or depth > MAX_DEPTH:
             raise NotPlain(
-                f"more than {most:,} values, or more than {MAX_DEPTH} lists in each other"
+                f"more than {most:,} values, or lists nested more than {MAX_DEPTH} deep"
             )
         if isinstance(part, str):
             try:

@@ -37,63 +37,63 @@ from editjudge.rewards.reduction import LEAST_WEIGHT, MOST_WEIGHT, Formula
 from editjudge.store.import_run import JudgementRow
 
 PROTOCOL = 1
-"""The version of the reward protocol (docs/reward-protocol.md): it grows when a client of the one before would fail."""
+"""Version of the reward protocol (docs/reward-protocol.md), which increases with every incompatible change."""
 BASE64 = r"^(data:image/[a-z0-9.+-]{1,40};base64,)?([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-"""An image in JSON. Only for the OpenAPI document: the decoder below is as strict, and much faster."""
+"""Pattern of an image in JSON, for the OpenAPI document only: the decoder below is as strict and much faster."""
 _PREFIX = re.compile(r"data:image/[a-z0-9.+-]{1,40};base64,")
 _MAX_TURN = 10**6
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Settings of the reward API: who judges, and the limits of what a request may ask for. `rewards` of a site."""
+    """Settings of the reward API: the judges and rubrics on offer, and the limits of a request."""
 
     judge: str = "measured"
-    """Judge of a request that names none."""
+    """Default judge."""
     options: Options = field(default_factory=Options)
-    """How judges are asked."""
+    """Options of the judges."""
     judges: tuple[str, ...] = ()
     """Further judges that a request may name."""
     rubrics: tuple[str, ...] = ("online",)
-    """Rubrics, sets and files of a request that names none."""
+    """Default rubrics, rubric sets and rubric files."""
     more_rubrics: tuple[str, ...] = ("offline", "lighting", "compliance")
     """Further rubrics that a request may name."""
     formula: str = "mean"
-    """Score of a request that names none: a formula by its name, or an expression."""
+    """Default score: the name of a formula, or an expression."""
     weights: Mapping[str, float] = field(default_factory=dict)
     mixture: Mapping[str, float] = field(default_factory=dict)
-    """Judges whose rewards are averaged if a request names none, with their weights; `judge` without it."""
+    """Default mixture of judges whose rewards are averaged, with their weights; if empty, `judge` alone."""
     degenerate: Literal["null", "worst"] = "null"
-    """Reward of a degenerate output, about which no judge is asked: none, or 0."""
+    """Reward of a degenerate output, which is not sent to a judge: null, or 0 for `worst`."""
     fresh: bool = False
-    """Ask again even if the store has the answer; the earlier answer is kept too."""
+    """Whether to ask again even if the store has the answer; the earlier answer is kept too."""
     budget: float | None = None
-    """US dollars that this server may spend on judges."""
+    """Maximum US dollars that this server may spend on judges."""
     max_samples: int = 16
-    """Answers to one question that a request may ask for."""
+    """Maximum number of answers to one question that a request may ask for."""
     dialects: tuple[str, ...] = ()
-    """Protocols of trainers that are also answered: `NAME`, or `/d/NAME` for that path alone."""
+    """Dialects of trainers to serve: `NAME`, or `/d/NAME` for that path only."""
     max_edits: int = 64
-    max_picture: int = 16 * 2**20
+    max_image: int = 16 * 2**20
     max_body: int = 128 * 2**20
     max_waiting: int = 512
-    """Edits accepted and not judged yet; a batch beyond them is refused for now."""
+    """Maximum number of edits that are accepted and not judged yet; further batches are refused for now."""
     max_held: int = 512 * 2**20
-    """Bytes of request bodies held meanwhile, which bounds memory."""
+    """Maximum bytes of their request bodies, which bounds memory."""
     deadline: float = 300.0
     """Longest deadline of a request in seconds, and the default."""
     drain: float = 30.0
     """Seconds to finish accepted edits when the server stops."""
     concurrency: int | None = None
     """Maximum number of requests in flight to a judge; adapts to the judge if None."""
-    pictures: Path | None = None
-    """Folder where images of requests are kept by their digests, so that review can show them."""
-    max_pictures: int = 10 * 2**30
-    """Bytes of that folder; images beyond them are judged and not kept."""
+    images: Path | None = None
+    """Folder in which images of requests are kept by digest, so that review can show them."""
+    max_images: int = 10 * 2**30
+    """Maximum bytes of that folder; further images are judged but not kept."""
 
     @property
     def edits(self) -> int:
-        """Maximum number of edits in one request: no more can ever wait together."""
+        """Maximum number of edits in one request, which is at most `max_waiting`."""
         return min(self.max_edits, self.max_waiting)
 
 
@@ -101,7 +101,7 @@ class Terms:
 
 
 def decoded(value: Any) -> Any:
-    """Return the bytes of strict base64, with or without the prefix of a `data:` URL; other types as they are."""
+    """Return the bytes of strict base64, with or without the prefix of a `data:` URL; other types unchanged."""
     if not isinstance(value, str):
         return value
     head = _PREFIX.match(value)
@@ -113,7 +113,7 @@ def decoded(value: Any) -> Any:
             raise ValueError("Excess padding")
         return data
     except (ValueError, UnicodeError) as error:
-        what = "expected a picture in base64 or a data:image/...;base64, URL, never a path or an address ({why})"
+        what = "expected an image in base64 or a data:image/...;base64, URL, never a path or an address ({why})"
         raise PydanticCustomError("picture", what, {"why": str(error)}) from None
 
 
@@ -175,7 +175,7 @@ class SentEdit(BaseModel):
     )
 
     def edit(self, number: int) -> Edit:
-        """Return the edit to judge; without an id it is named by its number in the batch."""
+        """Return the edit to judge; without an id, its number in the batch is its id."""
         turn = {"session": self.session, "turn": self.turn}
         return Edit(
             self.id or str(number),
@@ -189,7 +189,7 @@ class SentEdit(BaseModel):
             self.edit_type,
             self.group,
             self.metadata | {k: v for k, v in turn.items() if v is not None},
-            # Named as the manifest's reader names a list of images.
+            # The manifest's reader uses the same names for a list of images.
             {f"references[{n}]": data for n, data in enumerate(self.references, 1)},
         )
 
@@ -199,7 +199,7 @@ class RequestOptions(BaseModel):
 
     model_config = _STRICT
 
-    # Not a literal, which `true` would equal.
+    # Not a Literal, which `true` would equal.
     protocol: Annotated[
         int, Field(ge=PROTOCOL, le=PROTOCOL), BeforeValidator(_integer)
     ] = Field(PROTOCOL, description="Version of the protocol that the client speaks.")
@@ -257,7 +257,7 @@ class RewardRequest(JudgeRequest):
 
 
 class RequestModels:
-    """The models of the requests that one server accepts, with its limits and lists of judges, rubrics and factors."""
+    """Pydantic models of the requests that one server accepts, with its limits, judges, rubrics and factors."""
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ class RequestModels:
         factor: Any = Literal[tuple(factors)]
         image = Annotated[
             Image,
-            AfterValidator(_at_most(terms.max_picture)),
+            AfterValidator(_at_most(terms.max_image)),
             WithJsonSchema(_IMAGE | {"pattern": BASE64}),
         ]
         turn = Annotated[Turn, Field(le=_MAX_TURN)]
@@ -294,7 +294,7 @@ class RequestModels:
         descriptions = {"edits": f"At most {terms.edits}."}
 
         def narrowed(name: str, base: type[BaseModel]) -> Any:
-            """Return a model that takes of `base` only what this server takes."""
+            """Return a subclass of `base` that accepts only what this server offers."""
             fields: dict[str, Any] = {}
             for column in kinds.keys() & base.model_fields.keys():
                 wide = base.model_fields[column]
@@ -315,7 +315,7 @@ def _at_most(largest: int) -> Callable[[bytes], bytes]:
             sizes = {"size": f"{len(data):,}", "largest": f"{largest:,}"}
             raise PydanticCustomError(
                 "too_large",
-                "a picture of {size} bytes: at most {largest} are taken",
+                "an image of {size} bytes: at most {largest} are accepted",
                 sizes,
             )
         return data
@@ -415,7 +415,7 @@ class RewardGroup(_SparsePart, frozen=True):
 
 
 def _describe_reward(schema: dict[str, Any]) -> None:
-    """State in JSON Schema that every field is there, and what `_check_failure` checks."""
+    """Add to the JSON Schema that every field is required, and the rules of `_check_failure`."""
     schema["required"] = list(schema["properties"])
     schema["if"] = {"properties": {"reward": {"type": "null"}}}
     failure = {"scores": {"type": "null"}, "status": {"not": {"const": "ok"}}}
@@ -443,14 +443,16 @@ class RewardedEdit(BaseModel, frozen=True):
 
     @classmethod
     def not_taken(cls, edit: str, status: str, message: str) -> Self:
-        """Return the reward of an edit that could not be accepted as it was sent: it is not judged and not stored."""
-        why = RewardReason(rubric="-", code="not_taken", factor=None, message=message)
-        return cls(id=edit, status=status, reasons=[why])
+        """Return the reward of an edit that is invalid as it was sent: it is neither judged nor stored."""
+        reason = RewardReason(
+            rubric="-", code="not_taken", factor=None, message=message
+        )
+        return cls(id=edit, status=status, reasons=[reason])
 
-    def why(self) -> str:
+    def explanation(self) -> str:
         """Return the reasons in one line; empty if there are none."""
         messages = [reason.message for reason in self.reasons]
-        messages += [f"{factor}: {why}" for factor, why in self.abstained.items()]
+        messages += [f"{factor}: {text}" for factor, text in self.abstained.items()]
         return "; ".join(list(dict.fromkeys(messages))[:3])
 
     def changed(self, **fields: Any) -> Self:
@@ -468,7 +470,7 @@ class RewardedEdit(BaseModel, frozen=True):
 
     @model_validator(mode="after")
     def _check_failure(self) -> Self:
-        """A failure is never a number, and a number has scores."""
+        """Raise `ValueError` if a failure has a number, or a number has no scores."""
         has_number = self.reward is not None
         if (self.scores is not None, self.status == "ok") != (has_number, has_number):
             raise ValueError(f"{self.id}: {self.status} with reward {self.reward}")
@@ -503,7 +505,7 @@ _PUBLIC = {
     "SentEdit": "Edit",
     "StoredRun": "Run",
 }
-"""Names in the published documents of models whose names mean something else in Python."""
+"""Names of models in the published documents, if they differ from the class names."""
 
 
 _MULTIPART = {
@@ -512,11 +514,11 @@ _MULTIPART = {
     "Batch": "BatchWords",
     "RewardBatch": "RewardBatchWords",
 }
-"""Requests, and their names without images, which are parts of their own in multipart."""
+"""Names of requests without images, for multipart bodies, in which images are separate parts."""
 
 
 def _schemas(models: Sequence[type[BaseModel]], at: str) -> dict[str, Any]:
-    """Return the JSON schemas of models and of all that they contain, by name; `at` is where they will be."""
+    """Return the JSON schemas of models and of their nested models, by name; `at` is the prefix of references."""
     _, made = models_json_schema(
         [(model, "validation") for model in models], ref_template=f"{at}{{model}}"
     )
@@ -539,7 +541,7 @@ def _without_images(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema of the protocol, for any server: no judge, rubric or limit of this one is in it."""
+    """Return the JSON Schema of the protocol for any server, without the judges, rubrics and limits of this one."""
     kinds = _schemas((RewardRequest, Rewards, Refusal), "#/$defs/")
     roots = ("Request", "Rewards", "Refusal")
     return {
@@ -554,7 +556,7 @@ def schema() -> dict[str, Any]:
 
 
 def openapi(models: RequestModels, *, secured: bool) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document of a server: `openapi.yaml`, and the models of requests and answers."""
+    """Return the OpenAPI 3.1 document of a server: `openapi.yaml` with the models of requests and answers."""
     document: dict[str, Any] = yaml.safe_load(
         Path(__file__).with_name("openapi.yaml").read_bytes()
     )

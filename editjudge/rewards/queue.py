@@ -1,6 +1,6 @@
-"""The queue of the reward server: a bounded lane before each judge, and every answer stored.
+"""The queue of the reward server: one bounded lane for each judge; every answer is stored.
 
-Edits that were accepted are judged and stored even if their client has gone.
+Accepted edits are judged and stored even if the client has disconnected.
 """
 
 from __future__ import annotations
@@ -54,42 +54,44 @@ from editjudge.store.store import Store
 T = TypeVar("T")
 
 _PLANNING = 0.5
-"""Seconds beyond a deadline that a request waits for its keys and its run, so that they can be looked up later."""
+"""Seconds beyond the deadline that a request waits for its keys and its run, which identify the answers later."""
 _SPANS = 8192
-"""Judgings whose times are remembered: more than any request has."""
+"""Number of judgements whose times are remembered, more than any request has."""
 _TRIES = 6
-"""Tries before a judge is unreachable, which takes some ten seconds: a client is waiting. A run gives it minutes."""
+"""Tries before a judge counts as unreachable, about ten seconds, since a client is waiting; a run tries for minutes."""
 _PENDING = Remark(
-    "deadline", "not judged in time; it goes on, and asking again finds the answer"
+    "deadline",
+    "not judged by the deadline; judging continues, and a later request finds the answer",
 )
 
 
-# --- what is wrong with an edit itself ------------------------------------------------------------------------
+# --- faults of an edit ----------------------------------------------------------------------------------------
 
 
 class Finding(NamedTuple):
-    """A fault of an edit that is found before a judge is asked, such as a degenerate output."""
+    """A fault of an edit that is detected before a judge is asked, such as a degenerate output."""
 
     status: str
     """Status of the reward if the edit is set aside."""
     code: str
     message: str
     set_aside: bool = True
-    """Whether no judge is asked; else the fault is a flag on the answer."""
+    """Whether the edit is not sent to a judge; else the fault is only a flag on the answer."""
 
 
 def screen(edit: Edit) -> Finding | None:
-    """Return what the installed screens find; without any, only an output that is the very file of its input.
+    """Return the first fault that the installed screens find; None if there is none. An output that is the same file as
+    its input is found without screens.
 
-    An unexpected exception is the failure of this edit: it is not known whether its output is degenerate."""
+    An unexpected exception makes this edit fail, since its output may be degenerate."""
     if edit.edited is not None and edit.edited == edit.input:
         message = "no edit: the output is the file of the input"
         return Finding("abstained", "unchanged", message)
     try:
         findings = [image for find in plugins.usable("screens") for image in find(edit)]
     except Exception as error:
-        reason = unexpected(error, f"looking at the output of {edit.id}")
-        message = f"no edit: the output could not be checked: {reason.message}"
+        reason = unexpected(error, f"screening the output of {edit.id}")
+        message = f"the output could not be screened: {reason.message}"
         return Finding("error", reason.code, message)
     for image in findings:
         if image.role == "edited":
@@ -103,25 +105,25 @@ def screen(edit: Edit) -> Finding | None:
 
 
 class QueuedReply(NamedTuple):
-    """A question about an edit, and what has come of it so far."""
+    """A question about an edit, with its answer so far."""
 
     judgement: Judgement
-    """`unreachable` while it is pending."""
+    """Judgement, with the status `unreachable` while it is pending."""
     variant: str
     pending: bool
     cached: bool
-    """Whether the answer was in the store before it was asked for."""
+    """Whether the answer was in the store before the request."""
 
 
 @dataclass
 class QueuedEdit:
-    """An edit before one judge: its tasks in the order of the rubrics, and the answers so far."""
+    """An edit in the queue of one judge: its tasks in the order of the rubrics, and the answers so far."""
 
     edit: Edit
     works: Sequence[Work]
     item: Item | None = None
-    """The edit as the store has it; None before. It is named by the id, and a digest of everything that was sent, since
-    clients use ids again."""
+    """The edit in the store; None until it is stored. Its name is the id with a digest of the sent edit, since clients
+    reuse ids."""
     answers: dict[str, Judgement] = field(default_factory=dict)
     """Judgements by task key."""
 
@@ -130,7 +132,7 @@ class QueuedEdit:
         return self.item.item if self.item else None
 
     def failure(self) -> str | None:
-        """Return the first status that is not an answer; `pending` for a question that has none yet."""
+        """Return the first status of a failure, or `pending` if a question has no answer yet; else None."""
         for work in self.works:
             judgement = self.answers.get(work.task.key)
             status = judgement.status if judgement else "pending"
@@ -139,7 +141,7 @@ class QueuedEdit:
         return None
 
     def replies(self, since: float) -> list[QueuedReply]:
-        """Return what became of each question; answers from before `since` are cached."""
+        """Return the reply to each question; answers from before `since` count as cached."""
         replies = []
         for work in self.works:
             judgement = self.answers.get(work.task.key)
@@ -151,7 +153,7 @@ class QueuedEdit:
         return replies
 
     def rows(self, since: float) -> Iterator[dict[str, Any]]:
-        """Yield the judgements as programs read them."""
+        """Yield the judgements as dicts for JSON."""
         edit = self.edit
         group = self.item.group if self.item else edit.group
         for judgement, variant, pending, cached in self.replies(since):
@@ -165,7 +167,7 @@ class QueuedEdit:
 
 @dataclass
 class RequestBatch:
-    """The questions of a request, and its progress. Make one inside a running event loop."""
+    """The questions of a request, and its progress. Create it inside a running event loop."""
 
     edits: Sequence[Edit]
     rubrics: Sequence[Rubric]
@@ -173,11 +175,11 @@ class RequestBatch:
     screened: bool = False
     """Whether degenerate outputs are set aside."""
     samples: int = 1
-    """Answers to each question."""
+    """Number of answers to each question."""
     fresh: bool = False
-    """Whether answers are wanted beside those that the store has."""
+    """Whether to ask again even if the store has answers."""
     runs: dict[str, RunRecord] = field(default_factory=dict)
-    """Run of each judge, when the edits are in the store."""
+    """Run of each judge, once the edits are in the store."""
     started: float = field(default_factory=time.time)
     planned: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] = field(init=False)
@@ -185,7 +187,7 @@ class RequestBatch:
     def __post_init__(self) -> None:
         self.findings: list[Finding | None] = [None] * len(self.edits)
         self.queued = {spec: self._unplanned(spec) for spec in self.judges}
-        """Edits by judge."""
+        """Queued edits, by judge."""
 
     def _unplanned(self, spec: str) -> list[QueuedEdit]:
         queued = []
@@ -221,18 +223,18 @@ class RequestBatch:
 
     def finish(self, task: asyncio.Task[None]) -> None:
         self.planned.set()
-        # Retrieved, since the client may have gone.
+        # Retrieved to avoid a warning of asyncio: the client may have disconnected.
         _ = task.cancelled() or task.exception()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until all is judged, at most so long, and a moment more if the keys are not known yet."""
-        # If the server has no more time, the present state is the answer.
+        """Wait until all edits are judged, at most `seconds`, and a little longer if the keys are not known yet."""
+        # If the server stops, the answer is the current state.
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({self.task}, timeout=max(0.0, seconds))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.planned.wait(), _PLANNING)
         if self.task.cancelled():
-            raise Refused(503, "the server is being stopped")
+            raise Refused(503, "the server is shutting down: try again later")
         if self.task.done():
             self.task.result()
 
@@ -242,26 +244,26 @@ class RequestBatch:
 
 @dataclass
 class JudgeLane:
-    """A judge, opened once, and the runs that its answers are part of."""
+    """An open judge, and the runs that its answers belong to."""
 
     judge: Judge
     pace: Pace
     window: Window
     runs: dict[bool, RunRecord] = field(default_factory=dict)
-    """Run of edits (False) and of pairs (True): a run of pairs is reported by win rates."""
+    """Run of single edits (False) and run of pairs (True), which is reported by win rates."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the next question, so that questions are asked in the order in which they came."""
+    """Lock that the next question holds, so that questions are asked in the order of arrival."""
     is_down: bool = False
 
     def try_again(self) -> None:
-        """Let the next request ask a judge that had given up on its server."""
+        """Allow requests to a judge again after it was marked as down."""
         if self.is_down:
             self.is_down = False
             self.pace.circuit = _circuit(self.judge.spec)
 
 
 class JudgingQueue:
-    """Made by `open_queue`, inside the loop of the server."""
+    """The queue of a server: accepts batches, asks the judges and stores the answers. Created by `open_queue`."""
 
     def __init__(
         self,
@@ -272,45 +274,45 @@ class JudgingQueue:
     ) -> None:
         self.terms = terms
         self.edits = 0
-        """Edits accepted and not judged yet."""
+        """Number of edits that are accepted and not judged yet."""
         self.held = 0
-        """Bytes of the bodies that they came in."""
+        """Bytes of their request bodies."""
         self.closing = False
         self.budget = Budget(terms.budget)
         self.spans: dict[str, tuple[float, float]] = {}
-        """Begin and end of the latest judgings, by key."""
-        # Separate pools: reading a request never waits for images that are hashed or screened, or for the store.
+        """Start and end times of the latest judgements, by key."""
+        # Separate pools, so that reading a request does not wait for the screening of images or for the store.
         self._readers = ThreadPoolExecutor(2, "editjudge-requests")
-        self._screens = ThreadPoolExecutor(2, "editjudge-pictures")
+        self._screens = ThreadPoolExecutor(2, "editjudge-images")
         self._store = store
         self._rubrics = rubrics
         self._resources = resources
-        self._reader = ImageReader(bounds=ImageBounds(max_bytes=terms.max_picture))
+        self._reader = ImageReader(bounds=ImageBounds(max_bytes=terms.max_image))
         self._images = ImageCache(self._reader)
         self._uploads = (
-            UploadFolder(terms.pictures, terms.max_pictures) if terms.pictures else None
+            UploadFolder(terms.images, terms.max_images) if terms.images else None
         )
         self._asker = Asker(store, Claims(store), lasting=True)
         self._lanes: dict[str, asyncio.Task[JudgeLane]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._batches: set[asyncio.Task[Any]] = set()
         self._rate = 0.0
-        """Edits a second, lately."""
+        """Recent throughput in edits per second."""
         self._judged_at = time.monotonic()
 
     # --- accepting ------------------------------------------------------------------------------------------
 
     def read(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Read a request in a thread."""
+        """Run a function that reads a request in a thread."""
         return asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     def _look(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-        """Hash or screen images in a thread."""
+        """Run a function that hashes or screens images in a thread."""
         loop = asyncio.get_running_loop()
         return loop.run_in_executor(self._screens, work, *arguments)
 
     async def inspect(self, edits: Sequence[Edit]) -> list[Finding | None]:
-        """Return the faults of edits that are to be compared: also images that are missing or cannot be read."""
+        """Return the faults of edits that are to be compared, including missing and unreadable images."""
         return await asyncio.gather(*(self._look(self._inspect, e) for e in edits))
 
     def _inspect(self, edit: Edit) -> Finding | None:
@@ -318,17 +320,17 @@ class JudgingQueue:
         for role, status in (("edited", "missing_output"), ("input", "missing_input")):
             image = look_at(digests, edit, role)
             if image is None:
-                return Finding(status, status, f"there is no {role} picture")
+                return Finding(status, status, f"there is no {role} image")
             if image.info is None:
                 return Finding("bad_image", "bad_image", f"{role}: {image.problem}")
         return screen(edit)
 
     @contextlib.contextmanager
     def admitted(self, announced: int) -> Iterator[_Hold]:
-        """Hold a body's bytes, as they come, while it is read and judged; refuse it before it is read if there is no room
-        for the size that it announces."""
+        """Reserve room for a body while it is read and judged. Raise `Refused` before it is read if there is no room for
+        the announced size."""
         if self.closing:
-            raise Refused(503, "the server is being stopped")
+            raise Refused(503, "the server is shutting down: try again later")
         hold = _Hold(self)
         hold.check(announced)
         try:
@@ -339,13 +341,13 @@ class JudgingQueue:
 
     def full(self) -> Refused:
         seconds = math.ceil(self.edits / self._rate) if self._rate else 1
-        message = f"{self.edits} edits are waiting already"
+        message = f"the server is full: {self.edits} edits are waiting"
         return Refused(429, message, wait=min(60, max(1, seconds)))
 
     def take(self, batch: RequestBatch, hold: _Hold) -> None:
-        """Begin to judge a batch, which `RequestBatch.wait` waits for."""
+        """Start judging a batch; `RequestBatch.wait` waits for it."""
         if self.closing:
-            raise Refused(503, "the server is being stopped")
+            raise Refused(503, "the server is shutting down: try again later")
         count = len(batch.edits)
         if self.edits + count > self.terms.max_waiting:
             raise self.full()
@@ -395,14 +397,14 @@ class JudgingQueue:
     def _plans(
         self, judge: Judge, batch: RequestBatch
     ) -> list[tuple[list[Work], Item]]:
-        """Return the tasks about each edit, and the edit as it is stored. Images are hashed here."""
+        """Return the tasks of each edit, and the edit to store. Hashes the images."""
         digests = _RequestDigests(self._reader)
         plans = []
         for edit in batch.edits:
             images = readable_pictures(edit, digests)
 
             def look(edit: Edit, role: str) -> KnownImage | None:
-                return images.get(role) or look_at(digests, edit, role)  # noqa: B023  (called in this round alone)
+                return images.get(role) or look_at(digests, edit, role)  # noqa: B023  (called only in this iteration)
 
             plans.append(
                 (self._works(judge, edit, batch, look), self._item(edit, images))
@@ -416,7 +418,7 @@ class JudgingQueue:
         batch: RequestBatch,
         look: Callable[[Edit, str], KnownImage | None],
     ) -> list[Work]:
-        """Return the questions about an edit; fresh ones are repeats that the store has no answer to yet."""
+        """Return the questions about an edit; with `fresh` they are repeats that the store has no answer to yet."""
         repeats = batch.samples
         while True:
             settings = QuestionSettings(batch.rubrics, repeats)
@@ -434,7 +436,7 @@ class JudgingQueue:
                 return [
                     w for group in unanswered.values() for w in group[: batch.samples]
                 ]
-            # Twice as many each time: few edits are asked about more than a handful of times.
+            # Doubled each time: few edits have more than a handful of repeats.
             repeats *= 2
 
     def _item(self, edit: Edit, images: dict[str, KnownImage]) -> Item:
@@ -463,7 +465,7 @@ class JudgingQueue:
         items: Sequence[Item],
         tasks: Sequence[Task],
     ) -> RunRecord:
-        """Return the run of a judge, with these edits in it."""
+        """Store these edits and tasks in the run of a judge, and return the run."""
         run = lane.runs.get(batch.pairwise)
         # `runs rm` may have removed the run since it was last written to.
         if run is None or self._store.run_of(run.id) is None:
@@ -475,7 +477,7 @@ class JudgingQueue:
         return run
 
     def _run(self, spec: str, rubrics: Sequence[Rubric]) -> RunRecord:
-        """Return the run of a judge: the same one after a restart with the same options and rubrics."""
+        """Return the run of a judge. After a restart with the same options and rubrics it is the same run."""
         frozen = {
             "service": "v1",
             "judges": [spec],
@@ -485,7 +487,7 @@ class JudgingQueue:
             "options": self.terms.options.frozen(),
         }
         if self._uploads:
-            # Review finds the run's images there.
+            # Review looks for the run's images in this folder.
             frozen["manifest"] = str(self._uploads.folder)
         self._store.add_rubrics(rubrics)
         return self._store.open_run(f"rewards-{json_hash(frozen)[:8]}", frozen)
@@ -498,7 +500,7 @@ class JudgingQueue:
         try:
             return await asyncio.shield(opening)
         except BaseException:
-            # The next request tries again, unless this one alone was cancelled.
+            # The next request opens the judge again, unless only this request was cancelled.
             if opening.done() and self._lanes.get(spec) is opening:
                 del self._lanes[spec]
             raise
@@ -524,12 +526,12 @@ class JudgingQueue:
         work: Work,
         answer: asyncio.Future[Judgement | None],
     ) -> None:
-        """Note the answer to a question when it has come, or why there is none."""
+        """Wait for the answer to a question and record it, or the reason why there is none."""
         key = work.task.key
         try:
             judgement = await asyncio.shield(answer)
         except JudgeError as error:
-            # The judge was not asked, so that nothing is stored: the task stays to be judged.
+            # The judge was not asked, so nothing is stored and the task stays pending.
             lane.is_down = True
             code = "budget" if isinstance(error, BudgetReached) else "judge_down"
             reason = Remark(code, str(error))
@@ -547,7 +549,7 @@ class JudgingQueue:
         async with lane.turn:
             await lane.window.enter()
         begun = time.monotonic()
-        # An error is raised in the requests that wait for the answer.
+        # Errors are raised in the requests that wait for the answer.
         with contextlib.suppress(Exception):
             await self._asker.ask(lane.judge, work, self._images)
             self.spans[work.task.key] = begun, time.monotonic()
@@ -556,17 +558,17 @@ class JudgingQueue:
         lane.window.leave()
 
     async def _look_again(self, lane: JudgeLane) -> None:
-        """Ask what a run beside this server left unanswered."""
+        """Periodically ask questions that a concurrent run had claimed but left unanswered."""
         while True:
             await asyncio.sleep(LOOK)
-            # A store that fails now may work the next time.
+            # The store may work again the next time.
             with contextlib.suppress(StoreError):
                 self._ask_all(lane, await self._asker.look_again(lane.judge))
 
-    # --- the end --------------------------------------------------------------------------------------------
+    # --- closing --------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Accept nothing more; judge and store what was accepted, for as long as the terms allow."""
+        """Accept no further requests, and finish the accepted edits within the time that the terms allow."""
         self.closing = True
         if self._batches:
             await asyncio.wait(self._batches, timeout=self.terms.drain)
@@ -589,11 +591,11 @@ class JudgingQueue:
 
 @dataclass
 class _Hold:
-    """Room that a request takes up until its last edit is judged."""
+    """Capacity that a request uses until its last edit is judged."""
 
     queue: JudgingQueue
     size: int = 0
-    """Bytes that came."""
+    """Bytes received so far."""
     edits: int = 0
     passed_on: bool = False
 
@@ -612,12 +614,12 @@ class _Hold:
 
 
 class _RequestDigests(DigestCache):
-    """Digests of the images of one request, each made once: 16 edits of a group are shown in 120 pairs."""
+    """Cache of the image digests of one request: 16 edits of a group are in 120 pairs, but hashed once."""
 
     def __init__(self, reader: ImageReader) -> None:
         super().__init__(reader)
         self._images: dict[int, tuple[ImageSource, KnownImage | None]] = {}
-        """Images by identity; each is held, so that no other one can have its address."""
+        """Images by `id()`; the reference prevents that another object gets the same id."""
 
     def known(self, source: ImageSource) -> KnownImage | None:
         if id(source) not in self._images:
@@ -626,14 +628,14 @@ class _RequestDigests(DigestCache):
 
 
 async def _all(works: Iterable[Awaitable[Any]]) -> None:
-    """Wait until all have ended; then raise the first error."""
+    """Wait until all awaitables have ended; then raise the first error."""
     for result in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
 
 
 def _circuit(spec: str) -> Circuit:
-    """Return a circuit that never opens: each question is answered or unreachable within its tries."""
+    """Return a circuit breaker that never opens: each question is answered or unreachable within its tries."""
     return Circuit(spec, threshold=sys.maxsize, absence=math.inf)
 
 

@@ -1,4 +1,4 @@
-"""The score of a request: the expression that makes a reward, 0 to 1, of the scores of an edit."""
+"""Reduction of the scores of an edit to a reward from 0 to 1, by the score expression of a request."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ EXPRESSIONS: Mapping[str, str] = {
     "mean": "mean(applies(share(*)))",
     "min": "min(applies(share(*)))",
     "product": "product(applies(share(*)))",
-    # geomean(applies(share(*))), rounded as it always was.
+    # Equals geomean(applies(share(*))), with the rounding of earlier versions.
     "geometric_mean": "product(power(applies(share(*)), 1 / count(applies(share(*)))))",
 }
-"""The formulas that have a name, over all factors that were scored."""
+"""Named formulas, over all factors that were scored."""
 LEAST_WEIGHT = 1e-3
 MOST_WEIGHT = 1e3
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """The way from scores to a reward."""
+    """A formula that computes a reward from scores."""
 
     formula: str
-    """The formula as every answer names it."""
+    """Description of the formula in every answer."""
     term: Term
     worst: float = 0.0
-    """Value of the term that is the reward 0."""
+    """Value of the term that corresponds to the reward 0."""
     best: float = 1.0
     extrapolates: bool = False
-    """Whether it has a value for scores beyond the ends of their scales, as a mean does."""
+    """Whether the formula accepts scores beyond the ends of their scales, as a mean does."""
 
     @property
     def refs(self) -> set[Ref]:
-        """The factors that it names."""
+        """Factors in the formula."""
         return {ref for part in self.term.walk() for ref in part.refs}
 
     def of(self, scores: Mapping[Ref, float]) -> float | None:
-        """Return the reward of these scores; None if one that counts is missing."""
+        """Return the reward of these scores; None if a required score is missing."""
         value = value_for_edit(self.term, scores)
         if value is None:
             return None
@@ -59,7 +59,7 @@ class Reduction:
 
 
 def scores_of(judgements: Iterable[Judgement]) -> dict[Ref, float]:
-    """Return all scores of some judgements."""
+    """Return all scores of these judgements, by rubric and factor."""
     return {
         (judgement.rubric, key): score
         for judgement in judgements
@@ -77,7 +77,7 @@ def scales(rubrics: Sequence[Rubric]) -> dict[Ref, Scale]:
 
 
 def names(rubrics: Sequence[Rubric]) -> dict[str, Ref]:
-    """Return every name of a factor: its key, and `rubric.key`; a key that two rubrics share is that of the first."""
+    """Return the factors by name: key, and `rubric.key`. A key that rubrics share belongs to the first."""
     by_name: dict[str, Ref] = {}
     for rubric, key in scales(rubrics):
         by_name.setdefault(key, (rubric, key))
@@ -86,7 +86,7 @@ def names(rubrics: Sequence[Rubric]) -> dict[str, Ref]:
 
 
 def labels(rubrics: Sequence[Rubric]) -> dict[Ref, str]:
-    """Return the name of each factor in an answer: its key, unless two rubrics share that."""
+    """Return the name of each factor in an answer: its key, or `rubric.key` if rubrics share the key."""
     refs = list(scales(rubrics))
     count = Counter(key for _, key in refs)
     return {
@@ -104,7 +104,7 @@ def checked_weights(
     for name, weight in weights.items():
         if name not in factors:
             raise UsageError(
-                f"a weight for {name}: no rubric has a factor {name}{did_you_mean(name, factors)}"
+                f"there is a weight for {name}, but no rubric has a factor {name}{did_you_mean(name, factors)}"
             )
         first = first_names.setdefault(factors[name], name)
         if first != name:
@@ -124,13 +124,13 @@ def read_score(
     weights: Mapping[Ref, float] | None = None,
     set_scores: Mapping[str, SetScore] = MappingProxyType({}),
 ) -> Reduction:
-    """Return what a score asks for: a formula by its name, with or without weights of factors; a factor; a score of a
-    set; or an expression. Raise `UsageError` for one that cannot be a reward."""
+    """Return the reduction of a score: a named formula, with or without weights; a factor; a score of a rubric set; or an
+    expression. Raise `UsageError` if it cannot be a reward."""
     if score in EXPRESSIONS:
         return _named(score, rubrics, weights or {})
     if weights:
         raise UsageError(
-            f"score {score!r:.120}: an expression names the factors that count, so that weights cannot go with it"
+            f"score {score!r:.120}: weights cannot be combined with an expression, which names its factors: leave them out"
         )
     ref = names(rubrics).get(score)
     if ref and _is_closed(scales(rubrics)[ref]):
@@ -140,14 +140,14 @@ def read_score(
         term = parse(score, [member(rubric) for rubric in rubrics], terms, "score")
     except RubricError as error:
         formulas = ", ".join(FORMULAS)
-        raise UsageError(f"{error}. Formulas with a name: {formulas}") from None
+        raise UsageError(f"{error}. Named formulas: {formulas}") from None
     if term.ends is None or term.ends[0] == term.ends[1]:
         raise UsageError(
-            f"score {score!r:.120}: its lowest and highest value are not known, so that it cannot be brought to 0..1"
+            f"score {score!r:.120}: it has no lowest or highest value, so that it cannot be mapped to 0..1"
         )
     if columns := sorted(SetScore(score, score, term).columns):
         raise UsageError(
-            f"score {score!r:.120}: a request has no column {columns[0]}: only factors can be named"
+            f"score {score!r:.120}: a request has no column {columns[0]}: use only names of factors"
         )
     low, high = term.ends
     if score in set_scores and set_scores[score].direction == "down":
@@ -171,7 +171,7 @@ def _named(
 
 
 def _over_all(formula: str, rubrics: Sequence[Rubric]) -> Term:
-    """Return the formula over all factors with a closed scale; the others count for nothing."""
+    """Return the formula over all factors with a closed scale; the others are ignored."""
     members = [
         Member(
             rubric.name,
@@ -207,7 +207,7 @@ def _weighted(
 
 
 def _is_closed(scale: Scale) -> bool:
-    """Whether scores can be brought to 0..1. A scale with an open end, as of PSNR, has no range."""
+    """Whether scores can be mapped to 0..1, which requires two ends; PSNR, for example, has an open end."""
     return scale.share(0) is not None
 
 

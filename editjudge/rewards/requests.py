@@ -1,4 +1,4 @@
-"""Bodies of requests to `/v1/judge` and `/v1/reward`: how JSON, multipart or msgpack is read, and what is refused."""
+"""Reading and validation of request bodies of `/v1/judge` and `/v1/reward`: JSON, multipart and msgpack."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ TYPES = ("application/json", _MULTIPART, *_MSGPACK)
 _PART = re.compile(
     rf"(?:edits\.(\d{{1,4}})\.)?(?:({'|'.join(IMAGE_ROLES)})|references\.(\d{{1,2}}))"
 )
-"""The name of a part: the number of the edit, and the field or the number of a reference."""
+"""Name of a multipart part: the number of the edit, and the field or the number of a reference."""
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
-"""A string, or a character that begins or separates values."""
+"""A JSON string, or a character that begins or separates values."""
 _TOKENS = 1000
-"""Tokens of a request beside those of its edits: names of rubrics, weights,"""
+"""Maximum number of tokens of a request without its edits, such as names of rubrics and weights."""
 _TOKENS_PER_EDIT = 500
-"""and of each edit: 13 fields and 32 entries of metadata have 140 of them."""
+"""Maximum number of tokens of each edit: 13 fields and 32 entries of metadata have 140."""
 _LENGTHS = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
-"""Bytes and strings of msgpack: the size of their length. Extension types are refused where they are met."""
+"""Size in bytes of the length field of msgpack's bytes and strings. Extension types are refused during parsing."""
 _FIXED = {
     0xCA: 4,
     0xCB: 8,
@@ -59,13 +59,13 @@ _FIXED = {
     0xD1: 2,
     0xD2: 4,
     0xD3: 8,
-    # Lists and maps: their length, and then their values.
+    # Lists and maps: only the length field; their values follow.
     0xDC: 2,
     0xDD: 4,
     0xDE: 2,
     0xDF: 4,
 }
-"""The number of bytes that follow a kind of msgpack that has a size of its own."""
+"""Number of bytes that follow the type byte of a msgpack value of fixed size."""
 _INVALID = "the request cannot be taken as it is"
 
 M = TypeVar("M", bound=BaseModel)
@@ -75,14 +75,14 @@ class Body(NamedTuple):
     """The body of a request."""
 
     kind: str
-    """Its content type."""
+    """Content type."""
     data: bytes
     parts: Sequence[tuple[str, bytes]] = ()
-    """The parts of a multipart body, whose data are empty."""
+    """Parts of a multipart body; `data` is then empty."""
 
 
 class Refused(Exception):
-    """A request that is refused: the HTTP status, a message, and what is wrong where in the request."""
+    """Raised to refuse a request: HTTP status, message, and the problems with their location in the request."""
 
     def __init__(
         self,
@@ -109,21 +109,21 @@ class RequestReader:
         self._models = models
         self._max_edits = max_edits
         self.max_values = _TOKENS + _TOKENS_PER_EDIT * max_edits
-        """Values of one request, with their separators."""
+        """Maximum number of values and separators in one request."""
 
     def judging(self, body: Body) -> JudgeRequest | OneEditRequest:
-        """Return the request of a body to `/v1/judge`. Slow: for a thread."""
+        """Parse a body of `/v1/judge`. Slow: call it in a thread."""
         values = self._values(body)
         if isinstance(values, dict) and values.get("edits") is not None:
             return self._validated(self._models.batch, values)
         return self._validated(self._models.one, values)
 
     def rewarding(self, body: Body) -> RewardRequest:
-        """Return the request of a body to `/v1/reward`. Slow: for a thread."""
+        """Parse a body of `/v1/reward`. Slow: call it in a thread."""
         return self._validated(self._models.reward, self._values(body))
 
     def valid_options(self, options: Mapping[Any, Any]) -> RewardRequest:
-        """Return a request with these options. Raise `Refused` if none with them would be accepted."""
+        """Return a request with these options and an empty edit. Raise `Refused` if the options are invalid."""
         values = {"edits": [{"edited": None}], **options}
         return self._validated(self._models.reward, values)
 
@@ -133,13 +133,13 @@ class RequestReader:
         options: Mapping[Any, Any],
         bad: dict[int, RewardedEdit],
     ) -> RewardRequest | None:
-        """Return a reward request of the edits that can be taken, or None if none can; the others are added to `bad`.
+        """Return a reward request of the valid edits, or None if there are none; the others are added to `bad`.
 
-        Raise `Refused` if the request as a whole cannot be taken."""
+        Raise `Refused` if the request itself is invalid."""
         self._check_count(edits)
         numbers = [n for n in range(len(edits)) if n not in bad]
         while numbers:
-            # An edit is named by its number among all, as if each could be taken.
+            # The id of an edit is its number among all edits, valid or not.
             taken = [{"id": str(n)} | edits[n] for n in numbers]
             try:
                 return self._models.reward.model_validate({"edits": taken, **options})
@@ -160,10 +160,10 @@ class RequestReader:
         return None
 
     def parse(self, data: bytes) -> Any:
-        """Return the values of a JSON body, bounded in number."""
-        # As Python objects, empty JSON objects take 120 times their size: their number is bounded before any is made.
+        """Parse a JSON body with a bounded number of values."""
+        # Empty JSON objects take 120 times their size as Python objects: they are counted before parsing.
         most = self.max_values
-        # Base64 has none of these.
+        # Base64 does not contain these characters.
         at_most = sum(map(data.count, (b'"', b",", b"[", b"{")))
         if at_most > most and any(
             count > most for count, _ in enumerate(_TOKEN.finditer(data), 1)
@@ -196,7 +196,7 @@ class RequestReader:
         if len(edits) > self._max_edits:
             raise Refused(
                 413,
-                f"{len(edits):,} edits: at most {self._max_edits} are taken in one request",
+                f"{len(edits):,} edits: at most {self._max_edits} are accepted in one request",
             )
 
     def _unpacked(self, data: bytes) -> Any:
@@ -205,7 +205,7 @@ class RequestReader:
         except ModuleNotFoundError:
             raise Refused(
                 415,
-                "this server reads no msgpack (the package msgpack is missing): send JSON",
+                "this server cannot read msgpack (the package msgpack is not installed): send JSON",
             ) from None
         if msgpack_values(data, self.max_values) > self.max_values:
             raise Refused(
@@ -214,23 +214,24 @@ class RequestReader:
         try:
             return msgpack.unpackb(data, ext_hook=_no_extension)
         except (ValueError, TypeError, RecursionError) as error:
-            # All that it raises are ValueErrors, but for keys.
-            why = str(error)[:200] or type(error).__name__
-            raise Refused(422, "not msgpack", [("", why)]) from None
+            # msgpack raises ValueError, except for invalid keys.
+            problem = str(error)[:200] or type(error).__name__
+            raise Refused(422, "the body is not msgpack", [("", problem)]) from None
 
     def _gathered(self, parts: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
-        """Return the values of a multipart body: the part `request` is the JSON; every other part is an image, named
-        as the field that it fills."""
+        """Return the values of a multipart body: the part `request` is JSON; every other part is an image with the name of
+        its field."""
         images = dict(parts)
         request = self.parse(images.pop("request", b""))
         if not isinstance(request, dict) or len(images) + 1 != len(parts):
             raise Refused(
-                422, "the part `request` is one JSON object, and no part comes twice"
+                422, "expected a part `request` with a JSON object, and each part once"
             )
         for edit in _edits(request):
             if not edit.keys().isdisjoint((*IMAGE_ROLES, "references")):
                 raise Refused(
-                    422, "beside the part `request`, pictures are parts of their own"
+                    422,
+                    "in a multipart body images are separate parts, not in `request`",
                 )
         named = [(self._part(name), data) for name, data in images.items()]
         for part, data in sorted(named, key=lambda pair: int(pair[0][3] or 0)):
@@ -241,15 +242,15 @@ class RequestReader:
             else:
                 edit.setdefault("references", []).append(data)
         for edit in _edits(request):
-            # A part that is not there: nothing was produced.
+            # Without the part, the editing model produced nothing.
             edit.setdefault("edited", None)
         return request
 
     def _part(self, name: str) -> re.Match[str]:
         match = _PART.fullmatch(name)
         if not match:
-            what = "expected request, or a picture named as its field: edited, edits.0.edited"
-            raise Refused(422, "a part that is not known", [(name[:80], what)])
+            what = "expected request, or an image with the name of its field: edited, edits.0.edited"
+            raise Refused(422, "unknown part of a multipart body", [(name[:80], what)])
         if int(match[1] or 0) >= self._max_edits:
             raise Refused(413, f"at most {self._max_edits} edits in one request")
         return match
@@ -266,11 +267,11 @@ def _invalid(problems: Sequence[ErrorDetails]) -> Refused:
 
 
 def _no_extension(code: int, _: bytes) -> Any:
-    raise ValueError(f"an extension type ({code}): plain values alone are taken")
+    raise ValueError(f"an extension type ({code}): only plain values are accepted")
 
 
 def msgpack_values(data: bytes, most: int) -> int:
-    """Return how many values a msgpack body has, counted to `most` and one more before any is made."""
+    """Return the number of values in a msgpack body without parsing it; counting stops beyond `most`."""
     at = 0
     count = 0
     while at < len(data) and count <= most:
@@ -288,17 +289,17 @@ def msgpack_values(data: bytes, most: int) -> int:
 
 
 def _edits(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the edits of a request that are objects; the request itself if it has no list of them."""
+    """Return the edits of a request that are objects; the request itself if it has no list of edits."""
     edits = request.get("edits", [request])
     return [e for e in edits if isinstance(e, dict)] if isinstance(edits, list) else []
 
 
 def _edit_at(request: dict[str, Any], number: int) -> dict[str, Any]:
-    """Return the edit of that number; the list is filled up to it with empty ones."""
+    """Return the edit with this number; the list is extended with empty edits if necessary."""
     edits = request.get("edits")
     if not isinstance(edits, list) or not edits:
         what = (
-            "there are pictures of a batch, and the part `request` has no list of edits"
+            "there are images of a batch, but the part `request` has no list of edits"
         )
         raise Refused(422, _INVALID, [("edits", what)])
     edits += [{} for _ in range(number + 1 - len(edits))]
@@ -311,8 +312,8 @@ async def body(
     hold: Callable[[int], None],
     accepted: Sequence[str] = TYPES,
 ) -> Body:
-    """Return the body of a request of one of the accepted types. The terms bound its size; `hold` counts the bytes as
-    they come, and refuses them if there is no room."""
+    """Read the body of a request. Raise `Refused` if it is too large or not of an accepted type; `hold` is called with the
+    size of each chunk, and raises if there is no room."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     size = 0
 
@@ -329,7 +330,9 @@ async def body(
 
     if kind not in accepted:
         expected = " or ".join(name or "no type" for name in accepted[:3])
-        raise Refused(415, f'"{kind[:80]}" is not taken: send {expected}')
+        raise Refused(
+            415, f'the content type "{kind[:80]}" is not accepted: send {expected}'
+        )
     if kind == _MULTIPART:
         return Body(kind, b"", await _parts(request, bounded(), terms))
     return Body(kind, b"".join([chunk async for chunk in bounded()]))
@@ -337,7 +340,7 @@ async def body(
 
 class _PartsParser(MultiPartParser):
     def close(self) -> None:
-        """Close all files, also of a part that is cut off, which is in no form, and of a body that was refused."""
+        """Close all files, including those of truncated parts and refused bodies, which no form contains."""
         for file in self._files_to_close_on_error:
             file.close()
 
@@ -360,16 +363,16 @@ async def _parts(
             for name, p in form.multi_items()
         ]
     except (MultiPartException, KeyError, ValueError, UnicodeError) as error:
-        why = str(error)[:200]
+        problem = str(error)[:200]
         raise Refused(
-            422, "not a multipart body that can be read", [("", why)]
+            422, "the multipart body cannot be read", [("", problem)]
         ) from None
     finally:
         parser.close()
 
 
 def _raw(text: str) -> bytes:
-    """Return the bytes of a part without a file name, which the parser decodes as UTF-8, or else as Latin-1."""
+    """Return the bytes of a part without a file name, which the parser decoded as UTF-8 or Latin-1."""
     try:
         data = text.encode("latin-1")
         data.decode("utf-8")
@@ -381,9 +384,9 @@ def _raw(text: str) -> bytes:
 
 
 class UploadFolder:
-    """A folder of the images that clients sent, by their digests, so that review can show them.
+    """A folder of the images that clients sent, named by digest, so that review can show them.
 
-    Once it has `most` bytes nothing is added, and nothing is ever removed."""
+    It grows to at most `most` bytes; images are never removed."""
 
     def __init__(self, folder: Path, most: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -396,8 +399,8 @@ class UploadFolder:
         self._is_failing = False
 
     def keep(self, data: bytes, image: KnownImage) -> str | None:
-        """Return the path of the image; None if it is not one, there is no more room, or it cannot be written: an edit is
-        judged whether or not its images are kept."""
+        """Store the image and return its path; None if it is not an image, the folder is full, or writing fails. The edit
+        is judged in any case."""
         if image.info is None:
             return None
         path = self.folder / f"{image.digest}.{image.info.format}"
@@ -412,7 +415,9 @@ class UploadFolder:
             except OSError as error:
                 if not self._is_failing:
                     _log.error(
-                        "%s: pictures are judged and not kept: %s", self.folder, error
+                        "%s: images cannot be stored and are only judged: %s",
+                        self.folder,
+                        error,
                     )
                 self._is_failing = True
                 return None

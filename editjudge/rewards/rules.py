@@ -1,4 +1,4 @@
-"""Rewards from judgements: one number for an edit, or none with the reason why; then its rank in its group."""
+"""Rewards from judgements: a number for each edit, or the reason why there is none, and its rank in its group."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from editjudge.rubrics.verdict import Remark
 
 LOW_VARIANCE = 0.01
 """Standard deviation of a group's rewards below which it is flagged: a normalised advantage would be noise. One step of
-one factor of `online` moves a reward by more than this."""
+one factor of `online` changes a reward by more than this."""
 
 _MISSING = Remark("missing_output", "the editing model produced no image")
 
@@ -43,7 +43,7 @@ def reason(rubric: str, remark: Remark) -> RewardReason:
 
 
 def flags(finding: Finding | None, rubrics: Iterable[str]) -> list[RewardReason]:
-    """Return a fault of the edit itself as a reason of every rubric."""
+    """Return a fault of the edit as a reason for every rubric; empty if there is no fault."""
     if finding is None:
         return []
     remark = Remark(finding.code, finding.message)
@@ -56,16 +56,16 @@ class _JudgeReward(NamedTuple):
     replies: Sequence[QueuedReply]
     failure: str | None
     rewards: Sequence[float]
-    """Reward of each sample; empty if one is missing, since the mean of the others is another quantity."""
+    """Reward of each sample; empty if one is missing, since the mean of the others would not be comparable."""
     scores: Mapping[Ref, float]
     """Mean scores over the samples."""
     probable: tuple[float, float] | None
-    """Mean and standard deviation of the reward by the probabilities that the judge gave to scores."""
+    """Mean and standard deviation of the reward under the judge's probabilities of the scores."""
 
 
 @dataclass(frozen=True)
 class RewardRules:
-    """How the judgements of a request become rewards."""
+    """Rules that turn the judgements of a request into rewards."""
 
     reduction: Reduction
     labels: Mapping[Ref, str]
@@ -79,7 +79,7 @@ class RewardRules:
     def set_aside(
         self, queued: QueuedEdit, finding: Finding, rubrics: Iterable[str]
     ) -> RewardedEdit:
-        """Return the reward of an edit that no judge was asked about, so that there are no scores."""
+        """Return the reward of an edit that was not sent to a judge and has no scores."""
         reward = RewardedEdit(
             id=queued.edit.id,
             status=finding.status,
@@ -91,7 +91,7 @@ class RewardRules:
         return reward
 
     def reward(self, number: int, batch: RequestBatch) -> RewardedEdit:
-        """Return the reward of the edit with that number in its request: the weighted mean over the judges."""
+        """Return the reward of the edit with this number in the request: the weighted mean over the judges."""
         queued = {spec: edits[number] for spec, edits in batch.queued.items()}
         first = next(iter(queued.values()))
         finding = batch.findings[number]
@@ -107,9 +107,9 @@ class RewardRules:
         for spec, answer in answers.items():
             replies |= _by_name(answer.replies, suffixes[spec])
             for reply in answer.replies:
-                for key, why in reply.judgement.abstained.items():
+                for key, text in reply.judgement.abstained.items():
                     label = self.labels[reply.judgement.rubric, key]
-                    abstained[f"{label}{suffixes[spec]}"] = why
+                    abstained[f"{label}{suffixes[spec]}"] = text
         reward = _without_number(
             first,
             [answer.failure for answer in answers.values() if answer.failure],
@@ -137,7 +137,7 @@ class RewardRules:
         replies = queued.replies(since)
         failure = queued.failure()
         if failure is None and queued.edit.edited is None:
-            # A judge of recorded replies looks at no image; an output that is missing has no reward all the same.
+            # A judge that replays recorded replies does not open images, but a missing output never has a reward.
             failure = _MISSING.code
             for n, reply in enumerate(replies):
                 reasons = (*reply.judgement.reasons, _MISSING)
@@ -161,11 +161,11 @@ class RewardRules:
     def _probable(
         self, judgements: Iterable[Judgement], scores: Mapping[Ref, float]
     ) -> tuple[float, float] | None:
-        """Return the reward of the expected scores, and its standard deviation by the judge's own probabilities; None
-        unless they cover every factor that counts.
+        """Return the reward of the expected scores, and its standard deviation under the judge's probabilities; None
+        unless they cover every factor of the formula.
 
-        Each factor is moved by its standard deviation both ways while the others stay: exact for a mean of factors
-        that are independent of each other, and to first order for the other formulas."""
+        Each factor is changed by its standard deviation in both directions while the others stay the same: exact for a
+        mean of independent factors, and to first order for the other formulas."""
         expected: dict[Ref, float] = {}
         spreads: dict[Ref, float] = {}
         for judgement in judgements:
@@ -187,7 +187,7 @@ class RewardRules:
         return mean, math.sqrt(math.fsum(width**2 / 4 for width in widths))
 
     def _moved(self, scores: Mapping[Ref, float], ref: Ref, change: float) -> float:
-        """Return the reward after a change of one score, which stays on its scale unless the formula extrapolates."""
+        """Return the reward after a change of one score, clipped to its scale unless the formula extrapolates."""
         score = scores[ref] + change
         low = self.scales[ref].low
         high = self.scales[ref].high
@@ -201,7 +201,7 @@ def _dot(a: Iterable[float], b: Iterable[float]) -> float:
 
 
 def _suffixes(judges: Iterable[str]) -> dict[str, str]:
-    """Return what follows the names of each judge's scores; nothing if there is one judge."""
+    """Return the suffix for names of each judge's scores; empty if there is one judge."""
     specs = list(judges)
     return {spec: f"@{spec}" if len(specs) > 1 else "" for spec in specs}
 
@@ -213,7 +213,7 @@ def _without_number(
     flagged: Sequence[RewardReason],
     replies: Mapping[str, QueuedReply],
 ) -> RewardedEdit:
-    """Return what is known of an edit beside its reward; `replies` are the answers that it rests on, by name."""
+    """Return an edit's reward without a number; `replies` are its answers by name."""
     judgements = {name: reply.judgement for name, reply in replies.items()}
     reasons = [
         reason(j.rubric, remark) for j in judgements.values() for remark in j.reasons
@@ -240,7 +240,7 @@ def _means(samples: Sequence[Mapping[Ref, float]]) -> Mapping[Ref, float]:
 
 
 def _by_name(replies: Iterable[QueuedReply], suffix: str) -> dict[str, QueuedReply]:
-    """Return replies by rubric; with the number of further samples, and the suffix of the judge."""
+    """Return replies by name: the rubric, the number of any further sample, and the suffix of the judge."""
     by_name: dict[str, QueuedReply] = {}
     for reply in replies:
         name = f"{reply.judgement.rubric}{suffix}"
@@ -253,8 +253,8 @@ def _by_name(replies: Iterable[QueuedReply], suffix: str) -> dict[str, QueuedRep
 def _uncertainty(
     shares: Sequence[float], answers: Sequence[_JudgeReward]
 ) -> Uncertainty | None:
-    """Return the standard error of the reward by the judge's own samples, or else by its probabilities of the scores;
-    None if there is neither."""
+    """Return the standard error of the reward from repeated samples, or else from the judge's probabilities of the scores;
+    None if there are neither."""
     samples = min(len(answer.rewards) for answer in answers)
     squares = [share**2 for share in shares]
     if samples >= 2:
@@ -279,7 +279,7 @@ def _uncertainty(
 def grouped(
     groups: Sequence[str | None], rewards: Sequence[RewardedEdit], *, ranked: bool
 ) -> list[RewardedEdit]:
-    """Return the rewards with their place in their groups; `ranked` replaces the reward by the rank, 0 to 1."""
+    """Return the rewards with their ranks in their groups; with `ranked` the reward is the rank, from 0 to 1."""
     members: dict[str | None, list[float | None]] = {}
     for name, reward in zip(groups, rewards, strict=True):
         members.setdefault(name, []).append(reward.reward)
@@ -318,7 +318,7 @@ def _group(
 def _ranked(reward: RewardedEdit, group: RewardGroup, rank: float) -> RewardedEdit:
     if group.scored > 1:
         share = (group.scored - rank) / (group.scored - 1)
-        # The uncertainty of the scores is not that of the rank.
+        # The uncertainty of the scores does not apply to the rank.
         return reward.changed(reward=share, uncertainty=None)
     rubric = next(iter(reward.keys), "-").partition("@")[0]
     message = f"no other edit of the group {group.name} has a reward, so that there is no rank"
@@ -338,13 +338,13 @@ PREFERENCE = load("preference")
 FACTOR = "overall"
 FORMULA = "share of the comparisons within the group that were won, a tie counting half (preference.overall, both orders)"
 MAX_MEMBERS = 16
-"""Edits of a group: 16 edits make 120 pairs, which are 240 questions."""
+"""Maximum number of edits in a group: 16 edits make 120 pairs, which are 240 questions."""
 
 
 def check_groups(
     edits: Sequence[Edit], groups: Sequence[str | None], most: int
 ) -> None:
-    """Raise `Refused` unless the edits of each group can be compared, in at most so many pairs."""
+    """Raise `Refused` unless the edits of each group can be compared, in at most `most` pairs."""
     members: dict[str | None, list[int]] = {}
     for number, name in enumerate(groups):
         members.setdefault(name, []).append(number)
@@ -352,7 +352,7 @@ def check_groups(
     if count > most:
         raise Refused(
             413,
-            f"{count:,} pairs: at most {most:,} are taken in one request; send fewer groups",
+            f"{count:,} pairs: at most {most:,} are accepted in one request; send fewer groups",
         )
     for name, numbers in members.items():
         if len(numbers) > MAX_MEMBERS:
@@ -362,14 +362,14 @@ def check_groups(
         for number in numbers:
             edit = edits[number]
             if (edit.input, edit.instruction) != (first.input, first.instruction):
-                what = f"another input or instruction than edits.{numbers[0]} of the same group: pairs share both"
+                what = f"input or instruction differs from edits.{numbers[0]} of the same group: they must be the same"
                 raise Refused(
                     422, "edits that cannot be compared", [(f"edits.{number}", what)]
                 )
 
 
 class _Game(NamedTuple):
-    """The answers of one judge about an edit and another one of its group."""
+    """The answers of one judge about two edits of a group."""
 
     spec: str
     other: int
@@ -377,15 +377,15 @@ class _Game(NamedTuple):
     pair: QueuedEdit
     decision: Decision
     won: float
-    """1, or 0.5 for a tie; 0 without a verdict."""
+    """Points: 1 for a win, 0.5 for a tie, else 0."""
 
 
 class Contest:
     """Comparisons of the edits of each group, two at a time (`ranking: pairs`).
 
-    Every two edits of a group are shown to the judge in both orders with the rubric `preference`. The reward of an edit
-    is the share of its comparisons that it won by `overall`, a tie counting half. A comparison that failed is not a
-    number: both of its edits are without a reward, the others of the group keep theirs."""
+    The judge compares every two edits of a group in both orders with the rubric `preference`. The reward of an edit is
+    the share of its comparisons that it won by `overall`, a tie counting half. If a comparison failed, its two edits
+    have no reward, and the others of the group keep theirs."""
 
     def __init__(
         self,
@@ -406,13 +406,13 @@ class Contest:
             self._games += combinations(numbers, 2)
 
     def pairs(self) -> list[Edit]:
-        """Return an edit for each game that shows both outputs, as `editjudge pairs` makes it."""
+        """Return an edit with both outputs for each comparison, like those of `editjudge pairs`."""
         return [_pair(self._edits[a], self._edits[b]) for a, b in self._games]
 
     def rewards(
         self, batch: RequestBatch | None, rules: RewardRules
     ) -> list[RewardedEdit]:
-        """Return the reward of each edit, in their order; `batch` is None if there were no pairs to ask about."""
+        """Return the rewards in the order of the edits; `batch` is None if there were no pairs to ask about."""
         games = [self._comparisons(n, batch) for n in range(len(self._edits))]
         rewards = [self._reward(n, games[n], batch, rules) for n in range(len(games))]
         placed = grouped(self._groups, rewards, ranked=False)
@@ -484,7 +484,7 @@ def _compared(group: RewardGroup, comparisons: Sequence[_Game]) -> RewardGroup:
         ties=sum(decision.verdict == "tie" for decision in decisions),
         flipped=sum(decision.flipped for decision in decisions),
     )
-    # Before the comparisons there was no reward.
+    # With pairs, there is no reward before ranking.
     return group.model_copy(update={"reward": None, "comparisons": counts})
 
 
@@ -503,7 +503,7 @@ def _pair(a: Edit, b: Edit) -> Edit:
 
 
 def _decision(pair: QueuedEdit) -> Decision:
-    """Return the outcome of the judge's answers in both orders; a missing answer leaves no verdict."""
+    """Return the outcome of the judge's answers in both orders; without both answers there is no verdict."""
     answers: dict[str, list[str | None]] = {order: [] for order in ORDERS}
     for work in pair.works:
         judgement = pair.answers.get(work.task.key)

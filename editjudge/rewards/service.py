@@ -1,4 +1,4 @@
-"""`/v1/judge`, `/v1/reward`, `/healthz`, `/metrics`, `/openapi.json`: verdicts and rewards for programs."""
+"""HTTP routes for programs: `/v1/judge`, `/v1/reward`, `/healthz`, `/metrics`, `/openapi.json` and dialects."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ _log = logging.getLogger(__name__)
 Handler = Callable[[Request], Awaitable[Response]]
 
 _MAX_BODY = 512 * 2**20
-"""Bytes of a batch of images, whatever the terms say."""
+"""Maximum bytes of a request body, whatever the terms allow."""
 
 
 def extension(site: Site) -> Extension:
-    """Return what rewards add to `serve`. Raise `UsageError` for terms that cannot be served."""
+    """Return the routes that rewards add to `serve`. Raise `UsageError` for invalid terms."""
     terms = site.settings.get("rewards") or Terms()
     service = _Service(site, terms)
     routes = service.routes()
@@ -97,14 +97,14 @@ def extension(site: Site) -> Extension:
 
 @dataclass
 class _Inquiry:
-    """A request as it was understood, and the questions that it led to."""
+    """A parsed request and its questions."""
 
     options: OneEditRequest | JudgeRequest
     rubrics: Sequence[Rubric]
     judges: Mapping[str, float]
     """Weights of the judges."""
     batch: RequestBatch | None = field(default=None, init=False)
-    """None if there is nothing to ask: no two edits of a group can be compared."""
+    """Questions; None if there are none, since no two edits of a group can be compared."""
 
     def __post_init__(self) -> None:
         self.edits = [sent.edit(n) for n, sent in enumerate(self.options.edits)]
@@ -130,9 +130,9 @@ class _RewardInquiry(_Inquiry):
     options: RewardRequest
     rules: RewardRules
     groups: Sequence[str | None]
-    """The group of each edit."""
+    """Group of each edit."""
     contest: Contest | None = field(default=None, init=False)
-    """The comparisons of `ranking: pairs`."""
+    """Comparisons for `ranking: pairs`."""
 
     async def questions(self, queue: JudgingQueue) -> RequestBatch | None:
         edits = self.edits
@@ -168,21 +168,21 @@ class _Service:
         self.figures = RewardFigures()
         rubric_names = list(dict.fromkeys((*terms.rubrics, *terms.more_rubrics)))
         self.rubrics = resolve(rubric_names)
-        """All that may be asked."""
+        """All rubrics that a request may name."""
         self._check_rubrics()
         self._sets = {
             name: [rubric.name for rubric in resolve([name])] for name in rubric_names
         }
-        """The rubrics of each name that the operator gave; a file is asked by its rubric's name."""
+        """Rubrics of each name that the operator passed; requests name the rubric of a file by its own name."""
         rubric_sets = filter(None, map(load_set, rubric_names))
         self._set_scores = {f.name: f for s in rubric_sets for f in s.formulas}
         self._names = names(self.rubrics)
         _, rubrics = self._read_score(terms.formula, terms.weights)
         called = labels(rubrics)
         self.factors = {called[ref]: scale for ref, scale in scales(rubrics).items()}
-        """Scales of the factors of a request that names neither rubrics nor a score, by their names in the answer."""
+        """Scales of the default factors, by their names in the answer."""
         judges = dict.fromkeys((terms.judge, *terms.mixture, *terms.judges))
-        # Raises if a budget cannot be kept.
+        # Raises if the costs of a judge are unknown, so that a budget cannot be kept.
         check_budget(terms.budget, list(judges), terms.options)
         askable = [name for name in self._sets if name in SETS]
         askable += [rubric.name for rubric in self.rubrics]
@@ -221,7 +221,7 @@ class _Service:
         return JSONResponse(self._document)
 
     async def docs(self, request: Request) -> Response:
-        """Show the HTTP API to people."""
+        """Return a page that describes the HTTP API."""
         return HTMLResponse(
             self._site.page("docs.html", api=self._document, base=request.base_url)
         )
@@ -272,7 +272,7 @@ class _Service:
         accepted: Sequence[str] = TYPES,
         protocol: str = "v1",
     ) -> tuple[_RewardInquiry, list[RewardedEdit]]:
-        """Return the request as `read` understands its body, and the rewards of its edits in their order."""
+        """Return the request, parsed by `read`, and the rewards in the order of its edits."""
         queue: JudgingQueue = request.app.state.queue
         begun = time.monotonic()
         try:
@@ -297,8 +297,8 @@ class _Service:
         understand: Callable[[Body], Q],
         accepted: Sequence[str] = TYPES,
     ) -> Q:
-        """Return the request with the answers that came by its deadline. It is understood in a thread, since images are
-        decoded."""
+        """Return the request with the answers that arrived by its deadline. `understand` parses it in a thread, since it
+        decodes images."""
         begun = time.monotonic()
         terms = self._terms
         queue: JudgingQueue = request.app.state.queue
@@ -307,20 +307,20 @@ class _Service:
         if size > terms.max_body:
             raise Refused(
                 413,
-                f"{size:,} bytes: at most {terms.max_body:,} are taken; send smaller batches",
+                f"{size:,} bytes: at most {terms.max_body:,} are accepted; send smaller batches",
             )
         with queue.admitted(size) as hold:
             reading = partial(
                 understand, await body(request, terms, hold.add, accepted)
             )
             try:
-                # The deadline of the request itself is not known before it is read.
+                # The request's own deadline is unknown until it is read.
                 async with asyncio.timeout(terms.deadline - (time.monotonic() - begun)):
                     inquiry = await queue.read(reading)
                     batch = await inquiry.questions(queue)
             except TimeoutError:
                 raise queue.full() from None
-            # Frees the body.
+            # Frees the memory of the body.
             del reading
             if batch:
                 queue.take(batch, hold)
@@ -360,13 +360,13 @@ class _Service:
         return inquiry
 
     def score_of(self, options: RewardRequest) -> tuple[Reduction, list[Rubric]]:
-        """Return how a request makes one number of scores, and the rubrics that it asks. Raise `Refused` for a score that
-        cannot be computed."""
+        """Return the reduction of a request and the rubrics that it needs. Raise `Refused` if the score cannot be
+        computed."""
         terms = self._terms
         score = options.score or options.formula
         weights = options.weights
         if score is None:
-            # The server's own expression is about its own rubrics.
+            # The server's default score applies only to its default rubrics.
             other = options.rubrics or options.weights
             is_named = terms.formula in EXPRESSIONS
             score = terms.formula if is_named or not other else "mean"
@@ -374,7 +374,9 @@ class _Service:
             weights = dict(terms.weights)
         try:
             if options.score and options.formula:
-                raise UsageError("score and formula are the same: give one")
+                raise UsageError(
+                    "score and formula mean the same: send only one of them"
+                )
             return self._read_score(score, weights or {}, options.rubrics or ())
         except UsageError as error:
             where = "weights" if options.weights else "score"
@@ -386,7 +388,7 @@ class _Service:
         weights: Mapping[str, float],
         names_of_rubrics: Sequence[str] = (),
     ) -> tuple[Reduction, list[Rubric]]:
-        """Return the score, and the rubrics to ask for it: those that are named, and those whose factors it names."""
+        """Return the reduction of a score, and its rubrics: those named, and those of the factors in the score."""
         factor = [score] if score in self._names else []
         by_factor = checked_weights(weights, self._names)
         rubrics = self._rubrics_of(names_of_rubrics, [*weights, *factor])
@@ -401,7 +403,7 @@ class _Service:
     def _rubrics_of(
         self, rubrics: Sequence[str], factors: Sequence[str] = ()
     ) -> list[Rubric]:
-        """Return the named rubrics and those of the named factors, else the server's own; always in its order."""
+        """Return the named rubrics and those of the named factors, else the default ones, in the server's order."""
         wanted = {self._names[name][0] for name in factors}
         for name in rubrics or (() if wanted else self._terms.rubrics):
             wanted.update(self._sets.get(name, [name]))
@@ -457,7 +459,7 @@ class _DialectService:
         except _NothingTaken:
             pass
         except Refused as refused:
-            # Their clients show the status alone: the log has what is wrong.
+            # Clients of trainers show only the status, so the problem is logged here.
             if refused.status != 429:
                 _log.warning(
                     "%s refused a request (%d): %a",
@@ -471,7 +473,7 @@ class _DialectService:
             service.figures.note(dialect.name, list(sent.bad.values()))
             first = sent.bad[min(sent.bad)].reasons[0].message
             _log.warning(
-                "%s: %d edits of a request could not be taken: %a",
+                "%s: %d edits of a request are invalid and not judged: %a",
                 dialect.name,
                 len(sent.bad),
                 first[:500],
@@ -481,7 +483,7 @@ class _DialectService:
         return dialect.response(dialect.write(sent, answered, service.factors))
 
     async def _look(self, request: Request) -> Response:
-        """Say whether the server is ready, and what it offers."""
+        """Report whether the server is ready, and what it offers."""
         offered = [REWARD, *self._service.factors]
         if request.url.path.endswith("/rewards"):
             return JSONResponse({"rewards": offered})
@@ -490,11 +492,11 @@ class _DialectService:
 
 
 class _NothingTaken(Exception):
-    """No edit of a trainer's request can be judged."""
+    """Raised if no edit of a trainer's request can be judged."""
 
 
 def _groups(options: RewardRequest) -> list[str | None]:
-    """Return the group of each edit; for ranks, edits without one are compared if they share input and instruction."""
+    """Return the group of each edit. With `ranking`, edits without a group form one if input and instruction are equal."""
     if options.ranking == "none":
         return [edit.group for edit in options.edits]
     groups: list[str | None] = []
@@ -505,8 +507,7 @@ def _groups(options: RewardRequest) -> list[str | None]:
 
 
 def _check_pairs(options: RewardRequest, judges: Mapping[str, float]) -> None:
-    """Raise `Refused` if a request with `ranking: pairs` names how scores are combined, or a judge that cannot
-    compare."""
+    """Raise `Refused` if a request with `ranking: pairs` has a formula, or a judge that cannot compare."""
     for name in ("rubrics", "score", "formula", "weights"):
         if getattr(options, name) is not None:
             what = f"pairs are compared by {PREFERENCE.name}.{FACTOR}: leave {name} out"
@@ -537,7 +538,7 @@ def _refusing(handle: Handler) -> Handler:
             content = refused.refusal.model_dump()
             return JSONResponse(content, refused.status, headers)
         except EditjudgeError as error:
-            # A judge that cannot be opened, a store that cannot be written.
+            # For example, a judge cannot be opened, or the store cannot be written.
             return JSONResponse({"error": str(error), "problems": []}, 503)
 
     return answered

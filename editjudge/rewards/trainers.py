@@ -1,7 +1,7 @@
-"""Rewards for trainers, in this process or from a server: the extension point for a trainer of one's own.
+"""Rewards for trainers, in this process or from a server: the extension point for further trainers.
 
-A trainer's module turns what the trainer passes into `RewardEdit`s, asks a `Rewarder`, and hands on what `settled`
-leaves. A complete one, for a trainer that calls `reward(samples)` and skips samples whose reward is None:
+A trainer's module converts the trainer's arguments into `RewardEdit`s, calls a `Rewarder`, and returns the result of
+`settled`. A complete example, for a trainer that calls `reward(samples)` and skips samples whose reward is None:
 
     from editjudge.rewards.trainers import RewardEdit, trainer
 
@@ -14,13 +14,14 @@ leaves. A complete one, for a trainer that calls `reward(samples)` and skips sam
 
         return reward
 
-Users call `edit_reward(judge, rubric, score, server, on_failure)`: what `Rewarder` takes, and the keyword arguments of
-the function. Images are what `editjudge.media.source` takes. Inside an event loop, `await rewarder.arewards(edits)`.
-`masks=False` is for a trainer that cannot leave a sample out: a failure then raises, unless the user asked for
-`on_failure="group_mean"`, which marks each number that it makes (`imputed`).
+Users call `edit_reward(judge, rubric, score, server, on_failure)`, with the arguments of `Rewarder` and the keyword
+arguments of the function. Images may be of any type that `editjudge.media.source` accepts. Inside an event loop, use
+`await rewarder.arewards(edits)`. `masks=False` is for a trainer that cannot leave a sample out: a failure then raises,
+unless the user passed `on_failure="group_mean"`, which marks each imputed number (`imputed`).
 
-A rewarder opens its judge, or its connections to a server, with the first edit and keeps them: one for each process, so
-that a copy in a worker opens its own. `close()` or `with Rewarder(...)` ends them; else they end with the rewarder.
+A rewarder opens its judge, or its connections to a server, with the first edit and keeps them open. Each process has its
+own: a copy in a worker opens them again. `close()` or `with Rewarder(...)` closes them; else they are closed with the
+rewarder.
 """
 
 from __future__ import annotations
@@ -55,45 +56,45 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 OnFailure = Literal["native", "raise", "group_mean"]
 Ranking = Literal["none", "scores", "pairs"]
-"""How a server ranks the edits of a group (docs/reward-protocol.md)."""
+"""Method by which a server ranks the edits of a group (docs/reward-protocol.md)."""
 Score = str | Mapping[str, float] | None
 """A formula (`mean`, `min`, `product`, `geometric_mean`), one factor, an expression of factors, factors with weights, or
-all factors alike."""
+None for the default."""
 
 _BATCH = 32
-"""Edits in one request to a server, which takes 64."""
+"""Edits in one request to a server, which accepts up to 64."""
 _IN_FLIGHT = 8
-"""Edits judged at a time in this process, or requests to a server."""
+"""Maximum number of edits judged at a time in this process, or of concurrent requests to a server."""
 _TRIES = 8
-"""Requests to a server that is full or being started, with the wait that it asks for in between."""
+"""Maximum number of tries if a server is full or starting, with the wait that it asks for in between."""
 _CLOSING = 30.0
-"""Seconds that closing a judge may take; longer than any takes, so that no process hangs at its end."""
+"""Timeout in seconds for closing a judge, so that a process never hangs at exit."""
 
 
 class NoReward(JudgeError):
-    """Edits without a reward, in a trainer that cannot leave them out."""
+    """Raised if edits have no reward and the trainer cannot leave them out."""
 
 
 @dataclass(frozen=True)
 class Reward:
     value: float | None
-    """0 to 1; None if there is none."""
+    """Reward from 0 to 1; None if there is none."""
     status: str
     message: str = ""
-    """Why there is none."""
+    """Reason why there is no reward."""
     imputed: bool = False
-    """Whether it is the mean of its group, since no judge gave this edit a reward."""
+    """Whether the value is the mean of the group, since the edit itself has no reward."""
 
 
 @dataclass(frozen=True)
 class RewardEdit:
-    """An edit to reward; images as `editjudge.media.source` takes them."""
+    """An edit to reward, with images of any type that `editjudge.media.source` accepts."""
 
     input: Any
     edited: Any
     instruction: str
     group: str | None = None
-    """Edits that are compared with each other."""
+    """Name of the group of edits that are compared with each other."""
 
     @property
     def group_name(self) -> str:
@@ -101,11 +102,11 @@ class RewardEdit:
 
 
 Batch = dict[int, RewardEdit]
-"""Edits by their number, with their images as bytes or paths."""
+"""Edits by number, with images as bytes or paths."""
 
 
 class Rewarder:
-    """Rewards edits by one judge and rubric, or by those of a server."""
+    """Rewards edits with a judge in this process, or with a reward server."""
 
     def __init__(
         self,
@@ -129,10 +130,12 @@ class Rewarder:
                 )
         if ranking != "none" and server is None:
             raise UsageError(
-                f"ranking={ranking!r}: groups are ranked by a server: give its address as server"
+                f"ranking={ranking!r}: only a server can rank groups: pass its address as server"
             )
         if server is not None and options is not None:
-            raise UsageError("options: how a judge is asked is set at the server")
+            raise UsageError(
+                "options: a server sets the options of its judges: leave options out"
+            )
         if isinstance(score, Mapping) and not score:
             raise UsageError(
                 "score: expected a formula, a factor, an expression, or factors with weights"
@@ -148,14 +151,14 @@ class Rewarder:
             )
         self._begin()
 
-    # --- what is open -----------------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         self._session = _Session()
         weakref.finalize(self, self._session.close)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but what is open: trainers send reward functions to workers."""
+        """Return the state without open resources: trainers pickle reward functions for their workers."""
         return {name: value for name, value in vars(self).items() if name != "_session"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -175,11 +178,11 @@ class Rewarder:
     # --- asking -----------------------------------------------------------------------------------------------
 
     def rewards(self, edits: Sequence[RewardEdit]) -> list[Reward]:
-        """Return the rewards in the order of the edits. Safe inside a running event loop, which waits meanwhile."""
+        """Return the rewards in the order of the edits. Blocks; may be called inside a running event loop."""
         return self._submit(edits).result()
 
     async def arewards(self, edits: Sequence[RewardEdit]) -> list[Reward]:
-        """Return what `rewards` returns, while the caller's loop goes on."""
+        """Return the rewards in the order of the edits without blocking the caller's event loop."""
         return await asyncio.wrap_future(self._submit(edits))
 
     def _submit(self, edits: Sequence[RewardEdit]) -> Future[list[Reward]]:
@@ -188,8 +191,8 @@ class Rewarder:
     async def _rewarded(
         self, thread: _LoopThread, edits: Sequence[RewardEdit]
     ) -> list[Reward]:
-        """Return a reward for each edit. An image that cannot be read fails its own edit. If that is so of all edits,
-        raise the first error: the caller passes something else than images."""
+        """Return a reward for each edit. An unreadable image makes its own edit fail. If every edit has one, raise the
+        first error, since the caller does not pass images."""
         encoded = await _each(
             range(len(edits)),
             lambda number: asyncio.to_thread(self._encoded, number, edits[number]),
@@ -208,7 +211,7 @@ class Rewarder:
         return [rewards[number] for number in range(len(edits))]
 
     def _encoded(self, number: int, edit: RewardEdit) -> RewardEdit | ImageError:
-        """Return the edit with its images as a judge takes them; a server is sent the bytes of a file."""
+        """Return the edit with encoded images, for a server with the bytes of files; an error if an image cannot be read."""
         images: dict[str, Any] = {}
         for role, image in (("input", edit.input), ("edited", edit.edited)):
             where = f"edit {number}, {role}"
@@ -230,8 +233,8 @@ class Rewarder:
         masks: bool,
         earlier: Mapping[str, Sequence[float]] = MappingProxyType({}),
     ) -> list[Reward]:
-        """Return what the trainer gets. `masks`: it leaves out a sample whose reward is None, so None may stay.
-        `earlier`: rewards by group that count for `group_mean` too."""
+        """Return the rewards for the trainer after applying `on_failure`. `masks`: the trainer leaves out a sample whose
+        reward is None, so that None may stay. `earlier`: rewards by group that count for `group_mean` too."""
         failed = [
             (n, reward) for n, reward in enumerate(rewards) if reward.value is None
         ]
@@ -239,7 +242,7 @@ class Rewarder:
             return list(rewards)
         if self.on_failure == "group_mean":
             _log.warning(
-                "%d of %d rewards are the mean of their group: those edits have none of their own",
+                "%d of %d rewards are imputed: these edits failed and have the mean of their group",
                 len(failed),
                 len(rewards),
             )
@@ -248,8 +251,8 @@ class Rewarder:
             f"edit {n}: {reward.status}: {reward.message}" for n, reward in failed[:3]
         )
         raise NoReward(
-            f"{len(failed)} of {len(rewards)} edits have no reward ({reasons}). A number in their place would be made up: "
-            'skip this batch, or give on_failure="group_mean" to train on the mean of the group'
+            f"{len(failed)} of {len(rewards)} edits have no reward ({reasons}). "
+            'Skip this batch, or pass on_failure="group_mean" to train on the mean of the group instead'
         )
 
 
@@ -258,7 +261,7 @@ def _with_group_means(
     rewards: Sequence[Reward],
     earlier: Mapping[str, Sequence[float]],
 ) -> list[Reward]:
-    """Replace each missing reward by the mean of its group, and mark it. Raise `NoReward` if a group has none."""
+    """Replace each missing reward by the mean of its group, marked as imputed. Raise `NoReward` if a group has no rewards."""
     groups = [edit.group_name for edit in edits]
     values = {group: list(earlier.get(group, ())) for group in groups}
     for group, reward in zip(groups, rewards, strict=True):
@@ -271,7 +274,7 @@ def _with_group_means(
             continue
         if not values[group]:
             raise NoReward(
-                f"no edit of the group {group} has a reward yet: {reward.status}: {reward.message}"
+                f"no edit of the group {group} has a reward yet, so that it has no mean: {reward.status}: {reward.message}"
             )
         mean = sum(values[group]) / len(values[group])
         filled.append(replace(reward, value=mean, imputed=True))
@@ -279,7 +282,7 @@ def _with_group_means(
 
 
 def trainer(make: Callable[..., T]) -> Callable[..., T]:
-    """Return a factory that takes the arguments of `Rewarder`, and the keyword arguments of `make`."""
+    """Return a factory with the arguments of `Rewarder` and the keyword arguments of `make`."""
     parameters = inspect.signature(make).parameters.values()
     keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
 
@@ -294,10 +297,10 @@ def trainer(make: Callable[..., T]) -> Callable[..., T]:
 
 
 def column(columns: Mapping[str, Any], name: str, count: int) -> list[Any]:
-    """Return a column of a batch. Raise `InputError` if it is not there, or is of another length."""
+    """Return a column of a batch. Raise `InputError` if it is missing or has the wrong length."""
     if name not in columns:
         raise InputError(
-            f'there is no column "{name}": expected one entry for each edit; there are {sorted(columns)}'
+            f'there is no column "{name}": expected one entry for each edit; the columns are {sorted(columns)}'
         )
     values = columns[name]
     if len(values) != count:
@@ -308,7 +311,8 @@ def column(columns: Mapping[str, Any], name: str, count: int) -> list[Any]:
 
 
 async def _each(keys: Iterable[Any], ask: Callable[[Any], Awaitable[T]]) -> list[T]:
-    """Ask about each, some at a time, in their order. The first error ends the others and is raised."""
+    """Call `ask` for each key with bounded concurrency and return the results in order. The first error cancels the others
+    and is raised."""
     gate = asyncio.Semaphore(_IN_FLIGHT)
 
     async def ask_in_turn(key: Any) -> T:
@@ -339,7 +343,7 @@ class _JudgeHere:
         score: Score,
         options: Options | None,
     ) -> None:
-        """Raise now what would fail with the first edit: an unknown rubric or factor, or a judge that cannot answer."""
+        """Raise early for an unknown rubric or factor, or a judge that cannot answer."""
         from editjudge.judges.judge import Options
         from editjudge.judges.registry import check_answers
         from editjudge.plugins import default_judge
@@ -390,9 +394,9 @@ class _JudgeHere:
         if value is not None:
             return Reward(value, "ok")
         abstained = (
-            f"{key}: {why}" for j in judgements for key, why in j.abstained.items()
+            f"{key}: {text}" for j in judgements for key, text in j.abstained.items()
         )
-        return Reward(None, "abstained", next(abstained, "nothing was scored"))
+        return Reward(None, "abstained", next(abstained, "the judge scored no factor"))
 
 
 # --- from a server --------------------------------------------------------------------------------------------
@@ -425,8 +429,8 @@ class _RewardServer:
         return {n: reward for answer in answers for n, reward in answer.items()}
 
     async def _post(self, session: Any, batch: Batch) -> dict[int, Reward]:
-        """Return the rewards of a request. It is sent again while the server is full or cannot be reached, which is
-        safe: what was judged is not asked again."""
+        """Return the rewards of a request. It is retried while the server is full or cannot be reached, which is safe: the
+        server does not ask its judge about the same edit twice."""
         import aiohttp
 
         body, kind = await asyncio.to_thread(self._body, batch)
@@ -452,7 +456,7 @@ class _RewardServer:
                 ) from None
             except ValueError as error:
                 raise JudgeError(
-                    f"{self.url}: the answer is not one of the reward protocol: {error!s:.500}"
+                    f"{self.url}: the answer does not follow the reward protocol: {error!s:.500}"
                 ) from None
             except aiohttp.ClientError as error:
                 problem = f"cannot be reached: {error}"
@@ -461,7 +465,7 @@ class _RewardServer:
         raise JudgeError(f"{self.url} {problem}")
 
     def _body(self, batch: Batch) -> tuple[bytes, str]:
-        """Return the request and its content type: msgpack with images as bytes if it is installed, else JSON."""
+        """Return the request body and its content type: msgpack with images as bytes if it is installed, else JSON."""
         from editjudge.rewards.reduction import FORMULAS
 
         fields: dict[str, Any] = {
@@ -471,7 +475,7 @@ class _RewardServer:
             "ranking": None if self.ranking == "none" else self.ranking,
         }
         if self.score in FORMULAS:
-            # As servers of the first version call it.
+            # The name in the first version of the protocol.
             fields["formula"] = fields.pop("score")
         edits = [
             {
@@ -497,7 +501,7 @@ _Source = _JudgeHere | _RewardServer
 
 
 def _batches(edits: Batch, *, whole_groups: bool) -> list[Batch]:
-    """Return the edits of each request; a group that is ranked is never divided."""
+    """Divide edits into requests; with `whole_groups`, the edits of a group stay together."""
     groups: dict[Any, Batch] = {}
     for number, edit in edits.items():
         group = edit.group_name if whole_groups else number
@@ -511,8 +515,8 @@ def _batches(edits: Batch, *, whole_groups: bool) -> list[Batch]:
 
 
 def _read(batch: Batch, answer: bytes) -> dict[int, Reward]:
-    """Return the rewards of an answer. Raise `ValueError` if it is not what the protocol says: a number that belongs to
-    another edit, or comes with a failure, is never used."""
+    """Return the rewards of an answer. Raise `ValueError` if it violates the protocol, for example with a number for
+    another edit or for a failure."""
     from pydantic import TypeAdapter
 
     from editjudge.rewards.protocol import RewardedEdit
@@ -526,22 +530,24 @@ def _read(batch: Batch, answer: bytes) -> dict[int, Reward]:
     ids = [reward.id for reward in rewards]
     if ids != list(map(str, batch)):
         sent = ", ".join(map(str, batch))
-        raise ValueError(f"the edits {sent} were sent and {ids} came back")
+        raise ValueError(f"expected rewards of the edits {sent}, received {ids}")
     for reward in rewards:
         if reward.reward is not None and not 0 <= reward.reward <= 1:
-            raise ValueError(f"edit {reward.id} has the reward {reward.reward!r}")
+            raise ValueError(
+                f"the reward of edit {reward.id} is {reward.reward!r}: expected a number from 0 to 1 or null"
+            )
     return {
-        number: Reward(reward.reward, reward.status, reward.why())
+        number: Reward(reward.reward, reward.status, reward.explanation())
         for number, reward in zip(batch, rewards, strict=True)
     }
 
 
-# --- an event loop of its own ---------------------------------------------------------------------------------
+# --- event loop in a thread -----------------------------------------------------------------------------------
 
 
 class _Session:
-    """An event loop in a thread of its own, with what was opened in it: reward functions are called with and without
-    a loop, and from several threads. A process that was forked begins another."""
+    """An event loop in a separate thread, with its open resources: reward functions are called with and without a
+    loop, and from several threads. A forked process starts a new one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -551,7 +557,7 @@ class _Session:
     def submit(
         self, work: Callable[[_LoopThread], Coroutine[Any, Any, T]]
     ) -> Future[T]:
-        """Run a coroutine in the loop, which begins with the first one."""
+        """Run a coroutine in the loop, which is started on first use."""
         self._leave_parent()
         with self._lock:
             if self._thread is None:
@@ -561,7 +567,7 @@ class _Session:
             return asyncio.run_coroutine_threadsafe(work(thread), thread.loop)
 
     def close(self) -> None:
-        """End the loop and close what was opened in it."""
+        """Stop the loop and close its resources."""
         self._leave_parent()
         with self._lock:
             thread = self._thread
@@ -570,7 +576,7 @@ class _Session:
             thread.close()
 
     def _leave_parent(self) -> None:
-        """Forget what the parent of a forked process has: its thread is not here, and its lock may be held for ever."""
+        """Reset the state after a fork: the parent's thread does not exist here, and its lock may be held forever."""
         if self._pid != os.getpid():
             self._lock = threading.Lock()
             self._thread = None
@@ -593,20 +599,21 @@ class _LoopThread(threading.Thread):
     async def opened(
         self, opener: Callable[[AsyncExitStack], Coroutine[Any, Any, T]]
     ) -> T:
-        """Return what `opener` opens, the same for all calls. Call it in the loop."""
+        """Return the resource that `opener` opens, which all calls share. Call it in the loop."""
         opening = self._opening or asyncio.create_task(opener(self._resources))
         self._opening = opening
         try:
             result: T = await asyncio.shield(opening)
         except BaseException:
-            # The next call tries again, unless this caller alone was cancelled.
+            # The next call opens again, unless only this caller was cancelled.
             if opening.done() and self._opening is opening:
                 self._opening = None
             raise
         return result
 
     def close(self) -> None:
-        """End the thread; wait for that unless it is the caller, as where it drops the last reference to a rewarder."""
+        """Stop the thread and wait for it, unless it is the calling thread, which may drop the last reference to a
+        rewarder."""
         asyncio.run_coroutine_threadsafe(self._end(), self.loop)
         if threading.current_thread() is not self:
             self.join(_CLOSING)

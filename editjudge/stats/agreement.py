@@ -1,4 +1,4 @@
-"""Judges against people: figures over one pair per item, clustered intervals, and what a further rater would reach."""
+"""Agreement of judges with people: figures over the items, clustered intervals, and comparison with a further rater."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ CORRELATIONS = ("spearman", "pearson", "kendall")
 FEWEST_MODELS = 6
 FEWEST_IMAGES = 20
 SEPARATION = 10.0
-"""Models, source images, and the variance between models' means over their sampling variance that an interval of the
-correlation over models needs."""
+"""Minimum for an interval of the correlation over models: number of models, number of source images, and ratio of the
+variance between models' means to their sampling variance."""
 HALO_DRAWS = 400
-"""Resamples of a mean over all pairs of factors, of which a rubric has dozens."""
+"""Bootstrap draws of the halo, which is a mean over all pairs of factors: a rubric has dozens of them."""
 FILLS = 2_000_000
-"""Entries of the table that all fills of failed scores are tried in (16 MB)."""
+"""Maximum size of the table in which all fills of failed scores are tried (16 MB)."""
 
 
 OTHER_SCALE = Reason("other_scale")
-"""Note of scores that distances from ratings say nothing about."""
+"""Note that scores and ratings have different scales, so that distances between them mean nothing."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """Correlations that leave out part of what the pooled ones reward."""
+    """Correlations within editing models, or over the means of models."""
 
     models: int
     spearman: float | None = None
@@ -77,78 +77,78 @@ class Level:
     kendall: float | None = None
     ci: Mapping[str, Interval | None] = field(default_factory=dict)
     ci_reason: Mapping[str, Reason] = field(default_factory=dict)
-    """Why a figure has no interval."""
+    """Reasons why figures have no interval."""
     notes: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A judge's Spearman minus that of a further rater, over the same items and in the same draws of source images."""
+    """Difference between the Spearman correlations of a judge and of a further rater, over the same items and draws."""
 
     difference: float | None
     ci: Interval | None
     ci_reason: Reason | None
     verdict: str | None = None
-    """"below" or "above" where the interval excludes 0, else "not told apart"; None without an interval."""
+    """"below" or "above" if the interval excludes 0, else "not told apart"; None without an interval."""
 
 
 @dataclass(frozen=True)
 class JudgeAgreement:
-    """One judge on one factor: the mean of its ok scores over repeats against the mean of all ratings of an item."""
+    """Agreement of one judge with people on one factor: its mean score of an item against the item's mean rating."""
 
     n: int
     """Items with a score and a rating."""
     unscored: int
-    """Rated items that the judge gave no score: they failed, or it abstained."""
+    """Rated items without a score: the judgement failed, or the judge abstained."""
     failed: int
-    """Judgements of rated items that failed or are pending, repeats included; `bounds` are over what they could be."""
+    """Judgements of rated items that failed or are pending, including repeats; `bounds` cover their possible scores."""
     unrated: int
     people: float | None
-    """One person against the mean of the others (mean Spearman) over the same `n` items."""
+    """Mean Spearman correlation of each rater with the mean of the others, over the same `n` items."""
     further_rater: FurtherRater | None
-    """Estimate of what a further rater would reach against the same mean ratings of the same `n` items."""
+    """Estimated agreement of a further rater with the same mean ratings of the same `n` items."""
     against_further_rater: Standing
     spearman: float | None
     pearson: float | None
     kendall: float | None
-    """Tau-b."""
+    """Kendall's tau-b."""
     qwk: float | None
     """Quadratic-weighted kappa (on means: Lin's concordance)."""
     mae: float | None
     bias: float | None
-    """Judge minus people."""
+    """Mean score of the judge minus mean rating."""
     exact: float | None
-    """The share of items less than half a step of the people's scale apart."""
+    """Share of items whose score and rating differ by less than half a step of the people's scale."""
     within_one: float | None
     ci: Mapping[str, Interval | None]
     method: Mapping[str, str]
-    """How each interval was made: `percentile` for correlations, expanded bootstrap percentiles over images."""
+    """Method of each interval; `percentile` is the expanded bootstrap percentile over images, for correlations."""
     ci_reason: Mapping[str, Reason]
-    """Why a figure has no interval."""
+    """Reasons why figures have no interval."""
     bounds: FailureBounds | None
-    """Spearman with the scores that failed filled in to lower it most, and to raise it most."""
+    """Lowest and highest Spearman correlation that the failed scores could lead to."""
     bounds_exact: bool
-    """Whether every fill was tried; if not, only fills with the ends of the scale, and others may reach further."""
+    """Whether every fill was tried. If not, only fills with the ends of the scale were, and others may go beyond."""
     bounds_reason: Reason | None
     mae_bounds: FailureBounds | None
-    """The largest and the smallest mean absolute error that the failed scores could have made."""
+    """Largest and smallest mean absolute error that the failed scores could lead to."""
     overturnable: bool
-    """Whether `bounds` reach beyond the interval of Spearman: what failed could then change what it says."""
+    """Whether `bounds` reach beyond the interval of Spearman, so that the failures could change the conclusion."""
     corrected: float | None
-    """Spearman over the square root of the reliability of the mean rating: against ratings without noise."""
+    """Spearman corrected for attenuation: divided by the square root of the reliability of the mean rating."""
     within_model: Level
-    """Averaged over editing models, so that knowing which model made an edit does not help."""
+    """Correlation within each editing model, averaged: recognising the model of an edit does not help."""
     system: Level
-    """Over the means of models: whether the judge ranks models as people do."""
+    """Correlation over the means of models: whether the judge ranks models as people do."""
     top: float | None
-    """The share of scores at the top of the scale."""
+    """Share of scores at the top of the scale."""
     floor: float | None
     notes: tuple[Reason, ...]
 
 
 @dataclass(frozen=True)
 class Halo:
-    """Mean Spearman correlation between factors: near 1, all factors are one impression."""
+    """Mean Spearman correlation between factors; near 1 all factors measure one overall impression."""
 
     people: float | None
     judges: Mapping[str, float | None]
@@ -171,7 +171,7 @@ def agree(
     continuous: Container[str] = (),
     draws: int = DRAWS,
 ) -> Agreement:
-    """Compare every judge on every factor. Pooled, all raters, nothing rescaled; undefined is None with a note.
+    """Compare every judge with all raters, pooled, on every factor. An undefined figure is None, with a note.
 
     `scales` go from the worst value to the best; a `continuous` factor has scores between the values of its scale.
     """
@@ -200,7 +200,7 @@ def agree(
 
 
 class _People:
-    """The ratings of one factor, and what people reach on all rated items or on those that a judge scored."""
+    """Ratings of one factor, and agreement among people on all rated items or on those that a judge scored."""
 
     def __init__(self, ratings: Ratings, groups: Mapping[str, str], draws: int) -> None:
         self.ratings = ratings
@@ -214,7 +214,7 @@ class _People:
         )
 
     def further_rater(self, items: Sequence[str]) -> FurtherRater:
-        """Return a further rater over these items; judges that scored the same ones share the draws."""
+        """Return the further rater over these items; judges that scored the same items share its draws."""
         if len(items) == len(self.means):
             return self._further
         scored = frozenset(items)
@@ -263,7 +263,7 @@ def _agreement(
     missing = np.array(
         [rated[item] for item in rated if item in lost and item not in scored_means]
     )
-    # An item with an answer and a failed repeat has a mean that the failed one could have moved.
+    # If only some repeats of an item failed, they could have moved the item's mean.
     weight = np.array([lost[item] / (lost[item] + answered[item]) for item in items])
     bounds, exact, unknown = _bounds(pairs, missing, weight, scale)
     scored = scores.score[scores.ok]
@@ -298,7 +298,7 @@ def _agreement(
 def _intervals(
     pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draws: int
 ) -> dict[str, Limits]:
-    """Shares and errors are means on a scale with known ends; the other figures are drawn."""
+    """Return the interval of each figure. Shares and errors are means with known ends; other figures are bootstrapped."""
     drawn = ("spearman", "kendall", "pearson", "qwk")
     none = Limits(None, why_none([pairs]))
     limits = dict.fromkeys(drawn, none)
@@ -326,7 +326,8 @@ def _intervals(
 def _bounds(
     pairs: Pairs, missing: Floats, weight: Floats, scale: Sequence[float] | None
 ) -> tuple[FailureBounds | None, bool, Reason | None]:
-    """Return bounds of Spearman over the scores that failed judgements could have given.
+    """Return bounds of Spearman over the possible scores of failed judgements, whether they are exact, and a reason if
+    there are none.
 
     `missing` are the ratings of items without a score; `weight` is the share of an item's repeats that failed.
     """
@@ -337,7 +338,7 @@ def _bounds(
         return None, False, Reason("unknown_scale")
     worst, best, exact = spearman_bounds(pairs.x, pairs.y, missing, scale)
     if weight.any():
-        # Failed repeats at the ends of the scale, items rated above some limit at one end and the others at the other
+        # Failed repeats of items rated above some limit are put at one end of the scale and the others at the other
         # end, which raises or lowers a correlation most.
         ends = (min(scale), max(scale))
         limits = np.unique(pairs.y)
@@ -354,17 +355,18 @@ def _bounds(
 def spearman_bounds(
     x: Floats, y: Floats, missing: Floats, scale: Sequence[float]
 ) -> tuple[float, float, bool]:
-    """Return the lowest and the highest Spearman correlation of x and y once `missing` ratings got scores too.
+    """Return the lowest and the highest Spearman correlation of x and y if the items with `missing` ratings had scores
+    too, and whether they are exact.
 
-    How many of the failed items get each value fixes all ranks. Among fills that agree in that, the correlation is
-    largest where the items are in the order of their ratings, and smallest where they are in the opposite one (the
-    rearrangement inequality). So only those numbers need trying: all of them if they are few, else every split
-    between the two ends of the scale, which says what can be reached and not what cannot.
+    The number of failed items that get each value fixes all ranks. Among fills with the same numbers, the correlation
+    is largest if the items are in the order of their ratings, and smallest in the opposite order (the rearrangement
+    inequality). So it is enough to try these numbers: all of them if they are few, else every split between the two
+    ends of the scale, which gives reachable values that others may exceed.
     """
     from scipy.stats import rankdata
 
     levels = np.unique(np.asarray(scale, dtype=float))
-    # otherwise scores are means, and more values than these are possible
+    # otherwise scores are means, which can have values between the levels
     on_levels = bool(np.all(np.isin(x, levels)))
     values, code = np.unique(np.r_[x, levels], return_inverse=True)
     splits = _splits(len(missing), len(levels), FILLS // len(values))
@@ -400,7 +402,7 @@ def spearman_bounds(
 
 
 def _splits(n: int, parts: int, most: int) -> Ints | None:
-    """Return all ways to split n into so many parts, or None if there are more than `most`."""
+    """Return all ways to split n into this number of parts; None if there are more than `most`."""
     if comb(n + parts - 1, parts - 1) > most:
         return None
     ways = list(itertools.combinations(range(n + parts - 1), parts - 1))
@@ -415,7 +417,7 @@ def _mae_bounds(
         return None
     values = np.asarray(scale or (0.0,), dtype=float)
     each = np.abs(values[:, None] - missing[None, :])
-    # The mean of an item with failed repeats lies anywhere between these two.
+    # The mean of an item with failed repeats lies between these two.
     low, high = (
         (1 - weight) * pairs.x + weight * end for end in (values.min(), values.max())
     )
@@ -432,14 +434,14 @@ def _mae_bounds(
 def standing(
     pairs: Pairs, items: Sequence[str], further: FurtherRater | None, *, draws: int
 ) -> Standing:
-    """Return how the judge of these pairs stands to a further rater of the same items."""
+    """Return the judge of these pairs in comparison with a further rater of the same items."""
     spearman = number(estimate(pairs)["spearman"])
     if further is None or spearman is None:
         return Standing(None, None, Reason("no_spearman"))
     if further.spearman is None:
         return Standing(None, None, further.reason)
     difference = spearman - further.spearman
-    # The codes of the further rater's draws, so that both see the same source images in each draw.
+    # The codes of the further rater's draws, so that each draw has the same source images on both sides.
     group = np.array([further.group[item] for item in items], np.int64)
     same = Pairs(pairs.x, pairs.y, group, pairs.step)
     enough = min(carried([same]), further.carried)
@@ -458,7 +460,7 @@ def standing(
 
 
 def _means(item: Column, score: Floats) -> dict[str, float]:
-    # Rounded so that equal means of repeats or raters stay ties whatever the order of summing.
+    # Rounded so that equal means of repeats or raters remain ties whatever the order of summation.
     means = np.round(item_means(item, score), 12)
     return {
         label: float(m)
@@ -533,8 +535,10 @@ def _system(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Level:
 def _no_system_interval(
     means: Sequence[Floats], drawn: Sequence[Floats], groups: int
 ) -> Reason | None:
-    """Why the correlation over models has no interval. Bootstrap draws add the sampling error of each model's mean once
-    more: where it is not small beside the differences between models, draws are centred on another correlation."""
+    """Return why the correlation over models has no interval; None if it has one.
+
+    Bootstrap draws add the sampling error of each model's mean once more: unless it is small compared with the
+    differences between models, the draws are biased."""
     n = means[0].shape[1]
     if n < FEWEST_MODELS or groups < FEWEST_IMAGES:
         return Reason.of(
@@ -548,7 +552,7 @@ def _no_system_interval(
         if not np.isfinite(draw).all():
             return Reason("model_missing")
         between = float(np.var(mean, ddof=1))
-        # The error of a model's mean about the mean of all: what moves all models alike moves no correlation.
+        # Errors are about the mean of all models: what moves all models alike does not change a correlation.
         error = float(np.var(draw - draw.mean(axis=1, keepdims=True), axis=0).sum()) / (
             n - 1
         )
@@ -582,7 +586,7 @@ def _halos(
         limits = intervals(strata, images, ("spearman",), draws=min(draws, HALO_DRAWS))
         return halo(means), limits.get("spearman")
 
-    # Over the same factors on both sides, or the two could not be compared.
+    # The same factors on both sides, so that the two can be compared.
     shared = [f for f in scores.factor.present() if f in ratings.factor.present()]
     people, people_ci = between(ratings)
     judges = {
@@ -597,7 +601,7 @@ def _halos(
 
 
 def halo(factors: Mapping[str, Mapping[str, float]]) -> float | None:
-    """Return the mean Spearman correlation over pairs of factors, each over the items that have both."""
+    """Return the mean Spearman correlation of two factors, each over the items that have both."""
     strata, _ = _factor_pairs(factors, {})
     return number(averaged(strata, ("spearman",))["spearman"])
 
@@ -605,7 +609,7 @@ def halo(factors: Mapping[str, Mapping[str, float]]) -> float | None:
 def _factor_pairs(
     factors: Mapping[str, Mapping[str, float]], groups: Mapping[str, str]
 ) -> tuple[list[Pairs], int]:
-    """Return every two factors over the items that have both, and how many source images there are."""
+    """Return the values of every two factors over the items that have both, and the number of source images."""
     codes: dict[str, int] = {}
     strata = []
     for first, second in itertools.combinations(factors.values(), 2):

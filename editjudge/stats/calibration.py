@@ -1,4 +1,4 @@
-"""From a judge's scale to people's: monotone maps, and people's mean estimated from few ratings and many scores."""
+"""Calibration of a judge to people: monotone maps, and people's mean estimated from few ratings and many scores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from editjudge.stats.columns import (
 from editjudge.stats.inference import FEWEST, evenly, folds_of, mean_interval
 
 FEWEST_PAIRS = 10
-"""Pairs below which a calibration is refused: a step function through fewer points is the points."""
+"""Minimum number of pairs for a calibration: a step function through fewer points only memorises them."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Isotonic:
     y: tuple[float, ...]
 
     def __call__(self, scores: Sequence[float] | Floats) -> Floats:
-        """NaN stays NaN: a missing score is not calibrated into one."""
+        """Return the calibrated scores. A missing score (NaN) stays NaN."""
         values = np.asarray(scores, dtype=float)
         out: Floats = np.interp(values, self.x, self.y)
         return np.where(np.isnan(values), np.nan, out)
@@ -41,16 +41,16 @@ class Isotonic:
 
 @dataclass(frozen=True)
 class ScaleCalibration:
-    """A map and what it is worth on groups that it has not seen."""
+    """A calibration map and its cross-validated error."""
 
     n: int
     groups: int
     map: Isotonic | None = None
     mae_raw: float | None = None
     mae_calibrated: float | None = None
-    """Cross-validated, whole groups held out."""
+    """Mean absolute error after calibration, cross-validated with whole groups held out."""
     mae_constant: float | None = None
-    """Error of always saying the mean of the other groups: a calibration that does not beat it knows nothing."""
+    """Error of the constant baseline, the mean of the other groups; a useful calibration has a smaller one."""
     bias_raw: float | None = None
     bias_calibrated: float | None = None
     notes: tuple[Reason, ...] = ()
@@ -58,26 +58,26 @@ class ScaleCalibration:
 
 @dataclass(frozen=True)
 class PoweredEstimate:
-    """People's mean, from the few edits that they rated and the judge's scores of all."""
+    """Estimate of people's mean from the few edits that they rated and the judge's scores of all edits."""
 
     rated: int
     scored_only: int
     human_mean: float | None
     human_ci: Interval | None
-    """From the rated edits alone, whether or not the judge has a score of them."""
+    """Interval from the rated edits alone, with or without a score of the judge."""
     mean: float | None
-    """Prediction-powered: the judge's mean over all edits, corrected by its error on the rated ones."""
+    """Prediction-powered estimate: the judge's mean over all edits, corrected by its error on the rated ones."""
     ci: Interval | None
     ci_reason: Reason | None
     weight: float | None
-    """How much the judge is listened to, 0 to 1, chosen to make the interval shortest."""
+    """Weight of the judge's scores, 0 to 1, chosen to make the interval shortest."""
     saved: float | None
-    """How many more ratings people alone would have needed for an interval this short."""
+    """Additional ratings that people alone would need for an interval this short."""
     notes: tuple[Reason, ...]
 
 
 def fit(judge: Sequence[float] | Floats, human: Sequence[float] | Floats) -> Isotonic:
-    """Fit least squares under monotonicity, edits with equal scores pooled."""
+    """Fit an isotonic regression by least squares; edits with equal scores are pooled."""
     from scipy.optimize import isotonic_regression
 
     x, y, _ = _complete(judge, human, None)
@@ -96,7 +96,8 @@ def calibrate(
     *,
     group: Iterable[object] | None = None,
 ) -> ScaleCalibration:
-    """Calibrate one factor: NaN on either side is left out. The map is of all pairs, its errors are cross-validated."""
+    """Calibrate one factor. Edits with NaN on either side are left out; the map is fitted to all pairs, and its errors
+    are cross-validated."""
     x, y, codes = _complete(judge, human, group)
     groups = len(codes.labels)
     if len(x) < FEWEST_PAIRS or groups < 2:
@@ -127,7 +128,7 @@ def _complete(
     human: Sequence[float] | Floats,
     group: Iterable[object] | None,
 ) -> tuple[Floats, Floats, Column]:
-    """Return scores, ratings and groups of the edits that have both; each edit is its own group unless groups are given."""
+    """Return scores, ratings and groups of the edits that have both; without `group` each edit is its own group."""
     x = np.asarray(judge, dtype=float)
     y = np.asarray(human, dtype=float)
     good = np.isfinite(x) & np.isfinite(y)
@@ -144,8 +145,9 @@ def powered_mean(
 ) -> PoweredEstimate:
     """Estimate people's mean of the edits of one model; `judge` is NaN if it failed, `human` if an edit was not rated.
 
-    Angelopoulos et al. (2023), with the weight of their PPI++; groups may hold rated and unrated edits. What the
-    judge failed on is left out of its two means alone: who rates does not know that, so both miss the same kind.
+    Angelopoulos et al. (2023), with the weight of their PPI++; groups may contain rated and unrated edits. Edits that
+    the judge failed on are left out of its two means only: which edits are rated does not depend on the failures, so
+    both means miss the same kind of edits.
     """
     f = np.asarray(judge, dtype=float)
     y = np.asarray(human, dtype=float)
@@ -197,7 +199,7 @@ def powered_mean(
 
 
 def _influence(values: Floats, keep: Mask, codes: Ints) -> Floats:
-    """Return what each group contributes to the error of the mean over `keep`."""
+    """Return the contribution of each group to the error of the mean over `keep`."""
     centred = np.where(keep, values - values[keep].mean(), 0.0)
     return np.bincount(codes, weights=centred, minlength=int(codes.max()) + 1) / int(
         keep.sum()
@@ -205,7 +207,7 @@ def _influence(values: Floats, keep: Mask, codes: Ints) -> Floats:
 
 
 def _shortest_weight(people: Floats, judge: Floats) -> float:
-    """Return the weight of the judge, 0 to 1, that makes the error of the sum smallest."""
+    """Return the weight of the judge, 0 to 1, that minimises the error of the sum."""
     power = float(judge @ judge)
     if power <= 1e-15:
         return 0.0
@@ -217,7 +219,7 @@ def _error(influence: Floats, groups: int) -> float:
 
 
 def _student(mean: float, error: float, carried: float) -> Limits:
-    """With the t of the rated groups that carry the spread: the term that these few decide is the larger one."""
+    """Return a t interval with the effective number of rated groups: their term dominates the error."""
     from scipy.special import stdtrit
 
     if carried < FEWEST:

@@ -1,7 +1,7 @@
-"""How two columns go together: rank and moment figures, once exactly and once for every bootstrap draw.
+"""Agreement among people, and figures of agreement between two columns, exactly and for every bootstrap draw.
 
 Every figure depends on the pairs only through a table of how often each pair of values occurs (ranks) or a few
-sums (moments). Both are sums over groups, so a draw is a weighted sum of what each group contributes.
+sums (moments). Both are sums over groups, so a draw is a weighted sum of the groups' contributions.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from editjudge.stats.inference import (
 from editjudge.stats.noise import crossed, mean_squares
 
 LEVELS = 64
-"""Values told apart when drawing; more are binned by rank. It changes the spread of a draw by far less than the
-draws themselves vary, and the interval is moved onto the exact estimate."""
+"""Maximum number of distinct values in bootstrap draws; more are binned by rank. Binning changes a draw by far less than
+draws vary, and the interval is shifted to the exact estimate."""
 RANKS = ("spearman", "kendall")
 MOMENTS = ("pearson", "qwk", "mae", "bias", "exact", "within_one")
 FIGURES = (*RANKS, *MOMENTS)
@@ -43,13 +43,13 @@ UNDEFINED = Reason("undefined_or_constant")
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Paired values: one on each side and the group of every item."""
+    """Two values for each item, and its group."""
 
     x: Floats
     y: Floats
     group: Ints
     step: float = 1.0
-    """Distance between neighbouring values of the scale: what 'within one' means."""
+    """Distance between neighbouring values of the scale, for the share 'within one'."""
 
     def __len__(self) -> int:
         return len(self.x)
@@ -59,7 +59,7 @@ class Pairs:
 
 
 def estimate(pairs: Pairs) -> dict[str, float]:
-    """Return all figures, exactly; NaN if undefined (no pairs, or a column without spread)."""
+    """Return the exact value of all figures; NaN if undefined (no pairs, or a constant column)."""
     if len(pairs) == 0:
         return dict.fromkeys(FIGURES, np.nan)
     figures = _moment_figures(_moments(pairs).sum(axis=0)[None])
@@ -73,7 +73,7 @@ def estimate(pairs: Pairs) -> dict[str, float]:
     else:
         from scipy.stats import kendalltau, rankdata
 
-        # Many levels: sorting beats an 8 MB table. The p-value is not used, and the exact one is slow.
+        # With many levels, sorting is faster than an 8 MB table. SciPy would also compute a p-value, which is slow.
         figures["spearman"] = _row_pearson(rankdata(x)[None], rankdata(y)[None])
         kendall = kendalltau(x, y, method="asymptotic").statistic
         figures["kendall"] = np.array([kendall])
@@ -83,7 +83,7 @@ def estimate(pairs: Pairs) -> dict[str, float]:
 def averaged(
     strata: Sequence[Pairs], names: Sequence[str] = FIGURES
 ) -> dict[str, float]:
-    """Return each figure as the plain mean over the strata in which it is defined; NaN if there is none."""
+    """Return the unweighted mean of each figure over the strata in which it is defined; NaN if there are none."""
     each = [estimate(pairs) for pairs in strata]
     return {
         name: float(_mean_defined(np.array([figures[name] for figures in each])))
@@ -99,7 +99,7 @@ def intervals(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """Return clustered intervals of `averaged(strata)`; a figure without one is left out, `why_none` says why."""
+    """Return clustered intervals of `averaged(strata)`; figures without an interval are left out (see `why_none`)."""
     enough = carried(strata)
     drawn = averaged_draws(
         strata, groups, supported(names, enough), draws=draws, seed=seed
@@ -108,19 +108,19 @@ def intervals(
 
 
 def drawn_intervals(drawn: Mapping[str, Floats], enough: float) -> dict[str, Interval]:
-    """Return the interval of each drawn figure that has one, where so many groups carry the spread."""
+    """Return the interval of each drawn figure that has one; `enough` is the effective number of groups."""
     limits = {}
     for name, values in drawn.items():
         ci = interval(values, int(enough))
         if ci is not None:
-            # without what lies beyond the values that the figure can have
+            # clipped to the range of the figure
             lo, hi = _RANGE.get(name, (-np.inf, np.inf))
             limits[name] = Interval(min(max(ci.lo, lo), hi), max(min(ci.hi, hi), lo))
     return limits
 
 
 def supported(names: Sequence[str], enough: float) -> list[str]:
-    """Return the figures that may have an interval where so many groups carry the spread."""
+    """Return the figures that may have an interval; `enough` is the effective number of groups."""
     if enough >= FEWEST_MOMENTS:
         return list(names)
     return [name for name in names if name in RANKS and enough >= FEWEST]
@@ -134,9 +134,9 @@ def averaged_draws(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> dict[str, Floats]:
-    """Return `averaged(strata)` in every draw of groups; a figure that is undefined is left out.
+    """Return `averaged(strata)` in every draw of groups; undefined figures are left out.
 
-    Calls with the same number of groups, draws and seed see the same draws, so figures may be subtracted draw by draw.
+    Calls with the same number of groups, draws and seed use the same draws, so figures may be subtracted draw by draw.
     """
     drawables = [_Drawable(pairs, names) for pairs in strata if len(pairs)]
     if not drawables or not names:
@@ -163,19 +163,19 @@ def averaged_draws(
 
 
 def carried(strata: Sequence[Pairs]) -> float:
-    """Return how many groups carry the spread of the column that fewer carry."""
+    """Return the effective number of groups, of the column for which it is smaller."""
     parts = [pairs for pairs in strata if len(pairs)]
     if not parts:
         return 0.0
     group = np.concatenate([pairs.group for pairs in parts])
-    # About each stratum's own median, since that is what its figure is about.
+    # Deviations are from the median of each stratum, since figures are computed for each stratum.
     x = np.concatenate([pairs.x - np.median(pairs.x) for pairs in parts])
     y = np.concatenate([pairs.y - np.median(pairs.y) for pairs in parts])
     return min(evenly(np.bincount(group, weights=np.abs(column))) for column in (x, y))
 
 
 def why_none(strata: Sequence[Pairs]) -> Reason:
-    """Return why a figure of these has no interval."""
+    """Return why figures of these strata have no interval."""
     parts = [pairs for pairs in strata if len(pairs)]
     if not parts:
         return Reason("nothing_in_common")
@@ -190,7 +190,7 @@ def why_none(strata: Sequence[Pairs]) -> Reason:
 
 
 def correlation_draws(x: Floats, y: Floats) -> dict[str, Floats]:
-    """Return Spearman, Pearson and Kendall of row against row: short rows, such as models, in many draws."""
+    """Return Spearman, Pearson and Kendall between rows of x and y, for short rows (such as models) and many draws."""
     sx = np.sign(x[:, :, None] - x[:, None, :])
     sy = np.sign(y[:, :, None] - y[:, None, :])
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -200,7 +200,7 @@ def correlation_draws(x: Floats, y: Floats) -> dict[str, Floats]:
         return {
             "spearman": _row_pearson(
                 sx.sum(2), sy.sum(2)
-            ),  # the sum of signs is a midrank up to shift and scale
+            ),  # sums of signs are midranks up to shift and scale
             "pearson": _row_pearson(x, y),
             "kendall": kendall,
         }
@@ -217,11 +217,11 @@ def _row_pearson(x: Floats, y: Floats) -> Floats:
 
 
 class _Drawable:
-    """Pairs prepared so that a block of draws is one product."""
+    """Pairs prepared so that a block of draws is one matrix product."""
 
     def __init__(self, pairs: Pairs, names: Sequence[str]) -> None:
         self.names = names
-        # A model among many has few of the groups: the product with all others would be most of the work.
+        # One model of many has few of the groups: multiplying by the others would be most of the work.
         self.used, group = np.unique(pairs.group, return_inverse=True)
         self.moments = np.zeros((len(self.used), 11))
         np.add.at(self.moments, group, _moments(pairs))
@@ -259,7 +259,7 @@ class _Drawable:
 
 
 def rank_figures(tables: Floats, *, kendall: bool = True) -> dict[str, Floats]:
-    """Spearman and Kendall's tau-b of joint tables (draws x levels x levels)."""
+    """Return Spearman and Kendall's tau-b of joint tables (draws x levels x levels)."""
     x = tables.sum(2)
     y = tables.sum(1)
     n = tables.sum((1, 2))
@@ -282,7 +282,7 @@ def rank_figures(tables: Floats, *, kendall: bool = True) -> dict[str, Floats]:
 
 
 def _moments(pairs: Pairs) -> Floats:
-    """Sums about the overall means (so that nothing cancels), and what each pair adds to the plain shares."""
+    """Return each pair's terms of the sums about the overall means (to avoid cancellation), and of the shares."""
     x = pairs.x - pairs.x.mean()
     y = pairs.y - pairs.y.mean()
     d = pairs.x - pairs.y
@@ -300,8 +300,8 @@ def _moment_figures(m: Floats) -> dict[str, Floats]:
     x, y, xx, yy, xy, d, dd, off, exact, near = (m[:, i] / n for i in range(1, 11))
     vx = xx - x * x
     vy = yy - y * y
-    # Quadratic weights make kappa a function of moments alone: chance agreement is what independent columns
-    # with these means and variances would have. On item means it is Lin's concordance coefficient.
+    # With quadratic weights kappa depends on moments alone: chance agreement is that of independent columns
+    # with these means and variances. On item means it is Lin's concordance coefficient.
     chance = vx + vy + d * d
     return {
         "pearson": _ratio(xy - x * y, vx * vy),
@@ -329,7 +329,7 @@ def _codes(values: Floats) -> Ints:
 
 
 def _mean_defined(values: Floats) -> Floats:
-    """Return the mean over the first axis of what is defined, without a warning if nothing is."""
+    """Return the mean of the defined values over the first axis, without NumPy's warning if there are none."""
     good = np.isfinite(values)
     n = good.sum(axis=0)
     return np.where(
@@ -344,70 +344,69 @@ _RANGE: Mapping[str, tuple[float, float]] = {
 
 
 STRAIGHT = 0.95
-"""A rater who gives one value at least this often, over at least 10 items, is said to straight-line."""
+"""Share of one value in a rater's ratings, over at least 10 items, from which the rater counts as straight-lining."""
 FEWEST_SHARED = 10
-"""Items that several people rated, source images of such items, and such items of a rater: with fewer, readers are
-given no figure of agreement among people. An interval of a rank correlation needs as many; one item of nine moves a
-correlation by .2 and more."""
+"""Minimum number of items that several people rated, of their source images, and of such items per rater. With fewer
+there is no figure of agreement among people: one item of nine moves a correlation by .2 and more."""
 SHOWN_RATERS = 12
-"""Raters with an interval, those who agree least: whom to look at. A crowd has too many to draw for each."""
+"""Number of raters with an interval, those who agree least. Drawing for every rater of a crowd takes too long."""
 LEFT_OUT = ("spearman", "pearson")
-"""Figures of a rater against the others. Kendall's has no such step from k - 1 raters to k."""
+"""Figures of a rater against the others. Kendall's tau has no formula to step up from k - 1 raters to k."""
 
 
 @dataclass(frozen=True)
 class Rater:
-    """One person on one factor."""
+    """Figures of one rater on one factor."""
 
     n: int
     shared: int
-    """Items that somebody else rated, too."""
+    """Items that other raters rated too."""
     mean: float
     sd: float
     commonest: float
-    """The share of this rater's ratings that have the commonest value."""
+    """Share of this rater's ratings that have the commonest value."""
     straight_lining: bool
     spearman_with_rest: float | None
-    """Against the mean of the others on the same items."""
+    """Spearman correlation with the mean of the others on the same items."""
     ci: Interval | None
     """Interval of `spearman_with_rest`, for the `SHOWN_RATERS` who agree least."""
     alpha_without: float | None
-    """Interval alpha of the others: above the alpha of all means that this rater lowers it."""
+    """Interval alpha without this rater; if it is above the alpha of all, the rater lowers agreement."""
 
 
 @dataclass(frozen=True)
 class FurtherRater:
-    """Estimate of what one more rater would reach against the mean of the raters that the items have.
+    """Estimated agreement of one more rater with the mean of the present raters.
 
-    Fields that are not shown are those of every draw of source images, to be subtracted from a judge draw by draw.
+    Fields without repr have a value for every draw of source images, to compare with a judge draw by draw.
     """
 
     spearman: float | None = None
     pearson: float | None = None
     raters: float | None = None
-    """Raters of an item: the harmonic mean over items, since the error of a mean of k goes with 1 / k."""
+    """Harmonic mean of the number of raters of an item: the error variance of a mean of k ratings goes with 1 / k."""
     items: int = 0
     """Items that two or more people rated."""
     images: int = 0
     """Source images of these items."""
     ci: Mapping[str, Interval] = field(default_factory=dict)
     reason: Reason | None = None
-    """Why there is no figure, or no interval."""
+    """Reason why there is no figure, or no interval."""
     drawn: Mapping[str, Floats] = field(default_factory=dict, repr=False, compare=False)
-    """The estimates in every draw; empty if there is no interval."""
+    """Estimates in every draw; empty if there is no interval."""
     left_out: Mapping[str, Floats] = field(
         default_factory=dict, repr=False, compare=False
     )
-    """Each rater against the others, averaged; empty if some rater has too few items to be drawn."""
+    """Mean correlation of each rater with the others, in every draw; empty if a rater has too few items."""
     carried: float = field(default=0.0, repr=False)
     group: Mapping[str, int] = field(default_factory=dict, repr=False)
-    """The code of the source image of each item."""
+    """Code of the source image of each item."""
     groups: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Agreement among people once something was done to the ratings."""
+    """Agreement among people after a change to the ratings."""
 
     raters: int
     alpha_interval: float | None
@@ -416,12 +415,12 @@ class Variant:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """Agreement of people on one factor. None is undefined, with the reason in `notes`."""
+    """Agreement among people on one factor. An undefined figure is None, with the reason in `notes`."""
 
     raters: int
     items: int
     shared: int
-    """Items that two or more people rated: all that agreement among people rests on."""
+    """Items that two or more people rated, on which all figures of agreement are based."""
     images: int
     """Source images of the shared items."""
     ratings: int
@@ -432,13 +431,13 @@ class Ceiling:
     icc1: float | None
     icc2k: float | None
     loo_spearman: float | None
-    """Each rater against the mean of the others, averaged: what was observed, of k - 1 raters."""
+    """Mean Spearman correlation of each rater with the mean of the others (leave one out)."""
     loo_pearson: float | None
     further_rater: FurtherRater
-    """The same of a further rater against the mean of all: what a judge may be compared with."""
+    """Estimated correlation of a further rater with the mean of all, which a judge may be compared with."""
     ci: Mapping[str, Interval]
     top: float | None
-    """The share of ratings at the highest value seen."""
+    """Share of ratings at the highest value that occurs."""
     floor: float | None
     rater_quality: Mapping[str, Rater]
     variants: Mapping[str, Variant]
@@ -452,9 +451,9 @@ def ceiling(
     draws: int = DRAWS,
     further: FurtherRater | None = None,
 ) -> Ceiling:
-    """Return how people agree on one factor; `group` names the source image of an item.
+    """Return the agreement among people on one factor; `group` maps an item to its source image.
 
-    `further` is what `further_rater` returned for the same ratings, groups and draws, if it is at hand.
+    `further` is the result of `further_rater` for the same ratings, groups and draws, if it was computed already.
     """
     further = further or further_rater(ratings, group=group, draws=draws)
     item = ratings.item.compact()
@@ -493,10 +492,10 @@ def ceiling(
 def further_rater(
     ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: int = DRAWS
 ) -> FurtherRater:
-    """Return what a further rater of one factor would reach; `group` names the source image of an item.
+    """Estimate the agreement of a further rater on one factor; `group` maps an item to its source image.
 
     Raters who share fewer than `FEWEST_SHARED` items with others count in the means, but are not left out in turn. The
-    interval is over source images: the raters are those who rated, and their number is not drawn again.
+    bootstrap resamples source images and not raters.
     """
     item = ratings.item.compact()
     rater = ratings.rater.compact()
@@ -505,7 +504,7 @@ def further_rater(
     code_of_source = {source: code for code, source in enumerate(sorted(set(sources)))}
     codes = np.array([code_of_source[source] for source in sources], np.int64)
     strata = _leave_one_out(item, rater, ratings.score, codes)
-    # one row for each item and rater
+    # One row for each item and rater.
     by_rater, counts = np.unique(
         np.column_stack([item.codes, rater.codes]), axis=0, return_counts=True
     )
@@ -528,7 +527,7 @@ def further_rater(
     if reason is not None:
         return figures
     ratings_of_item = np.bincount(item.codes)
-    # so many ratings by others is a rater who is left out compared with
+    # Number of ratings by others that a rater who is left out is compared with.
     rest = ratings_of_item[by_rater[:, 0]] - counts
     others = _harmonic_mean(rest[rest > 0])
     raters = _harmonic_mean(ratings_of_item)
@@ -553,7 +552,7 @@ def further_rater(
 
 
 def stepped_up(r: Floats, others: float, raters: float) -> Floats:
-    """Return a rater's correlation with the mean of so many raters, from that with the mean of so many others."""
+    """Return a rater's correlation with the mean of `raters` raters, from that with the mean of `others` raters."""
     squared = r * r
     between = squared * (others - 1)
     root = np.sqrt(between * between + 4 * others * squared)
@@ -566,7 +565,7 @@ def stepped_up(r: Floats, others: float, raters: float) -> Floats:
 def _no_further_rater(
     raters: int, shared: int, images: int, able: list[Pairs], observed: float
 ) -> Reason | None:
-    """Return why nothing can be said of a further rater."""
+    """Return why a further rater cannot be estimated; None if one can."""
     if raters < 2:
         return Reason("one_rater")
     if shared == 0:
@@ -589,7 +588,7 @@ def _harmonic_mean(counts: Ints) -> float:
 def _limits(
     further: FurtherRater, strata: list[Pairs], sums: _RatingSums, draws: int
 ) -> dict[str, Interval]:
-    """Return the intervals of what was observed among people."""
+    """Return the intervals of the observed agreement among people."""
     if further.left_out:
         loo = drawn_intervals(further.left_out, further.carried)
     else:
@@ -605,7 +604,7 @@ def _limits(
 
 @dataclass(frozen=True, eq=False)
 class _RatingSums:
-    """All that alpha (interval) and ICC(1) depend on: sums over items, here for each source image."""
+    """Sums over the items of each source image, which determine alpha (interval) and ICC(1)."""
 
     groups: int
     columns: Mapping[str, Floats]
@@ -672,7 +671,7 @@ def one_against_rest(ratings: Ratings) -> float | None:
 
 
 def alpha_interval(item: Codes, x: Floats) -> float | None:
-    """Krippendorff's alpha with squared differences; any number of ratings an item."""
+    """Return Krippendorff's alpha with squared differences; items may have any number of ratings."""
     item, x = _pairable(item, x)
     n = len(x)
     if n == 0:
@@ -685,7 +684,7 @@ def alpha_interval(item: Codes, x: Floats) -> float | None:
 
 
 def alpha_ordinal(item: Codes, x: Floats) -> float | None:
-    """Krippendorff's alpha on an ordinal scale: its metric is the squared difference of midranks."""
+    """Return Krippendorff's alpha on an ordinal scale: its metric is the squared difference of midranks."""
     from scipy.stats import rankdata
 
     item, x = _pairable(item, x)
@@ -693,7 +692,7 @@ def alpha_ordinal(item: Codes, x: Floats) -> float | None:
 
 
 def alpha_nominal(item: Codes, x: Floats) -> float | None:
-    """Krippendorff's alpha where values are only the same or not."""
+    """Return Krippendorff's alpha on a nominal scale: values are equal or different."""
     item, x = _pairable(item, x)
     n = len(x)
     if n == 0:
@@ -709,7 +708,7 @@ def alpha_nominal(item: Codes, x: Floats) -> float | None:
 
 
 def fleiss(item: Codes, x: Floats) -> float | None:
-    """Fleiss' kappa over the items that have the commonest number of ratings (it knows one number only)."""
+    """Return Fleiss' kappa, which needs equal numbers of ratings, over the items with the commonest number."""
     m = np.bincount(item)
     m = m[m > 1]
     if len(m) == 0:
@@ -727,7 +726,7 @@ def fleiss(item: Codes, x: Floats) -> float | None:
 
 
 def icc1(item: Codes, x: Floats) -> float | None:
-    """ICC(1): one rating drawn from anyone, one-way random effects; unequal numbers of ratings allowed."""
+    """Return ICC(1): reliability of a single rating, one-way random effects; numbers of ratings may differ."""
     item = np.unique(item, return_inverse=True)[1]
     m = np.bincount(item) if len(item) else np.zeros(0, np.int64)
     n = len(x)
@@ -743,7 +742,7 @@ def icc1(item: Codes, x: Floats) -> float | None:
 
 
 def icc2k(item: Codes, rater: Codes, x: Floats) -> float | None:
-    """ICC(2,k): the mean of all raters, two-way random effects; over the items that every rater rated."""
+    """Return ICC(2,k): reliability of the mean rating, two-way random effects, over the items that every rater rated."""
     table = crossed(item, rater, x)
     n, k = table.shape
     if n < 2 or k < 2:
@@ -759,13 +758,13 @@ def _pairable(item: Codes, x: Floats) -> tuple[Ints, Floats]:
 
 
 def _same(item: Codes, code: Ints, values: int) -> Ints:
-    """Return for each item the sum of squared counts of its values."""
+    """Return the sum of the squared counts of each item's values."""
     cells, counts = np.unique(item.astype(np.int64) * values + code, return_counts=True)
     return np.bincount(cells // values, weights=counts**2).astype(np.int64)
 
 
 def _leave_one_out(item: Column, rater: Column, x: Floats, group: Ints) -> list[Pairs]:
-    """Return each rater's ratings against the mean of the others, over the items that someone else rated too."""
+    """Return each rater's ratings paired with the mean of the others, over the items that others rated too."""
     if len(rater.labels) < 2:
         return []
     counts = np.bincount(item.codes)
@@ -777,7 +776,7 @@ def _leave_one_out(item: Column, rater: Column, x: Floats, group: Ints) -> list[
         total = np.bincount(item.codes[rows], weights=x[rows], minlength=len(counts))
         both = np.flatnonzero((n > 0) & (counts > n))
         rest: Floats = (sums[both] - total[both]) / (counts[both] - n[both])
-        # Thirds do not add up exactly; unrounded, equal means would get different ranks.
+        # Thirds do not add up exactly: without rounding, equal means would get different ranks.
         strata.append(Pairs(total[both] / n[both], np.round(rest, 9), group[both]))
     return strata
 
@@ -813,7 +812,7 @@ def _rater_quality(
 def _variants(
     item: Column, rater: Column, x: Floats, quality: Mapping[str, Rater]
 ) -> dict[str, Variant]:
-    """Return what centring raters, and leaving out those who straight-line, does to agreement among people."""
+    """Return the agreement among people after centring raters, and after leaving out straight-liners."""
     if len(x) == 0:
         return {}
     levels = np.array([each.mean for each in quality.values()])

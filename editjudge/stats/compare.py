@@ -1,4 +1,4 @@
-"""Whether two things that made or judged the same edits differ, or one at two times: paired, clustered, corrected."""
+"""Comparison of two models or judges on the same edits, or of one at two times: paired, clustered and corrected."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ UNPAIRED = Reason("never_paired")
 
 @dataclass(frozen=True)
 class DifferenceBounds(FailureBounds):
-    """The failures of B at the worst score and those of A at the best, and the other way round."""
+    """Bounds of a difference, with the failures of B at the worst score and those of A at the best, and vice versa."""
 
     p_worst: float | None
     p_best: float | None
-    """Values of `p` over the edits that have a score or failed on either side."""
+    """P-values at the two bounds, over the edits that have a score or failed on either side."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """B minus A on one factor, over the edits that both have."""
+    """Difference B minus A on one factor, over the edits that both have."""
 
     factor: str
     a: str
@@ -72,60 +72,60 @@ class Difference:
     """Edits with a score on both sides."""
     groups: int
     only_a: int
-    """Edits with a score on this side alone: on the other they failed, were abstained from, or were not run."""
+    """Edits with a score on this side only; on the other they failed, were abstained from, or were not run."""
     only_b: int
     failed_a: int
-    """Judgements that failed: no score is in any mean, and `bounds` say what they could have changed."""
+    """Failed judgements, which are not in any mean; `bounds` show what they could have changed."""
     failed_b: int
     abstained_a: int
-    """Judgements that abstained, which bounds leave out: the claim is about edits that can be scored."""
+    """Abstentions, which bounds leave out: the claim is about edits that can be scored."""
     abstained_b: int
     mean_a: float | None
     mean_b: float | None
     difference: float | None
     ci: Interval | None
-    """At `level`; it excludes 0 exactly if `p_holm` is below .05."""
+    """Confidence interval at `level`, which excludes 0 exactly if `p_holm` is below .05."""
     ci_reason: Reason | None
     level: float
-    """Confidence of `ci` and `detectable`: 95 %, or what Holm's correction leaves."""
+    """Confidence level of `ci` and `detectable`: 95 %, or higher after Holm's correction."""
     method: Method | None
-    """Source of p, `ci`, `detectable` and verdict; None if there are none."""
+    """Method of `p`, `ci`, `detectable` and verdict; None if there are none."""
     effective: float
-    """Source images that carry the spread of the differences (see `inference.Clusters.effective`)."""
+    """Effective number of source images (see `inference.Clusters.effective`)."""
     p: float | None
-    """Two-sided, by `method`."""
+    """Two-sided p-value by `method`."""
     p_wilcoxon: float | None
-    """Wilcoxon's signed ranks of the groups' mean differences: the alternative that few outliers move less."""
+    """P-value of Wilcoxon's signed-rank test on the groups' mean differences, which is robust against outliers."""
     p_holm: float | None
-    """`p` corrected over all that is compared together."""
+    """`p` after Holm's correction over all differences that are compared together."""
     effect: float | None
     """Mean difference over the standard deviation of the differences (Cohen's d of pairs)."""
     wins: int
     ties: int
     losses: int
-    """Edits on which B scored higher, the same, lower."""
+    """Numbers of edits on which B scored higher, the same and lower."""
     error: float | None
-    """The standard error of the difference, with whole groups as the unit."""
+    """Standard error of the difference, clustered on groups."""
     detectable: float | None
-    """The minimum detectable difference (MDE) at 80 % power and `level`."""
+    """Minimum detectable difference (MDE) at 80 % power and `level`."""
     detectable_reason: Reason | None
-    """Why there is none."""
+    """Reason why there is no `detectable`."""
     detectable_without_noise: float | None
-    """The same if the judge gave the same answer every time; None without repeats."""
+    """`detectable` if the judge had no noise between repeats; None without repeats."""
     bounds: DifferenceBounds | None
-    """None if the scale is not known, or nothing could be paired whatever the failures had scored."""
+    """Bounds over the failures; None if the scale is unknown, or no edits could be paired even without failures."""
     bounds_reason: Reason | None
     overturnable: bool
-    """Whether the verdict is another one with the failures at an end of the scale; true if that is not known."""
+    """Whether failures at an end of the scale would change the verdict; true if that is unknown."""
     verdict: Verdict
     notes: tuple[Reason, ...]
     inference: Inference | None = field(default=None, repr=False, compare=False)
     quiet: float = field(default=1.0, repr=False)
-    """The share of `error` that is not the judge's own noise."""
+    """Share of `error` that is not the judge's own noise."""
 
     @property
     def evident(self) -> bool:
-        """The one rule of decision: Holm-corrected p < .05."""
+        """Whether the difference is significant: Holm-corrected p < .05."""
         return self.p_holm is not None and self.p_holm < ALPHA
 
     @property
@@ -143,10 +143,10 @@ def compare(
     guaranteed: bool = False,
     draws: int = TEST_DRAWS,
 ) -> list[Difference]:
-    """Compare factor by factor, repeats averaged first. `on="pair"` for models, `"item"` for judges or runs.
+    """Compare factor by factor, after averaging repeats. `on="pair"` is for models, `"item"` for judges or runs.
 
-    Without the `scales` of factors nothing bounds what failed, and few images have no interval. `guaranteed` asks for
-    the bound that assumes nothing.
+    Without the `scales` of factors, failures have no bounds and few images have no interval. `guaranteed` requests the
+    bound that makes no assumption about the distribution.
     """
     factors = [f for f in a.factor.present() if f in b.factor.present()]
     sides = [(a.where(factor=f), b.where(factor=f)) for f in factors]
@@ -169,7 +169,8 @@ def compare(
 def paired(
     a: Scores, b: Scores, on: On
 ) -> tuple[Floats, Floats, Column, tuple[int, int]]:
-    """Return the means of both sides on the edits that both scored, their groups, and how many only one side scored."""
+    """Return the means of both sides on the edits that both scored, their groups, and the numbers of edits that only one
+    side scored."""
     key_a, mean_a, group_a = _edit_means(a, on)
     key_b, mean_b, _ = _edit_means(b, on)
     index = {key: i for i, key in enumerate(key_b)}
@@ -191,30 +192,30 @@ def _edit_means(scores: Scores, on: On) -> tuple[tuple[str, ...], Floats, list[s
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Values to infer the mean of, and the same with every failure at either end of the scale."""
+    """Values whose mean is inferred, and the same with every failure at either end of the scale."""
 
     values: Floats
     group: Column
     clusters: Clusters
     failed: int
     failed_before: int = 0
-    """Failures of the side that is subtracted."""
+    """Number of failures of the side that is subtracted."""
     at_ends: Sequence[Clusters] = ()
-    """Failures at the worst and at the best; empty if nothing failed, or the scale is not known."""
+    """Samples with failures at the worst and at the best score; empty if nothing failed or the scale is unknown."""
     sides: tuple[Floats, Floats] | None = None
-    """The means of A and of B, of which `values` are the differences."""
+    """Means of A and of B, whose differences are `values`."""
     alone: tuple[int, int] = (0, 0)
-    """Edits that only A scored, and that only B scored."""
+    """Numbers of edits that only A scored and that only B scored."""
     identical: bool = False
-    """Whether both sides are the very same answers."""
+    """Whether both sides are the same stored answers."""
     inference: Inference | None = None
     inferences_at_ends: Sequence[Inference | None] = ()
     reason: Reason | None = None
-    """Why there is no inference."""
+    """Reason why there is no inference."""
 
     @classmethod
     def of_scores(cls, scores: Scores, scale: Sequence[float] | None) -> Sample:
-        """Take the scores themselves."""
+        """Make a sample of the scores themselves."""
         ends = ends_of(scale)
         failed = int(scores.failed.sum())
         every = [scores]
@@ -232,12 +233,12 @@ class Sample:
     def of_pairs(
         cls, a: Scores, b: Scores, on: On, scale: Sequence[float] | None
     ) -> Sample:
-        """Take the differences of paired edits, B minus A."""
+        """Make a sample of the differences of paired edits, B minus A."""
         ends = difference_ends(ends_of(scale))
 
         def differences(a: Scores, b: Scores) -> Sample:
             mean_a, mean_b, group, alone = paired(a, b, on)
-            # Differences that rounding alone keeps apart are equal: .3 - .2 and .2 - .1.
+            # Rounded so that differences such as .3 - .2 and .2 - .1 are equal.
             gaps: Floats = np.round(mean_b - mean_a, 12) + 0.0
             clusters = Clusters.of(gaps, group.codes, ends)
             return cls(gaps, group, clusters, 0, sides=(mean_a, mean_b), alone=alone)
@@ -277,7 +278,7 @@ class Sample:
 def infer_samples(
     samples: Iterable[Sample], *, guaranteed: bool, draws: int
 ) -> list[Sample]:
-    """Return the samples with the inference of their mean, and of those with the failures at either end of the scale."""
+    """Return the samples with inferences of their means, also with the failures at either end of the scale."""
     samples = list(samples)
     tested = [sample for sample in samples if not sample.identical]
     clusters = [each for s in tested for each in (s.clusters, *s.at_ends)]
@@ -298,7 +299,7 @@ def infer_samples(
 def _difference(
     factor: str, names: tuple[str, str], a: Scores, b: Scores, sample: Sample
 ) -> Difference:
-    """Return a difference as if it were the only one: `corrected` states it among others."""
+    """Return a difference without correction for multiple tests; `corrected` applies it."""
     gaps = sample.values
     n = len(gaps)
     clusters = sample.clusters
@@ -371,17 +372,17 @@ def _bounds(
 
 
 def corrected(differences: Sequence[Difference]) -> list[Difference]:
-    """Apply Holm's correction over all of these, and state interval, detectable difference and verdict at its level.
+    """Apply Holm's correction over all differences; interval, detectable difference and verdict are at its level.
 
-    Of m tests of which the correction rejects r, those rejected have p below ALPHA / (m - r) and the others have not:
-    at that level an interval excludes 0 exactly if the corrected p is below ALPHA.
+    If the correction rejects r of m tests, the rejected ones have p below ALPHA / (m - r) and the others do not: at
+    that level an interval excludes 0 exactly if the corrected p is below ALPHA.
     """
     tests = sum(d.p is not None for d in differences)
     adjusted = holm([d.p for d in differences])
     rejected = sum(p is not None and p < ALPHA for p in adjusted)
     level = 1 - ALPHA / max(1, tests - rejected)
-    # A judgement that failed may have failed for every factor: when it is filled, the other tests do not stay where
-    # they are. So each test is corrected among the others at their lowest p, and among them at their highest.
+    # A failed judgement may have failed for every factor, so that filling it in changes the other tests too. So each
+    # test is corrected twice: with the others at their lowest p and at their highest.
     families = [
         [extreme(_every_p(d), default=None) for d in differences]
         for extreme in (min, max)
@@ -414,9 +415,9 @@ def _at_level(d: Difference, level: float) -> Difference:
 
 
 def _undetectable(clusters: Clusters, alpha: float) -> Reason:
-    """Return why no difference could be shown, or none with a known chance."""
+    """Return why there is no minimum detectable difference."""
     images = clusters.groups
-    # so many images exclude 0 by a guaranteed bound when each differs by the whole scale
+    # The number of images with which a guaranteed bound excludes 0 if each differs by the full range of the scale.
     needed = math.floor(math.log2(2 / alpha)) + 1
     even = math.floor(clusters.even + 1e-9)
     if even < needed:
@@ -439,13 +440,13 @@ def _undetectable(clusters: Clusters, alpha: float) -> Reason:
 
 
 def _every_p(d: Difference) -> list[float]:
-    """Return the p of a difference, and those with its failures at either end of the scale."""
+    """Return the p-values of a difference: without failures, and with them at either end of the scale."""
     each = (d.p,) if d.bounds is None else (d.p, d.bounds.p_worst, d.bounds.p_best)
     return [p for p in each if p is not None]
 
 
 def _overturnable(d: Difference, others: Sequence[Sequence[float | None]]) -> bool:
-    """Whether failures at an end of the scale change the verdict, beside the other tests' p of either family."""
+    """Whether failures at an end of the scale change the verdict, with the p-values of the other tests in `others`."""
     if not d.failed or d.method == "identity":
         return False
     if d.bounds is None:
@@ -460,7 +461,7 @@ def _overturnable(d: Difference, others: Sequence[Sequence[float | None]]) -> bo
 
 
 def _direction(difference: float | None, p: float | None) -> int | None:
-    """Return 1 for higher, -1 for lower, 0 for inconclusive, None if there is nothing to compare."""
+    """Return 1 for higher, -1 for lower, 0 for inconclusive; None if there is nothing to compare."""
     if difference is None or p is None:
         return None
     return int(np.sign(difference)) if p < ALPHA else 0
@@ -479,7 +480,7 @@ def _verdict(d: Difference) -> Verdict:
 
 
 def _same(a: Scores, b: Scores, on: On) -> bool:
-    """Whether both sides are the very same answers; never if answers are not known."""
+    """Whether both sides are the same stored answers; false if the answers' ids are unknown."""
     totals = []
     for side in (a, b):
         if not side.answer.all():
@@ -492,7 +493,7 @@ def _same(a: Scores, b: Scores, on: On) -> bool:
 
 
 def _quiet_share(error: float | None, a: Scores, b: Scores, n: int) -> float:
-    """Return the share of the standard error that repeats would not average away; NaN without repeats."""
+    """Return the share of the standard error that further repeats would not reduce; NaN without repeats."""
     noise = 0.0
     for side in (a, b):
         answered = side.take(side.ok)
@@ -506,15 +507,15 @@ def _quiet_share(error: float | None, a: Scores, b: Scores, n: int) -> float:
 
 @dataclass(frozen=True)
 class Drift:
-    """The same edits judged at another time: what changed about the judging, and what moved."""
+    """Comparison of the same edits judged at two times: changed settings, and shifts of the scores."""
 
     changed: tuple[tuple[str, object, object], ...]
-    """Setting, then and now: a shift after such a change is no surprise."""
+    """Changed settings with their values then and now, which may explain a shift."""
     shifts: tuple[Difference, ...]
-    """Now minus then, factor by factor."""
+    """Differences now minus then, by factor."""
     only_then: tuple[str, ...]
     only_now: tuple[str, ...]
-    """Factors that one side alone has."""
+    """Factors that only one side has."""
 
 
 def drift(
@@ -526,7 +527,7 @@ def drift(
     scales: Scales | None = None,
     draws: int = TEST_DRAWS,
 ) -> Drift:
-    """Compare two times. `provenance` of then and now: rubric hash, the model that the server named ..."""
+    """Compare two times. `provenance` has the settings then and now, such as rubric hash and reported model."""
     first, second = provenance
     shifts = compare(
         then, now, names=("then", "now"), on=on, scales=scales, draws=draws
@@ -546,7 +547,7 @@ def drift(
 
 
 def corrected_together(drifts: Sequence[Drift]) -> list[Drift]:
-    """Apply Holm's correction over all shifts of all of these, such as those of several judges."""
+    """Apply Holm's correction over the shifts of all drifts, such as those of several judges."""
     shifts = iter(corrected([shift for drift in drifts for shift in drift.shifts]))
     return [
         replace(drift, shifts=tuple(next(shifts) for _ in drift.shifts))

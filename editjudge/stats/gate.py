@@ -1,4 +1,4 @@
-"""Pass, fail, or not enough evidence: thresholds that only a difference beyond noise can break."""
+"""Gates: thresholds with the outcome pass, fail or not enough evidence, so that noise alone does not fail a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ FAIL: Outcome = "fail"
 UNSURE: Outcome = "not enough evidence"
 MET: Outcome = "pass"
 MOST_TIMES = 100
-"""A mean that so many times as many images would not tell from its limit lies on it, for all that can be known."""
+"""Maximum of `GateCheck.needed` as a multiple of the present images. Beyond it there is no estimate, since the mean is
+practically at its limit."""
 
 
 @dataclass(frozen=True)
@@ -37,63 +38,64 @@ class GateRule:
 
     factor: str
     limit: float
-    """The lowest mean that is good enough, or how far the mean may get worse than the baseline's."""
+    """Lowest mean that passes, or the largest drop of the mean below the baseline's."""
     is_drop: bool = False
-    """Whether the baseline's mean is subtracted."""
+    """Whether the rule limits the drop from a baseline."""
     falling: bool = False
-    """Whether lower scores are better: then `limit` is the highest mean, and a drop is a rise."""
+    """Whether lower scores are better. Then `limit` is the highest mean that passes, or the largest rise."""
 
     @property
     def threshold(self) -> float:
-        """The value that the estimate is compared with."""
+        """Value that the estimate is compared with."""
         return -self.limit if self.is_drop and not self.falling else self.limit
 
     def met(self, ci: Interval) -> bool:
-        """Whether the whole interval is on the right side."""
+        """Whether the entire interval meets the threshold."""
         return ci.hi <= self.threshold if self.falling else ci.lo >= self.threshold
 
     def broken(self, ci: Interval) -> bool:
-        """Whether the whole interval is on the wrong side."""
+        """Whether the entire interval violates the threshold."""
         return ci.lo > self.threshold if self.falling else ci.hi < self.threshold
 
 
 @dataclass(frozen=True)
 class GateCheck:
-    """One threshold, and what the evidence says of it."""
+    """One threshold, and the evidence for its outcome."""
 
     rule: GateRule
     outcome: Outcome
     estimate: float | None
     ci: Interval | None
-    """Each end alone is wrong with a chance of the gate's alpha: a 90 % interval for an alpha of 5 %."""
+    """Interval whose limits each have the gate's alpha as error probability: 90 % for an alpha of 5 %."""
     ci_reason: Reason | None
     method: Method | None
     n: int
     groups: int
     failed: int
-    """Judgements that failed or are pending: they have no score and are not in the estimate."""
+    """Judgements that failed or are pending, which are not in the estimate."""
     failed_baseline: int
     bounds: FailureBounds | None
-    """The estimate with every failure at an end of the scale; the baseline's at the other end."""
+    """Estimate with every failure at one end of the scale, and failures of the baseline at the other end."""
     bounds_reason: Reason | None
     overturnable: bool
-    """Whether the outcome is another one at either end; true if that is not known."""
+    """Whether failures at an end of the scale would change the outcome; true if that is unknown."""
     needed: int | None
-    """About how many source images would decide, if the mean stayed; None if it is decided, or none would."""
+    """Estimated number of source images that would decide the check if the mean stayed the same; None if it is decided,
+    or if no number would."""
     alpha_fail: float
-    """Level at which a check fails: alpha over the number of checks."""
+    """Level at which a check fails: alpha divided by the number of checks."""
 
 
 @dataclass(frozen=True)
 class Failures:
-    """How many of the judgements that the checks rest on failed; abstentions are not failures."""
+    """Number of failed judgements among those that the checks use; abstentions are not failures."""
 
     judgements: int
     failed: int
-    """Includes judgements without an answer yet."""
+    """Failed judgements, including those without an answer yet."""
     pending: int
     allowed: float
-    """The largest share that may fail."""
+    """Maximum share of judgements that may fail."""
 
     @property
     def too_many(self) -> bool:
@@ -102,14 +104,14 @@ class Failures:
 
 @dataclass(frozen=True)
 class Gate:
-    """The outcome of all checks."""
+    """Outcome of all checks."""
 
     outcome: Outcome
-    """Fail if any check fails or too many judgements did, else not enough evidence if any lacks it, else pass."""
+    """Fail if any check or too many judgements failed; else not enough evidence if any check lacks it; else pass."""
     alpha: float
-    """The promised chance that a run which breaks a threshold passes, and that one which meets all of them fails."""
+    """Maximum probability that a run which violates a threshold passes, and that one which meets all of them fails."""
     checks: tuple[GateCheck, ...]
-    """The worst first."""
+    """Checks, worst outcome first."""
     left_out: tuple[str, ...]
     """Factors that are not compared with the baseline: no edit has a score on both sides, and none failed."""
     failures: Failures
@@ -132,26 +134,26 @@ def gate(
     """Check each factor's mean against `minimum`; with a baseline, its drop on the same edits against `max_drop`.
 
     Lower scores of the factors in `falling` are better: their `minimum` is the highest mean that is good enough.
-    A check passes when its interval is wholly on the right side: one-sided at `alpha`, and not corrected, since every
-    check has to pass. It fails when the mean is on the wrong side at `alpha` over the number of checks, since any one
-    of them fails the gate. A larger share of failures than `max_failures` fails it whatever the others scored.
+    A check passes if its entire interval meets the threshold: one-sided at `alpha`, without correction, since every
+    check has to pass. It fails if the mean violates the threshold at `alpha` divided by the number of checks, since a
+    single check fails the gate. A share of failed judgements above `max_failures` fails the gate in any case.
     """
     scales = scales or {}
     minima = _minima(scores, minimum or {}, scales, falling)
     both = np.ones(len(scores), bool)
     drops: dict[GateRule, Sample] = {}
     if baseline is not None:
-        # Only what both were asked can have dropped, or be missing from that.
+        # Only edits of both runs can show a drop, or count as missing.
         both = getattr(scores, on).among({*getattr(baseline, on).present()})
-        asked = getattr(baseline, on).among({*getattr(scores, on).present()})
-        sides = (baseline.take(asked), scores.take(both))
+        shared = getattr(baseline, on).among({*getattr(scores, on).present()})
+        sides = (baseline.take(shared), scores.take(both))
         limits = _drop_limits(scores, baseline, max_drop)
         for factor, most in limits.items():
             before, now = (side.where(factor=factor) for side in sides)
             rule = GateRule(factor, most, True, factor in falling)
             drops[rule] = Sample.of_pairs(before, now, on, scales.get(factor))
-    # Silence for lack of anything to say is left out; silence because the judging failed is not.
-    # And a baseline that nothing can be compared with is a mistake, not a pass.
+    # A factor without any scores to compare is left out, unless its judgements failed.
+    # If nothing at all can be compared with the baseline, that is an error and not a pass.
     compared = {
         rule: sample
         for rule, sample in drops.items()
@@ -160,7 +162,7 @@ def gate(
     rules = [*minima, *compared]
     if not rules:
         raise UsageError(
-            "a gate needs a minimum for some factor, or a baseline that shares factors with the run"
+            "a gate needs a minimum for a factor, or a baseline that shares factors with the run"
         )
     samples = [*minima.values(), *compared.values()]
     samples = infer_samples(samples, guaranteed=guaranteed, draws=draws)
@@ -203,7 +205,7 @@ def _minima(
 def _drop_limits(
     scores: Scores, baseline: Scores, max_drop: float | Mapping[str, float]
 ) -> dict[str, float]:
-    """Return how far each factor that both sides have may drop."""
+    """Return the maximum drop of each factor that both sides have."""
     common = [f for f in scores.factor.present() if f in baseline.factor.present()]
     if not isinstance(max_drop, Mapping):
         return dict.fromkeys(common, max_drop)
@@ -211,7 +213,7 @@ def _drop_limits(
 
 
 def _failures(rows: Scores, allowed: float) -> Failures:
-    """Count judgements: one of several factors is one; an aggregate fails with the judgements that it is made of."""
+    """Count failed judgements: one with several factors counts once, and an aggregate fails with its judgements."""
     rubric = [rows.slices["rubric"]] if "rubric" in rows.slices else []
     unit = joined(rows.item, Column.of(rows.repeat), *rubric)
     failed, pending = (
@@ -248,7 +250,7 @@ def _check(
         overturnable = True
     needed = None
     if inference and ci and mean is not None and outcome == UNSURE:
-        # The interval that has to leave out the limit, on whichever side of it the mean is.
+        # The interval that has to exclude the limit, which depends on the side that the mean is on.
         worse = not rule.met(Interval(mean, mean))
         deciding = finite(inference.one_sided(alpha_fail)) if worse else ci
         needed = _needed(sample, mean, rule.threshold, deciding) if deciding else None
@@ -272,9 +274,9 @@ def _check(
 
 
 def _needed(sample: Sample, mean: float, limit: float, ci: Interval) -> int | None:
-    """Estimate how many images would decide.
+    """Estimate the number of images that would decide the check.
 
-    An interval shrinks with the root of the number of images; one of equal scores by `1 - p ** (1 / images)`.
+    An interval shrinks with the square root of the number of images; one of equal scores by `1 - p ** (1 / images)`.
     """
     gap = abs(mean - limit)
     reach = ci.hi - mean if mean < limit else mean - ci.lo

@@ -1,12 +1,12 @@
 """Inference about a mean over source images: p, confidence interval and detectable difference from one distribution.
 
-Scores of one source image depend on each other, so images are the units. Two methods, and the data choose:
+Scores of one source image depend on each other, so images are the units. The data decide between two methods:
 
-studentised  the symmetric bootstrap-t over images, where enough images carry the spread (`Clusters.effective`)
-guaranteed   Gaffke's bound elsewhere: it allows for scores that were not seen, anywhere on the scale, and so assumes
-             nothing but that images are independent; it is wide, and needs a scale whose ends are known
+studentised  the symmetric bootstrap-t over images, if the effective number of images is large enough
+guaranteed   Gaffke's bound otherwise: it allows for unseen scores anywhere on the scale and only assumes that images
+             are independent; it is wide, and needs a scale with known ends
 
-A share of images that are wholly right or wrong has the exact interval of Clopper and Pearson.
+A share for which each image is entirely right or wrong has the exact interval of Clopper and Pearson.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from editjudge.stats.columns import (
 )
 
 DRAWS = 1_999
-"""Enough that the Monte-Carlo error of a 95 % limit is about a twentieth of the interval's half-width."""
+"""Bootstrap draws: the Monte Carlo error of a 95 % limit is about a twentieth of the interval's half-width."""
 BLOCK = 2_000_000
-"""Entries of a block of weights: 8 MB as float32, near what a core's caches hold."""
+"""Entries of a block of weights: 8 MB as float32, about the size of a core's caches."""
 CELLS = 24_000_000
-"""Entries of group sums held at once (96 MB); more cells are done in turns with the same draws."""
+"""Maximum number of group sums in memory (96 MB); more cells are processed in turns with the same draws."""
 
 FEWEST = 10
 FEWEST_MOMENTS = 12
-"""Groups that must carry the spread, about the median, for an interval of anything but a mean; as many less one are
-its degrees of freedom. With 8 groups, 95 % intervals of a rank correlation of a share of .9 covered the truth in only
-75 of 100 simulations, those of Pearson and kappa of scores near the top in 91 and 84."""
+"""Minimum effective number of groups, about the median, for an interval of figures that are not means; one less is its
+degrees of freedom. With 8 groups, 95 % intervals of a rank correlation of a share of .9 covered the truth in only 75 of
+100 simulations, those of Pearson and kappa of scores near the top in 91 and 84."""
 ALPHA = 0.05
 
 
@@ -56,9 +56,9 @@ def weights(
     *,
     bayesian: bool = False,
 ) -> Iterator[NDArray[np.float32]]:
-    """Yield how often each group occurs in each draw, block by block; float32 holds such counts exactly.
+    """Yield the number of times that each group occurs in each draw, in blocks; float32 is exact for such counts.
 
-    The weights of the Bayesian bootstrap are exponential, and their shares uniform over all that add up to one.
+    Weights of the Bayesian bootstrap are exponential: their shares are uniform over the simplex.
     """
     rng = np.random.default_rng(seed)
     rows = max(1, min(draws, block // max(groups, 1)))
@@ -83,7 +83,7 @@ def mean_draws(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Floats:
-    """Return the mean of every cell in every draw (draws x cells); NaN if a draw has none of a cell."""
+    """Return the mean of every cell in every draw (draws x cells); NaN if a draw has no value of a cell."""
     parts = [np.empty((draws, 0))]
     for sums, counts, centre in _group_sums(values, cells, n_cells, groups, n_groups):
         means = []
@@ -97,9 +97,9 @@ def mean_draws(
 def _group_sums(
     values: Floats, cells: Codes, n_cells: int, groups: Codes, n_groups: int
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32], Floats]]:
-    """Yield sums and counts of groups x cells, and each cell's mean, for as many cells at once as `CELLS` allows.
+    """Yield sums and counts of groups x cells, and each cell's mean, for as many cells at a time as `CELLS` allows.
 
-    Sums are about the mean of their cell: small, so float32 loses nothing and a constant cell stays constant.
+    Sums are of deviations from the cell's mean: small enough for float32, and exactly 0 for a constant cell.
     """
     step = max(1, CELLS // max(2 * n_groups, 1))
     for start in range(0, n_cells, step):
@@ -111,7 +111,7 @@ def _group_sums(
         shape = (n_groups, width)
         counts = np.bincount(key, minlength=n_groups * width).reshape(shape)
         sums = np.bincount(key, weights=values[here], minlength=n_groups * width)
-        # An empty count comes back as integers whatever its weights.
+        # The bincount of an empty array has integers even if there are weights.
         sums = sums.astype(float).reshape(shape)
         totals = counts.sum(axis=0)
         centre = np.divide(
@@ -125,7 +125,7 @@ def _group_sums(
 def tail(groups: int) -> float:
     """Return the tail probability of a 95 % limit, widened for few groups (Hesterberg's expanded percentile).
 
-    The plain percentile interval is too narrow by sqrt((G - 1) / G) and uses the normal where the t belongs.
+    The plain percentile interval is too narrow by sqrt((G - 1) / G) and uses the normal instead of the t distribution.
     """
     from scipy.special import ndtr, stdtrit
 
@@ -136,28 +136,28 @@ def tail(groups: int) -> float:
 
 
 def interval(draws: Floats, groups: int) -> Interval | None:
-    """Return the 95 % interval of a drawn figure; None for one group, if most draws are undefined, or if all are alike.
+    """Return the 95 % interval of a drawn figure; None for one group, if most draws are undefined, or if all are equal.
 
-    For continuous figures other than a mean, such as a correlation, from `FEWEST_MOMENTS` groups on.
+    It is meant for continuous figures other than a mean, such as a correlation, with at least `FEWEST_MOMENTS` groups.
     """
     good = draws[np.isfinite(draws)]
     if groups < 2 or len(good) < max(2, len(draws) / 2):
         return None
     p = tail(groups)
     lo, hi = np.quantile(good, [p, 1 - p])
-    # Draws that are all alike have not shown that the figure is certain.
+    # Equal draws do not show that the figure is certain.
     return Interval(float(lo), float(hi)) if hi - lo > 1e-9 else None
 
 
 def evenly(size: Codes) -> float:
-    """Return Kish's effective number: so many of one size would weigh as evenly as these do."""
-    # not by BLAS, whose threads take longer to meet than to multiply
+    """Return Kish's effective sample size: the number of equal weights that would be as even as these sizes."""
+    # Not a dot product: synchronising the threads of BLAS takes longer than the multiplication.
     squared = float(np.sum(np.square(size)))
     return float(size.sum()) ** 2 / squared if squared > 0 else 0.0
 
 
 def folds_of(groups: Codes, folds: int = 5) -> Ints:
-    """Return a fold for every row, whole groups at random, so that no source image is on both sides."""
+    """Return a random fold for every row, the same for all rows of a group."""
     used, code = np.unique(groups, return_inverse=True)
     order = np.random.default_rng(0).permutation(len(used))
     assigned: Ints = (order % max(1, min(folds, len(used))))[code]
@@ -167,44 +167,45 @@ def folds_of(groups: Codes, folds: int = 5) -> Ints:
 # --- inference of a mean ---------------------------------------------------------------------------------------------
 
 Method = Literal["studentised", "guaranteed", "exact", "identity"]
-"""`identity`: both sides of a comparison rest on the very same answers."""
+"""Method of an inference. `identity`: both sides of a comparison are the same stored answers."""
 
 ENOUGH = 7.0
-"""Effective images from which on the bootstrap-t decides. Chosen by `bench/coverage.py`: every simulated family is
+"""Minimum effective number of images for the bootstrap-t. Chosen by `bench/coverage.py`: every simulated family is
 covered in 93 of 100 draws, and rare large losses in 86 to 98; 10 gains little and leaves most comparisons of 30 images
-to the bound."""
+to the guaranteed bound."""
 SKEWNESS = 2.0
-"""Weight of skewness beside kurtosis in the effective number of images. Skewness is what a bootstrap cannot repair
-where the long tail was not seen: without this term, +1 in 10 % and -5 in 2 % of 60 images is covered in 86 of 100."""
+"""Weight of skewness relative to kurtosis in the effective number of images. A bootstrap cannot correct for skewness if
+the sample has nothing of the long tail: without this term, +1 in 10 % and -5 in 2 % of 60 images is covered in 86 of
+100."""
 MANY = 2_000.0
-"""Effective images from which on Student's t stands in for the draws: the two differ by less than two sets of draws
+"""Effective number of images from which Student's t replaces the draws: the two differ by less than two sets of draws
 do, and a million edits take no time."""
 TAIL_DRAWS = 50
-"""Draws beyond which the tail of |t| is continued by Student's t, so that p is not bounded by the number of draws; a
-twentieth of the draws if those are few."""
+"""Number of largest draws of |t| that are replaced by the tail of Student's t, so that p can be smaller than one over
+the number of draws; a twentieth of the draws if there are few."""
 TEST_DRAWS = 4_999
-"""Draws of a difference, whose limits may be asked for at the level that a correction leaves; a mean has `DRAWS`."""
+"""Draws of a difference, more than `DRAWS` since Holm's correction may require limits far in the tail."""
 POWER = 0.80
 FEW = Reason("few_carry")
 
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """A sample as source images: how far each deviates from the mean in sum, and how many values it has."""
+    """A sample by source image: sum of deviations from the mean, and number of values, of each image."""
 
     mean: float
     residuals: Floats
     sizes: Floats
     ends: Ends | None = None
-    """The lowest and the highest value that can be, if there are such."""
+    """Lowest and highest possible value, if the scale has ends."""
 
     @classmethod
     def of(cls, values: Floats, groups: Codes, ends: Ends | None = None) -> Clusters:
-        """Gather values by group code; codes without a value are left out."""
+        """Sum up values by group code; codes without a value are left out."""
         sizes = np.bincount(groups).astype(float)
         mean = float(np.mean(values)) if len(values) else 0.0
         sums = np.bincount(groups, weights=values - mean)
-        # Residuals that only rounding keeps apart from 0 are 0.
+        # Residuals that differ from 0 only by rounding are set to 0.
         least = 1e-9 * max(float(np.max(np.abs(values), initial=0.0)), 1e-300)
         residuals: Floats = np.where(np.abs(sums) > least, sums, 0.0)
         used = sizes > 0
@@ -226,12 +227,13 @@ class Clusters:
 
     @cached_property
     def even(self) -> float:
-        """Kish's effective number of images by size: one image with half of the edits leaves about four."""
+        """Kish's effective number of images by size: about four if one image has half of the edits."""
         return evenly(self.sizes)
 
     @cached_property
     def effective(self) -> float:
-        """Number of images that carry the spread, or the sizes if those are more uneven; 0 without spread.
+        """Effective number of images: by kurtosis and skewness of the residuals, or by size if that is smaller; 0 if
+        all residuals are 0.
 
         A sample of n images has kurtosis n * sum(r^4) / sum(r^2)^2 and squared skewness n * sum(r^3)^2 / sum(r^2)^3:
         the terms of the error of a t interval to second order.
@@ -245,13 +247,13 @@ class Clusters:
 
     @property
     def is_share(self) -> bool:
-        """Whether these are shares of images that are wholly right or wrong."""
+        """Whether the values are 0 or 1, and equal within each image."""
         means = self.mean + self.residuals / self.sizes
         off = np.minimum(np.abs(means), np.abs(means - 1.0))
         return self.ends == (0.0, 1.0) and bool(np.all(off < 1e-6))
 
     def reason_for_none(self, *, guaranteed: bool = False) -> Reason | None:
-        """Return why nothing can be inferred; None if something can."""
+        """Return why the mean has no inference; None if it has one."""
         if self.groups < 2:
             return few_groups(self.groups)
         if self.ends is not None:
@@ -264,7 +266,7 @@ class Clusters:
 
 
 def few_groups(groups: int) -> Reason | None:
-    """Return why so few source images have no interval."""
+    """Return the reason if there are too few source images for an interval; else None."""
     if groups > 1:
         return None
     return Reason("one_image" if groups else "no_scores")
@@ -272,28 +274,28 @@ def few_groups(groups: int) -> Reason | None:
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """The distribution behind a mean: an interval excludes a value exactly if its p is below the level."""
+    """Inference of a mean from one distribution: an interval excludes a value exactly if its p is below the level."""
 
     clusters: Clusters
     method: ClassVar[Method]
 
     def p(self, null: float = 0.0) -> float:
-        """Return the two-sided p of this value of the mean."""
+        """Return the two-sided p-value of the hypothesis that the mean is `null`."""
         raise NotImplementedError
 
     def one_sided(self, alpha: float) -> Interval:
-        """Return limits each of which alone is wrong with a chance of alpha."""
+        """Return two limits, each with an error probability of alpha."""
         raise NotImplementedError
 
     def interval(self, level: float = 0.95) -> Interval:
         return self.one_sided((1 - level) / 2)
 
     def detectable(self, level: float = 0.95) -> float | None:
-        """Return the smallest true difference from 0 that such a sample shows with 80 % power; None if none is shown."""
+        """Return the smallest true difference from 0 that is detected with 80 % power; None if there is none."""
         return None
 
     def _around(self, below: float, above: float) -> Interval:
-        """Return the interval that reaches so many errors below and above the mean, cut at the ends of the scale."""
+        """Return the interval from `below` to `above` standard errors around the mean, clipped to the scale."""
         mean = self.clusters.mean
         error = self.clusters.error
         lowest, highest = self.clusters.ends or (-math.inf, math.inf)
@@ -304,10 +306,10 @@ class Inference:
 
 @dataclass(frozen=True, eq=False)
 class Studentised(Inference):
-    """The bootstrap-t: |mean - truth| / error is distributed as in draws of whole images."""
+    """Symmetric bootstrap-t: the distribution of |mean - truth| / error is that in draws of source images."""
 
     deviations: Floats
-    """The mean of each draw less the mean of the sample."""
+    """Mean of each draw minus the mean of the sample."""
     errors: Floats
     method = "studentised"
 
@@ -333,7 +335,7 @@ class Studentised(Inference):
         )
 
     def detectable(self, level: float = 0.95) -> float | None:
-        # A true difference is found in a draw if (deviation + difference) / error exceeds the critical value.
+        # A draw detects a true difference if (deviation + difference) / error exceeds the critical value.
         critical = self._critical(1 - level)
         if not math.isfinite(critical):
             return None
@@ -341,7 +343,7 @@ class Studentised(Inference):
 
     @cached_property
     def _signed(self) -> Floats:
-        """Draws of (mean - truth) / error, the lowest first; infinite if a draw has no spread."""
+        """Draws of (mean - truth) / error in ascending order; infinite if a draw has no variance."""
         with np.errstate(divide="ignore", invalid="ignore"):
             signed = self.deviations / self.errors
         return np.sort(
@@ -350,17 +352,17 @@ class Studentised(Inference):
 
     @cached_property
     def _falling(self) -> Floats:
-        """The draws' |t|, the largest first."""
+        """Draws of |t| in descending order."""
         return np.sort(np.abs(self._signed))[::-1]
 
     @property
     def _beyond(self) -> int:
-        """How many draws are beyond the edge."""
+        """Number of draws in the tail that Student's t replaces."""
         return max(1, min(TAIL_DRAWS, len(self._falling) // 20))
 
     @property
     def _edge(self) -> float:
-        """The |t| beyond which Student's t continues the tail."""
+        """Value of |t| beyond which Student's t replaces the draws."""
         return float(self._falling[self._beyond - 1])
 
     def _student_tail(self, t: float) -> float:
@@ -369,7 +371,7 @@ class Studentised(Inference):
         return float(stdtr(self.clusters.groups - 1, -t))
 
     def _critical(self, alpha: float) -> float:
-        """Return the |t| that is exceeded with this chance: the inverse of `p`."""
+        """Return the |t| that is exceeded with probability alpha: the inverse of `p`."""
         from scipy.special import stdtrit
 
         draws = len(self._falling)
@@ -384,7 +386,7 @@ class Studentised(Inference):
 
 @dataclass(frozen=True, eq=False)
 class Student(Inference):
-    """Student's t in the place of draws, for so many images that the two are the same."""
+    """Student's t instead of draws, for numbers of images at which the two agree."""
 
     method = "studentised"
 
@@ -410,20 +412,20 @@ class Student(Inference):
 
 @dataclass(frozen=True, eq=False)
 class Guaranteed(Inference):
-    """Gaffke's bound (2005; Phan, Thomas and Learned-Miller 2021): one more image, at an end of the scale."""
+    """Gaffke's bound (2005; Phan, Thomas and Learned-Miller 2021): adds one image at an end of the scale."""
 
     low: Floats
-    """Draws of the mean with the further image at the lowest score, sorted."""
+    """Sorted draws of the mean with the added image at the lowest score."""
     high: Floats
-    """The same with it at the highest score."""
+    """Sorted draws of the mean with the added image at the highest score."""
     method = "guaranteed"
 
     @classmethod
     def of(cls, clusters: Clusters, means: Floats) -> Guaranteed:
         """Add the image at the end of the scale to Bayesian bootstrap means.
 
-        Its weight is independent of the other weights (a Dirichlet distribution is neutral), so it is stratified: equal
-        scores have an exact limit.
+        Its weight is independent of the other weights (a Dirichlet distribution is neutral), so it can be stratified,
+        which makes the limit of equal scores exact.
         """
         draws = len(means)
         strata = (np.random.default_rng(1).permutation(draws) + 0.5) / draws
@@ -443,7 +445,7 @@ class Guaranteed(Inference):
         last = _last_rejected(alpha, len(self.low))
         if last < 0:
             return Interval(*(self.clusters.ends or (-math.inf, math.inf)))
-        # The mean lies within its interval; rounding alone could put it outside where scores are nearly equal.
+        # With nearly equal scores, rounding could move the mean outside its interval.
         low = min(float(self.low[last]), self.clusters.mean)
         high = max(float(self.high[len(self.high) - 1 - last]), self.clusters.mean)
         return Interval(low, high)
@@ -451,7 +453,7 @@ class Guaranteed(Inference):
 
 @dataclass(frozen=True, eq=False)
 class Exact(Inference):
-    """Clopper and Pearson's interval of a share, at the effective number of images."""
+    """Clopper and Pearson's interval of a share, with the effective number of images."""
 
     method = "exact"
 
@@ -475,7 +477,7 @@ class Exact(Inference):
 
 
 def clopper_pearson(share: float, n: float, level: float = 0.95) -> Interval:
-    """Return the exact interval of a share of `n`, which need not be whole; by hand since SciPy's takes whole numbers."""
+    """Return the exact interval of a share of `n`, which need not be an integer, as SciPy's function requires."""
     from scipy.special import betaincinv
 
     p = (1 - level) / 2
@@ -488,9 +490,9 @@ def clopper_pearson(share: float, n: float, level: float = 0.95) -> Interval:
 def infer(
     samples: Sequence[Clusters], *, guaranteed: bool = False, draws: int = TEST_DRAWS
 ) -> list[Inference | None]:
-    """Infer the mean of each sample; None if its `reason_for_none` says why.
+    """Infer the mean of each sample; None if it has a `reason_for_none`.
 
-    Samples with equally many images share their draws, since nothing compares them.
+    Samples with the same number of images share their draws, since they are not compared with each other.
     """
     inferences: list[Inference | None] = [None] * len(samples)
     drawn: dict[tuple[int, bool], list[int]] = {}
@@ -588,7 +590,7 @@ def difference_ends(scale: Ends | None) -> Ends | None:
 
 
 def finite(ci: Interval) -> Interval | None:
-    """Return an interval that says something: too many draws without spread leave a limit open."""
+    """Return the interval if both limits are finite, else None: too many draws without variance leave a limit open."""
     return ci if math.isfinite(ci.lo + ci.hi) else None
 
 
@@ -600,7 +602,7 @@ def _last_rejected(alpha: float, draws: int) -> int:
 def _bootstrap_t(
     samples: Sequence[Clusters], draws: int
 ) -> Iterable[tuple[Floats, Floats]]:
-    """Yield each sample's deviations and errors over draws of whole images; all have equally many images."""
+    """Yield each sample's deviations and errors over draws of images; all samples have the same number of images."""
     # samples x 5 x images
     moments = np.stack(
         [
@@ -615,7 +617,7 @@ def _bootstrap_t(
         draws, len(samples), 5
     ).transpose(1, 2, 0):
         shift = deviation / n
-        # The residuals of a draw are about its own mean.
+        # Residuals of a draw are deviations from its own mean.
         spread = squares - 2 * shift * product + shift**2 * sizes
         variance = np.maximum(spread, 0.0) * groups / (groups - 1)
         yield shift, np.sqrt(variance) / n
@@ -635,11 +637,12 @@ def _bayesian_means(samples: Sequence[Clusters], draws: int) -> Iterable[Floats]
 # --- tests -----------------------------------------------------------------------------------------------------------
 
 EXACT = 14
-"""Up to 2**14 = 16,384 patterns of signs are enumerated: SciPy takes a second over ties among so few."""
+"""Maximum number of groups for which all 2**14 = 16,384 sign patterns are enumerated: SciPy takes a second if there are
+ties."""
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
-    """Correct p-values step by step (Holm), which SciPy does not; undefined p-values are not counted as tests."""
+    """Return p-values after Holm's correction, which SciPy lacks; undefined ones (None) do not count as tests."""
     order = sorted((p, i) for i, p in enumerate(ps) if p is not None)
     adjusted: list[float | None] = [None] * len(ps)
     highest = 0.0
@@ -650,13 +653,14 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
 
 
 def wilcoxon(values: Floats, groups: Codes) -> float | None:
-    """Test two-sided, over groups as the independent units; groups without a difference say nothing."""
+    """Return the two-sided p-value of Wilcoxon's signed-rank test over groups; groups without a difference are left
+    out."""
     from scipy import stats
 
     if len(values) == 0:
         return None
     means = np.bincount(groups, weights=values) / np.bincount(groups)
-    # equal means must tie whatever the order of summing
+    # Rounded so that equal means tie whatever the order of summation.
     means = np.round(means[np.abs(means) > 1e-12], 9)
     if len(means) == 0:
         return 1.0

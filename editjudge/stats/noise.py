@@ -1,4 +1,4 @@
-"""Sources of the variance of scores (edits, judges, repeats) and how much more of which would help."""
+"""Variance components of scores (edits, judges, repeats), and the numbers of edits or repeats that an interval needs."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ class Noise:
     edits: int
     judges: int
     repeats: float
-    """How many scores a judge gave an edit (harmonic mean)."""
+    """Number of scores of an edit by one judge (harmonic mean)."""
     edit_variance: float | None
-    """Between edits: what the score is meant to tell. Includes edit x judge if there is one judge."""
+    """Variance between edits, which is the signal; includes edit x judge if there is one judge."""
     judge_variance: float | None
-    """Between judges' overall levels; None with one judge."""
+    """Variance between the judges' means; None with one judge."""
     interaction_variance: float | None
-    """Judges that order the edits differently; None with one judge."""
+    """Variance of edit x judge: judges that order the edits differently; None with one judge."""
     repeat_variance: float | None
-    """The same judge asked the same again; None without repeats."""
+    """Variance between repeats of the same question by one judge; None without repeats."""
     same_answer: float | None
-    """Self-consistency: the share of pairs of repeats with the same score."""
+    """Self-consistency: share of pairs of repeats with equal scores."""
     mean_gap: float | None
     """Mean absolute difference between two repeats."""
     notes: tuple[Reason, ...]
 
     @property
     def signal(self) -> float | None:
-        """Variance of what one judge means to tell of edits, without its own noise."""
+        """Variance of one judge's scores between edits, without noise between repeats."""
         if self.edit_variance is None:
             return None
         return self.edit_variance + (self.interaction_variance or 0.0)
 
     def reliability(self, repeats: int = 1) -> float | None:
-        """Return the share of variance of one judge's mean of so many repeats that is not the judge's own noise."""
+        """Return the reliability of one judge's mean over this number of repeats: the share of variance that is not noise."""
         signal = self.signal
         if signal is None or self.repeat_variance is None:
             return None
@@ -50,14 +50,14 @@ class Noise:
         return signal / total if total > 0 else None
 
     def needed_edits(self, width: float, repeats: int = 1) -> int | None:
-        """Return how many edits make a 95 % interval of a mean this wide, with so many repeats of each."""
+        """Return the number of edits for a 95 % interval of this width, with this number of repeats of each."""
         if self.signal is None:
             return None
         spread = self.signal + (self.repeat_variance or 0.0) / repeats
         return max(1, math.ceil(spread * (2 * Z / _positive(width)) ** 2 - 1e-9))
 
     def needed_repeats(self, width: float) -> int | None:
-        """Return how many repeats make it this wide with these edits; None if no number of repeats can."""
+        """Return the number of repeats for an interval of this width with the present edits; None if no number suffices."""
         if self.signal is None or self.repeat_variance is None:
             return None
         room = (_positive(width) / (2 * Z)) ** 2 * self.edits - self.signal
@@ -94,7 +94,7 @@ def _noise(factor: str, scores: Scores) -> Noise:
 def _components(
     table: Floats, noise_of_mean: float
 ) -> tuple[float | None, float | None, float | None]:
-    """Return edit, judge and interaction variance by equating mean squares with what they estimate."""
+    """Return edit, judge and interaction variance by equating mean squares with their expectations."""
     n, j = table.shape
     if n < 2:
         return None, None, None
@@ -117,7 +117,7 @@ def _self_consistency(score: Floats, cell: Codes) -> tuple[float | None, float |
     pairs = int(np.sum(m * (m - 1) // 2))
     if pairs == 0:
         return None, None
-    # Sorted within a cell, the k-th of m values enters the gaps 2k - m + 1 times.
+    # Sorted within a cell, the k-th of m values counts 2k - m + 1 times in the sum of gaps.
     k = np.arange(len(codes)) - (np.cumsum(m) - m)[codes]
     gap = float(np.sum((2 * k - m[codes] + 1) * values))
     new = np.r_[True, (codes[1:] != codes[:-1]) | (values[1:] != values[:-1])]
@@ -142,12 +142,12 @@ def _notes(
 
 def _positive(width: float) -> float:
     if width <= 0:
-        raise UsageError(f"a wanted width is a positive number, not {width}")
+        raise UsageError(f"the width {width} is invalid: expected a positive number")
     return width
 
 
 def within_variance(cell: Codes, x: Floats) -> tuple[float | None, float]:
-    """Return the pooled variance within cells, None if none has two values; and how many they have (harmonic mean)."""
+    """Return the pooled variance within cells (None if no cell has two values), and the harmonic mean of their sizes."""
     counts = np.bincount(cell)
     if len(counts) == 0:
         return None, 1.0
@@ -158,7 +158,7 @@ def within_variance(cell: Codes, x: Floats) -> tuple[float | None, float]:
 
 
 def crossed(row: Codes, column: Codes, x: Floats) -> Floats:
-    """Return the mean of every cell, over the rows that have a value in every column that occurs."""
+    """Return the mean of every cell, over the rows with a value in every column."""
     if len(x) == 0:
         return np.empty((0, 0))
     shape = int(row.max()) + 1, int(column.max()) + 1
@@ -172,7 +172,7 @@ def crossed(row: Codes, column: Codes, x: Floats) -> Floats:
 
 
 def mean_squares(table: Floats) -> tuple[float, float, float]:
-    """Return the mean squares of rows, columns and residuals of a table of at least two by two."""
+    """Return the mean squares of rows, columns and residuals of a table with at least two rows and columns."""
     (n, k) = table.shape
     grand = table.mean()
     rows = table.mean(1)

@@ -1,11 +1,11 @@
-"""Which of two edits is better, asked in both orders: verdicts, flips, win rates and strengths of models.
+"""Pairs of edits compared in both orders: verdicts, flips, win rates and strengths of models; votes of people.
 
-A judge that is shown the same two outputs in both orders and names the better one by where it stands has said nothing
-about the outputs. So a verdict counts where both orders agree, and strengths come from a model of single answers:
-Davidson's extension of Bradley and Terry's model, with ties (Davidson, 1970), and a bias for a place, of two kinds.
-Either a share of the answers goes to one place whatever is shown there, or a place adds log odds, which decide close
-pairs alone (Davidson and Beaver, 1977). Both have one parameter; the one under which the answers are more likely is
-taken, in each bootstrap draw anew, so that intervals allow for not knowing which it is.
+A judge that sees the same two outputs in both orders and decides by their position says nothing about the outputs. So a
+verdict requires that both orders agree, and strengths come from a model of single answers: Davidson's extension of
+Bradley and Terry's model, with ties (Davidson, 1970) and a position bias. The bias has one of two forms. Either a share
+of the answers goes to one position whatever is shown there, or a position adds log odds, which decide only close pairs
+(Davidson and Beaver, 1977). Both have one parameter. The form with the higher likelihood is chosen anew in each bootstrap
+draw, so that intervals include the uncertainty of this choice.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ BiasModel = Literal["share", "odds"]
 
 VOTE_OF_CHOICE = {"a": "A", "b": "B", "tie": "tie", None: None}
 COIN = 0.5
-"""How often a judge that throws a coin in each order contradicts itself."""
+"""Share of pairs in which a judge that answers at random contradicts itself."""
 LEAST_LEFT = 0.05
-"""Share of answers that must depend on what is shown for strengths to be given: below, noise is divided by it."""
+"""Minimum share of answers that depend on the outputs. Strengths are divided by it: below, they would be noise."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Share:
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """One model against all that it was paired with."""
+    """Record of one model against all others that it was paired with."""
 
     model: str
     n: int
@@ -79,26 +79,27 @@ class ModelRecord:
     failed: int
     """Pairs without a verdict."""
     win_rate: float | None
-    """A tie is half a win."""
+    """Share of wins; a tie is half a win."""
     ci: Interval | None
     ci_reason: Reason | None
     strength: float | None
-    """Davidson's, net of the position bias: log odds of being preferred over the average model of its scale."""
+    """Davidson's strength without the position bias: log odds of being preferred over the average model of its
+    scale."""
     strength_ci: Interval | None
     strength_ci_reason: Reason | None
     bradley_terry: Strength | None
-    """Strength by verdicts alone, a tie as half a win for each: a judge with a position bias draws these towards zero."""
+    """Strength by verdicts alone, with a tie as half a win for each; a judge's position bias shrinks it towards zero."""
     scale: int
     rank: int
-    """1 for the strongest; models that cannot be told apart have ranks of their own, and share a group."""
+    """Rank, 1 for the strongest. Models that do not differ significantly have different ranks but share a group."""
     groups: tuple[int, ...]
-    """The numbers of the groups that it stands in."""
+    """Numbers of the groups that the model belongs to."""
     notes: tuple[Reason, ...]
 
 
 @dataclass(frozen=True)
 class PairRecord:
-    """Two models against each other."""
+    """Record of two models against each other."""
 
     a: str
     b: str
@@ -115,36 +116,36 @@ class PairRecord:
 
 @dataclass(frozen=True)
 class PairwiseSummary:
-    """Everything that the answers of one judge to one factor say."""
+    """Summary of the answers of one judge about one factor."""
 
     n: int
     failed: int
-    """Pairs without a verdict: some order has no answer."""
+    """Pairs without a verdict, since the answer in one order is missing."""
     decided: int
     """Pairs with a verdict other than a tie."""
     ties: int
-    """All verdicts that are ties: what both orders call so, half ties and flips."""
+    """Pairs whose verdict is a tie: ties in both orders, ties in one order, and flips."""
     half: int
     flipped: int
     flips: Share
-    """Share of the pairs that were answered in both orders."""
+    """Share of flips among the pairs that were answered in both orders."""
     contradicted: Share
-    """Flips among pairs that neither order calls a tie; a coin in each order flips in half of them."""
+    """Share of flips among pairs without a tie in either order; random answers flip in half of them."""
     position: Share
-    """Excess of answers for the first place over those for the second; 1 if it is always named."""
+    """Share of answers for the first position minus that for the second; 1 if the first is always preferred."""
     position_model: BiasModel | None
-    """How the strengths allow for it: as a share of answers that go to one place, or as log odds of a place. None where
-    there is no fit, or one order alone."""
+    """Form of the position bias in the fit: a share of answers that go to one position, or log odds of a position. None
+    if there is no fit, or only one order."""
     both_orders: bool
     useless: Reason | None
-    """Why the verdicts say nothing; None if they say something."""
+    """Reason why the verdicts are uninformative; None if they are informative."""
     tie_rate_of_equals: float | None
-    """How often the judge calls two models of equal strength a tie."""
+    """Estimated share of ties between two models of equal strength."""
     models: tuple[ModelRecord, ...]
     """Strongest first."""
     pairs: tuple[PairRecord, ...]
     groups: tuple[tuple[str, ...], ...]
-    """Models that cannot be told apart at 95 % (over all comparisons together), strongest group first."""
+    """Models that do not differ at 95 % (jointly over all comparisons), strongest group first."""
     notes: tuple[Reason, ...]
 
 
@@ -158,9 +159,9 @@ def summarise(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> PairwiseSummary:
-    """Summarise pairs, each answered with a (shown first) before b and, unless `ba` is None, b before a.
+    """Summarise pairs, each answered with a shown before b and, unless `ba` is None, with b before a.
 
-    Answers are in the item's own naming. With one order the answer is the verdict, and the position bias is part of it.
+    Answers name the outputs as the item does. With one order the answer is the verdict, including any position bias.
     """
     second = ab if ba is None else ba
     decisions = [decide(x, y) for x, y in zip(ab, second, strict=True)]
@@ -170,7 +171,7 @@ def summarise(
     flipped = np.array([d.flipped for d in decisions], dtype=bool)
     answered = verdict >= 0
     decided = answered & (verdict < 2)
-    # Of both answers, those that name the first output shown less those that name the second.
+    # Over both orders: answers for the output shown first minus those for the second.
     for_a = (answers == 0).astype(float) - (answers == 1)
     lean = (for_a[:, 0] - for_a[:, 1]) / 2
     flips = share_of(flipped, groups, answered, draws=draws)
@@ -218,7 +219,7 @@ def share_of(
     *,
     draws: int = DRAWS,
 ) -> Share:
-    """Return the mean of these, of those to `keep`, with an interval clustered on their groups."""
+    """Return the mean of the values, or of those to `keep`, with an interval clustered on groups."""
     column = np.array(values, dtype=float)
     rows = np.ones(len(column), bool) if keep is None else keep
     groups = group if isinstance(group, Column) else Column.of(group)
@@ -231,7 +232,7 @@ def share_of(
 def _useless(
     flips: Share, contradicted: Share, position: Share, decided: int
 ) -> Reason | None:
-    """Return why nothing can be learnt from this judge; None if something can."""
+    """Return why the judge's verdicts are uninformative; None if they are informative."""
     if not flips.n:
         return None
     if flips.share == 1:
@@ -251,7 +252,7 @@ class _RankedModels:
     strengths: Sequence[Strength]
     """Strongest first."""
     groups: tuple[tuple[str, ...], ...] = ()
-    """Models that cannot be told apart."""
+    """Groups of models that do not differ significantly."""
     tie_rate: float | None = None
     bias: BiasModel | None = None
 
@@ -262,7 +263,7 @@ class _PairVerdicts:
 
     models: Sequence[str]
     first: Codes
-    """The model of output a, by number."""
+    """Index of the model of output a."""
     second: Codes
     verdict: Ints
     flipped: Mask
@@ -271,7 +272,7 @@ class _PairVerdicts:
     seed: int
 
     def between(self, x: int, y: int) -> Mask:
-        """Return which pairs are of these two models."""
+        """Return the mask of the pairs of these two models."""
         forth = (self.first == x) & (self.second == y)
         back = (self.first == y) & (self.second == x)
         met: Mask = forth | back
@@ -290,7 +291,7 @@ class _PairVerdicts:
         return wins, losses, ties, failed, share
 
     def pair_records(self) -> tuple[PairRecord, ...]:
-        """Return a record of every two models that met."""
+        """Return the record of every two models that were compared."""
         by_name = sorted(range(len(self.models)), key=lambda i: self.models[i])
         records = []
         for a, b in itertools.combinations(by_name, 2):
@@ -307,7 +308,7 @@ class _PairVerdicts:
         return tuple(records)
 
     def model_records(self, fit: _RankedModels) -> tuple[ModelRecord, ...]:
-        """Return a record of every model against all others, strongest first."""
+        """Return the record of every model against all others, strongest first."""
         met = np.flatnonzero(self.first != self.second)
         by_verdicts = bradley_terry(
             [self.models[code] for code in self.first[met]],
@@ -337,11 +338,12 @@ class _PairVerdicts:
         """Fit Davidson's strengths, scale by scale."""
         keep = (answers >= 0).all(axis=1) & (self.first != self.second)
         if useless or not keep.any():
-            why = Reason("no_verdict")
+            reason = Reason("no_verdict")
             if useless:
-                why = Reason.of("no_strengths", why=useless)
-            none = [Strength(name, 0, None, None, why, 1, ()) for name in self.models]
-            return _RankedModels(none)
+                reason = Reason.of("no_strengths", why=useless)
+            return _RankedModels(
+                [Strength(name, 0, None, None, reason, 1, ()) for name in self.models]
+            )
         m = len(self.models)
         a = self.first[keep]
         b = self.second[keep]
@@ -357,8 +359,8 @@ class _PairVerdicts:
 
         def fit(members: Sequence[int]) -> tuple[Floats, Sequence[Limits]]:
             if games.left < LEAST_LEFT:
-                why = Limits(None, Reason.of("answers_by_place", left=games.left))
-                return np.full(len(members), np.nan), [why] * len(members)
+                none = Limits(None, Reason.of("answers_by_place", left=games.left))
+                return np.full(len(members), np.nan), [none] * len(members)
             inside = cells[np.ix_(range(len(cells)), members, members)]
             (_, nu, _), by_odds = games.fit(inside, np.ones((1, len(inside))))
             played = inside.sum(axis=(1, 2, 3)) > 0
@@ -389,8 +391,8 @@ class _PairVerdicts:
     def _tell_scales_apart(
         self, answers: Ints, strengths: Sequence[Strength], apart: Mask
     ) -> None:
-        """Mark which models of different scales differ, by the games between the two: one that never lost may have met
-        the other once. The level is shared among all comparisons."""
+        """Mark in `apart` which models of different scales differ, by the games between the two: a model that never lost
+        may have met the other only once. The level is divided among all comparisons."""
         answered = (answers >= 0).all(axis=1)
         won = (answers == 0).mean(axis=1) + (answers == 2).mean(axis=1) / 2
         level = 1 - 0.05 / max(1, math.comb(len(self.models), 2))
@@ -407,16 +409,16 @@ class _PairVerdicts:
 
 @dataclass(frozen=True, eq=False)
 class _AnswerCounts:
-    """Answers of each source image: everything that a fit needs, and linear, so that a draw is one product."""
+    """Counts of the answers of each source image. A fit needs only their sums, so that a draw is one matrix product."""
 
     cells: Floats
-    """groups x model shown first x model shown second x answer (first, second, tie)."""
+    """Counts by group x model shown first x model shown second x answer (first, second, tie)."""
     both: bool
-    """Whether both orders were asked; if not, each answer counts for both."""
+    """Whether both orders were asked; if not, each answer counts for both orders."""
 
     @cached_property
     def lean(self) -> Floats:
-        """Answers for the first place less those for the second; a pair in both orders counts as one game."""
+        """Answers for the first position minus those for the second; a pair in both orders counts as one game."""
         return _lean(self.cells)
 
     @cached_property
@@ -426,9 +428,9 @@ class _AnswerCounts:
 
     @cached_property
     def toward(self) -> float:
-        """Which place answers lean to: 1 the first, -1 the second, 0 if one order alone was asked.
+        """Position that answers favour: 1 for the first, -1 for the second, 0 if only one order was asked.
 
-        The first unless the second is clear: taking the sign as it falls would see a bias in noise.
+        It is the first unless the evidence for the second is clear: the sign alone would make a bias of noise.
         """
         if not self.both:
             return 0.0
@@ -440,19 +442,19 @@ class _AnswerCounts:
 
     @property
     def left(self) -> float:
-        """The share of answers that do not go by the place."""
+        """Share of answers that do not depend on the position."""
         return float(1 - self.toward * self.lean.sum() / self.pairs.sum())
 
     @property
     def points(self) -> Floats:
-        """How often each row beat each column, a tie being half a win, less the answers that went by the place."""
+        """Wins of each row over each column, a tie being half a win, without the answers by position."""
         bias = self._bias(np.ones((1, len(self.cells))))
         total = _games(self.cells.sum(axis=0)[None], bias)
         won: Floats = (total.wins + total.ties / 2)[0]
         return np.where(won > 1e-9, won, 0.0)
 
     def fit(self, cells: Floats, drawn: Floats) -> tuple[Fit, Mask]:
-        """Return the fit to the cells of some models in each draw of images, and where the bias is in log odds."""
+        """Return the fit to these cells in each draw of images, and the mask of draws whose bias is in log odds."""
         tally = (drawn @ cells.reshape(len(cells), -1)).reshape(-1, *cells.shape[1:])
         bias = self._bias(drawn)
         shared = davidson(_games(tally, bias))
@@ -472,7 +474,7 @@ class _AnswerCounts:
         return chosen, by_odds
 
     def _bias(self, drawn: Floats) -> Floats:
-        """Return the share of answers that goes by the place in each draw."""
+        """Return the share of answers by position in each draw."""
         bias: Floats = self.toward * (drawn @ self.lean) / (drawn @ self.pairs)
         return bias
 
@@ -483,25 +485,25 @@ def _lean(cells: Floats) -> Floats:
 
 
 def _games(tally: Floats, bias: Floats) -> Games:
-    """Return the games of each draw, less the answers that went by the place."""
+    """Return the games of each draw without the answers by position."""
     wins = (tally[..., 0] + tally[..., 1].transpose(0, 2, 1)) / 2
     ties = (tally[..., 2] + tally[..., 2].transpose(0, 2, 1)) / 2
     games = wins + wins.transpose(0, 2, 1) + ties
     by_place = bias[:, None, None]
-    # Answers by place fall to either model alike, since each pair was shown in both orders.
+    # Answers by position go to both models equally, since each pair was shown in both orders.
     return Games(wins - by_place * games / 2, ties, (1 - by_place) * games)
 
 
 def _apart(values: Floats, drawn: Floats, groups: int) -> Mask:
-    """Return which two models differ, at 95 % over all comparisons together: by the largest studentised difference of a
-    draw or, if many draws have no finite fit, by percentiles at a level that is shared among the comparisons."""
+    """Return which models differ at 95 %, jointly over all comparisons: by the largest studentised difference of a draw
+    or, if many draws have no finite fit, by percentiles at a level that is divided among the comparisons."""
     m = len(values)
     first, second = np.triu_indices(m, 1)
     finite = drawn[np.isfinite(drawn).all(axis=1)]
     if len(finite) < len(drawn) * 0.9 or not np.isfinite(values).all():
         with np.errstate(invalid="ignore"):
             differences = drawn[:, first] - drawn[:, second]
-        # Of two that are both beyond any limit, which one is ahead is not known.
+        # Two infinite strengths cannot be ordered.
         differences[np.isnan(differences)] = 0.0
         below = (differences <= 0).mean(axis=0)
         above = (differences >= 0).mean(axis=0)
@@ -521,7 +523,7 @@ def _apart(values: Floats, drawn: Floats, groups: int) -> Mask:
 def _groups(
     ranked: Sequence[str], apart: Mask, models: Sequence[str]
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the longest runs of neighbours in the ranking of which no two differ."""
+    """Yield the longest runs of neighbours in the ranking without two models that differ."""
     order = [models.index(name) for name in ranked]
     reached = 0
     for start in range(len(order)):
@@ -561,44 +563,44 @@ def _likelihood(cells: Floats, fit: Fit, share: Floats, toward: float) -> Floats
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Which of two edits one person prefers, and which of them judges do."""
+    """Vote of one person on which of two edits is better, and the answers of judges."""
 
     pair: tuple[str, str]
-    """The ids of the edits or, if no run has them, the models that made them."""
+    """Ids of the edits or, if no run has them, names of the models that made them."""
     human: str
     group: str
-    """The source image; empty if it is not known."""
+    """Source image; empty if it is unknown."""
     votes: Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """A judge's votes against people's."""
+    """Accuracy of a judge's votes against people's."""
 
     n: int
     answered: int
     failed: int
     accuracy: float | None
-    """Three ways (A, B, tie) over the pairs that the judge answered."""
+    """Three-way accuracy (A, B, tie) over the pairs that the judge answered."""
     ci: Interval | None
-    """Clopper-Pearson's where each source image is wholly right or wrong; else that of a mean."""
+    """Clopper-Pearson interval if each source image is entirely right or wrong; else the interval of a mean."""
     ci_reason: Reason | None
     strict: float | None
-    """The same over all pairs, an answer that failed counting as wrong."""
+    """Accuracy over all pairs, with failed answers counted as wrong."""
     strict_ci: Interval | None
     without_ties: float | None
-    """Over the pairs that neither people nor the judge called a tie."""
+    """Accuracy over the pairs that neither people nor the judge called a tie."""
     without_ties_ci: Interval | None
     bounds: FailureBounds | None
-    """The accuracy over all pairs if every answer that failed were wrong, and if every one were right."""
+    """Accuracy over all pairs if every failed answer were wrong, and if every one were right."""
     overturnable: bool
-    """Whether these bounds reach beyond the interval: what failed could then change what it says."""
+    """Whether these bounds reach beyond the interval, so that the failures could change the conclusion."""
     decided: int
-    """How many pairs those are."""
+    """Number of pairs behind `without_ties`."""
     judge_ties: int
     human_ties: int
     first_share: float | None
-    """How often the judge took A among its decided votes: far from people's share is a bias of position."""
+    """Share of A among the judge's votes that are not ties; far from people's share, it shows a position bias."""
     human_first_share: float | None
     notes: tuple[Reason, ...]
 
@@ -609,10 +611,10 @@ class TieCalibrated:
 
     n: int
     accuracy: float | None
-    """With the epsilon that is best on these very pairs, as in the paper."""
+    """Accuracy with the epsilon that is best on the same pairs, as in the paper."""
     epsilon: float | None
     held_out: float | None
-    """With epsilon chosen on other groups: what to expect of new pairs."""
+    """Accuracy with epsilon chosen on other groups: the expected accuracy on new pairs."""
 
 
 def accuracy(
@@ -622,7 +624,7 @@ def accuracy(
     group: Iterable[object] | None = None,
     draws: int = DRAWS,
 ) -> Accuracy:
-    """Votes are A, B or tie; None is an answer that failed."""
+    """Return the accuracy of a judge's votes. Votes are A, B or tie; None is an answer that failed."""
     h = vote_codes(human)
     j = vote_codes(judge)
     groups = Column.of(range(len(h)) if group is None else group)
@@ -667,17 +669,17 @@ def accuracy(
 
 @dataclass(frozen=True)
 class HumanAgreement:
-    """Agreement among people: one person's vote against another's on the same pair."""
+    """Agreement between the votes of two people on the same pair."""
 
     raters: int
     pairs: int
-    """Pairs with votes of two people or more."""
+    """Pairs with votes of two or more people."""
     agreement: float | None
-    """Three ways: the mean over pairs of the share of two people who say the same."""
+    """Three-way agreement (A, B, tie): share of equal votes of two people, averaged over pairs."""
     ci: Interval | None
     ci_reason: Reason | None
     without_ties: float | None
-    """Over two people neither of whom calls it a tie."""
+    """Agreement of two votes neither of which is a tie."""
 
 
 def human_agreement(
@@ -686,7 +688,7 @@ def human_agreement(
     *,
     draws: int = DRAWS,
 ) -> HumanAgreement:
-    """`votes` are (rater, vote) by pair; `groups` the source image of each pair."""
+    """Return the agreement among people; `votes` are (rater, vote) by pair, `groups` the source image of each pair."""
     shares = []
     decided = []
     images = []
@@ -718,7 +720,7 @@ def tie_calibrated(
     group: Iterable[object] | None = None,
     folds: int = 5,
 ) -> TieCalibrated:
-    """`difference` is the judge's score of A minus that of B."""
+    """Return the tie-calibrated accuracy; `difference` is the judge's score of A minus that of B."""
     h = vote_codes(human)
     d = np.asarray(difference, dtype=float)
     keep = np.isfinite(d) & (h >= 0)
@@ -745,12 +747,12 @@ def _called(difference: Floats, epsilon: float) -> Ints:
 
 
 def _best_epsilon(h: Ints, d: Floats) -> float:
-    """Return the smallest among the best of all thresholds that call different pairs ties."""
+    """Return the smallest threshold with the highest accuracy."""
     sizes, code = np.unique(np.abs(d), return_inverse=True)
     order_right = np.where(d > 0, 0, 1) == h
     gain = np.bincount(
         code, weights=(h == 2).astype(float) - order_right, minlength=len(sizes)
     )
     best = np.r_[0.0, np.cumsum(gain)]
-    # Epsilon below the smallest difference calls no ties at all; -1 says so where a difference is zero.
+    # An epsilon of -1 calls no pair a tie, not even one with a difference of zero.
     return float(np.r_[-1.0, sizes][int(np.argmax(np.round(best, 9)))])

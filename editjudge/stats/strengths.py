@@ -22,11 +22,13 @@ from editjudge.stats.columns import (
 from editjudge.stats.inference import DRAWS, tail, weights
 
 RIDGE = 1e-6
-"""Fixes the level that a maximum likelihood fit leaves open; a millionth of a game moves nothing else."""
+"""Ridge penalty that fixes the level, which a maximum likelihood fit leaves open; a millionth of a game has no other
+effect."""
 FARTHEST = 12.0
-"""Log odds beyond which a fitted strength is infinite for all that the games say: one upset in 160,000."""
+"""Log odds beyond which a fitted strength counts as infinite: one upset in 160,000 games."""
 FEWEST_GROUPS = 20
-"""Source images below which strengths have no interval: at 10, those of lopsided models held the truth in 79 of 100."""
+"""Minimum number of source images for intervals of strengths: with 10, those of lopsided models covered the truth in 79
+of 100 simulations."""
 
 
 VOTES = ("A", "B", "tie")
@@ -45,17 +47,17 @@ def vote_codes(votes: Sequence[str | None]) -> Ints:
 
 
 def points(votes: Ints) -> Floats:
-    """Return what the first side wins: 1, 0, or .5; NaN without a vote."""
+    """Return the points of the first side: 1, 0, or .5 for a tie; NaN without a vote."""
     won: Floats = np.array([1.0, 0.0, 0.5, np.nan])[votes]
     return won
 
 
 @dataclass(frozen=True)
 class Games:
-    """Games of models x models; the leading axis is draws."""
+    """Results of games by draw x model x model."""
 
     wins: Floats
-    """How often the row beat the column."""
+    """Wins of the row over the column."""
     ties: Floats
     games: Floats
 
@@ -65,29 +67,29 @@ class Games:
 
 
 class Fit(NamedTuple):
-    """One fit a row."""
+    """Fitted parameters, one row per draw."""
 
     strength: Floats
-    """About their mean; infinite if there is no finite fit."""
+    """Strengths minus their mean; infinite if there is no finite fit."""
     nu: Floats
     """Weight of a tie."""
     first: Floats
-    """Log odds of the first place."""
+    """Log odds of the first position."""
 
 
 @dataclass(frozen=True)
 class Strength:
-    """Bradley-Terry: log odds of being preferred over the average model."""
+    """Strength of one model (Bradley-Terry): log odds of being preferred over the average model."""
 
     model: str
     games: int
     strength: float | None
-    """None if it is infinite: the model won, or lost, against all that it can be compared with."""
+    """Log odds; None if infinite, since the model won or lost all games that it can be compared by."""
     ci: Interval | None
     ci_reason: Reason | None
     scale: int
-    """Strengths can be compared within one scale only: its models have all won and lost against each other, if by
-    way of others. Scales are numbered from 1, those that won before those that lost to them."""
+    """Number of the scale; strengths can be compared only within one scale, whose models have all won and lost against
+    each other, directly or through others. Scales are numbered from 1, winners before those that lost to them."""
     notes: tuple[Reason, ...]
 
 
@@ -103,7 +105,7 @@ def bradley_terry(
     """Fit strengths to games, strongest first; a tie is half a win for each, a failed vote (None) is left out.
 
     A maximum likelihood fit is finite, and unique up to its level, among models that have all won and lost against
-    each other, if by way of others (Ford, 1957). Each such set is a scale of its own.
+    each other, directly or through others (Ford, 1957). Each such set is a separate scale.
     """
     won = points(vote_codes(vote))
     keep = np.isfinite(won)
@@ -126,7 +128,7 @@ def bradley_terry(
         def draw(drawn: Floats) -> Floats:
             totals = (drawn @ inside.reshape(len(wins), -1)).reshape(shape)
             strength = davidson(Games.without_ties(totals)).strength
-            # A draw in which some never lose has no finite fit: their strengths in it are beyond any limit.
+            # If a model never loses in a draw, there is no finite fit: its strength in that draw is infinite.
             reach = _reachable(totals > 0)
             above = reach.sum(axis=2) >= reach.sum(axis=1)
             loose = ~reach.all(axis=(1, 2))
@@ -145,14 +147,14 @@ def strengths_by_scale(
     total: Floats,
     fit: Callable[[Sequence[int]], tuple[Floats, Sequence[Limits]]],
 ) -> list[Strength]:
-    """Return the strengths of all models, those of each scale by `fit`, given how often each row beat each column.
+    """Return the strengths of all models, fitted by `fit` in each scale; `total` has the wins of rows over columns.
 
     A maximum likelihood fit is finite among models whose graph of wins is strongly connected (Ford, 1957): a scale.
     """
     reach = _reachable(total[None] > 0)[0]
     together = np.unique(reach & reach.T, axis=0)
     scales = [np.flatnonzero(row).tolist() for row in together]
-    # Those that reach more others by wins are before them.
+    # Scales whose models reach more others by wins come first.
     scales.sort(key=lambda members: (-int(reach[members[0]].sum()), members))
     strengths = []
     for number, members in enumerate(scales, 1):
@@ -174,9 +176,9 @@ def strengths_by_scale(
 def bootstrap_strengths(
     fit: Callable[[Floats], Floats], played: Mask, draws: int, seed: int
 ) -> tuple[Floats, Floats | None, list[Limits]]:
-    """Return the strengths that `fit` gives for weights of source images, in draws of these, and their limits.
+    """Return strengths, their bootstrap draws and their limits; `fit` returns strengths for weights of source images.
 
-    `played`: which images have games. If too few have, there are no draws, and the limits say why.
+    `played` is the mask of images with games. If there are too few, there are no draws, and the limits have the reason.
     """
     values = fit(np.ones((1, len(played))))[0]
     n = int(played.sum())
@@ -198,7 +200,7 @@ def bootstrap_strengths(
 
 
 def _reachable(edges: Mask) -> Mask:
-    """Return which nodes lead to which, by any number of edges (graphs x nodes x nodes)."""
+    """Return the transitive closure of the edges (graphs x nodes x nodes)."""
     reach = edges | np.eye(edges.shape[1], dtype=bool)
     for _ in range(max(1, edges.shape[1] - 1).bit_length()):
         reach = np.matmul(reach, reach)
@@ -211,7 +213,7 @@ def _scale_notes(
     scales: Sequence[Sequence[int]],
     labels: Sequence[str],
 ) -> tuple[Reason, ...]:
-    """Return why these are not on one scale with the others."""
+    """Return the reasons why these models are not on one scale with the others."""
     if len(scales) == 1:
         return ()
     met = (total + total.T)[members].sum(axis=0) > 0
@@ -229,12 +231,12 @@ def _scale_notes(
 
 
 def davidson(total: Games, lean: Floats | None = None, ridge: float = RIDGE) -> Fit:
-    """Fit strengths by Newton's method on all draws at once; those that are done are left alone.
+    """Fit strengths by Newton's method on all draws at once, until each has converged.
 
-    The chances of i over j are exp(x/2), of j over i exp(-x/2), of a tie nu, with x the difference of strengths, plus
-    or minus the log odds of the first place, fitted where `lean` is given: each pair was shown in both orders.
-    `ridge` is the precision of a normal prior around the average model. Strengths beyond `FARTHEST`, and those of
-    draws without a finite fit, are infinite.
+    The odds of i over j are exp(x/2), of j over i exp(-x/2), of a tie nu, with x the difference of strengths. If `lean`
+    is passed, each pair was shown in both orders, and the log odds of the first position are added to x or subtracted
+    from it. `ridge` is the precision of a normal prior around the average model. Strengths beyond `FARTHEST`, and those
+    of draws without a finite fit, are infinite.
     """
     n, m = total.games.shape[:2]
     score = (total.wins + total.ties / 2).sum(axis=2)
@@ -266,7 +268,7 @@ def davidson(total: Games, lean: Floats | None = None, ridge: float = RIDGE) -> 
         if not len(at):
             break
     centred: Floats = theta - theta.mean(axis=1, keepdims=True)
-    # Points of one model cannot be infinite alone: the level of the others goes with it.
+    # One infinite strength makes the level of the others undefined, so that the entire draw is lost.
     lost = (last > 1e-3) | (np.abs(centred).max(axis=1, initial=0.0) > FARTHEST)
     centred[lost] = np.where(centred[lost] >= 0, np.inf, -np.inf)
     return Fit(centred, np.where(tied > 1e-9, np.exp(log_nu), 0.0), first)
@@ -282,7 +284,7 @@ def _newton(
     first: Floats,
     ridge: float,
 ) -> Floats:
-    """Return one step of every draw: of the strengths, the log of nu, and the log odds of the first place."""
+    """Return one Newton step of every draw: strengths, log of nu, and log odds of the first position."""
     n, m = theta.shape
     eye = np.eye(m)
     some_ties = tied > 1e-9
@@ -323,13 +325,14 @@ def _newton(
         hessian[:, :m, m + 1] = hessian[:, m + 1, :m] = crossed
         also = (half * (up_shared - down_shared)).sum(axis=(1, 2)) / 2
         hessian[:, m, m + 1] = hessian[:, m + 1, m] = np.where(some_ties, also, 0.0)
-    # A step of more than 2 log odds is where Newton overshoots on lopsided games.
+    # Limited to 2 log odds: Newton's method overshoots on lopsided games.
     step: Floats = np.clip(np.linalg.solve(hessian, slope[:, :, None])[:, :, 0], -2, 2)
     return step
 
 
 def _chances(x: Floats, nu: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return expected points of i over j and of a tie, the variance of points, and their covariance with a tie."""
+    """Return expected points of i over j, the probability of a tie, the variance of points, and their covariance with a
+    tie."""
     half = np.clip(x / 2, -30, 30)
     up = np.exp(half)
     down = np.exp(-half)
@@ -340,18 +343,18 @@ def _chances(x: Floats, nu: Floats) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 PRIOR = 0.25
-"""Precision of what is assumed before any game: a model is within 4 log odds of the average in 19 of 20 cases."""
+"""Precision of the normal prior: a model is within 4 log odds of the average in 19 of 20 cases."""
 
 
 def next_games(
     wins: Floats, available: NDArray[np.int64], wanted: int, *, rng: np.random.Generator
 ) -> list[tuple[int, int]]:
-    """Pairs of models, most telling first.
+    """Return the pairs of models to compare next, most informative first.
 
-    `wins[i, j]` is how often i beat j, a tie being half a win for each; `available[i, j]` (symmetric) is how many edits
-    of both can still be asked about. Each step takes the pair whose order is most in doubt and whose answer narrows it
-    most, as if the answers so far chosen were known to come: chance of the wrong order x information of a game x
-    variance of the difference.
+    `wins[i, j]` is the number of wins of i over j, a tie being half a win for each; `available[i, j]` (symmetric) is the
+    number of edits of both that can still be asked about. Each step takes the pair with the largest product of the
+    probability of the wrong order, the information of a game and the variance of the difference, on the assumption
+    that the pairs chosen so far are answered.
     """
     from scipy.special import ndtr
 
@@ -361,7 +364,7 @@ def next_games(
     gap = strength[first] - strength[second]
     chance = 1 / (1 + np.exp(-gap))
     information = chance * (1 - chance)
-    noise = rng.random(len(first)) * 1e-9  # equal pairs by chance, not by their place
+    noise = rng.random(len(first)) * 1e-9  # breaks ties at random
     chosen: list[tuple[int, int]] = []
     while len(chosen) < wanted:
         variance = (
@@ -370,7 +373,7 @@ def next_games(
             - 2 * covariance[first, second]
         )
         error = np.sqrt(np.maximum(variance, 1e-12))
-        # the chance that the weaker of two is the stronger one
+        # Probability that the model with the lower estimate is the stronger one.
         wrong = ndtr(-np.abs(gap) / error)
         worth = wrong * information * variance + noise
         worth[left[first, second] <= 0] = -1.0
@@ -381,7 +384,7 @@ def next_games(
         j = int(second[best])
         chosen.append((i, j))
         left[i, j] -= 1
-        # One more game is one more rank-one term of information (Sherman and Morrison).
+        # One more game adds a rank-one term to the information (Sherman and Morrison).
         column = covariance[:, i] - covariance[:, j]
         covariance = covariance - information[best] * np.outer(column, column) / (
             1 + information[best] * variance[best]
@@ -390,7 +393,7 @@ def next_games(
 
 
 def posterior(wins: Floats) -> tuple[Floats, Floats]:
-    """Return strengths under a normal prior, finite with any number of games, and their covariance."""
+    """Return strengths under a normal prior, which are finite with any number of games, and their covariance."""
     theta = davidson(Games.without_ties(wins[None]), ridge=PRIOR).strength[0]
     p = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))
     curve = (wins + wins.T) * p * (1 - p)

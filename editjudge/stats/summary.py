@@ -1,4 +1,4 @@
-"""Summaries of a run's scores: means with intervals, what failed, aggregates, pass rates, ranks."""
+"""Summaries of a run's scores: means with intervals, failures, aggregates, pass rates, ranks."""
 
 from __future__ import annotations
 
@@ -41,29 +41,29 @@ How = Literal["mean", "geometric", "minimum"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One judge, model, factor and slice."""
+    """Summary of one judge, model, factor and slice."""
 
     judge: str
     model: str
     factor: str
     slice: str | None
     n: int
-    """Every judgement that was asked for, whatever became of it."""
+    """Number of judgements that were asked for, including failures."""
     ok: int
     abstained: int
     failed: Mapping[str, int]
-    """Counts by status; abstentions are not failures."""
+    """Counts of failures by status; abstentions are not failures."""
     mean: float | None
     median: float | None
     ci: Interval | None
     ci_reason: Reason | None
-    """Why there is no interval."""
+    """Reason why there is no interval."""
     method: str | None
-    """How the interval was made."""
+    """Method of the interval."""
     distribution: Mapping[str, int]
-    """How many judgements gave each score; every value of the scale if that is known."""
+    """Number of judgements with each score, for every value of the scale if it is known."""
     worst_case: float | None
-    """The mean if every failure had the worst score of the scale; None where the scale is not known."""
+    """Mean if every failure had the worst score of the scale; None if the scale is unknown."""
     best_case: float | None
     groups: int
     notes: tuple[Reason, ...]
@@ -73,7 +73,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One number from several factors, defined in the open."""
+    """A score that is computed from several factors by a published formula."""
 
     name: str
     factors: tuple[str, ...]
@@ -109,9 +109,10 @@ class PassRate:
     ci: Interval | None
     ci_reason: Reason | None
     method: str | None
-    """`exact` (Clopper-Pearson at the effective number of source images) where each image is wholly right or wrong."""
+    """Method of the interval; `exact` (Clopper-Pearson with the effective number of source images) if each image is
+    entirely right or wrong."""
     design_effect: float
-    """How many times the variance is larger because judgements share source images; 1 if none do."""
+    """Factor by which shared source images increase the variance; 1 if no judgements share one."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +122,10 @@ class Rank:
     model: str
     mean: float
     rank: int
-    """1 is best; models with equal means share a rank."""
+    """Rank, 1 for the best; models with equal means share a rank."""
     ci: tuple[int, int] | None
-    """Ranks that the comparisons of all pairs of models, Holm-corrected, leave open: all ranks of a judge and factor
-    hold together in 95 of 100 runs."""
+    """Ranks that the Holm-corrected comparisons of all pairs of models leave open; all ranks of a judge and factor are
+    jointly correct in 95 of 100 runs."""
     ci_reason: Reason | None
 
 
@@ -138,12 +139,11 @@ def summarise(
 ) -> list[Cell]:
     """Summarise every judge x model x factor (x value of the slice `by`) that occurs.
 
-    `scales` gives the legal values of a factor, or its two ends, from the worst to the best; without it there are no
-    bounds, and the cell says so.
+    `scales` gives the legal values of a factor, or its two ends, from worst to best; without it there are no bounds.
     """
     if by is not None and by not in scores.slices:
         raise UsageError(
-            f"no column {by!r} to slice by; there are {sorted(scores.slices)}"
+            f"there is no column {by!r} to slice by: expected one of {sorted(scores.slices)}"
         )
     slices = [scores.slices[by]] if by is not None else []
     cells, keys = combinations(scores.judge, scores.model, scores.factor, *slices)
@@ -186,10 +186,10 @@ def summarise(
 
 
 def aggregate(scores: Scores, aggregates: Sequence[Aggregate]) -> Scores:
-    """Return the same table with one more factor per aggregate, so that every other function can be used on it.
+    """Return the table with one more factor per aggregate, which every other function accepts.
 
-    An aggregate exists only where all its factors do: one failed factor makes it failed, else one that
-    abstained makes it abstained. A mean over whichever factors were answered would reward silence.
+    An aggregate has a score only if all its factors have one: a failed factor makes it failed, else an abstention makes
+    it abstained. A mean over only the answered factors would reward missing answers.
     """
     return stacked([scores, *(_aggregated(scores, each) for each in aggregates)])
 
@@ -231,7 +231,7 @@ def rank(
 ) -> list[Rank]:
     """Rank models from best to worst for every judge and factor, with the ranks that the evidence leaves open.
 
-    Of the factors in `falling` lower scores are better.
+    Lower scores are better for the factors in `falling`.
     """
     ok = scores.take(scores.ok)
     cells, keys = combinations(ok.factor, ok.judge)
@@ -250,7 +250,8 @@ def rank(
 
 
 def design_effect(values: Floats, groups: Codes) -> float:
-    """Return the variance of the mean with whole groups drawn over that with single rows drawn; never below 1."""
+    """Return the design effect: variance of the mean under sampling of groups divided by that under sampling of rows; at
+    least 1."""
     if len(values) < 2:
         return 1.0
     centred = values - values.mean()
@@ -265,9 +266,9 @@ def _table(rows: Ints, columns: Codes, n_rows: int, n_columns: int) -> Ints:
 
 
 def _levels(score: Floats) -> tuple[Floats, Ints]:
-    """Return the values that occur or lie between those that do, and the position of each score among them."""
+    """Return sorted values that include all scores, and the position of each score among them."""
     if len(score) and np.ptp(score) < 1_000 and np.all(score == np.rint(score)):
-        # Whole numbers need no sorting, which takes 1.5 s of twelve million scores.
+        # Integers need no sorting, which takes 1.5 s for twelve million scores.
         codes = (score - score.min()).astype(np.int64)
         return np.arange(codes.max() + 1) + score.min(), codes
     values, codes = np.unique(score, return_inverse=True)
@@ -298,7 +299,7 @@ def _cell(
     bounds: list[float | None] = [None, None]
     if ends and ok + failures:
         bounds = [(total + failures * end) / (ok + failures) for end in ends]
-    # Decimals that are written alike, to six digits, are counted together.
+    # Scores that are equal to six digits are counted together.
     distribution = Counter[str]()
     for value in sorted({*map(float, scale or ()), *spread}):
         distribution[f"{value:g}"] += spread.get(value, 0)
@@ -374,9 +375,9 @@ def _aggregated(scores: Scores, aggregate: Aggregate) -> Scores:
 def side_by_side(
     scores: Scores, unit: Column, column: Codes, width: int, missing: str
 ) -> tuple[Scores, Floats, Codes]:
-    """Return the first row of each unit, with the answers of all its rows, and its scores and statuses by column.
+    """Return the first row of each unit, with the answer ids of all its rows, and its scores and statuses by column.
 
-    `missing` is the status of a column that a unit was never asked for.
+    `missing` is the status of a column for which a unit has no row.
     """
     cell = (unit.codes, column)
     shape = (len(unit.labels), width)
@@ -387,13 +388,13 @@ def side_by_side(
     answer = np.zeros(len(unit.labels), np.uint64)
     np.add.at(answer, unit.codes, scores.answer)
     row = scores.take(np.unique(unit.codes, return_index=True)[1])
-    # What was never asked, code -1, is the last of the names.
+    # Code -1 (no row) selects the last name.
     names = np.array([*scores.status.labels, missing])
     return replace(row, answer=answer), values, names[codes]
 
 
 def joint_status(statuses: Codes) -> Codes:
-    """Return the status of each row of statuses: the first failure, else an abstention, else ok."""
+    """Return the joint status of each row: the first failure, else an abstention, else ok."""
     abstained = statuses == ABSTAINED
     failed = ~abstained & (statuses != OK)
     first = statuses[np.arange(len(statuses)), failed.argmax(axis=1)]
@@ -410,7 +411,7 @@ def _reduced(values: Floats, statuses: Codes, aggregate: Aggregate) -> Floats:
         for i, factor in enumerate(aggregate.factors)
     }
     rows = evaluation.column_rows(len(values), columns)
-    # These sums and roots are NumPy's, as published: a loop rounds other last digits.
+    # Published results used NumPy's sums and roots: a Python loop rounds the last digits differently.
     arithmetic = replace(
         rows.arithmetic,
         total=lambda parts: np.stack(parts, axis=1).sum(axis=1),
@@ -419,7 +420,7 @@ def _reduced(values: Floats, statuses: Codes, aggregate: Aggregate) -> Floats:
     result = evaluation.evaluate(aggregate.term, replace(rows, arithmetic=arithmetic))
     if np.any(result.code == evaluation.UNDEFINED):
         raise UsageError(
-            f"{aggregate.formula}: a geometric mean needs scores of zero or more"
+            f"{aggregate.formula}: a geometric mean needs scores that are not negative"
         )
     reduced: Floats = result.value
     return reduced
@@ -434,7 +435,7 @@ def _ranks(
     sign: float,
     guaranteed: bool,
 ) -> list[Rank]:
-    """Rank models as Mogstad, Romano, Shaikh and Wilhelm (2024) do: as many ranks are open as pairs of models are."""
+    """Rank models by the method of Mogstad, Romano, Shaikh and Wilhelm (2024), from comparisons of all pairs."""
     models = scores.model.present()
     sides = {model: scores.where(model=model) for model in models}
     means = np.array([sign * float(side.score.mean()) for side in sides.values()])
@@ -452,7 +453,7 @@ def _ranks(
             ahead, behind = (j, i) if sign * (d.difference or 0.0) > 0 else (i, j)
             better[behind] += 1
             worse[ahead] += 1
-    # A difference smaller than rounding is a tie, not an order.
+    # A difference within rounding error is a tie.
     ranks = 1 + np.sum(means[None, :] > means[:, None] + 1e-9, axis=1)
     reason = None
     if len(scores.group.present()) < 2:

@@ -60,9 +60,7 @@ def test_an_edit_that_is_worse_fails_with_factor_and_scores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     judged(monkeypatch, itertools.repeat(2))
-    with pytest.raises(
-        AssertionError, match=r"alignment: mean 2.00 of 5 answers, wanted at least 5"
-    ):
+    with pytest.raises(AssertionError, match=r"alignment: mean 2.00 of 5 answers.* 5$"):
         assert_alignment(5)
 
 
@@ -70,7 +68,7 @@ def test_a_judge_in_two_minds_is_asked_again_and_then_only_warns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = judged(monkeypatch, itertools.cycle([6, 3, 5]))
-    with pytest.warns(UserWarning, match="cannot be told"):
+    with pytest.warns(UserWarning, match="alignment.* below 5"):
         assert_alignment(5)
     assert len(asked) == 5
 

@@ -154,9 +154,7 @@ def test_a_trl_that_would_count_a_failure_as_0_is_refused(
     monkeypatch: pytest.MonkeyPatch, served: Served
 ) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda _: "1.5.1")
-    with pytest.raises(
-        InputError, match=r"TRL 1\.5\.1 counts a reward that is missing as 0"
-    ):
+    with pytest.raises(InputError, match=r"TRL 1\.5\.1 .* 0"):
         trl.edit_reward(server=served.url)
     assert trl.edit_reward(server=served.url, on_failure="raise")(
         ["p"], ["c"], **columns(1)
@@ -407,7 +405,7 @@ def test_a_rewarder_can_be_sent_to_a_worker_and_used_inside_a_loop(
 
 
 def test_a_server_that_refuses_is_said_with_its_words(served: Served) -> None:
-    with pytest.raises(JudgeError, match="answers 422"):
+    with pytest.raises(JudgeError, match="422"):
         Rewarder(rubric="nothing", server=served.url).rewards(
             [RewardEdit(SOURCES[0], OUTPUTS[0], WORDS[0])]
         )

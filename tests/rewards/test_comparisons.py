@@ -233,13 +233,13 @@ def test_the_measured_judge_compares_too(tmp_path: Path) -> None:
             [member(0), member(1, instruction="Another.")],
             {},
             422,
-            "another input or instruction than edits.0",
+            "edits.0 of the same group",
         ),
         (
             [member(0), member(1, input=base64_of(picture("other")))],
             {},
             422,
-            "another input or instruction",
+            "edits.0 of the same group",
         ),
         (
             [member(0), member(1)],

@@ -148,10 +148,7 @@ def test_unirl_lists_its_rewards_and_refuses_others(served: Served) -> None:
         "rewards": ["editjudge", "effect_score"]
     }
     answer = post(served, "/score", unirl([0], "pickscore"))
-    assert (
-        answer.status_code == 422
-        and "pickscore is not offered" in answer.json()["error"]
-    )
+    assert answer.status_code == 422 and "pickscore" in answer.json()["error"]
     request = unirl([0])
     names: list[Any] = [{"a": 1}, [], None, 5]
     for name in names:
@@ -194,7 +191,7 @@ def test_an_edit_of_unirl_without_a_source_is_an_error_of_that_edit(
     del request["requests"][1]["history"][0]
     answer = post(served, "/score", request).json()
     assert answer["results"] == [{"editjudge": {"reward": 1.0}}, {}]
-    assert "no source picture" in answer["errors"][1]["editjudge"]
+    assert "no source image" in answer["errors"][1]["editjudge"]
 
 
 # --- pickled --------------------------------------------------------------------------------------------------
@@ -224,10 +221,7 @@ def test_prompts_of_another_number_than_pictures_are_refused(served: Served) -> 
     """Edit-R1's client sends all prompts with each part of its pictures: the second part would be judged by the
     prompts of the first."""
     answer = post(served, "/mode/x", pickle.dumps(edit_r1(2) | {"prompts": PROMPTS}))
-    assert (
-        answer.status_code == 422
-        and "4 entries for 2 pictures" in answer.json()["error"]
-    )
+    assert answer.status_code == 422 and "4 entries for 2" in answer.json()["error"]
 
 
 def test_flow_grpo_gets_what_its_geneval_client_reads(served: Served) -> None:
@@ -313,15 +307,15 @@ def test_a_client_that_nobody_has_heard_of_is_served_by_a_file(tmp_path: Path) -
         for sample in samples:
             sample.pop("before", None)
         refused = post(running, "/api/v2/score", {"samples": samples})
-        assert refused.status_code == 422 and "no source picture" in refused.text
+        assert refused.status_code == 422 and "no source image" in refused.text
 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("name: own", "name: unirl", "taken"),
-        ("post: /api/v2/score", "post: /v1/reward", "path of the server itself"),
-        ("gets: [/api/ready]", "gets: [/]", "path of the server itself"),
+        ("name: own", "name: unirl", "name unirl"),
+        ("post: /api/v2/score", "post: /v1/reward", "reserved"),
+        ("gets: [/api/ready]", "gets: [/]", "reserved"),
         ("samples.*.output", "samples..output", "edited.0"),
         ("values: rewards", "values: zeros", "answer.values"),
         ("metadata: samples", "colour: red", "colour"),
@@ -528,7 +522,7 @@ def bodies(change: tuple[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def stubbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server whose judge looks at the pictures."""
-    terms = Terms(dialects=ALL, max_picture=2**18)
+    terms = Terms(dialects=ALL, max_image=2**18)
     with (
         stub(),
         serving(tmp_path_factory.mktemp("stubbed") / "s.db", terms=terms) as running,

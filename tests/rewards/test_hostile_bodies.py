@@ -25,7 +25,7 @@ from tests.running.made import picture
 from tests.web.served import edit, recorded_rewards, serving
 
 TERMS = Terms(
-    max_picture=4096,
+    max_image=4096,
     max_body=2**18,
     max_edits=4,
     rubrics=("compliance",),

@@ -433,7 +433,7 @@ def test_an_output_that_cannot_be_checked_fails_alone_and_is_never_the_worst(
 
 def test_edits_are_judged_where_their_pictures_cannot_be_kept(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    terms = Terms(rubrics=("compliance",), more_rubrics=(), pictures=folder)
+    terms = Terms(rubrics=("compliance",), more_rubrics=(), images=folder)
     with serving(
         tmp_path / "s.db", replay(tmp_path / "r.jsonl", {0: [5], 1: [3], 2: [1]}), terms
     ) as served:

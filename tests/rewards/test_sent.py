@@ -52,7 +52,7 @@ def test_a_reward_follows_the_direction_of_each_scale_and_leaves_out_what_has_no
     assert read_score("l1", both).of(scores) == 0.75
     assert read_score("mean", both, {("r", "psnr"): 1.0}).of(scores) is None
     assert read_score("mean", [rubric_of(psnr=psnr)]).of(scores) is None
-    with pytest.raises(UsageError, match="lowest and highest"):
+    with pytest.raises(UsageError, match=r"0\.\.1"):
         read_score("psnr", both)
 
 
@@ -73,11 +73,11 @@ def test_a_reward_may_be_an_expression_of_scores() -> None:
     assert by_minimum.of(without) is None
     with pytest.raises(UsageError, match="did you mean"):
         read_score("min(alignmnt, completeness)", [rubric])
-    with pytest.raises(UsageError, match="lowest and highest"):
+    with pytest.raises(UsageError, match=r"0\.\.1"):
         read_score("1 / (alignment - 1)", [rubric])
     with pytest.raises(UsageError, match="edit_type"):
         read_score('alignment if item.edit_type == "add" else completeness', [rubric])
-    with pytest.raises(UsageError, match="weights cannot go with it"):
+    with pytest.raises(UsageError, match="weights"):
         read_score("min(alignment)", [rubric], {("fidelity", "alignment"): 1.0})
 
 

@@ -326,7 +326,7 @@ def test_the_score_of_a_server_is_an_expression_unless_a_request_names_another(
             assert answer["formula"].startswith("mean of (score")
             assert list(answer["rubrics"]) == ["quality"]
     with (
-        pytest.raises(UsageError, match="weights cannot go with it"),
+        pytest.raises(UsageError, match="weights cannot"),
         serving(tmp_path / "s.db", terms=replace(terms, weights={"alignment": 1})),
     ):
         pass
@@ -662,7 +662,7 @@ def test_pictures_are_kept_once_by_digest_within_a_bound_and_shown_in_review(
     kept = tmp_path / "kept"
     size = len(picture("input-0.png")) + len(picture("edited-0.png"))
     with serving(
-        tmp_path / "s.db", terms=Terms(pictures=kept, max_pictures=size)
+        tmp_path / "s.db", terms=Terms(images=kept, max_images=size)
     ) as served:
         first, _, third = served.rewards(edit(0), edit(0, id="same"), edit(1))
         (kept_run,) = served.store.runs()
@@ -742,7 +742,7 @@ def test_a_body_without_a_length_takes_up_no_more_room_than_it_has(
     ("terms", "sent"),
     [
         (Terms(max_edits=2), {"edits": [edit(n) for n in range(3)]}),
-        (Terms(max_picture=50), {"edits": [edit(0)]}),
+        (Terms(max_image=50), {"edits": [edit(0)]}),
         (Terms(max_body=300), {"edits": [edit(0)]}),
     ],
     ids=["edits", "bytes of a picture", "bytes of a body"],
