@@ -114,7 +114,7 @@ def _table(path: Path, columns: tuple[str, ...] = ()) -> Iterator[_Row]:
     reader = Reader(path)
     if path.is_dir():
         raise ManifestError(
-            f"{reader.place}: is a folder; expected a CSV, JSONL or Parquet file"
+            f"{reader.name}: is a folder; expected a CSV, JSONL or Parquet file"
         )
     expected = ", ".join(columns)
     empty = True
@@ -130,7 +130,7 @@ def _table(path: Path, columns: tuple[str, ...] = ()) -> Iterator[_Row]:
         empty = False
         yield row
     if empty:
-        raise ManifestError(f"{reader.place}: holds no row; expected {expected}")
+        raise ManifestError(f"{reader.name}: holds no row; expected {expected}")
 
 
 # --- ratings --------------------------------------------------------------------------------------------------

@@ -153,7 +153,7 @@ def _store() -> dict[str, Any]:
             runs = len(store.runs())
     except EditjudgeError as error:
         return {"ready": False, "says": str(error)}
-    return {"ready": True, "says": f"{store.place}: {count(runs, 'run')}"}
+    return {"ready": True, "says": f"{store.name}: {count(runs, 'run')}"}
 
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:

@@ -194,9 +194,9 @@ def command(
         url = f"http://{address}:{listener.getsockname()[1]}/"
         if wants_json():
             # Now, not when it stops: a caller that asked for a free port reads it from here.
-            emit({"url": url, "store": store.place})
+            emit({"url": url, "store": store.name})
             sys.stdout.flush()
-        click.echo(f"editjudge: {url}  (store {printable(store.place)})", err=True)
+        click.echo(f"editjudge: {url}  (store {printable(store.name)})", err=True)
         click.echo("Ctrl-C stops it.", err=True)
         # raised again once everything is closed
         with contextlib.suppress(KeyboardInterrupt):

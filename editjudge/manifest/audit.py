@@ -234,7 +234,7 @@ class _Auditor:
         try:
             data = read(source)
             digest = hashlib.sha256(data).digest()[:16]
-            size = probe(data, name=name).shown
+            size = probe(data, name=name).display_size
             if not self._pixels:
                 return _Fact(digest, digest, size)
             image = decode(data, name=name)

@@ -47,14 +47,14 @@ def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
         expected = 'expected "input" with pictures in it, and a folder for each model with its pictures'
         if manifest:
             raise ManifestError(
-                f"{reader.place}: is not laid out as a manifest, but holds one: name {manifest} instead ({expected})"
+                f"{reader.name}: is not laid out as a manifest, but holds one: name {manifest} instead ({expected})"
             )
         raise ManifestError(
-            f"{reader.place}: found the folders {list(folders)!r:.200}; {expected}"
+            f"{reader.name}: found the folders {list(folders)!r:.200}; {expected}"
         )
     if manifest:
         reader.notify(
-            f"{reader.place}: read as a folder for each model; to read the manifest in it, name {manifest}"
+            f"{reader.name}: read as a folder for each model; to read the manifest in it, name {manifest}"
         )
     for folder, files in {**models, **shared}.items():
         for strange in sorted(files.keys() - inputs.keys()):
@@ -110,12 +110,12 @@ def _instructions(
     files = [root / name for name in names if (root / name).exists()]
     if not files:
         reader.notify(
-            f"{reader.place}: no instructions.csv or instructions.jsonl; every instruction is empty"
+            f"{reader.name}: no instructions.csv or instructions.jsonl; every instruction is empty"
         )
         return {}, []
     if len(files) == 2:
         raise ManifestError(
-            f"{reader.place}: found instructions.csv and instructions.jsonl; expected one of them"
+            f"{reader.name}: found instructions.csv and instructions.jsonl; expected one of them"
         )
     path = files[0]
     reader = Reader(path)

@@ -79,7 +79,7 @@ Columns = tuple[tuple[str, str], ...]
 class NamedInputs(NamedTuple):
     """Further columns that are shown to judges."""
 
-    pictures: frozenset[str] = frozenset()
+    images: frozenset[str] = frozenset()
     """Columns of an image or a list of images."""
     texts: frozenset[str] = frozenset()
     columns: Columns = ()
@@ -90,14 +90,14 @@ class LineError(ManifestError):
 
     def __init__(
         self,
-        place: str,
+        manifest: str,
         line: int,
         name: str,
         message: str,
         kind: str = "bad_line",
         options: Iterable[Option] = (),
     ) -> None:
-        where = f"{place}:{line}" if line else place
+        where = f"{manifest}:{line}" if line else manifest
         about = f'field "{name_of(name[:80])}": ' if name else ""
         super().__init__(f"{where}: {about}{message}", options=options)
         self.line = line
@@ -123,7 +123,7 @@ class Reader:
         unit: str = "line",
         named: NamedInputs | None = None,
     ) -> None:
-        self.place = name_of(str(path))
+        self.name = name_of(str(path))
         """Name of the manifest in messages."""
         self.base = Path(path).parent
         self.unit = unit
@@ -134,9 +134,11 @@ class Reader:
         named = named or NamedInputs()
         self._texts = named.texts
         self._columns = dict(named.columns)
-        self._further = sorted(named.pictures | {*PAIR_ROLES})
+        self._further = sorted(named.images | {*PAIR_ROLES})
         images = {*IMAGE_ROLES, *self._further}
-        self.pictures = frozenset(images | {self._columns.get(f, f) for f in images})
+        self.image_columns = frozenset(
+            images | {self._columns.get(f, f) for f in images}
+        )
         """Columns that hold images."""
         self._ids: dict[bytes, int] = {}
         self._shapes: set[tuple[str, ...]] = set()
@@ -196,14 +198,14 @@ class Reader:
         kind: str = "bad_line",
         options: Iterable[Option] = (),
     ) -> LineError:
-        return LineError(self.place, line, name, message, kind, options)
+        return LineError(self.name, line, name, message, kind, options)
 
     def leave_out(self, column: str) -> None:
         """Report once that a column of images that no rubric shows is not read; its name may still be a misspelling."""
         if column not in self._left_out:
             self._left_out += (column,)
             self.notify(
-                f'{self.place}: "{column}" holds pictures or bytes that no rubric shows; it is left out'
+                f'{self.name}: "{column}" holds pictures or bytes that no rubric shows; it is left out'
             )
 
     def _notify_once(self, topic: str, message: str) -> None:
@@ -227,14 +229,14 @@ class Reader:
         for hidden in sorted(row.keys() & renamed.keys()):
             self._notify_once(
                 hidden,
-                f'{self.place}:{line}: the column "{hidden}" is not read, since --column names another',
+                f'{self.name}:{line}: the column "{hidden}" is not read, since --column names another',
             )
         row |= renamed
 
     def _check_names(self, line: int, shape: tuple[str, ...]) -> None:
         """Raise `LineError` for a misspelt name: a misspelt `edited` would look like a model without any output."""
         self._seen.update(shape)
-        fields = {*FIELDS, *PAIR_LABELS, *self.pictures, *self._texts}
+        fields = {*FIELDS, *PAIR_LABELS, *self.image_columns, *self._texts}
         others = [key for key in shape if key not in fields]
         absent = [name for name in FIELDS if name not in self._seen]
         misspelt: dict[str, str] = {}
@@ -264,7 +266,7 @@ class Reader:
             if guess := next(filter(None, similar), None):
                 hint = f'did you mean "{name}"? Map it with --column {name}={guess}'
                 self._notify_once(
-                    guess, f'{self.place}:{line}: "{guess}" is kept as metadata; {hint}'
+                    guess, f'{self.name}:{line}: "{guess}" is kept as metadata; {hint}'
                 )
 
     # --- values ---------------------------------------------------------------------------------------------------
@@ -276,7 +278,7 @@ class Reader:
             text = f"{self.unit}-{line}"
             self._notify_once(
                 "id",
-                f"{self.place}:{line}: no id; ids are made from the {self.unit}'s number, such as {text}",
+                f"{self.name}:{line}: no id; ids are made from the {self.unit}'s number, such as {text}",
             )
         if not 1 <= len(text) <= MAX_ID or _CONTROL.search(text):
             size = f"{len(text):,} characters" if len(text) > MAX_ID else repr(text)

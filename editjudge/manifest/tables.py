@@ -32,7 +32,7 @@ def typed_rows(path: Path, reader: Reader) -> Iterator[Row]:
     """Yield the rows of a Parquet file, of a folder of them, or of a dataset written by `save_to_disk`."""
     reader.unit = "row"
     if (path / "dataset_dict.json").is_file():
-        path = _only_split(path, reader.place)
+        path = _only_split(path, reader.name)
     if (path / "state.json").is_file():
         rows = _saved(path, reader)
     else:
@@ -43,7 +43,7 @@ def typed_rows(path: Path, reader: Reader) -> Iterator[Row]:
 
 
 def _parquet(files: Iterable[Path], reader: Reader) -> Iterator[dict[str, Any]]:
-    parquet = _needed("pyarrow.parquet", "Parquet", "parquet", reader.place)
+    parquet = _needed("pyarrow.parquet", "Parquet", "parquet", reader.name)
     arrow = importlib.import_module("pyarrow")
     for path in files:
         try:
@@ -58,20 +58,20 @@ def _parquet(files: Iterable[Path], reader: Reader) -> Iterator[dict[str, Any]]:
                         yield from batch.to_pylist()
         # OSError: a damaged page; ValueError: invalid text; OverflowError: a date out of range.
         except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
-            place = reader.place
-            where = place if path.name in place else f"{place}: {path.name}"
+            manifest = reader.name
+            where = manifest if path.name in manifest else f"{manifest}: {path.name}"
             raise ManifestError(
                 f"{where}: not a Parquet file that can be read: {error}"
             ) from None
 
 
 def _saved(path: Path, reader: Reader) -> Iterator[dict[str, Any]]:
-    datasets = _needed("datasets", "a Hugging Face dataset", "hf", reader.place)
+    datasets = _needed("datasets", "a Hugging Face dataset", "hf", reader.name)
     try:
         dataset = datasets.load_from_disk(str(path))
     except Exception as error:  # a damaged dataset can raise any exception
         raise ManifestError(
-            f"{reader.place}: not a dataset that can be read: {error}"
+            f"{reader.name}: not a dataset that can be read: {error}"
         ) from None
     columns, size = _wanted(dataset.data.schema, reader)
     # In Arrow format, images stay encoded, and are read from the mapped file on demand.
@@ -80,17 +80,17 @@ def _saved(path: Path, reader: Reader) -> Iterator[dict[str, Any]]:
         yield from table.to_pylist()
 
 
-def _only_split(path: Path, place: str) -> Path:
+def _only_split(path: Path, manifest: str) -> Path:
     try:
         names = json.loads((path / "dataset_dict.json").read_bytes())["splits"]
         splits = [Path(name).name for name in names]
     except (ValueError, KeyError, TypeError) as error:
         raise ManifestError(
-            f"{place}: dataset_dict.json cannot be read: {error!r}"
+            f"{manifest}: dataset_dict.json cannot be read: {error!r}"
         ) from None
     if len(splits) != 1:
         raise ManifestError(
-            f"{place}: has the splits {', '.join(splits)}; name one of these folders"
+            f"{manifest}: has the splits {', '.join(splits)}; name one of these folders"
         )
     return path / splits[0]
 
@@ -98,9 +98,9 @@ def _only_split(path: Path, place: str) -> Path:
 def _wanted(schema: Any, reader: Reader) -> tuple[list[str], int]:
     """Return the columns to read, and how many rows at a time."""
     heavy = {column.name for column in schema if _holds_bytes(column.type)}
-    for name in sorted(heavy - reader.pictures):
+    for name in sorted(heavy - reader.image_columns):
         reader.leave_out(name)
-    columns = [n for n in schema.names if n not in heavy or n in reader.pictures]
+    columns = [n for n in schema.names if n not in heavy or n in reader.image_columns]
     return columns, _WITHOUT_IMAGES if heavy.isdisjoint(columns) else _WITH_IMAGES
 
 
@@ -112,12 +112,12 @@ def _holds_bytes(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _needed(module: str, what: str, extra: str, place: str) -> Any:
+def _needed(module: str, what: str, extra: str, manifest: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
         raise ManifestError(
-            f"{place}: {what} needs an extra: pip install 'editjudge[{extra}]'"
+            f"{manifest}: {what} needs an extra: pip install 'editjudge[{extra}]'"
         ) from None
 
 
@@ -153,7 +153,7 @@ def plain_row(number: int, row: Mapping[str, Any], reader: Reader) -> Row:
     values = {}
     try:
         for key, value in row.items():
-            if key in reader.pictures:
+            if key in reader.image_columns:
                 values[key] = value
             elif isinstance(value, bytes | bytearray) or is_decoded(value):
                 reader.leave_out(str(key))

@@ -74,15 +74,15 @@ class LoadedImage(NamedTuple):
     """An image that was read."""
 
     data: bytes
-    known: KnownImage
+    identity: KnownImage
     file: FileState | None = None
     """State of the file that was read; None if the source is not a file."""
 
     def info(self) -> ImageInfo:
         """Return its header. Raise `ImageError` if it cannot be read."""
-        if self.known.info is None:
-            raise ImageError(self.known.problem)
-        return self.known.info
+        if self.identity.info is None:
+            raise ImageError(self.identity.problem)
+        return self.identity.info
 
 
 class _ByteCache(Generic[T]):
@@ -168,17 +168,19 @@ class ImageReader:
         return self._read(source)
 
     def hold(self, source: ImageSource, image: LoadedImage) -> None:
-        key = _key(source, image.known.digest)
+        key = _key(source, image.identity.digest)
         self._held.put(key, image, len(image.data))
 
-    def held(self, source: ImageSource, known: str) -> LoadedImage | None:
+    def held(self, source: ImageSource, image_digest: str) -> LoadedImage | None:
         """Return the image of this digest, if it is held."""
-        image = self._held.get(_key(source, known))
-        return image if image and image.known.digest == known else None
+        image = self._held.get(_key(source, image_digest))
+        return image if image and image.identity.digest == image_digest else None
 
-    def take(self, source: ImageSource, known: str | None = None) -> LoadedImage:
+    def take(self, source: ImageSource, image_digest: str | None = None) -> LoadedImage:
         """Return the image of this digest if it is held, else read it now."""
-        return (self.held(source, known) if known else None) or self._read(source)
+        return (
+            self.held(source, image_digest) if image_digest else None
+        ) or self._read(source)
 
     def _read(self, source: ImageSource) -> LoadedImage:
         file = None
@@ -191,15 +193,15 @@ class ImageReader:
         self.files_read += 1
         try:
             info = probe(data, name=name_of(source), bounds=self._bounds)
-            known = KnownImage(digest(data), info)
+            identity = KnownImage(digest(data), info)
         except ImageError as error:
-            known = KnownImage(digest(data), None, str(error))
-        return LoadedImage(data, known, file)
+            identity = KnownImage(digest(data), None, str(error))
+        return LoadedImage(data, identity, file)
 
 
-def _key(source: ImageSource, known: str) -> str:
+def _key(source: ImageSource, image_digest: str) -> str:
     """Return the cache key: the digest of bytes, or the path of a file, whose content may change later."""
-    return known if isinstance(source, bytes) else str(source)
+    return image_digest if isinstance(source, bytes) else str(source)
 
 
 class DigestCache:
@@ -239,24 +241,24 @@ class DigestCache:
         for path, entry in remembered.items():
             file = FileState(*(entry.get(name) for name in FileState._fields))
             info = ImageInfo(**entry["info"]) if entry["info"] else None
-            known = KnownImage(entry["digest"], info, entry["problem"])
-            self._seen[path] = (file, known)
+            identity = KnownImage(entry["digest"], info, entry["problem"])
+            self._seen[path] = (file, identity)
 
     def dump(self) -> dict[str, dict[str, Any]]:
         """Return the entries that were added since the last call, as plain values for a store."""
         entries = {}
         for path in self._learnt:
-            file, known = self._seen[path]
-            entries[path] = {**file._asdict(), **asdict(known)}
+            file, identity = self._seen[path]
+            entries[path] = {**file._asdict(), **asdict(identity)}
         self._learnt = set()
         return entries
 
     def of(self, source: ImageSource) -> str | None:
         """Return the digest, or None if the file does not exist."""
-        known = self.known(source)
-        return known.digest if known else None
+        identity = self.look_up(source)
+        return identity.digest if identity else None
 
-    def known(self, source: ImageSource) -> KnownImage | None:
+    def look_up(self, source: ImageSource) -> KnownImage | None:
         """Return digest and header, or None if the file does not exist. Raise `ImageError` if it cannot be read."""
         try:
             image = self._look(source)
@@ -275,9 +277,9 @@ class DigestCache:
             changed = max(image.file.mtime_ns or 0, image.file.ctime_ns or 0)
             if time.time_ns() - changed > self._SETTLED_NS:
                 path = os.path.abspath(source)
-                self._seen[path] = (image.file, image.known)
+                self._seen[path] = (image.file, image.identity)
                 self._learnt.add(path)
-        return image.known
+        return image.identity
 
     def look_ahead(self, sources: Iterable[ImageSource]) -> None:
         """Start to read files that are needed next, if the disk is slow: a network disk takes milliseconds for each
@@ -338,31 +340,35 @@ class ImageCache:
         self._encoded = _ByteCache[EncodedImage](budget)
         self._encoding: dict[Hashable, asyncio.Task[EncodedImage]] = {}
 
-    async def data(self, source: ImageSource, known: str | None = None) -> bytes:
-        """Return the encoded image, read by a thread; `known` is its digest as it was planned."""
-        image = await asyncio.to_thread(self._reader.take, source, known)
+    async def data(self, source: ImageSource, image_digest: str | None = None) -> bytes:
+        """Return the encoded image, read by a thread; `image_digest` is its digest as it was planned."""
+        image = await asyncio.to_thread(self._reader.take, source, image_digest)
         image.info()
         return image.data
 
     async def encoded(
-        self, source: ImageSource, limits: ImageLimits, known: str | None = None
+        self, source: ImageSource, limits: ImageLimits, image_digest: str | None = None
     ) -> EncodedImage:
-        """Return the image prepared for a judge; `known` is its digest as it was planned.
+        """Return the image prepared for a judge; `image_digest` is its digest as it was planned.
 
         An image that is in memory and sent unchanged does not use a thread: base64 would hold the interpreter's lock
         there too, and the handover costs as much as the encoding.
         """
-        if known is None and isinstance(source, bytes):
-            known = digest(source)
-        key = (known or str(source), limits)
+        if image_digest is None and isinstance(source, bytes):
+            image_digest = digest(source)
+        key = (image_digest or str(source), limits)
         if encoded := self._encoded.get(key):
             return encoded
         if key not in self._encoding:
-            image = self._reader.held(source, known) if known else None
-            if image and image.known.info and plan(image.known.info, limits) == AS_IS:
+            image = self._reader.held(source, image_digest) if image_digest else None
+            if (
+                image
+                and image.identity.info
+                and plan(image.identity.info, limits) == AS_IS
+            ):
                 return self._encode(key, image, source, limits)
             self._encoding[key] = asyncio.create_task(
-                self._in_thread(key, source, limits, known)
+                self._in_thread(key, source, limits, image_digest)
             )
         # A cancelled caller must not cancel the task that others wait for.
         return await asyncio.shield(self._encoding[key])
@@ -372,10 +378,12 @@ class ImageCache:
         key: Hashable,
         source: ImageSource,
         limits: ImageLimits,
-        known: str | None,
+        image_digest: str | None,
     ) -> EncodedImage:
         def encode() -> EncodedImage:
-            return self._encode(key, self._reader.take(source, known), source, limits)
+            return self._encode(
+                key, self._reader.take(source, image_digest), source, limits
+            )
 
         try:
             return await asyncio.to_thread(encode)
@@ -390,6 +398,6 @@ class ImageCache:
         limits: ImageLimits,
     ) -> EncodedImage:
         prepared = prepare(image.data, image.info(), limits, name=name_of(source))
-        encoded = prepared.for_judge(image.known.digest, limits)
+        encoded = prepared.for_judge(image.identity.digest, limits)
         self._encoded.put(key, encoded, len(encoded.data))
         return encoded

@@ -33,7 +33,7 @@ class ImageInfo:
 
     format: Format
     width: int
-    """Pixels as stored; `shown` is the size for display."""
+    """Pixels as stored; `display_size` is the size for display."""
     height: int
     size: int
     """Bytes of the file."""
@@ -49,7 +49,7 @@ class ImageInfo:
     lossless: bool = True
 
     @property
-    def shown(self) -> tuple[int, int]:
+    def display_size(self) -> tuple[int, int]:
         """Width and height after the EXIF orientation is applied."""
         if self.orientation >= 5:
             return self.height, self.width

@@ -383,7 +383,7 @@ def plan(info: ImageInfo, limits: ImageLimits) -> str:
 
 
 def _codec(info: ImageInfo, limits: ImageLimits, same_pixels: bool) -> list[str]:
-    width, height = _within(info.shown, limits.max_side)
+    width, height = _within(info.display_size, limits.max_side)
     largest = width * height * _WORST_BYTES + _HEADERS
     fits = limits.max_bytes is None or largest <= limits.max_bytes
     bound = [] if fits else [f"max{limits.max_bytes}"]

@@ -808,7 +808,7 @@ def _no_ratings(store: Store, run: RunData) -> UsageError:
             f"none of its {total:,} ratings is of an edit of {one_line(run.run.name)}"
         )
     return UsageError(
-        f"{one_line(store.place)}: {problem}: give --ratings, or bring them in with `ratings import FILE --run RUN`",
+        f"{one_line(store.name)}: {problem}: give --ratings, or bring them in with `ratings import FILE --run RUN`",
         options=[Option("ratings")],
     )
 

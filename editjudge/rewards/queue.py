@@ -621,9 +621,9 @@ class _RequestDigests(DigestCache):
         self._images: dict[int, tuple[ImageSource, KnownImage | None]] = {}
         """Images by `id()`; the reference prevents that another object gets the same id."""
 
-    def known(self, source: ImageSource) -> KnownImage | None:
+    def look_up(self, source: ImageSource) -> KnownImage | None:
         if id(source) not in self._images:
-            self._images[id(source)] = source, super().known(source)
+            self._images[id(source)] = source, super().look_up(source)
         return self._images[id(source)][1]
 
 

@@ -39,7 +39,7 @@ from editjudge.running.engine import Engine
 from editjudge.running.pace import Retry
 from editjudge.running.plan import PlannedBatch, Planner
 from editjudge.store import batches as stored_batches
-from editjudge.store.batches import BatchRecord, Said
+from editjudge.store.batches import BatchRecord, Reply
 from editjudge.store.store import Store
 
 T = TypeVar("T")
@@ -137,13 +137,13 @@ class _BatchSubmitter:
 
     async def _carry_on(self, works: Sequence[Work]) -> None:
         keys = [work.task.key for work in works]
-        replies = await self._stored(stored_batches.said_of, keys)
+        replies = await self._stored(stored_batches.replies_to, keys)
         for chunk in _chunks(works, _TOGETHER):
             if self._control.stopping is None:
                 await self._advance(chunk, replies)
 
     async def _advance(
-        self, works: Sequence[Work], replies: Mapping[str, list[Said]]
+        self, works: Sequence[Work], replies: Mapping[str, list[Reply]]
     ) -> None:
         try:
             steps = await asyncio.gather(
@@ -192,7 +192,7 @@ class _BatchSubmitter:
             self._control.stop("budget", short=self._budget.short)
 
     async def _step(
-        self, work: Work, replies: list[Said]
+        self, work: Work, replies: list[Reply]
     ) -> Judgement | _UnansweredQuestion | None:
         """Return the judgement that the replies lead to, or else the next question; None if there is no money for it."""
         if replies:
@@ -203,7 +203,7 @@ class _BatchSubmitter:
         return await self._converse(work, replies)
 
     async def _converse(
-        self, work: Work, replies: list[Said], load: Load | None = None
+        self, work: Work, replies: list[Reply], load: Load | None = None
     ) -> Judgement | _UnansweredQuestion | None:
         """Let the judge talk until it has a judgement, or needs an answer that is not there."""
         holds = self._holds.setdefault(work.task.key, {})
@@ -397,7 +397,7 @@ class _BatchSubmitter:
             )
             file.seek(0)
             for lines in _chunks(file, 500):
-                answers: list[tuple[str, Said]] = []
+                answers: list[tuple[str, Reply]] = []
                 for line in filter(bytes.strip, lines):
                     custom_id, status, body = self._client.answer(document(line))
                     key = keys.get(custom_id.removeprefix(f"{batch.mark}-"))
@@ -445,7 +445,7 @@ class _ReplayedTalk:
 
     def __init__(
         self,
-        replies: Sequence[Said],
+        replies: Sequence[Reply],
         budget: Budget,
         holds: dict[int, Reservation],
     ) -> None:

@@ -112,7 +112,7 @@ class ImageRegion:
             raise RegionMissing(f"{self}: no part of the image differs from the input")
         left, top, right, bottom = box
         margin = round(_MARGIN * max(right - left, bottom - top))
-        width, height = probe(edited, name=str(self)).shown
+        width, height = probe(edited, name=str(self)).display_size
         return (
             max(0, left - margin),
             max(0, top - margin),

@@ -567,7 +567,7 @@ class OpenRun:
             summary,
             control.error,
             control.short,
-            store.place,
+            store.name,
         )
 
     def _stored_summary(self, tally: RunTally) -> Summary | None:

@@ -457,7 +457,7 @@ class _QuestionImages:
             if "@" in role:
                 info, region = self._cut(role, info)
             self.recipes[role] = region + plan(info, judge.limits)
-            self.sizes[role] = info.shown
+            self.sizes[role] = info.display_size
 
     def _find(self, roles: Iterable[str]) -> dict[str, KnownImage]:
         """Look images up; note the first problem, or that the model produced nothing."""
@@ -519,7 +519,7 @@ class _QuestionImages:
             against = f"{region.name} {REGION_VERSION} against "
             return info, f"{against}{before.digest[:16]}, " if before else ""
         try:
-            left, top, right, bottom = region.box(self._edit, *info.shown)
+            left, top, right, bottom = region.box(self._edit, *info.display_size)
         except RegionMissing as error:
             self._note(_problem("missing_input", str(error)))
             return info, ""
@@ -537,7 +537,7 @@ def look_at(digests: DigestCache, edit: Edit, role: str) -> KnownImage | None:
     """Return digest and size of an image of an edit. Raise `ImageMissing`, with the name in the manifest, if its file does
     not exist."""
     source = edit.picture(role)
-    image = None if source is None else digests.known(source)
+    image = None if source is None else digests.look_up(source)
     if image is None and isinstance(source, Path):
         root = digests.reader.root
         name = name_of(Path(os.path.relpath(source, root)) if root else source)
@@ -572,7 +572,7 @@ def readable_pictures(
         if role not in skip and not is_url(source):
             # An image that cannot be read is known by its path.
             with suppress(Exception):
-                if image := digests.known(source):
+                if image := digests.look_up(source):
                     images[role] = image
     return images
 

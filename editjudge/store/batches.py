@@ -15,7 +15,7 @@ from editjudge.store.store import Store
 State = Literal["submitting", "open", "collected", "turned down"]
 """`submitting`: the provider may or may not have it; its list of batches shows whether the mark is there."""
 
-Said = tuple[int, bytes]
+Reply = tuple[int, bytes]
 """Status and body of an answer."""
 
 _UNANSWERED = batch_lines.c.status.is_(None)
@@ -69,7 +69,7 @@ def withdraw(store: Store, batch: BatchRecord) -> None:
 
 
 def answered(
-    store: Store, batch: BatchRecord, replies: Iterable[tuple[str, Said]]
+    store: Store, batch: BatchRecord, replies: Iterable[tuple[str, Reply]]
 ) -> None:
     """Store answers by key. The first answer to a question counts; answers to unknown questions are ignored."""
     line = batch_lines.c
@@ -86,7 +86,7 @@ def answered(
         store._execute(statement, rows)
 
 
-def collected(store: Store, batch: BatchRecord, otherwise: Said) -> None:
+def collected(store: Store, batch: BatchRecord, otherwise: Reply) -> None:
     """Mark a batch as collected; questions without an answer get `otherwise`."""
     status, body = otherwise
     values = {"status": status, "answer": packed(body.decode())}
@@ -117,10 +117,10 @@ def awaited(store: Store, keys: Sequence[str]) -> dict[str, BatchRecord]:
     }
 
 
-def said_of(store: Store, keys: Sequence[str]) -> dict[str, list[Said]]:
+def replies_to(store: Store, keys: Sequence[str]) -> dict[str, list[Reply]]:
     """Return every stored answer to these questions, in the order in which they were asked."""
     line = batch_lines.c
-    replies = dict[str, list[Said]]()
+    replies = dict[str, list[Reply]]()
     query = (
         sa.select(line.key, line.status, line.answer)
         .where(~_UNANSWERED)

@@ -38,10 +38,10 @@ class Database:
     """
 
     def __init__(
-        self, engine: sa.Engine, place: str, readonly: bool, timeout: float
+        self, engine: sa.Engine, name: str, readonly: bool, timeout: float
     ) -> None:
         self._engine = engine
-        self._place = place
+        self._name = name
         self._readonly = readonly
         self._timeout = timeout
         self._dialect = engine.dialect.name
@@ -66,26 +66,26 @@ class Database:
         milliseconds, 10,000 rows of a plan or of a removed run take seconds on a busy disk. It is also how long a
         server that was reached once may be unavailable.
         """
-        engine, place = location.engine_of(url_or_path, readonly, timeout)
-        store = cls(engine, place, readonly, timeout)
+        engine, name = location.engine_of(url_or_path, readonly, timeout)
+        store = cls(engine, name, readonly, timeout)
         try:
             store._prepare()
             if engine.dialect.name == "sqlite" and not readonly:
-                store._held = location.HeldFile(Path(place), timeout)
+                store._held = location.HeldFile(Path(name), timeout)
         except BaseException:  # the caller has no object to close
             store.close()
             raise
         return store
 
     def _prepare(self) -> None:
-        path = Path(self._place)
+        path = Path(self._name)
         if self._dialect == "sqlite" and path.exists() and path.stat().st_size:
             # Opening it for writing would already change it; a file of another program must stay as it is, to the byte.
             look = location.looking_engine(path, self._timeout)
             with self._translate_errors(), look.connect() as connection:
-                migrations.version_of(connection, self._place)
+                migrations.version_of(connection, self._name)
         with self._reading() as connection:
-            stored = migrations.version_of(connection, self._place)
+            stored = migrations.version_of(connection, self._name)
         if stored != migrations.VERSION:
             if not self._readonly:
                 self._bring_up_to_date()
@@ -97,7 +97,7 @@ class Database:
                     release = migrations.release_of(stored)
                     problem = f"was written by editjudge {release}"
                 raise StoreError(
-                    f"{self._place}: {problem} and is opened for reading only: open it once for writing"
+                    f"{self._name}: {problem} and is opened for reading only: open it once for writing"
                 )
         self._patience = self._timeout
 
@@ -107,21 +107,21 @@ class Database:
         try:
             with self._writing() as connection:
                 # Read again now that no other process can write: another one may have migrated it in the meantime.
-                stored = migrations.version_of(connection, self._place)
+                stored = migrations.version_of(connection, self._name)
                 is_old = stored is not None and stored != migrations.VERSION
                 if stored is not None and is_old and self._dialect == "sqlite":
-                    name = f"{self._place}.{migrations.release_of(stored)}"
+                    name = f"{self._name}.{migrations.release_of(stored)}"
                     with self._reading() as reading:
                         file = reading.connection.driver_connection
                         copy = location.copy_to_free_name(file, Path(name))
-                migrations.bring_up_to_date(connection, self._place)
+                migrations.bring_up_to_date(connection, self._name)
         except Exception:
             if copy:  # nothing was migrated
                 copy.unlink(missing_ok=True)
             raise
         if copy:
             logging.getLogger(__name__).warning(
-                "%s: migrated; as it was before it is kept as %s", self._place, copy
+                "%s: migrated; as it was before it is kept as %s", self._name, copy
             )
 
     def _read_migrated_copy(self) -> None:
@@ -133,15 +133,15 @@ class Database:
         copied, _ = location.engine_of(path, readonly=False, timeout=self._timeout)
         begin = copied.execution_options(writes=True).begin
         with self._translate_errors(), begin() as connection:
-            migrations.bring_up_to_date(connection, self._place)
+            migrations.bring_up_to_date(connection, self._name)
         copied.dispose()
         self._engine.dispose()
         self._engine, _ = location.engine_of(path, readonly=True, timeout=self._timeout)
 
     @property
-    def place(self) -> str:
+    def name(self) -> str:
         """Name of the store: its path, or its address without the password."""
-        return self._place
+        return self._name
 
     def close(self) -> None:
         self._engine.dispose()
@@ -182,7 +182,7 @@ class Database:
     def _writing(self) -> Iterator[sa.Connection]:
         if self._readonly:
             raise StoreError(
-                f"{self._place}: opened for reading only, so nothing can be written"
+                f"{self._name}: opened for reading only, so nothing can be written"
             )
         self._follow_file()
         begin = self._engine.execution_options(writes=True).begin
@@ -230,11 +230,11 @@ class Database:
             is_of_database = isinstance(error, sa.exc.DBAPIError)
             if is_of_database and not isinstance(error, sa.exc.DataError):
                 raise StoreError(
-                    f"{self._place}: {location.remedy(error.orig, self._timeout)}"
+                    f"{self._name}: {location.remedy(error.orig, self._timeout)}"
                 ) from error
             # A value that cannot be converted, or that the database rejects, such as a number out of range.
             raise ValueError(
-                f"{self._place}: not a value that can be stored: {error.orig}"
+                f"{self._name}: not a value that can be stored: {error.orig}"
             ) from error
 
     def _read(self, query: sa.Select[Any], values: Any = None) -> Sequence[Row]:
@@ -276,7 +276,7 @@ class Database:
                 self._go_on_in_copy_of(held)
 
     def _go_on_in_copy_of(self, held: location.HeldFile) -> None:
-        problem = f"{self._place}: the file, its -wal or its -shm was deleted, renamed or replaced during this run"
+        problem = f"{self._name}: the file, its -wal or its -shm was deleted, renamed or replaced during this run"
         try:
             copy = held.save_copy()
             engine, _ = location.engine_of(copy, readonly=False, timeout=self._timeout)
@@ -288,12 +288,12 @@ class Database:
             self._held = None
             return
         self._moved = (
-            f"{problem}. All answers, those that came after it included, are in {copy}: rename it to {self._place}, or "
+            f"{problem}. All answers, those that came after it included, are in {copy}: rename it to {self._name}, or "
             f"give it with --store, and run again, which resumes"
         )
         self._engine.dispose()
         self._engine = engine
-        self._place = str(copy)
+        self._name = str(copy)
         self._held = held_copy
         held.close()
 

@@ -113,10 +113,10 @@ def export_run(
     return [folder / name for name in (*written, "run.json")]
 
 
-def _factors(row: dict[str, Any], asked: Sequence[str]) -> list[str]:
+def _factors(row: dict[str, Any], rubric_factors: Sequence[str]) -> list[str]:
     """Return the factors of a task: a failure has a row for each of them."""
     answered = (row["scores"] or {}, row["choices"] or {}, row["abstained"])
-    factors = [*asked, *(factor for values in answered for factor in values)]
+    factors = [*rubric_factors, *(factor for values in answered for factor in values)]
     return list(dict.fromkeys(factors)) or [""]
 
 

@@ -534,17 +534,17 @@ def _check_stored(store: Store, name: str, chunk: Sequence[Placed]) -> None:
 
 
 def import_run(
-    store: Store, about: RunFile, folder: Path, pictures: Path | None = None
+    store: Store, about: RunFile, folder: Path, images: Path | None = None
 ) -> tuple[RunRecord, int]:
     """Store a run that was checked, and return it with the number of its tasks.
 
-    Existing rows of the store are not changed. The images may be in `pictures`, else they are in the folder itself.
+    Existing rows of the store are not changed. The images may be in `images`, else they are in the folder itself.
     """
     values = about.model_dump(exclude={"rubrics", "counts", "files"})
-    values["imported_from"] = str((pictures or folder).resolve())
+    values["imported_from"] = str((images or folder).resolve())
     # Until it is complete, it counts as interrupted.
     run = store.import_record({**values, "state": "interrupted"})
-    if pictures and run.imported_from is not None:
+    if images and run.imported_from is not None:
         store._execute(update_run(run, imported_from=values["imported_from"]))
     store.add_rubrics(about.parse_rubrics().values())
     _import_items(store, run, about, folder)

@@ -198,7 +198,7 @@ class JudgementStore(Database):
             ]
         except (ValueError, TypeError, ArithmeticError) as error:
             raise ValueError(
-                f"{self._place}: not a value that can be stored: {error}"
+                f"{self._name}: not a value that can be stored: {error}"
             ) from error
 
         def work(connection: sa.Connection) -> None:

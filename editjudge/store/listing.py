@@ -162,12 +162,12 @@ class Choices:
 
 
 class Neighbours(NamedTuple):
-    """The previous and the next edit in the order of a list, and the position of this one."""
+    """The previous and the next edit in the order of a list, and the rank of this one."""
 
     before: str | None = None
     after: str | None = None
     disagreement: str | None = None
-    place: int | None = None
+    rank: int | None = None
     total: int = 0
 
 
@@ -367,17 +367,19 @@ def _is_filled(store: Store, run: RunRecord, judge: str) -> bool:
 
 def _judged_facts(run: RunRecord, judge: str) -> Iterator[sa.Select[Any]]:
     """Select the mean score of each factor, and the statuses."""
-    asked = (tasks.c.run_id == run.id, *_of_judge(judge))
+    conditions = (tasks.c.run_id == run.id, *_of_judge(judge))
     score = scores.c.score
     mean = sa.func.round(sa.cast(sa.func.avg(score), sa.Numeric), 9)
     by = (tasks.c.rubric, scores.c.factor, items.c.position)
     ends = (sa.func.min(score), sa.func.max(score))
     query = sa.select(*by, sa.cast(mean, sa.Double).label("mean"), *ends)
-    yield query.select_from(_ASKED.join(scores, _SCORED)).where(*asked).group_by(*by)
+    yield (
+        query.select_from(_ASKED.join(scores, _SCORED)).where(*conditions).group_by(*by)
+    )
     status = sa.literal(_STATUS).concat(sa.func.coalesce(judgements.c.status, PENDING))
     query = sa.select(sa.literal(""), status, items.c.position, *_thrice(1.0))
     joined = _ASKED.outerjoin(judgements, SAME_KEY)
-    yield query.select_from(joined).where(*asked).distinct()
+    yield query.select_from(joined).where(*conditions).distinct()
 
 
 def _people_facts(
@@ -536,11 +538,11 @@ class EditList:
         if not here:
             return Neighbours(total=total)
         ((at,),) = here
-        place = at
+        rank = at
         if plain:
             until = (items.c.run_id == self._run.id, items.c.position <= at)
             query = sa.select(sa.func.count()).where(*until)
-            ((place,),) = self._store._read(query)
+            ((rank,),) = self._store._read(query)
         names = sa.select(table.c.item)
         later = names.where(table.c.number > at).order_by(table.c.number)
         earlier = names.where(table.c.number < at).order_by(table.c.number.desc())
@@ -551,7 +553,7 @@ class EditList:
         queries = (earlier, later, later.where(table.c.position.in_(disputed)))
         rows = [self._store._read(query.limit(1)) for query in queries]
         before, after, disagreement = (row[0][0] if row else None for row in rows)
-        return Neighbours(before, after, disagreement, place, total)
+        return Neighbours(before, after, disagreement, rank, total)
 
     def choices(self) -> Choices:
         """Return the values that the filters offer for the whole run."""

@@ -22,10 +22,10 @@ def engine_of(
     url_or_path: str | os.PathLike[str], readonly: bool, timeout: float
 ) -> tuple[sa.Engine, str]:
     """Return the engine and the name of the location, without its password."""
-    place = os.fspath(url_or_path)
-    if "://" in place and not place.startswith("sqlite:"):
-        return _server_engine(place)
-    path = Path((sa.make_url(place).database or "") if "://" in place else place)
+    address = os.fspath(url_or_path)
+    if "://" in address and not address.startswith("sqlite:"):
+        return _server_engine(address)
+    path = Path((sa.make_url(address).database or "") if "://" in address else address)
     check_path(path, readonly)
     return _sqlite_engine(path, readonly, timeout), str(path)
 
@@ -99,10 +99,10 @@ def _server_engine(url: str) -> tuple[sa.Engine, str]:
             f"a store is {expected}; found {url.partition('://')[0]}://.... To keep a run as files, use a database, then "
             "`editjudge export --format parquet`"
         ) from None
-    place = parsed.set(drivername="postgresql", query={}).render_as_string(
+    name = parsed.set(drivername="postgresql", query={}).render_as_string(
         hide_password=True
     )
-    return engine, place
+    return engine, name
 
 
 _REFUSALS = {

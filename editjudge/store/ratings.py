@@ -60,18 +60,18 @@ def contents_of(store: Store, ids: Iterable[str]) -> dict[str, str]:
     Raise `UsageError` for an id that several edits have.
     """
     with store._reading() as connection:
-        return _contents_of(store.place, connection, ids)
+        return _contents_of(store.name, connection, ids)
 
 
 def _contents_of(
-    place: str, connection: sa.Connection, ids: Iterable[str]
+    store_name: str, connection: sa.Connection, ids: Iterable[str]
 ) -> dict[str, str]:
     wanted = sorted({*ids})
     contents = _contents_by_id(connection, wanted)
     several = sorted(item for item in contents if len(contents[item]) > 1)
     if several:
         raise UsageError(
-            f"{place}: {len(several):,} of the ids are of several different edits, such as {several[0]!r:.80}: "
+            f"{store_name}: {len(several):,} of the ids are of several different edits, such as {several[0]!r:.80}: "
             "say what was rated with --run RUN or --manifest FILE"
         )
     return {item: min(contents.get(item, {BY_ID + item})) for item in wanted}
@@ -128,7 +128,7 @@ def add_ratings(store: Store, rows: Iterable[Sequence[Any]]) -> int:
 
     def work(connection: sa.Connection) -> None:
         lock_ratings(connection)
-        bound = _bound(store.place, connection, new)
+        bound = _bound(store.name, connection, new)
         _forget_unbound(connection, bound)
         values = (
             row._asdict()
@@ -144,14 +144,14 @@ def add_ratings(store: Store, rows: Iterable[Sequence[Any]]) -> int:
 
 
 def _bound(
-    place: str, connection: sa.Connection, rows: Sequence[StoredRating]
+    store_name: str, connection: sa.Connection, rows: Sequence[StoredRating]
 ) -> list[StoredRating]:
     """Return the rows with the contents of their edits, as far as the store has them by now.
 
     A rating of an edit that some run has not read yet stays unbound until that run reads it.
     """
     named = _contents_of(
-        place, connection, (row.item for row in rows if not row.content)
+        store_name, connection, (row.item for row in rows if not row.content)
     )
     unread = {row.content for row in rows if is_unread(row.content)}
     if unread:
@@ -207,7 +207,7 @@ def check_unbound(store: Store, rows: Iterable[StoredRating]) -> int:
         score = new.get((row.content, row.rubric, row.rater, row.factor), row.score)
         if score != row.score:
             raise UsageError(
-                f"{store.place}: {row.rater!r:.80} already gave {row.item!r:.80} on {row.factor!r:.80} {row.score:g}, "
+                f"{store.name}: {row.rater!r:.80} already gave {row.item!r:.80} on {row.factor!r:.80} {row.score:g}, "
                 f"and no run has that id, so that {score:g} may be of another edit: name the edits with --run RUN or "
                 "--manifest FILE"
             )
@@ -249,7 +249,7 @@ def counting_ratings(store: Store, run: RunRecord) -> list[sa.ColumnElement[bool
     Its rubric must not define a factor of the run differently. A rubric and a fused rubric that includes it count as
     equal.
     """
-    asked = {
+    factors = {
         factor.key: factor
         for rubric in store.questions_of(run).rubrics.values()
         for factor in rubric.factors
@@ -257,7 +257,7 @@ def counting_ratings(store: Store, run: RunRecord) -> list[sa.ColumnElement[bool
     alike = [
         key
         for key, rubric in store.rubrics().items()
-        if all(asked.get(factor.key, factor) == factor for factor in rubric.factors)
+        if all(factors.get(factor.key, factor) == factor for factor in rubric.factors)
     ]
     return [items.c.run_id == run.id, ratings.c.rubric.in_(["", *alike])]
 

@@ -102,8 +102,8 @@ def pair_answers(
             order: tuple(row["status"] for row in rows)
             for order, rows in orders.items()
         }
-        asked = tuple(order for order in ORDERS if order in orders)
-        pairs.append(PairAnswers(item, name, asked, answers, statuses))
+        present = tuple(order for order in ORDERS if order in orders)
+        pairs.append(PairAnswers(item, name, present, answers, statuses))
     return pairs
 
 
@@ -174,7 +174,7 @@ class SetScorer:
 
     def __post_init__(self) -> None:
         self._indices = {
-            ref: _word_indices(words) for ref, words in self.choices.items()
+            ref: _option_indices(options) for ref, options in self.choices.items()
         }
         self._keys: dict[str, set[str]] = defaultdict(set)
         self._fields: set[Ref] = set()
@@ -310,11 +310,11 @@ class _JudgeAnswers:
     )
 
 
-def _word_indices(words: Sequence[str]) -> dict[str, float]:
+def _option_indices(options: Sequence[str]) -> dict[str, float]:
     """Return the index of each option; for a choice between two outputs also by its stored name, such as a, b or
     tie."""
-    indices = {word: float(index) for index, word in enumerate(words)}
-    stored = {read_choice(word): index for word, index in indices.items()}
+    indices = {option: float(index) for index, option in enumerate(options)}
+    stored = {read_choice(option): index for option, index in indices.items()}
     return {name: index for name, index in stored.items() if name} | indices
 
 

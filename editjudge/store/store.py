@@ -99,7 +99,7 @@ class Store(JudgementStore):
         if run.spec_hash != new["spec_hash"]:
             spec = json.loads(json.dumps(new["spec"]))
             raise StoreError(
-                f'{self._place}: there is a run "{run.name}" with another spec; what differs: '
+                f'{self._name}: there is a run "{run.name}" with another spec; what differs: '
                 f"{', '.join(_differences(run.spec, spec))}. "
                 "Give this run another name, or run with the same options to resume"
             )
@@ -140,7 +140,7 @@ class Store(JudgementStore):
         hint = ": it has none yet."
         if names:
             hint = f"{did_you_mean(name, names)} The latest: {', '.join(reversed(names[-5:]))}"
-        raise UsageError(f'{self._place}: no run "{name}"{hint}')
+        raise UsageError(f'{self._name}: no run "{name}"{hint}')
 
     def remove_run(self, run: RunRecord | int) -> None:
         """Delete a run, and the judgements and replies that no other run refers to.

@@ -176,7 +176,7 @@ def named_study(store: Store, name: str) -> Study:
     hint = ": it has none yet; set one up at /rate/new of `editjudge serve`"
     if every:
         hint = did_you_mean(name, [study.name for study in every])
-    raise UsageError(f'{store.place}: no study "{name}"{hint}')
+    raise UsageError(f'{store.name}: no study "{name}"{hint}')
 
 
 def close_study(store: Store, study: Study, *, closed: bool) -> None:
@@ -281,7 +281,7 @@ def _assignments(
     ]
 
 
-def places(store: Store, study: Study, rater: str) -> list[Assignment]:
+def assignments_of(store: Store, study: Study, rater: str) -> list[Assignment]:
     """Return the assignments of a rater; empty before the first visit."""
     with store._reading() as connection:
         return _assignments(connection, study, rater)
@@ -300,7 +300,7 @@ def fill_in(
     store: Store,
     study: Study,
     rater: str,
-    place: Assignment,
+    assignment: Assignment,
     factor: str,
     filled: FilledForm,
     rubric: str = "",
@@ -314,17 +314,17 @@ def fill_in(
         "choice": filled.choice,
     }
     shared = {"rater": rater, "factor": factor}
-    answer = {**shared, **values, "number": place.number, "reason": filled.reason}
-    of_item = (items.c.run_id == study.run_id, items.c.item == place.item)
+    answer = {**shared, **values, "number": assignment.number, "reason": filled.reason}
+    of_item = (items.c.run_id == study.run_id, items.c.item == assignment.item)
     with store._writing() as connection:
         connection.execute(
             upsert(store._dialect, answers, ("score", "reason", "created", "choice")),
             answer,
         )
-        if place.control:
+        if assignment.control:
             return
         lock_ratings(connection)
-        by_id = BY_ID + place.item
+        by_id = BY_ID + assignment.item
         content = connection.scalar(sa.select(items.c.content).where(*of_item)) or by_id
         # An edit that is no longer in the run is known by its id alone.
         outdated = {by_id, content} if filled.score is None else {by_id} - {content}
@@ -338,7 +338,7 @@ def fill_in(
             )
         )
         if filled.score is not None:
-            edit = {"item": place.item, "content": content, "rubric": rubric}
+            edit = {"item": assignment.item, "content": content, "rubric": rubric}
             # A form changes only ratings of its study: elsewhere the name may be another person's.
             replace = upsert(
                 store._dialect, ratings, ("item", *values), unless=_of_another_study

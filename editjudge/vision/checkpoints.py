@@ -173,7 +173,7 @@ class _Lacking(Exception):
 def likeness(
     factors: Sequence[str],
     checkpoints: Mapping[str, Checkpoint],
-    pictures: Mapping[str, Array],
+    images: Mapping[str, Array],
     captions: Mapping[str, str],
 ) -> dict[str, float | str]:
     """Return the cosine of each factor of `metrics_clip`, or the reason for a missing one."""
@@ -188,9 +188,9 @@ def likeness(
                     f"the manifest has no {name}: an instruction does not describe a picture"
                 )
             return checkpoints[kind].read(captions[name])
-        if name not in pictures:
+        if name not in images:
             raise _Lacking(f"the edit has no {name.replace('_', ' ')} that can be read")
-        return checkpoints[kind].see(pictures[name])
+        return checkpoints[kind].see(images[name])
 
     def cosine(factor: str) -> float:
         kind, other = _COMPARED[factor]

@@ -129,23 +129,23 @@ class PairMeasurer:
         self.take(None)
 
     def take(self, edit: Mapping[str, EncodedImage] | None) -> None:
-        self._pictures, self._broken = opened(edit or {})
+        self._images, self._broken = opened(edit or {})
 
     def answer(
         self, question: tuple[list[str], tuple[str, ...], Mapping[str, str]]
     ) -> tuple[dict[str, Value], dict[str, Any]]:
         """Return each factor's number or the reason for a missing one, and how the images were resized."""
-        factors, images, captions = question
-        for role in images:
+        factors, roles, captions = question
+        for role in roles:
             if role in self._broken:
                 raise self._broken[role]
-        pictures = self._pictures
+        images = self._images
         pairs = {
-            role: MetricPair(pictures[role], pictures["edited"], pictures.get("mask"))
+            role: MetricPair(images[role], images["edited"], images.get("mask"))
             for role in ("input", "ground_truth")
-            if role in pictures
+            if role in images
         }
-        values = likeness(factors, self._checkpoints, pictures, captions)
+        values = likeness(factors, self._checkpoints, images, captions)
         for factor in factors:
             metric = factor.removesuffix(TRUTH)
             role = "input" if metric == factor else "ground_truth"

@@ -53,14 +53,14 @@ def opened(
     """Return RGB arrays of 8 bits by role, and the errors of images that cannot be read."""
     import numpy as np
 
-    pictures = {}
+    images = {}
     broken = {}
     for role, image in encoded.items():
         try:
-            pictures[role] = np.asarray(decode(image.data, name=f"the {role}"))
+            images[role] = np.asarray(decode(image.data, name=f"the {role}"))
         except ImageError as error:
             broken[role] = error
-    return pictures, broken
+    return images, broken
 
 
 def is_large(sizes: Mapping[str, tuple[int, int]]) -> bool:

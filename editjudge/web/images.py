@@ -111,14 +111,14 @@ def _shown(digests: DigestCache, run: RunRecord, item: Item, role: str) -> Shown
         label = f"{label}, {model}"
     url = edit_url(item.item, run.id, f"images/{role}")
     try:
-        known = digests.known(image_path(run, item, role))
+        image = digests.look_up(image_path(run, item, role))
     except ImageError as error:
         return ShownImage(role, label, url, str(error))
-    if known is None:
+    if image is None:
         return ShownImage(role, label, url, "the file is not there")
-    size = known.info.shown if known.info else None
-    changed = item.images[role].get("digest") not in (None, known.digest)
-    return ShownImage(role, label, url, known.problem, size, changed)
+    size = image.info.display_size if image.info else None
+    changed = item.images[role].get("digest") not in (None, image.digest)
+    return ShownImage(role, label, url, image.problem, size, changed)
 
 
 class Evidence:

@@ -32,6 +32,7 @@ from editjudge.store.studies import (
     Assignment,
     FilledForm,
     Study,
+    assignments_of,
     clean_name,
     close_study,
     create_study,
@@ -43,7 +44,6 @@ from editjudge.store.studies import (
     join,
     list_invitations,
     list_studies,
-    places,
     raters,
     revoke,
 )
@@ -172,7 +172,7 @@ class _RatingPages:
         """Return how many edits of this rater are done, and how many are assigned."""
         if not rater:
             return 0, 0
-        assigned = places(self._store, study, rater)
+        assigned = assignments_of(self._store, study, rater)
         filled = filled_in(self._store, study, rater)
         done = self._questionnaire(study).done(rater, assigned, filled)
         return len(done), len(assigned)
@@ -225,7 +225,7 @@ class _RatingPages:
 
     def _end(self, visitor: Visitor) -> Response:
         """Show that nothing is left to rate, or that the study was closed."""
-        assigned = places(self._store, visitor.study, visitor.rater)
+        assigned = assignments_of(self._store, visitor.study, visitor.rater)
         return self._page(
             "rated.html",
             visitor=visitor,
@@ -253,7 +253,7 @@ class _RatingPages:
         visitor = self._visitor(request)
         assigned: list[Assignment] = []
         if visitor.rater:
-            assigned = places(self._store, visitor.study, visitor.rater)
+            assigned = assignments_of(self._store, visitor.study, visitor.rater)
         number = request.path_params["number"]
         if not 1 <= number <= len(assigned):
             raise HTTPException(
@@ -447,7 +447,7 @@ class _RatingPages:
         rows = []
         ratings: list[StoredRating] = []
         for rater in sorted({*raters(self._store, study), *links}):
-            assigned = places(self._store, study, rater)
+            assigned = assignments_of(self._store, study, rater)
             forms = {
                 (number, factor): form
                 for (name, number, factor), form in filled.items()

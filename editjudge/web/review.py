@@ -153,7 +153,7 @@ class _Pages:
         ]
         ready = all(entry.ready for entry in entries)
         return self._page(
-            "runs.html", not ready, runs=entries, done=DONE, place=self._store.place
+            "runs.html", not ready, runs=entries, done=DONE, place=self._store.name
         )
 
     def _entry(self, run: RunRecord, *, recent: bool) -> RunEntry:

@@ -184,7 +184,7 @@ def test_whoever_writes_to_a_store_without_a_file_is_told_each_time(
             with pytest.raises(StoreMoved):
                 store.mark(run_record, "finished")
         assert [run.state for run in store.runs()] == ["finished"]
-        assert store.place == f"{path}.unsaved-1.db"
+        assert store.name == f"{path}.unsaved-1.db"
     assert [path.name for path in tmp_path.iterdir() if "-" not in path.suffix] == [
         "s.db.unsaved-1.db"
     ]

@@ -245,7 +245,7 @@ def test_every_orientation_is_turned_as_pillow_turns_it(
     with Image.open(io.BytesIO(data)) as image:
         expected = ImageOps.exif_transpose(image).convert("RGB")
     info = probe(data)
-    assert (info.orientation, info.shown) == (orientation, expected.size)
+    assert (info.orientation, info.display_size) == (orientation, expected.size)
     assert decode(data).tobytes() == expected.tobytes()
 
 
@@ -284,7 +284,7 @@ def test_heic_is_read_where_its_extra_is_installed() -> None:
     out = io.BytesIO()
     heif.from_pillow(gradient(64, 48)).save(out, quality=90)
     info = probe(out.getvalue())
-    assert (info.format, info.shown, info.lossless) == ("heic", (64, 48), False)
+    assert (info.format, info.display_size, info.lossless) == ("heic", (64, 48), False)
     assert decode(out.getvalue()).size == (64, 48)
     assert prepare(out.getvalue(), info, UNLIMITED).media_type == "image/jpeg"
 
@@ -689,7 +689,7 @@ def test_what_is_prepared_fits_the_provider(data: bytes, limits: ImageLimits) ->
         sent.format in limits.formats and prepared.media_type == f"image/{sent.format}"
     )
     assert (sent.width, sent.height) == (prepared.width, prepared.height)
-    assert limits.max_side is None or max(sent.shown) <= limits.max_side
+    assert limits.max_side is None or max(sent.display_size) <= limits.max_side
     assert limits.max_bytes is None or sent.size <= limits.max_bytes
     assert (
         sent.orientation == 1
@@ -890,18 +890,18 @@ def test_what_is_remembered_survives_as_plain_values_unless_distrusted(
     path = settled(tmp_path / "a.png", SAMPLES["png turned"](6, 4))
     broken = settled(tmp_path / "b.png", b"text")
     first = DigestCache()
-    known, problem = first.known(path), first.known(broken)
+    known, problem = first.look_up(path), first.look_up(broken)
     kept = json.loads(json.dumps(first.dump()))
     reads = counted(monkeypatch)
     trusting = DigestCache()
     distrusting = DigestCache(rehash=True)
     trusting.load(kept)
     distrusting.load(kept)
-    assert trusting.known(path) == known
-    assert trusting.known(broken) == problem
+    assert trusting.look_up(path) == known
+    assert trusting.look_up(broken) == problem
     assert problem and problem.info is None and "begins with b'text'" in problem.problem
     assert reads == []
-    assert distrusting.known(path) == known
+    assert distrusting.look_up(path) == known
     assert reads == ["a.png"]
 
 
@@ -1034,7 +1034,9 @@ def test_pictures_that_are_read_and_not_encoded_yet_are_held_within_the_budget(
             <= 3 * largest
         )
     assert reader.bytes_read == sum(path.stat().st_size for path in paths)
-    assert reader.take(paths[-1]).known.digest == images.digest(paths[-1].read_bytes())
+    assert reader.take(paths[-1]).identity.digest == images.digest(
+        paths[-1].read_bytes()
+    )
 
 
 def test_a_judge_of_this_process_gets_the_file_itself_and_no_base64() -> None:

@@ -96,14 +96,16 @@ def test_a_misspelling_has_as_many_wrong_letters_as_its_dose(
     monkeypatch.setattr(drawing, "lettering", lettering)
     for dose in BY_NAME["misspelt"].doses:
         BY_NAME["misspelt"].make(SCENE, SCENE.image, dose)
-        assert sum(a != b for a, b in zip(words[-1], SCENE.word, strict=True)) == dose
+        assert (
+            sum(a != b for a, b in zip(words[-1], SCENE.sign_text, strict=True)) == dose
+        )
 
 
 def test_the_same_seed_makes_the_same_picture_and_another_seed_another_set() -> None:
     again = ProbeScene(photograph(1, 0), 1, 0)
     np.testing.assert_array_equal(again.clean("recolour"), SCENE.clean("recolour"))
     other = ProbeScene(photograph(1, 1), 1, 1)
-    assert other.word != SCENE.word or other.colours != SCENE.colours
+    assert other.sign_text != SCENE.sign_text or other.colours != SCENE.colours
     assert len({photograph(i, 0).name for i in range(len(NAMES))}) == len(NAMES)
 
 

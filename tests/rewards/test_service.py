@@ -547,7 +547,7 @@ def test_what_a_run_is_asking_is_waited_for_and_not_asked_again(
 def test_an_exception_on_one_edit_is_its_error_and_the_others_have_their_rewards(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = DigestCache.known
+    known = DigestCache.look_up
     judge = ChatJudge.judge
 
     def odd_picture(self: DigestCache, source: Any) -> Any:
@@ -561,7 +561,7 @@ def test_an_exception_on_one_edit_is_its_error_and_the_others_have_their_rewards
         return await judge(self, work, loading)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DigestCache, "known", odd_picture)
+        patch.setattr(DigestCache, "look_up", odd_picture)
         patch.setattr(ChatJudge, "judge", odd_judge)
         rewards = served.rewards(*(edit(n) for n in range(4)))
     assert [reward["status"] for reward in rewards] == ["ok", "error", "error", "ok"]

@@ -79,14 +79,14 @@ def test_the_pictures_outside_a_sample_are_not_read(
     tmp_path: Path, store: Path, options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked = 0
-    original = DigestCache.known
+    original = DigestCache.look_up
 
     def counting(self: DigestCache, source: Any) -> KnownImage | None:
         nonlocal looked
         looked += 1
         return original(self, source)
 
-    monkeypatch.setattr(DigestCache, "known", counting)
+    monkeypatch.setattr(DigestCache, "look_up", counting)
     monkeypatch.setattr(planning, "SAMPLE", 50)
     with stub():
         forecast(job(many(tmp_path, 5_000), options), str(store))

@@ -75,7 +75,7 @@ def planned(
 ) -> list[Work]:
     def look(edit: Edit, role: str) -> KnownImage | None:
         source = getattr(edit, role)
-        return None if source is None else DigestCache().known(source)
+        return None if source is None else DigestCache().look_up(source)
 
     return list(
         works([edit], QuestionSettings([rubric], **shape), judge or talker(), look)

@@ -163,7 +163,7 @@ def test_a_picture_that_breaks_the_planner_is_an_error_of_the_edits_that_show_it
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manifest = edits(tmp_path, 3)
-    known = DigestCache.known
+    known = DigestCache.look_up
     odd = tmp_path / rows_of(manifest)[1]["edited"]
 
     def raising(self: DigestCache, source: Any) -> Any:
@@ -171,7 +171,7 @@ def test_a_picture_that_breaks_the_planner_is_an_error_of_the_edits_that_show_it
             raise ZeroDivisionError("a header of no width")
         return known(self, source)
 
-    monkeypatch.setattr(DigestCache, "known", raising)
+    monkeypatch.setattr(DigestCache, "look_up", raising)
     with stub():
         done = run(manifest, store, rubrics=("fidelity",))
     assert done.statuses() == {"ok": 2, "error": 1}

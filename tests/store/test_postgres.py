@@ -328,7 +328,7 @@ def test_an_address_that_is_none_is_explained_without_the_password(url: str) -> 
 
 def test_a_password_among_the_settings_is_not_shown_either(place: str) -> None:
     with Store.open(f"{place}&password=correct%20horse%20battery") as store:
-        assert "horse" not in store.place and "horse" not in repr(store)
+        assert "horse" not in store.name and "horse" not in repr(store)
         with pytest.raises(Exception, match="no run") as caught:
             store.find_run("x")
     assert "horse" not in str(caught.value)

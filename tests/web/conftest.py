@@ -24,4 +24,4 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def folder(sample: Served) -> Path:
-    return Path(sample.store._place).parent
+    return Path(sample.store.name).parent

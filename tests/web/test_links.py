@@ -14,12 +14,12 @@ from playwright.sync_api import Page, expect
 from editjudge.store.ratings import add_ratings, read_ratings
 from editjudge.store.store import Store
 from editjudge.store.studies import (
+    assignments_of,
     create_study,
     find_study,
     invite,
     invited,
     list_invitations,
-    places,
     remove_answers,
 )
 from tests import patient
@@ -250,8 +250,8 @@ def test_a_rater_s_answers_can_be_deleted_for_one_study_or_for_good(
     )
     assert json.loads(removed.out)["answers"] == counted.answers == len(factors)
     assert (
-        places(store, find_study(store, 2), "ann") == []
-        and places(store, find_study(store, 1), "ann") != []
+        assignments_of(store, find_study(store, 2), "ann") == []
+        and assignments_of(store, find_study(store, 1), "ann") != []
     )
     assert (
         editjudge("ratings", "rm", "--rater", "ann", "--yes", "--store", place).code

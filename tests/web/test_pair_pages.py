@@ -116,11 +116,11 @@ def stored(served: Served) -> dict[tuple[str, str, str], tuple[str | None, float
 def test_left_and_right_are_by_chance_and_answers_in_the_items_own_naming(
     served: Served, tmp_path: Path
 ) -> None:
-    from editjudge.store.studies import find_study, places
+    from editjudge.store.studies import assignments_of, find_study
 
     with study(served, "ann") as ann:
         lefts = []
-        for place in places(served.store, find_study(served.store, 1), "ann"):
+        for place in assignments_of(served.store, find_study(served.store, 1), "ann"):
             ann.post(f"/rate/1/{place.number}", data=dict.fromkeys(FACTORS, "a"))
             a, b = place.item.split("|")
             left, right = (
@@ -197,11 +197,13 @@ def test_controls_of_pairs_have_one_better_output(served: Served) -> None:
         winner for made in controls.values() for winner in made.expected.values()
     } == {"a"}
     with study(served, "ann", controls=2) as ann:
-        from editjudge.store.studies import find_study, places
+        from editjudge.store.studies import assignments_of, find_study
 
         given = [
             place
-            for place in places(served.store, find_study(served.store, 1), "ann")
+            for place in assignments_of(
+                served.store, find_study(served.store, 1), "ann"
+            )
             if place.control
         ]
         assert len(given) == 2 and all(

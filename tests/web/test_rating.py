@@ -18,7 +18,7 @@ from editjudge.rubrics.files import load
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric
 from editjudge.rubrics.scale import Scale
 from editjudge.store.ratings import StoredRating, read_ratings
-from editjudge.store.studies import find_study, list_studies, places
+from editjudge.store.studies import assignments_of, find_study, list_studies
 from editjudge.web.questionnaire import (
     ESTIMATES,
     Questionnaire,
@@ -227,7 +227,7 @@ def test_only_edits_with_all_that_the_rubric_shows_are_given_out(
         "18 for each rater, 1 rater for each edit"
         in Person(served, "chief").get("/rate/1/progress").text
     )
-    mine = places(served.store, find_study(served.store, 1), "ann")
+    mine = assignments_of(served.store, find_study(served.store, 1), "ann")
     assert sorted(place.item for place in mine) == sorted(
         item.item for item in kept[5:]
     )
@@ -290,7 +290,9 @@ def test_raters_overlap_as_planned_and_nobody_gets_more(served: Served) -> None:
         Person(served, name).get("/rate/1")
     study = find_study(served.store, 1)
     given = [
-        place.item for name in people for place in places(served.store, study, name)
+        place.item
+        for name in people
+        for place in assignments_of(served.store, study, name)
     ]
     assert len(given) == 40
     assert {given.count(item) for item in given} == {2}
@@ -328,7 +330,7 @@ def test_one_shared_edit_is_counted_and_gives_no_figure(served: Served) -> None:
     for name in ("ann", "bob"):
         person = Person(served, name)
         person.get("/rate/1")
-        mine = places(served.store, find_study(served.store, 1), name)
+        mine = assignments_of(served.store, find_study(served.store, 1), name)
         person.answer(next(place.number for place in mine if place.item == "e0"), 6)
     page = Person(served, "chief").get("/rate/1/progress").text
     assert '<td class="num">2</td><td class="num">1</td>' in page, (
@@ -372,7 +374,7 @@ def test_controls_have_known_answers_and_never_become_ratings(served: Served) ->
     for name, score in (("careful", None), ("careless", 1)):
         person = Person(served, name)
         person.get("/rate/1")
-        mine = places(served.store, find_study(served.store, 1), name)
+        mine = assignments_of(served.store, find_study(served.store, 1), name)
         controls = [place for place in mine if place.control]
         assert len(controls) == 3
         assert mine[0] not in controls

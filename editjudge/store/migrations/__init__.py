@@ -157,8 +157,8 @@ def _rated_in_forms(
         values = dict(row)
         run = values.pop("run_id")
         hashes = from_json(values.pop("rubrics"))
-        asked = (key for key in hashes if row["factor"] in factors.get(key, ()))
-        values["rubric"] = next(asked, "")
+        candidates = (key for key in hashes if row["factor"] in factors.get(key, ()))
+        values["rubric"] = next(candidates, "")
         values["content"] = contents.get((run, row["item"]), _unbound(row["item"]))
         yield values
 
@@ -201,7 +201,7 @@ VERSION = 13
 # --- versions -------------------------------------------------------------------------------------------------
 
 
-def version_of(connection: sa.Connection, place: str) -> int | None:
+def version_of(connection: sa.Connection, store_name: str) -> int | None:
     """Return the version of a connected store; None if it is empty."""
     tables = sa.inspect(connection).get_table_names()
     if not tables:
@@ -221,7 +221,7 @@ def version_of(connection: sa.Connection, place: str) -> int | None:
         )
     else:
         return stored
-    raise StoreError(f"{place}: {problem}", options=[Option("store")])
+    raise StoreError(f"{store_name}: {problem}", options=[Option("store")])
 
 
 _OF_EVERY_VERSION = (meta, runs, items, tasks, judgements, replies)
@@ -242,16 +242,16 @@ def _stored_version(connection: sa.Connection, tables: Collection[str]) -> int |
     return int(value) if value.isascii() and value.isdecimal() else None
 
 
-def bring_up_to_date(connection: sa.Connection, place: str) -> None:
+def bring_up_to_date(connection: sa.Connection, store_name: str) -> None:
     """Create the tables, or migrate them. Runs in one transaction, so that a killed migration leaves no trace."""
     if connection.dialect.name == "postgresql":
         # Processes that open it at the same time take turns; the number is arbitrary.
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x65646974)))
         if (encoding := connection.scalar(sa.text("SHOW server_encoding"))) != "UTF8":
             raise StoreError(
-                f"{place}: has the encoding {encoding}: make one with `createdb --encoding=UTF8`"
+                f"{store_name}: has the encoding {encoding}: make one with `createdb --encoding=UTF8`"
             )
-    stored = version_of(connection, place)
+    stored = version_of(connection, store_name)
     if stored is None:
         metadata.create_all(connection)
     else:

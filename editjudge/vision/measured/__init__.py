@@ -123,8 +123,8 @@ class EditMeasurer:
         self._subjects = {}
         for key, encoded in (edit or {}).items():
             # An image that cannot be read fails only the rubrics that show it.
-            pictures, broken = opened(encoded)
-            self._subjects[key] = self._assess.Subject(pictures, key[1], broken)
+            images, broken = opened(encoded)
+            self._subjects[key] = self._assess.Subject(images, key[1], broken)
 
     def answer(self, question: _Question) -> tuple[Status, dict[str, Any]]:
         """Return the status and further fields of a judgement."""
@@ -135,7 +135,7 @@ class EditMeasurer:
             for role in needed:
                 if role in subject.broken:
                     raise subject.broken[role]
-                if rubric.pairwise and role not in subject.pictures:
+                if rubric.pairwise and role not in subject.images:
                     name = output if role == "edited" else role
                     reason = f"the {name} is needed to measure, and is absent"
                     absent = {factor.key: reason for factor in rubric.factors}
@@ -192,7 +192,7 @@ def evidence_pictures(
     They are drawn on demand, so that a store need not keep them. For the reference rubric the first image is the ground
     truth. Return none for images that are too small to be measured. Raise `ImageError` if an image cannot be read.
     """
-    from editjudge.vision.measured.evidence import pictures
+    from editjudge.vision.measured.evidence import draw
     from editjudge.vision.measured.measures import measure
     from editjudge.vision.measured.scene import compose, too_small
 
@@ -202,7 +202,7 @@ def evidence_pictures(
     if too_small(*images):
         return {}
     lines = (evidence or {}).get("lettering", {}).get("edited", ())
-    return pictures(images[1], measure(compose(*images)), lines)
+    return draw(images[1], measure(compose(*images)), lines)
 
 
 def _pixels(source: ImageSource) -> Any:

@@ -79,7 +79,7 @@ class Assessment:
 class Subject:
     """The decoded images of one edit, measured once for all rubrics."""
 
-    pictures: Mapping[str, Array]
+    images: Mapping[str, Array]
     instruction: str = ""
     broken: Mapping[str, ImageError] = field(default_factory=dict)
     """Images that cannot be read, by role."""
@@ -88,14 +88,14 @@ class Subject:
 
     @cached_property
     def tiny(self) -> bool:
-        return too_small(*self.pictures.values())
+        return too_small(*self.images.values())
 
     @cached_property
     def vs_input(self) -> Measures:
         """Measures of the edited image relative to the input."""
-        before = self.pictures["input"]
-        mask = self.pictures.get("mask")
-        measures = measure(compose(before, self.pictures["edited"], mask))
+        before = self.images["input"]
+        mask = self.images.get("mask")
+        measures = measure(compose(before, self.images["edited"], mask))
         drawn = _DRAWN.search(self.instruction) and measures.change.share <= _THING
         values = {**measures.values, "trust.thing": 0.0 if drawn else 1.0}
         return replace(measures, values=values)
@@ -103,11 +103,11 @@ class Subject:
     @cached_property
     def vs_truth(self) -> Measures:
         """Measures of the edited image relative to the ground truth."""
-        before = self.pictures.get("input")
-        truth = self.pictures["ground_truth"]
-        mask = self.pictures.get("mask")
+        before = self.images.get("input")
+        truth = self.images["ground_truth"]
+        mask = self.images.get("mask")
         region = mask if before is None else region_wanted(before, truth, mask)
-        return measure(compose(truth, self.pictures["edited"], region))
+        return measure(compose(truth, self.images["edited"], region))
 
     def measures(self, offline: bool) -> Measures:
         return self.vs_truth if offline else self.vs_input
@@ -115,8 +115,8 @@ class Subject:
     @cached_property
     def equals_truth(self) -> bool:
         """Whether the edited image shows the same as the ground truth."""
-        truth = self.pictures.get("ground_truth")
-        edited = self.pictures["edited"]
+        truth = self.images.get("ground_truth")
+        edited = self.images["edited"]
         if truth is None or truth.shape != edited.shape:
             return False
         difference = np.abs(truth[::4, ::4].astype(np.int16) - edited[::4, ::4])
@@ -124,22 +124,22 @@ class Subject:
 
     @cached_property
     def target(self) -> Target | None:
-        if "input" not in self.pictures:
+        if "input" not in self.images:
             return None
         return find_target(
-            self.pictures["input"],
-            self.pictures["ground_truth"],
-            self.pictures["edited"],
-            self.pictures.get("mask"),
+            self.images["input"],
+            self.images["ground_truth"],
+            self.images["edited"],
+            self.images.get("mask"),
         )
 
     @cached_property
     def degenerate(self) -> Degenerate | None:
         """Reason why the edited image is degenerate, or may be."""
-        offline = "input" not in self.pictures
+        offline = "input" not in self.images
         return classify(
-            self.pictures["ground_truth" if offline else "input"],
-            self.pictures["edited"],
+            self.images["ground_truth" if offline else "input"],
+            self.images["edited"],
             self.instruction,
             unchanged=None if self.tiny else self.measures(offline).change.nothing,
         )
@@ -151,7 +151,7 @@ class Subject:
         if not wishes:
             return None
         for role in ("input", "edited"):
-            self.lines[role] = read_lines(self.pictures[role])
+            self.lines[role] = read_lines(self.images[role])
         mask = self.vs_input.scene.mask
         return compare_all(wishes, self.lines["input"], self.lines["edited"], mask)
 
@@ -198,7 +198,7 @@ def _verdict(
     if factor in factors.MEASURED:
         return factors.score(factor, subject.measures(offline), calibration)
     if factor in TARGETED and offline:
-        undone = "input" in subject.pictures and subject.vs_input.change.nothing
+        undone = "input" in subject.images and subject.vs_input.change.nothing
         if undone and factor in DONE and not equal:
             return prove(factor, subject.instruction, subject.vs_input)
         return judge_target(factor, subject.target, subject.vs_truth, calibration)
@@ -220,8 +220,8 @@ def _verdict(
 
 def _tiny(factor: str, offline: bool, subject: Subject) -> FactorVerdict:
     """Score images that are too small to measure: only exact equality can be known."""
-    before = subject.pictures["ground_truth" if offline else "input"]
-    if np.array_equal(before, subject.pictures["edited"]):
+    before = subject.images["ground_truth" if offline else "input"]
+    if np.array_equal(before, subject.images["edited"]):
         if factor in PRESERVED:
             return FactorVerdict(7.0, _IDENTICAL)
         if factor in DONE:

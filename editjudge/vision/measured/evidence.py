@@ -12,7 +12,7 @@ from editjudge.vision.measured.measures import Measures
 from editjudge.vision.measured.scene import Array, shrink
 
 
-def pictures(
+def draw(
     edited: Array, measures: Measures, lines: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, bytes]:
     """Draw PNGs at the size of the measurement: the change over the edited image, the rim, the boxes of text."""

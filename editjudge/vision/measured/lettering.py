@@ -77,7 +77,7 @@ class TextReading:
     none."""
 
     outcome: Literal["done", "blurred", "misspelt", "misplaced", "undone"] | None
-    words: str
+    finding: str
     degree: int = 0
     """Severity of a fault that has degrees; 0 is the least."""
 

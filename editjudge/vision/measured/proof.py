@@ -260,7 +260,7 @@ def prove(
         scores = degrees[min(reading.degree, len(degrees) - 1)]
         part = "changed part" if where else "picture"
         return FactorVerdict(
-            scores[DONE.index(factor)], f"Read in the {part}{where}: {reading.words}."
+            scores[DONE.index(factor)], f"Read in the {part}{where}: {reading.finding}."
         )
     elif missing := missing_colour(instruction, measures.scene, change):
         name, share = missing
@@ -269,7 +269,9 @@ def prove(
             f"The instruction asks for {name}; in the changed area{where}, {percent(share)} of the pixels are {name}.",
         )
     if reading is not None:
-        return abstain(f"the text in the pictures does not decide it: {reading.words}")
+        return abstain(
+            f"the text in the pictures does not decide it: {reading.finding}"
+        )
     if colour := asked_colour(instruction):
         return abstain(
             f"{colour} occurs in the changed area; whether it is on the right object cannot be measured"

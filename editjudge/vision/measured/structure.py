@@ -197,7 +197,7 @@ class Detail:
     inside: Array
     """Share of each block that the edit visibly covers."""
     outside: Array
-    kept: Array
+    sameness: Array
     """How far each block still shows the same object, 0 to 1."""
 
 
@@ -222,7 +222,7 @@ def find_detail(scene: Scene, change: Change, likeness: Array) -> Detail:
         texture_after=after[0],
         inside=area(seen.astype(np.float32), size),
         outside=area(change.outside.astype(np.float32), size),
-        kept=area(alike(likeness), size),
+        sameness=area(alike(likeness), size),
     )
 
 
@@ -264,27 +264,27 @@ def in_edit(detail: Detail) -> dict[str, float]:
 
     Blocks that show another object now do not measure its detail: they are compared only with the surroundings.
     """
-    kept = detail.inside * detail.kept
+    weights = detail.inside * detail.sameness
     around = detail.outside > 0.5
     figures = dict.fromkeys(("lost", "noise", "odd", "kept"), math.nan)
     if detail.inside.any():
-        figures["kept"] = float(kept.sum() / detail.inside.sum())
+        figures["kept"] = float(weights.sum() / detail.inside.sum())
     if detail.inside.sum() >= 0.5 and around.sum() >= 5:
         # how far the edit's mean detail is outside the range of most of the image, in octaves
         level = 0.5 * np.log2(detail.texture_after + _SILENT)
         mean = float(np.average(level, weights=detail.inside))
         low, high = np.quantile(level[around], [0.1, 0.9])
         figures["odd"] = max(0.0, low - mean, mean - high)
-    if kept.sum() >= 0.5:
+    if weights.sum() >= 0.5:
         # Detail can be lost only in blocks that had some; noise is visible everywhere.
-        had = kept * detail.texture / (detail.texture + _SMOOTH)
+        had = weights * detail.texture / (detail.texture + _SMOOTH)
         elsewhere = _expected(detail, detail.fine, around)
         fine = detail.fine - elsewhere
         middle = detail.middle - _expected(detail, detail.middle, around)
         lost = [-weighted_median(band, had) for band in (fine, middle)]
         figures["lost"] = float(np.maximum(0.0, lost).mean())
         added = detail.texture_after - detail.texture * 4.0**elsewhere
-        figures["noise"] = np.sqrt(np.maximum(0.0, weighted_median(added, kept)))
+        figures["noise"] = np.sqrt(np.maximum(0.0, weighted_median(added, weights)))
     return figures
 
 

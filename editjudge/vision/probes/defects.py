@@ -66,7 +66,7 @@ class ProbeScene:
         return first, others[turn]
 
     @property
-    def word(self) -> str:
+    def sign_text(self) -> str:
         return WORDS[(self.index + self.seed) % len(WORDS)]
 
     @property
@@ -85,7 +85,7 @@ class ProbeScene:
             "recolour": f"Make the {p.target_name} {first}.",
             "both": f"Make the {p.target_name} {first} and the {p.second_name} {second}.",
             "add": f"Add a {first} {p.ball_name}.",
-            "text": f'Write "{self.word}" on {p.surface}.',
+            "text": f'Write "{self.sign_text}" on {p.surface}.',
         }[base]
 
     def clean(self, base: Base) -> Pixels:
@@ -98,7 +98,7 @@ class ProbeScene:
             case "add":
                 return self.ball()
             case "text":
-                return self.lettering(self.word)
+                return self.lettering(self.sign_text)
 
     @cached_property
     def recoloured(self) -> Pixels:
@@ -224,11 +224,11 @@ def _off_target(scene: ProbeScene, _: Pixels, share: float) -> Pixels:
 
 def _misspelt(scene: ProbeScene, _: Pixels, letters: float) -> Pixels:
     rng = np.random.default_rng([scene.seed, scene.index, 2])
-    word = list(scene.word)
-    others = [letter for letter in _LETTERS if letter not in scene.word]
-    for at in rng.permutation(len(word))[: int(letters)]:
-        word[at] = rng.choice(others)
-    return scene.lettering("".join(word))
+    spelling = list(scene.sign_text)
+    others = [letter for letter in _LETTERS if letter not in scene.sign_text]
+    for at in rng.permutation(len(spelling))[: int(letters)]:
+        spelling[at] = rng.choice(others)
+    return scene.lettering("".join(spelling))
 
 
 def smeared(scene: ProbeScene, clean: Pixels, sigma: float) -> Pixels:
@@ -278,7 +278,7 @@ FAMILIES = (
            lambda scene, _, share: scene.both(1 - share), ("alignment",)),
     Defect("misspelt", _PLACED, "text", "letters that are wrong", (1, 2, 3, 4), _misspelt, ("completeness",)),
     Defect("malformed", _PLACED, "text", "of its height by which lettering bends", (0.06, 0.12, 0.18, 0.24),
-           lambda scene, _, warp: scene.lettering(scene.word, warp),
+           lambda scene, _, warp: scene.lettering(scene.sign_text, warp),
            ("completeness", "plausibility", "texture_and_detail")),
     Defect("composite", ("plausibility",), "add", "diameters by which slices hang apart", (0.2, 0.4, 0.6, 0.8),
            lambda scene, _, diameters: scene.ball(slices=diameters),

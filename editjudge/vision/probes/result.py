@@ -269,31 +269,38 @@ class _Responses:
         ]
 
     def _off_target(
-        self, own: DoseResponse
+        self, response: DoseResponse
     ) -> tuple[str | None, float | None, float | None, Interval | None]:
         """Find the factor that moved most among those that should stay: its slope relative to that of the own
         factor."""
         # The reference rubric sees other images than the online rubrics, and compliance has another scale.
-        peers = SETS["online"] if own.rubric in SETS["online"] else (own.rubric,)
+        peers = (
+            SETS["online"] if response.rubric in SETS["online"] else (response.rubric,)
+        )
         others = [
             (m.slope, m)
             for m in self.movements
             if m.role == "other" and m.rubric in peers and m.slope is not None
         ]
-        if not others or own.slope is None:
+        if not others or response.slope is None:
             return None, None, None, None
         slope, worst = max(others, key=lambda pair: abs(pair[0]))
-        if own.slope > -_FLAT:
+        if response.slope > -_FLAT:
             return worst.factor, slope, None, None
         drawn, groups = _draws(
             [
                 self._slopes(self._scores(m.rubric, m.factor))
-                for m in (own, *(m for _, m in others))
+                for m in (response, *(m for _, m in others))
             ]
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.abs(drawn[:, 1:]).max(axis=1) / np.abs(drawn[:, 0])
-        return worst.factor, slope, abs(slope / own.slope), interval(ratios, groups)
+        return (
+            worst.factor,
+            slope,
+            abs(slope / response.slope),
+            interval(ratios, groups),
+        )
 
 
 def _mean(
@@ -424,10 +431,10 @@ def tables(result: ProbeResult, *, heat_maps: bool = True) -> list[Table]:
     sections = []
     for how, rubrics in _MAPS.items():
         names = (*rubrics, "compliance") if "input" in how else rubrics
-        own = [s for s in result.sensitivities if s.own.rubric in names]
-        if own:
-            sections.append(_sensitivities(own, how))
-        if own and heat_maps:
+        sensitivities = [s for s in result.sensitivities if s.own.rubric in names]
+        if sensitivities:
+            sections.append(_sensitivities(sensitivities, how))
+        if sensitivities and heat_maps:
             sections.append(_heat(_cells(result, how), how))
     if result.controls:
         sections.append(_control_table(result.controls))
