@@ -285,7 +285,7 @@ def test_the_longest_id_and_one_with_odd_spaces_are_fine(tmp_path: Path) -> None
 def test_a_duplicate_id_names_both_lines(tmp_path: Path) -> None:
     message = refusal(tmp_path, ROW, ROW | {"id": "b"}, ROW)
     assert message.endswith(
-        "edits.jsonl:3: field \"id\": 'a' stands on line 1 and again on line 3; expected unique ids"
+        "edits.jsonl:3: field \"id\": 'a' is on line 1 and again on line 3; expected unique ids"
     )
 
 
@@ -461,13 +461,13 @@ def test_paths_and_links_that_leave_the_folder_are_refused_unless_allowed(
     confined: Path, path: str
 ) -> None:
     row = {"id": "a", "input": path}
-    assert "lies outside the manifest's folder" in refusal(confined, row)
+    assert "is outside the manifest's folder" in refusal(confined, row)
     assert edits(jsonl(confined, row), allow_outside=True)[0].input == confined / path
 
 
 def test_a_link_among_many_files_is_found_too(confined: Path) -> None:
     rows = [{"id": str(n), "input": f"img/{n}.png"} for n in range(300)]
-    assert "'img/outside.png' lies outside" in refusal(
+    assert "'img/outside.png' is outside" in refusal(
         confined, *rows, {"id": "x", "input": "img/outside.png"}
     )
 
@@ -611,7 +611,7 @@ def test_parquet_takes_bytes_structs_and_paths(tmp_path: Path) -> None:
     )
     assert first.metadata == {"day": "1970-01-01"}
     assert notices == [
-        f'{path}: "thumbnail" holds pictures or bytes that no rubric shows; it is left out'
+        f'{path}: "thumbnail" holds images or bytes that no rubric shows; it is not read'
     ]
 
 
@@ -676,7 +676,7 @@ def test_a_folder_of_parquet_files_is_one_manifest_in_the_order_of_their_names(
     ]
     assert (
         notices[0]
-        == f'{tmp_path}: "raw" holds pictures or bytes that no rubric shows; it is left out'
+        == f'{tmp_path}: "raw" holds images or bytes that no rubric shows; it is not read'
     )
     assert len(notices) == 2  # and that ids are made
     (tmp_path / "c.parquet").write_bytes(b"nonsense")
@@ -821,7 +821,7 @@ def test_pictures_in_rows_and_data_frames_are_encoded_without_loss(make: Any) ->
     assert second.edited is None and first.metadata == {"note": "kept", "seed": 7}
     assert second.metadata == {"note": None, "seed": 7}
     assert notices == [
-        'rows: "thumbnail" holds pictures or bytes that no rubric shows; it is left out'
+        'rows: "thumbnail" holds images or bytes that no rubric shows; it is not read'
     ]
 
 
@@ -931,7 +931,7 @@ def test_a_folder_without_instructions_has_empty_ones_and_says_so(tree: Path) ->
         ),
         (
             "name,instruction\na,x\nz,x\n",
-            r"csv:3: field \"name\": found 'z', expected the name of a picture in input",
+            r"csv:3: field \"name\": found 'z', expected the name of an image in input",
         ),
         (
             "name,instruction\na,x\na.png,x\n",
@@ -939,7 +939,7 @@ def test_a_folder_without_instructions_has_empty_ones_and_says_so(tree: Path) ->
         ),
         (
             "name,instruction,model\na,x,m\n",
-            r"csv:2: field \"model\": the folders say this",
+            r"csv:2: field \"model\": the names of the folders",
         ),
     ],
 )
@@ -957,16 +957,16 @@ def test_a_folder_that_is_laid_out_otherwise_is_refused(
 ) -> None:
     (tree / "m1/z.png").write_bytes(b"")
     with pytest.raises(
-        ManifestError, match=r"m1/z\.png has no picture of that name in input"
+        ManifestError, match=r"m1/z\.png has no image of the same name in input"
     ):
         edits(tree)
     (tree / "m1/a.jpg").write_bytes(b"")
-    with pytest.raises(ManifestError, match=r"expected one picture a name"):
+    with pytest.raises(ManifestError, match=r"expected one image for each name"):
         edits(tree)
     (tmp_path / "empty").mkdir()
     with pytest.raises(
         ManifestError,
-        match='expected "input" with pictures in it, and a folder for each model',
+        match='expected a folder "input" with images',
     ):
         edits(tmp_path / "empty")
 
@@ -977,7 +977,7 @@ def test_a_model_folder_that_is_a_link_elsewhere_is_refused(
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "a.png").write_bytes(b"")
     (tree / "m3").symlink_to(elsewhere)
-    with pytest.raises(ManifestError, match=r"'m3/a\.png' lies outside"):
+    with pytest.raises(ManifestError, match=r"'m3/a\.png' is outside"):
         edits(tree)
 
 
@@ -1035,7 +1035,7 @@ def test_an_audit_finds_everything_and_goes_on(tmp_path: Path) -> None:
     assert messages["size_change"] == "8 x 6 became 9 x 6"
     assert (
         messages["contradictory_labels"]
-        == "the same pictures and instruction as line 1, but another model"
+        == "the same images and instruction as line 1, but another model"
     )
     assert json.loads(json.dumps(audit.as_json()))["counts"]["no_op"] == 2
 

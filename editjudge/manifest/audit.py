@@ -43,34 +43,34 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
         "Lines that cannot be read",
         "correct or remove them; a run stops at the first",
     ),
-    "duplicate_id": ("Ids that occur twice", "give each edit an id of its own"),
+    "duplicate_id": ("Ids that occur twice", "give each edit a unique id"),
     "missing_file": ("Files that are missing", "correct the path, or add the file"),
     "broken_file": (
-        "Pictures that cannot be read",
+        "Images that cannot be read",
         "save them again, or remove the edit",
     ),
     "missing_input": (
         "Edits without an input",
-        "add the picture before the edit: most rubrics show it",
+        "add the image before the edit: most rubrics show it",
     ),
     "missing_output": (
         "Edits without an output",
         "correct the path; a run counts them as failures of the model",
     ),
     "not_fetched": (
-        "Pictures at an address",
+        "Images at an address",
         "not checked, since an audit downloads nothing",
     ),
     "empty_instruction": (
         "Empty instructions",
-        "add what was asked for: most rubrics show it",
+        "add the requested edit as a text: most rubrics show it",
     ),
     "contradictory_labels": (
         "One edit with different labels",
         "correct the labels, or remove one of the edits",
     ),
     "duplicate_output": (
-        "Outputs that are the same picture",
+        "Outputs that are the same image",
         "check that each edit names its own output",
     ),
     "size_change": (
@@ -82,22 +82,22 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
         "check the path; the model may have changed nothing",
     ),
     "same_outputs": (
-        "Pairs of the same picture",
+        "Pairs with the same image twice",
         "remove them: neither output can be better",
     ),
-    "same_model": ("Pairs of one model", "correct model_a or model_b"),
+    "same_model": ("Pairs of the same model", "correct model_a or model_b"),
     "flat": (
-        "Pictures that show nothing",
-        "look at them: a picture of one colour is no edit",
+        "Images that show nothing",
+        "look at them: an image of one colour is a degenerate output",
     ),
 }
 """Kinds of findings, each with a title and a remedy."""
-_NO_EDIT = ("Outputs that are no edit", "look at them: the model may have failed")
+_DEGENERATE = ("Degenerate outputs", "look at them: the model may have failed")
 
 
 def meaning(kind: str) -> tuple[str, str]:
     """Return the title of a kind of finding, and its remedy."""
-    return MEANINGS.get(kind, _NO_EDIT)
+    return MEANINGS.get(kind, _DEGENERATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def audit(
     )
     if pixels and plugins.missing("measured"):
         result.notices.append(
-            "outputs that are no edit were not looked for: pip install 'editjudge[measured]'"
+            "degenerate outputs were not searched for: pip install 'editjudge[measured]'"
         )
     auditor = _Auditor(result, listed, reader, pixels)
     waiting: deque[tuple[int, Edit, Future[_Examined]]] = deque()
@@ -304,7 +304,7 @@ class _Auditor:
     def _repeated(self, line: int, output: _Fact) -> Iterator[_Finding]:
         first = self._outputs.setdefault(output.pixels, line)
         if first != line:
-            message = f"the same picture as the output on {self._reader.unit} {first}"
+            message = f"the same image as the output on {self._reader.unit} {first}"
             yield "duplicate_output", "edited", message
 
     def _contradiction(
@@ -322,7 +322,7 @@ class _Auditor:
         )
         differing = _by_name(names, values) ^ _by_name(names_before, values_before)
         if odd := sorted({name for name, _ in differing}):
-            message = f"the same pictures and instruction as {self._reader.unit} {first}, but another {', '.join(odd)}"
+            message = f"the same images and instruction as {self._reader.unit} {first}, but another {', '.join(odd)}"
             yield "contradictory_labels", odd[0], message
 
 
@@ -350,7 +350,7 @@ def _same_twice(edit: Edit, facts: _Facts) -> Iterator[_Finding]:
     """Yield findings that make a choice between the outputs of a pair impossible."""
     a, b = (facts.get(role, _Fact()).pixels for role in edit.outputs)
     if a and a == b:
-        message = "shows the same picture as edited_a: neither can be better"
+        message = "shows the same image as edited_a: neither can be better"
         yield "same_outputs", "edited_b", message
     model = edit.metadata.get("model_a")
     if model and model == edit.metadata.get("model_b"):

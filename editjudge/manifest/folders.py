@@ -44,7 +44,7 @@ def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
     inputs = shared.get("input", {})
     manifest = _manifest_in(root)
     if not inputs or not models or (manifest and not any(models.values())):
-        expected = 'expected "input" with pictures in it, and a folder for each model with its pictures'
+        expected = 'expected a folder "input" with images, and a folder of images for each model'
         if manifest:
             raise ManifestError(
                 f"{reader.name}: is not laid out as a manifest, but holds one: name {manifest} instead ({expected})"
@@ -58,7 +58,9 @@ def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
         )
     for folder, files in {**models, **shared}.items():
         for strange in sorted(files.keys() - inputs.keys()):
-            message = f"{folder}/{files[strange]} has no picture of that name in input"
+            message = (
+                f"{folder}/{files[strange]} has no image of the same name in input"
+            )
             yield 0, reader.wrong(0, "input", message)
     instructions, problems = _instructions(root, reader, inputs)
     yield from problems
@@ -96,7 +98,7 @@ def _images_in(folder: Path) -> dict[str, str]:
         if suffix.lower() in _SUFFIXES and not name.startswith("."):
             if name in files:
                 raise ManifestError(
-                    f"{folder}: found {files[name]} and {file}; expected one picture a name"
+                    f"{folder}: found {files[name]} and {file}; expected one image for each name"
                 )
             files[name] = file
     return files
@@ -129,14 +131,17 @@ def _instructions(
         name = text if text in inputs else os.path.splitext(text)[0]
         wrong: tuple[str, str] | None = None
         if name not in inputs:
-            wrong = ("name", f"found {text!r}, expected the name of a picture in input")
+            wrong = ("name", f"found {text!r}, expected the name of an image in input")
         elif name in rows:
             wrong = (
                 "name",
-                f"found {text!r} a second time, expected one line a picture",
+                f"found {text!r} a second time, expected one line for each image",
             )
         elif taken := row.keys() & {"id", "model", *IMAGE_ROLES}:
-            wrong = (min(taken), "the folders say this; leave the field out")
+            wrong = (
+                min(taken),
+                "the names of the folders define this field; leave it out",
+            )
         elif not isinstance(row.get("instruction"), str):
             wrong = (
                 "instruction",
@@ -221,7 +226,7 @@ def imgedit(
     models = _models(
         tree,
         lambda folder: any(path.stem in keys for path in folder.iterdir()),
-        "a picture named by a key",
+        "an image named by a key",
     )
     for (name, model), fact in product(models.items(), facts):
         key = _field(fact, "key")
@@ -272,7 +277,7 @@ def omnicontext(
     """Yield a row for each model and edit; the first reference image is the input, by which edits are grouped."""
     originals = _required(
         originals,
-        "OmniContext's reference pictures are in its data set: save them as ORIGINALS/KEY/1.png ...",
+        "the reference images of OmniContext are in its data set: save them as ORIGINALS/KEY/1.png ...",
     )
     models = _models(
         tree, lambda folder: (folder / "fullset").is_dir(), "a folder `fullset`"
@@ -283,7 +288,7 @@ def omnicontext(
         references = sorted(p for p in (originals / key).glob("*") if p.is_file())
         if not references:
             raise ManifestError(
-                f"{originals / key}: no reference pictures; save those of the data set there"
+                f"{originals / key}: no reference images; save those of the data set there"
             )
         yield {
             **_row(name, key, fact, "instruction", "task_type"),
@@ -361,7 +366,7 @@ def _models(tree: Path, holds: Callable[[Path], bool], what: str) -> dict[str, P
     models = {folder.name: folder for folder in folders if holds(folder)}
     if not models:
         raise ManifestError(
-            f"{tree}: neither it nor a folder in it holds {what}; is this another layout?"
+            f"{tree}: neither it nor a folder in it holds {what}; check the name of the layout"
         )
     return models
 
@@ -396,7 +401,9 @@ def _field(fact: Fact, name: str) -> str:
     path = Path(text)
     leads_out = path.is_absolute() or ".." in path.parts or "\0" in text
     if leads_out and name not in _FREE_TEXT:
-        raise ManifestError(f"`{name}` is {text[:200]!r}, which leads out of the tree")
+        raise ManifestError(
+            f"`{name}` is {text[:200]!r}, which is a path outside the tree"
+        )
     return text
 
 

@@ -205,7 +205,7 @@ class Reader:
         if column not in self._left_out:
             self._left_out += (column,)
             self.notify(
-                f'{self.name}: "{column}" holds pictures or bytes that no rubric shows; it is left out'
+                f'{self.name}: "{column}" holds images or bytes that no rubric shows; it is not read'
             )
 
     def _notify_once(self, topic: str, message: str) -> None:
@@ -288,7 +288,7 @@ class Reader:
         digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
         first = self._ids.setdefault(digest, line)
         if first != line:
-            message = f"{text!r} stands on {self.unit} {first} and again on {self.unit} {line}; expected unique ids"
+            message = f"{text!r} is on {self.unit} {first} and again on {self.unit} {line}; expected unique ids"
             error = self.wrong(line, "id", message, "duplicate_id")
             error.id = text
             raise error
@@ -312,7 +312,7 @@ class Reader:
             raise self.wrong(
                 line,
                 name,
-                f"found {len(value):,} pictures, expected at most {MAX_PICTURES}",
+                f"found {len(value):,} images, expected at most {MAX_PICTURES}",
             )
         images: dict[str, ImageSource] = {}
         for number, element in enumerate(value, 1):
@@ -321,7 +321,7 @@ class Reader:
                 raise self.wrong(
                     line,
                     name,
-                    "found a list with an empty place, expected a picture in each",
+                    "found a list with an empty element, expected an image in each",
                 )
             images[f"{name}[{number}]"] = source
         return images
@@ -374,7 +374,7 @@ class Reader:
         except LeavesFolder:
             allowing = Option("allow-outside", True)
             message = (
-                f"{text!r:.200} lies outside the manifest's folder; move the picture there, or allow it with "
+                f"{text!r:.200} is outside the manifest's folder; move the image there, or allow it with "
                 f"{allowing}"
             )
             raise self.wrong(line, name, message, options=[allowing]) from None

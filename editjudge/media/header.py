@@ -104,13 +104,13 @@ def _describe(data: bytes) -> str:
     if not data:
         return "is empty"
     if start.startswith(b"%pdf"):
-        return "is a PDF, not a picture"
+        return "is a PDF, not an image"
     if b"<svg" in data[:4096].lower():
         return "is an SVG drawing, which has no pixels until somebody draws it"
     if start.startswith((b"<!doctype html", b"<html")):
-        return "is a web page, perhaps an error page that was saved as a picture"
+        return "is a web page, perhaps an error page that was saved as an image"
     if start.startswith(b"version https://git-lfs"):
-        return "is a Git LFS pointer: the picture itself was not fetched"
+        return "is a Git LFS pointer: the image itself was not fetched"
     if data[4:8] == b"ftyp":
         return f"is of a kind that is not read ({data[8:12].decode('latin-1').strip()})"
     return f"is no picture that can be read (it begins with {data[:8]!r})"
@@ -124,7 +124,7 @@ def refuse_garbage(data: bytes, end: int) -> None:
     appended = is_image_or_clip or data.endswith(b"SEFT")
     if tail.strip(b"\0") and not appended:
         raise Unreadable(
-            f"has {len(data) - end:,} bytes of something else after the picture's end"
+            f"has {len(data) - end:,} bytes of other data after the end of the image"
         )
 
 
@@ -168,7 +168,7 @@ def _jpeg(data: bytes) -> ImageInfo:
         if code == 0xDA:
             break
         if code == 0xD9:
-            raise Unreadable("is a JPEG that ends before its picture begins")
+            raise Unreadable("is a JPEG that ends before its image data")
         if code in (0xFF, 0x00) or code in _WITHOUT_LENGTH:
             at += 1 if code == 0xFF else 2
             continue
@@ -232,7 +232,7 @@ def _png(data: bytes) -> ImageInfo:
         raise Unreadable(f"is a PNG of the unknown colour type {colour}")
     chunks, end = _png_chunks(data)
     if b"IDAT" not in chunks:
-        raise Unreadable("is a PNG without a picture in it")
+        raise Unreadable("is a PNG without image data")
     refuse_garbage(data, end)
     mode, has_alpha = _PNG_MODES[colour]
     return ImageInfo(
@@ -311,7 +311,7 @@ def _webp_chunks(data: bytes, end: int) -> list[tuple[bytes, slice]]:
             raise Unreadable(f"is a WebP of more than {_MAX_CHUNKS:,} chunks")
         at += 8 + length + (length & 1)
     if not chunks:
-        raise Unreadable("is a WebP without a picture in it")
+        raise Unreadable("is a WebP without image data")
     return chunks
 
 
@@ -330,7 +330,7 @@ def _webp_size(data: bytes, kind: bytes, at: int) -> tuple[int, int, int]:
     if kind == b"VP8 " and data[at + 3 : at + 6] == b"\x9d\x01\x2a":
         width, height = struct.unpack_from("<HH", data, at + 6)
         return width & 0x3FFF, height & 0x3FFF, 0
-    raise Unreadable("is a WebP without a picture header")
+    raise Unreadable("is a WebP without an image header")
 
 
 _READERS: dict[str, Callable[[bytes], ImageInfo]] = {

@@ -49,7 +49,7 @@ class ImageLimits:
     def __post_init__(self) -> None:
         if not self.formats & {"jpeg", "png"}:
             raise ValueError(
-                "limits must accept JPEG or PNG: pictures are prepared as one of the two"
+                "limits must accept JPEG or PNG: images are prepared as one of the two"
             )
 
 
@@ -84,7 +84,7 @@ def digest(data: bytes) -> str:
 
 
 def probe(
-    data: bytes, *, name: str = "picture", bounds: ImageBounds = BOUNDS
+    data: bytes, *, name: str = "image", bounds: ImageBounds = BOUNDS
 ) -> ImageInfo:
     """Return the header. Raise `ImageError` for data that is not an image, is truncated, or would be too large
     decoded."""
@@ -194,9 +194,7 @@ def release_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def decode(
-    data: bytes, *, name: str = "picture", bounds: ImageBounds = BOUNDS
-) -> Image:
+def decode(data: bytes, *, name: str = "image", bounds: ImageBounds = BOUNDS) -> Image:
     """Return the pixels for display: RGB in sRGB, upright, first frame, on a white background."""
     return _pixels(data, probe(data, name=name, bounds=bounds), name)
 
@@ -206,7 +204,7 @@ def _pixels(data: bytes, info: ImageInfo, name: str) -> Image:
 
     if info.bits > 16:
         raise ImageError(
-            f"{name}: {info.bits} bits a channel, of which none is white; expected 8 or 16"
+            f"{name}: {info.bits} bits a channel, an unknown range; expected 8 or 16"
         )
     with _pillow(name, info.format):
         image: Image = _open(data, info.format)
@@ -251,7 +249,7 @@ def _without_alpha(image: Image) -> tuple[Image, Image | None]:
     return image, None
 
 
-def is_srgb(data: bytes, info: ImageInfo, *, name: str = "picture") -> bool:
+def is_srgb(data: bytes, info: ImageInfo, *, name: str = "image") -> bool:
     """Whether the pixel values are sRGB: the image has no colour profile, or an sRGB profile."""
     if not info.has_icc:
         return True
@@ -398,7 +396,7 @@ def _codec(info: ImageInfo, limits: ImageLimits, same_pixels: bool) -> list[str]
 
 
 def prepare(
-    data: bytes, info: ImageInfo, limits: ImageLimits, *, name: str = "picture"
+    data: bytes, info: ImageInfo, limits: ImageLimits, *, name: str = "image"
 ) -> EncodedImage:
     """Return the image as the provider accepts it: unchanged if possible, since encoding it again is itself an edit."""
     recipe = plan(info, limits)

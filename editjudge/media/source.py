@@ -42,7 +42,7 @@ Fetch = Callable[[str], bytes]
 """Function that fetches an http(s) address; a caller that allows addresses supplies it."""
 
 EXPECTED = (
-    "expected a path, a data: URL or bytes, in Python also a PIL picture or an array"
+    "expected a path, a data: URL or bytes, in Python also a PIL image or an array"
 )
 
 
@@ -57,13 +57,13 @@ class ImageBounds:
     def check_bytes(self, size: int, name: str) -> None:
         if size > self.max_bytes:
             raise ImageError(
-                f"{name}: {size:,} bytes, more than the {self.max_bytes:,} that are read"
+                f"{name}: found {size:,} bytes, expected at most {self.max_bytes:,}"
             )
 
     def check_sides(self, width: int, height: int, name: str) -> None:
         claim = f"{name}: claims {width:,} x {height:,} pixels"
         if not (width and height):
-            raise ImageError(f"{claim}: nothing to see")
+            raise ImageError(f"{claim}; expected at least 1 x 1")
         if max(width, height) > self.max_side:
             raise ImageError(f"{claim}; expected at most {self.max_side:,} on a side")
         if width * height > self.max_pixels:
@@ -249,7 +249,7 @@ def confine(path: Path | str, root: Path) -> None:
 
 def _outside(path: Path | str, root: Path) -> ImageError:
     return ImageError(
-        f"{name_of(path)}: lies outside {name_of(root)}, perhaps by way of a link"
+        f"{name_of(path)}: is outside {name_of(root)}, perhaps through a link"
     )
 
 
@@ -343,7 +343,7 @@ _ROUNDING = 1e-3
 """Rounding error by which a decoder's floats may exceed 0 to 1: less than one step of 8 bits."""
 
 
-def encode(image: Any, where: str = "a picture") -> bytes | Path | None:
+def encode(image: Any, where: str = "an image") -> bytes | Path | None:
     """Return the image as a judge takes it; None stays None. Raises `ImageError` with a message that begins with
     `where`."""
     if image is None or isinstance(image, bytes):
@@ -383,7 +383,7 @@ def split(images: Any) -> Sequence[Any]:
     return [images[n] for n in range(len(images))]
 
 
-def pixels(image: Any, where: str = "a picture") -> Any:
+def pixels(image: Any, where: str = "an image") -> Any:
     """Return a contiguous `uint8` array, height x width (x channels)."""
     import numpy as np
 
@@ -392,7 +392,7 @@ def pixels(image: Any, where: str = "a picture") -> Any:
         array = array[..., None]
     if array.ndim != 3 or not array.size:
         raise ImageError(
-            f"{where}: expected one picture of two or three axes, not of the shape {array.shape}"
+            f"{where}: found the shape {array.shape}, expected one image of two or three axes"
         )
     first = array.shape[0] in _CHANNELS
     last = array.shape[2] in _CHANNELS

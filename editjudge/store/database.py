@@ -121,7 +121,7 @@ class Database:
             raise
         if copy:
             logging.getLogger(__name__).warning(
-                "%s: migrated; as it was before it is kept as %s", self._name, copy
+                "%s: migrated; a copy of the earlier version is %s", self._name, copy
             )
 
     def _read_migrated_copy(self) -> None:
@@ -282,13 +282,11 @@ class Database:
             engine, _ = location.engine_of(copy, readonly=False, timeout=self._timeout)
             held_copy = location.HeldFile(copy, self._timeout)
         except (OSError, sqlite3.Error, StoreError) as error:
-            self._moved = (
-                f"{problem}, and what was kept in it could not be copied: {error}"
-            )
+            self._moved = f"{problem}, and its content could not be copied: {error}"
             self._held = None
             return
         self._moved = (
-            f"{problem}. All answers, those that came after it included, are in {copy}: rename it to {self._name}, or "
+            f"{problem}. All answers, including later ones, are in {copy}: rename it to {self._name}, or "
             f"give it with --store, and run again, which resumes"
         )
         self._engine.dispose()

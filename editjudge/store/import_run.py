@@ -266,7 +266,7 @@ class RunFile(_StrictModel):
                 ) from None
             if rubric.hash != key:
                 raise ValueError(
-                    f"rubric {row.name!r:.80} is not what its hash {key[:12]} was made from"
+                    f"rubric {row.name!r:.80} does not match its hash {key[:12]}"
                 )
             parsed[key] = rubric
         return parsed
@@ -307,7 +307,7 @@ def _read_about(folder: Path) -> RunFile:
     for document in (about.spec, about.summary or {}):
         _validated(f"{path}", document, _Spec)
     if json_hash(about.spec) != about.spec_hash:
-        raise ManifestError(f"{path}: spec is not what spec_hash was made from")
+        raise ManifestError(f"{path}: spec does not match spec_hash")
     if about.spec.get("options"):  # an earlier version may have stored a secret
         about.spec["options"] = redacted_settings(about.spec["options"])
         about.spec_hash = json_hash(about.spec)
@@ -348,7 +348,7 @@ def check_run(folder: Path, store: Store | None = None) -> RunFile:
         if made_here is not None and made_here.get(row.item) != row.images:
             raise ManifestError(
                 f"{source}: {row.item!r:.80} has other images in the run {about.name!r:.80} that was made in this "
-                "store: import into one of its own"
+                "store: import into another store"
             )
     counts = Counter[tuple[str, str, str]]()
     answers: dict[str, bytes] = {}
@@ -470,7 +470,7 @@ def _check_scores(
         return
     if row.rubric_hash not in rubrics:
         raise ManifestError(
-            f"{source}: run.json has no rubric {row.rubric_hash[:12]}, so that its scores cannot be checked"
+            f"{source}: run.json has no rubric {row.rubric_hash[:12]}, so its scores cannot be checked"
         )
     scales = {factor.key: factor.scale for factor in rubrics[row.rubric_hash].factors}
     for name, is_legal in _LEGAL.items():
@@ -521,7 +521,7 @@ def _check_stored(store: Store, name: str, chunk: Sequence[Placed]) -> None:
         answer = row.status, row.scores, row.choices, row.abstained
         if row.status in DONE and answers.get(row.key, answer) != answer:
             raise ManifestError(
-                f"{source}: the store has another answer under key {row.key[:12]}: import into one of its own"
+                f"{source}: the store has another answer for the key {row.key[:12]}: import into another store"
             )
         task = tuple(getattr(row, name) for name in _TASK_KEY)
         if stored_keys.get(task, row.key) != row.key:

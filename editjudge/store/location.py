@@ -106,11 +106,11 @@ def _server_engine(url: str) -> tuple[sa.Engine, str]:
 
 
 _REFUSALS = {
-    "password authentication failed": "the server does not let this user in: check the user and the password in the "
+    "password authentication failed": "the server rejects this user: check the user and the password in the "
     "URL, or leave the password out of it and set PGPASSWORD",
-    "no password supplied": "the server wants a password: put it into the URL, or set PGPASSWORD",
-    "no pg_hba.conf entry": "the server does not let this user in from here: ask its administrator",
-    '" does not exist': "the database or the user is not there: make it with `createdb` or `createuser`, or correct "
+    "no password supplied": "the server requires a password: put it into the URL, or set PGPASSWORD",
+    "no pg_hba.conf entry": "the server rejects this user from this machine: ask its administrator",
+    '" does not exist': "the database or the user does not exist: create it with `createdb` or `createuser`, or correct "
     "the URL",
 }
 """Messages with which a server refuses a connection; the driver passes on nothing else."""
@@ -120,18 +120,18 @@ _SAME_KEY_AT_ONCE = "23505"
 """Two writers insert the same new key at the same time: ON CONFLICT names the primary key alone, and PostgreSQL
 checks the other unique index of `judgements` first. On a retry the row exists and ON CONFLICT applies."""
 _OF_POSTGRESQL: dict[str | None, str] = {
-    None: "the server does not answer: see that it runs and can be reached from here, then run again, which resumes",
-    "08006": "the connection was lost: run again, which resumes",
-    "25006": "the server takes no writing: name the primary one and not its copy",
-    "42P01": "a table of the store is gone: restore a copy, or name another store with --store, and run again",
+    None: "the server does not answer: check that it runs and can be reached from here, then run again to resume",
+    "08006": "the connection was lost: run again to resume",
+    "25006": "the server is read-only: name the primary server instead of its replica",
+    "42P01": "a table of the store is missing: restore a copy, or name another store with --store, and run again",
     "42501": "the user may not do this: GRANT CREATE on the schema for the first time, then SELECT, INSERT, UPDATE and "
     "DELETE on all its tables and USAGE on its sequences; to read, SELECT is enough",
-    "53100": "the disk of the server is full: free some space and run again; what was kept until now is not asked "
+    "53100": "the disk of the server is full: free some space and run again; stored answers are not asked for "
     "again",
-    _TOO_MANY: "the server has no connection left: raise its max_connections, or let fewer runs work at once",
+    _TOO_MANY: "the server has no connection left: raise its max_connections, or run fewer runs at the same time",
     "54000": "an id, a name or a path is longer than PostgreSQL can index (2,700 bytes): shorten it",
-    "57P01": "the server was shut down: run again once it is back, which resumes",
-    "57P03": "the server is starting: run again in a moment, which resumes",
+    "57P01": "the server was shut down: run again once it is back to resume",
+    "57P03": "the server is starting: run again in a moment to resume",
 }
 
 # --- a file ---------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def copy_file(source: Any, path: str | os.PathLike[str]) -> None:
         except sqlite3.Error as error:
             Path(path).unlink(missing_ok=True)
             raise StoreError(
-                f"{path}: a copy of the store could not be made: {remedy(error, 0)}"
+                f"{path}: a copy of the store could not be written: {remedy(error, 0)}"
             ) from error
 
 
@@ -326,10 +326,10 @@ _OF_SQLITE = {
     "done, or give this run its own store with --store",
     sqlite3.SQLITE_READONLY: "it cannot be written: give yourself write permission on the file and its folder, or name "
     "another store with --store",
-    sqlite3.SQLITE_IOERR: "the disk failed to read or write: check the disk, and that it is no network share",
+    sqlite3.SQLITE_IOERR: "the disk failed to read or write: check the disk, and that it is not a network share",
     sqlite3.SQLITE_CORRUPT: "it is damaged: recover it with `sqlite3 FILE .recover`, or restore a copy",
-    sqlite3.SQLITE_FULL: "the disk is full: free some space and run again; what was kept until now is not asked again",
+    sqlite3.SQLITE_FULL: "the disk is full: free some space and run again; stored answers are not asked for again",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened: give yourself read and write permission on the file and its folder "
     "(SQLite keeps two files beside it), or copy it to another folder",
-    sqlite3.SQLITE_NOTADB: "it is no SQLite database: name another store with --store",
+    sqlite3.SQLITE_NOTADB: "it is not a SQLite database: name another store with --store",
 }

@@ -97,7 +97,7 @@ class Needs:
         for role in self.images:
             names = (role, f"{role}[1]")
             has_image = sa.or_(*(images.contains(f'"{name}":{{') for name in names))
-            conditions[f"{role.replace('_', ' ')} picture"] = has_image
+            conditions[f"{role.replace('_', ' ')} image"] = has_image
         if self.instruction:
             text = sa.type_coerce(items.c.instruction, sa.Text)
             conditions["instruction"] = sa.func.trim(text, " \t\r\n") != ""

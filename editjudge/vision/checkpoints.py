@@ -185,7 +185,7 @@ def likeness(
         if name in CAPTIONS:
             if not captions.get(name, "").strip():
                 raise _Lacking(
-                    f"the manifest has no {name}: an instruction does not describe a picture"
+                    f"the manifest has no {name}: an instruction does not describe an image"
                 )
             return checkpoints[kind].read(captions[name])
         if name not in images:
@@ -202,7 +202,7 @@ def likeness(
         lengths = float(np.linalg.norm(moved)), float(np.linalg.norm(wanted))
         if min(lengths) < 1e-6:
             raise _Lacking(
-                "the picture or the caption did not change: there is no direction"
+                "the image or the caption did not change, so the change has no direction"
             )
         return float(moved @ wanted) / (lengths[0] * lengths[1])
 

@@ -44,16 +44,16 @@ class _Rule(NamedTuple):
 
 _RULES = (
     _Rule("unchanged_regions", "nothing outside the edit changed",
-          "change.visible outside", 0.15, "{:.0%} of the picture outside the region did"),
+          "change.visible outside", 0.15, "{:.0%} of the image outside the region did"),
     _Rule("unchanged_regions", "much outside the edit changed",
-          "change.visible share", 0.002, "only {:.1%} of the whole picture visibly differs", blame=True),
+          "change.visible share", 0.002, "only {:.1%} of the whole image visibly differs", blame=True),
     _Rule("global_consistency", "the palette stayed",
           "change.tint", 15, "all colours shifted by {:.0f} Lab units"),
     _Rule("identity_preservation", "everything is still recognisable",
           "structure.lost outside", 0.4, "{:.0%} of the recognisable structure outside the edit is gone"),
-    _Rule("image_quality", "the picture is technically sound",
-          "overall.blur", 1.2, "the whole picture lost {:.1f} octaves of fine detail"),
-    _Rule("image_quality", "the picture is technically sound",
+    _Rule("image_quality", "the image is technically sound",
+          "overall.blur", 1.2, "the whole image lost {:.1f} octaves of fine detail"),
+    _Rule("image_quality", "the image is technically sound",
           "overall.noise", 2.5, "noise in smooth areas grew by {:.1f} octaves"),
     _Rule("seamlessness", "no seam can be seen",
           "seam.step", 6, "colours jump by {:.1f} Lab units within a pixel along the boundary"),
@@ -158,7 +158,7 @@ def _by_words(
             first_match("nothing_changed", sentence.strip()) for sentence in sentences
         ):
             yield Contradiction(
-                factor, "nothing changed", f"{changed:.0%} of the picture visibly did"
+                factor, "nothing changed", f"{changed:.0%} of the image visibly did"
             )
 
 

@@ -334,7 +334,7 @@ class MetricPair:
         a, b = (x[last].mean(axis=(1, 2)) for x in self.seen)
         length = float(np.linalg.norm(a) * np.linalg.norm(b))
         if not length:
-            return "the network sees nothing in one of the pictures"
+            return "the network finds no features in one of the images"
         return min(1.0, max(0.0, 1 - float(a @ b) / length))
 
     @cached_property

@@ -473,7 +473,7 @@ def test_another_answer_under_the_same_key_is_refused(
     changed(folder, _other_score)
     told = call("import-run", folder, "--store", store)
     assert told.code == 1
-    assert "the store has another answer under key" in told.err
+    assert "the store has another answer" in told.err
 
 
 def _other_score(rows: list[dict[str, Any]]) -> None:
@@ -496,7 +496,7 @@ def test_another_key_for_the_same_task_is_refused(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"spec": {"judges": []}}, "spec is not what spec_hash was made from"),
+        ({"spec": {"judges": []}}, "spec does not match spec_hash"),
         ({"state": "splendid"}, "state: "),
         (
             {"rubrics": {"0" * 64: {"name": "x", "content": {}}}},
@@ -525,7 +525,7 @@ def test_a_rubric_that_is_not_what_its_hash_says_is_refused(
     path.write_text(json.dumps(about))
     told = call("import-run", folder, "--store", tmp_path / "new.db")
     assert told.code == 1
-    assert f"is not what its hash {key[:12]} was made from" in told.err
+    assert f"hash {key[:12]}" in told.err
 
 
 def test_a_folder_that_holds_no_run_or_half_of_one_is_explained(

@@ -89,7 +89,7 @@ def test_a_full_disk_stops_the_run_with_a_remedy_and_running_again_asks_only_for
         done = run(manifest, store)
         assert whole(done, manifest, 60)
         assert server.ledger.paid - before == 180 - kept, (
-            "what was kept is not asked again"
+            "stored answers are not asked for again"
         )
 
 

@@ -320,9 +320,9 @@ def test_importing_the_module_imports_no_pillow() -> None:
         (b"\0\0\0\x1cftypavif", r"not read \(avif\)"),
         (b"just text", "begins with b'just tex'"),
         (b"\x89PNG\r\n\x1a\n", "truncated"),
-        (b"\xff\xd8\xff\xd9", "ends before its picture begins"),
+        (b"\xff\xd8\xff\xd9", "ends before its image data"),
         (b"BM" + bytes(60), "cannot be decoded"),
-        (b"RIFF\x04\0\0\0WEBP", "without a picture"),
+        (b"RIFF\x04\0\0\0WEBP", "without image data"),
         (b"GIF89a\1\0\1\0\0\0\0;", "no more images"),
         (png(0, 5, 8, 2, b""), "claims 0 x 5 pixels"),
         (png(5, 5, 8, 7, b""), "unknown colour type 7"),
@@ -391,7 +391,7 @@ def test_a_truncated_file_is_never_half_a_picture(kind: str, share: float) -> No
 @pytest.mark.parametrize("kind", ["jpeg", "png", "webp", "gif"])
 def test_something_else_after_the_end_is_refused_but_zeros_are_not(kind: str) -> None:
     data = SAMPLES[kind](9, 9)
-    with pytest.raises(ImageError, match="11 bytes of something else after"):
+    with pytest.raises(ImageError, match="11 bytes of other data"):
         probe(data + b"hello world")
     assert probe(data + bytes(600)).width == 9
 
@@ -460,10 +460,10 @@ def test_a_file_larger_than_the_bound_is_refused_before_it_is_read(
     with path.open("wb") as file:
         file.truncate(65 * 2**20)
     with pytest.raises(
-        ImageError, match="68,157,440 bytes, more than the 67,108,864 that are read"
+        ImageError, match="68,157,440 bytes, expected at most 67,108,864"
     ):
         read(path)
-    with pytest.raises(ImageError, match="more than the 10 that are read"):
+    with pytest.raises(ImageError, match="at most 10"):
         probe(bytes(11), bounds=ImageBounds(max_bytes=10))
 
 
@@ -496,7 +496,7 @@ def test_a_link_out_of_the_root_is_refused_and_one_inside_it_is_not(
     (root / "up").symlink_to("..")
     assert read(root / "inside.png", root=root) == b"picture"
     for leaves in ("outside.png", "../secret.png", "up/secret.png"):
-        with pytest.raises(ImageError, match="lies outside"):
+        with pytest.raises(ImageError, match="is outside"):
             read(root / leaves, root=root)
         assert read(root / leaves) == b"secret"
 
@@ -526,7 +526,7 @@ def test_data_urls_are_read_by_the_letter() -> None:
     ):
         with pytest.raises(ImageError):
             read(broken)
-    with pytest.raises(ImageError, match="more than the 8"):
+    with pytest.raises(ImageError, match="at most 8"):
         read("data:;base64," + "AAAA" * 20, bounds=ImageBounds(max_bytes=8))
 
 

@@ -104,7 +104,7 @@ def test_the_page_says_what_was_judged_by_whom_and_what_failed_before_any_score(
     ):
         assert f'id="{section}"' in text, section
     assert "[image: edited]" in text, "the question as asked"
-    assert "34% of the picture outside the region did" in text
+    assert "34% of the image outside the region did" in text
 
 
 def test_nothing_is_requested_and_every_picture_and_style_is_allowed(
@@ -215,7 +215,7 @@ def test_pictures_that_cannot_be_shown_are_words(
         "replaced, whatever it is now"
     )
     assert "sloppy-0.png: is another picture than the one that was judged" in text
-    assert "clean-1.png: lies outside" in text and str(folder) not in text
+    assert "clean-1.png: is outside" in text and str(folder) not in text
 
 
 def test_a_run_without_pictures_or_without_judgements_has_a_page_too(

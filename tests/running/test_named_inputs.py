@@ -231,7 +231,7 @@ def test_pictures_of_a_list_may_stand_in_parquet_as_bytes(tmp_path: Path) -> Non
     [
         (["a.png", "../../outside.png"], "outside the manifest's folder"),
         (["https://example.com/a.png"], "not fetched without --allow-urls"),
-        (["a.png", None], "an empty place"),
+        (["a.png", None], "an empty element"),
         ([["a.png"]], "expected a path"),
         (7, "expected a path"),
         (["a.png"] * (MAX_PICTURES + 1), f"expected at most {MAX_PICTURES}"),

@@ -434,7 +434,7 @@ def test_a_place_that_cannot_be_a_store_is_explained(
 
 def test_a_file_that_is_no_database_is_explained_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "s.db").write_bytes(garbage := b"not a database " * 100)
-    with pytest.raises(StoreError, match="no SQLite database: name another"):
+    with pytest.raises(StoreError, match="not a SQLite database: name another"):
         Store.open(tmp_path / "s.db")
     assert (tmp_path / "s.db").read_bytes() == garbage
 
@@ -517,7 +517,7 @@ def test_another_program_that_is_at_work_is_not_disturbed(tmp_path: Path) -> Non
 
 def test_a_few_bytes_are_no_store_and_stay(tmp_path: Path) -> None:
     (tmp_path / "s.db").write_bytes(b"abc")
-    with pytest.raises(StoreError, match="no SQLite database"):
+    with pytest.raises(StoreError, match="not a SQLite database"):
         Store.open(tmp_path / "s.db")
     assert bytes_in(tmp_path) == {"s.db": b"abc"}
 

@@ -200,7 +200,7 @@ def test_a_rubric_that_shows_what_no_edit_has_is_refused(served: Served) -> None
     answer = Person(served, "chief").post("/rate/new", **setup)
     assert answer.status_code == 400
     assert (
-        "offline shows the ground truth picture, and no edit of the run r has one"
+        "offline shows the ground truth image, and no edit of the run r has one"
         in answer.text
     )
     assert list_studies(served.store) == []

@@ -370,7 +370,7 @@ def test_scores_reasons_people_replies_and_the_question_are_all_there(
         expect(page.locator("#words").locator("..")).to_contain_text(words)
     opened(page, sample, "/runs/2/edits/brush-2%2F0")
     expect(page.locator(".scores").first).to_contain_text(
-        "measured: 31% of the picture outside the region did"
+        "measured: 31% of the image outside the region did"
     )
 
 
