@@ -144,7 +144,7 @@ class ImageReader:
         self._held = _ByteCache[LoadedImage](budget * judges)
         self._reading = tuple(threading.Lock() for _ in range(_READ_AT_ONCE))
         self.ahead: dict[str, Future[LoadedImage | KnownImage]] = {}
-        """Reads that began before the file was asked for, by path; shared by the judges of a run."""
+        """Reads that were started ahead of time, by path; shared by the judges of a run."""
 
     @functools.cached_property
     def threads(self) -> ThreadPoolExecutor:

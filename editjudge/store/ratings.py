@@ -108,8 +108,8 @@ def contents_in(store: Store, run: RunRecord) -> dict[str, str]:
 
 
 def add_ratings(store: Store, rows: Iterable[Sequence[Any]]) -> int:
-    """Store ratings, in the order of the fields of `StoredRating`; an existing rating takes the new score. Return how
-    many existed.
+    """Store ratings, in the order of the fields of `StoredRating`; an existing rating takes the new score. Return
+    the number of rows.
 
     A person's answer about an edit is one rating, even if the edit is added later: a rating by id alone is bound to the
     edit that has the id by now, and replaced by a rating of the edit itself.

@@ -1,17 +1,17 @@
 """The tables of a store, and how values become columns.
 
     runs ──< items                   the edits of a run, in the order of the manifest: (run_id, item), by position
-         └─< tasks >── judgements    what a run asks: (run_id, item, rubric, judge, repeat, variant) has the `key` of
+         └─< tasks >── judgements    questions of a run: (run_id, item, rubric, judge, repeat, variant) has the `key` of
                        │             its answer; the same key in two runs is one answer. A task without a judgement is
-                       │             pending; until it is planned, its key is one that no answer has
+                       │             pending; until it is planned, its key is a placeholder without an answer
                        ├─< scores    (key, factor): one row for each factor that has a score or a choice
-                       └─< replies   every raw reply, also those of failed tries
-    rubrics                          by hash; `judgements.rubric_hash` says which was asked
+                       └─< replies   every raw reply, including those of failed attempts
+    rubrics                          by hash, to which `judgements.rubric_hash` refers
     ratings                          people's scores of an edit, by `items.content`, rater, factor and rubric
     annotations                      tags and a note on an edit, by `items.content`
     edit_scores, edit_score_fills    derived: the mean score of each edit, for lists in the browser
     studies ──< assignments, answers, invitations
-    batches ──< batch_lines          handed in to a provider; claims: which process asks which key
+    batches ──< batch_lines          submitted to a provider; claims: which process asks which key
     digests                          of image files; meta: the version of the schema, and which runs are outlined
 
 A score exists only if the judgement's status is `ok`: `scores` refers to (key, status) of `judgements`, and its
@@ -172,8 +172,8 @@ runs = sa.Table(
     sa.Column("version", sa.Text, nullable=False),
     sa.Column(
         "imported_from", EscapedText
-    ),  # the folder that its images may be in; NULL for a run of our own
-    sqlite_autoincrement=True,  # the number of a run that was removed is not given to another
+    ),  # the folder that its images may be in; NULL if it was not imported
+    sqlite_autoincrement=True,  # the id of a removed run is not used again
 )
 
 rubrics = sa.Table(
@@ -191,15 +191,15 @@ items = sa.Table(
     sa.Column("item", EscapedText, primary_key=True),
     sa.Column("position", sa.BigInteger, nullable=False),
     *_columns(EscapedText, "model", "edit_type"),
-    sa.Column("group_", EscapedText, key="group"),  # a word of SQL
+    sa.Column("group_", EscapedText, key="group"),  # a reserved word
     *_columns(EscapedText, "instruction", "referring_expression", nullable=False),
     *_columns(JsonText, "images", "metadata", nullable=False),
     sa.Column(
         "content", sa.Text, nullable=False, server_default=""
-    ),  # the key of `editjudge.edit`
+    ),  # identity of the edit, by `editjudge.edit`
     sa.Column(
         "task", sa.Text, nullable=False, server_default=""
-    ),  # the same, of what had to be done: alike for all models
+    ),  # identity of input and instruction: equal for all models
     sa.Index("items_by_position", "run_id", "position"),
     sa.Index("items_by_task", "run_id", "task"),
     sa.Index("items_by_content", "run_id", "content"),
@@ -213,7 +213,7 @@ tasks = sa.Table(
     sa.Column("repeat", sa.Integer, primary_key=True),
     sa.Column(
         "variant", EscapedText, primary_key=True, server_default=""
-    ),  # empty if a rubric asks one question
+    ),  # empty if the rubric asks a single question
     sa.Column("position", sa.BigInteger, nullable=False),
     sa.Column("key", sa.Text, nullable=False),
     sa.Index("tasks_by_key", "key"),
@@ -255,8 +255,8 @@ scores = sa.Table(
     sa.Column("factor", EscapedText, primary_key=True),
     sa.Column(
         "position", sa.SmallInteger, nullable=False
-    ),  # of the factor among those of its judgement
-    # A whole number is read back as an integer; NULL beside a choice.
+    ),  # position among the factors of its judgement
+    # Whole numbers are read as integers; NULL if there is a choice.
     *(
         sa.Column(field.column, sa.Double if field.kind == "numbers" else EscapedText)
         for field in FIELDS
@@ -264,14 +264,14 @@ scores = sa.Table(
     ),
     sa.Column(
         "status", sa.Text, nullable=False, server_default="ok"
-    ),  # always `ok`: half of the reference below
+    ),  # always `ok`: part of the foreign key below
     sa.CheckConstraint("status = 'ok'", name="a_score_exists_only_in_ok"),
     sa.ForeignKeyConstraint(
         ["key", "status"], ["judgements.key", "judgements.status"], ondelete="CASCADE"
     ),
     # For filters and sorts by one factor without reading a page of the table for each row.
     sa.Index("scores_by_factor", "factor", "score", "key"),
-    sqlite_with_rowid=False,  # one tree instead of two
+    sqlite_with_rowid=False,  # one B-tree instead of two
 )
 
 replies = sa.Table(
@@ -284,10 +284,8 @@ replies = sa.Table(
     sa.Column("key", sa.Text, nullable=False),
     sa.Column(
         "mark", sa.BigInteger, nullable=False
-    ),  # of its content: the same exchange is kept once
-    sa.Column(
-        "at", sa.Double, nullable=False
-    ),  # the `created` of the judgement that it was part of
+    ),  # digest of the content: the same exchange is stored once
+    sa.Column("at", sa.Double, nullable=False),  # `created` of its judgement
     *_columns(EscapedText, "outcome", "finish", nullable=False),
     sa.Column("text", sa.LargeBinary, nullable=False),
     sa.Column("usage", JsonText, nullable=False),
@@ -308,7 +306,7 @@ digests = sa.Table(
     sa.Column("problem", EscapedText, nullable=False),
     sa.Column(
         "ctime_ns", sa.BigInteger
-    ),  # these two are NULL in rows of 0.1, which are not trusted
+    ),  # both are NULL in rows of 0.1, which are not used
     sa.Column("inode", sa.BigInteger),
 )
 
@@ -320,31 +318,31 @@ ratings = sa.Table(
     metadata,
     sa.Column(
         "content", EscapedText, primary_key=True
-    ),  # what was rated: that of an item, or one of the two above
+    ),  # content of an item, or one of the two prefixes above
     sa.Column(
         "rubric", sa.Text, primary_key=True
-    ),  # the hash of what was asked in the form; else empty
+    ),  # hash of the rubric of the form; else empty
     *_columns(EscapedText, "rater", "factor", primary_key=True),
-    sa.Column("item", EscapedText, nullable=False),  # what it was called
+    sa.Column("item", EscapedText, nullable=False),  # id when it was rated
     sa.Column(
         "score", sa.Double, nullable=False
-    ),  # of a pair: 1 for a, 0 for b, a half for neither
+    ),  # for a pair: 1 for a, 0 for b, 0.5 for neither
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("study_id", sa.Integer),
-    sa.Column("choice", sa.Text),  # of a pair: a, b, tie or both_bad
+    sa.Column("choice", sa.Text),  # for a pair: a, b, tie or both_bad
 )
 
-batches = sa.Table(  # handed in to a provider, to be fetched later
+batches = sa.Table(  # submitted to a provider, to be collected later
     "batches",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column(
         "run_id", sa.Integer, nullable=False
-    ),  # the run that asked first; others may wait for the same answers
+    ),  # the first run that asked; others may wait for the same answers
     sa.Column("judge", EscapedText, nullable=False),
     sa.Column(
         "mark", sa.Text, nullable=False, unique=True
-    ),  # ours, by which it is found at the provider
+    ),  # our mark, by which it is found at the provider
     sa.Column("provider_id", EscapedText),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("questions", sa.Integer, nullable=False),
@@ -352,7 +350,7 @@ batches = sa.Table(  # handed in to a provider, to be fetched later
     sqlite_autoincrement=True,
 )
 
-batch_lines = sa.Table(  # questions without a judgement yet; a key's asks are in the order of their batches
+batch_lines = sa.Table(  # questions without a judgement yet; repeated questions are in the order of their batches
     "batch_lines",
     metadata,
     sa.Column("batch_id", sa.ForeignKey("batches.id"), primary_key=True),
@@ -362,7 +360,7 @@ batch_lines = sa.Table(  # questions without a judgement yet; a key's asks are i
     sa.Index("batch_lines_by_key", "key"),
 )
 
-claims = sa.Table(  # questions that a process is asking, or is about to
+claims = sa.Table(  # questions that a process is asking or will ask
     "claims",
     metadata,
     sa.Column("key", sa.Text, primary_key=True),
@@ -372,10 +370,10 @@ claims = sa.Table(  # questions that a process is asking, or is about to
     ),  # seconds since 1970, by the clock of the database
     sa.Column(
         "until_here", sa.Double
-    ),  # the same by the owner's machine, in seconds since that was started
+    ),  # the same by the owner's machine, in seconds since its boot
 )
 
-studies = sa.Table(  # of people who rate: which edits, by which rubrics, by how many
+studies = sa.Table(  # what raters rate: edits, rubrics, number of raters
     "studies",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
@@ -385,15 +383,15 @@ studies = sa.Table(  # of people who rate: which edits, by which rubrics, by how
     *_columns(sa.Integer, "overlap", "quota", "controls", nullable=False),
     sa.Column("seed", sa.BigInteger, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
-    sa.Column("models", JsonText),  # only edits of these; NULL: of all
+    sa.Column("models", JsonText),  # only edits of these models; NULL: all
     sa.Column(
         "query", EscapedText
-    ),  # only edits that match it, as in the address of a table; NULL: all
-    sa.Column("closed", sa.Double),  # when it ended
+    ),  # only edits that match this query of a table's address; NULL: all
+    sa.Column("closed", sa.Double),  # time of the end
     sqlite_autoincrement=True,
 )
 
-assignments = sa.Table(  # a rater's own order
+assignments = sa.Table(  # edits of each rater, in order
     "assignments",
     metadata,
     sa.Column("study_id", sa.ForeignKey("studies.id"), primary_key=True),
@@ -403,7 +401,7 @@ assignments = sa.Table(  # a rater's own order
     sa.Column("control", sa.Boolean, nullable=False),
 )
 
-answers = sa.Table(  # of the rating form
+answers = sa.Table(  # answers in the rating form
     "answers",
     metadata,
     sa.Column("study_id", sa.ForeignKey("studies.id"), primary_key=True),
@@ -413,37 +411,35 @@ answers = sa.Table(  # of the rating form
     sa.Column("score", sa.Double),
     sa.Column("reason", EscapedText, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
-    sa.Column("choice", sa.Text),  # of a pair, as of a rating
+    sa.Column("choice", sa.Text),  # for a pair, as in `ratings`
 )
 
-invitations = sa.Table(  # links of raters; a person has one for each study
+invitations = sa.Table(  # links of raters; one for each person and study
     "invitations",
     metadata,
     sa.Column("study_id", sa.ForeignKey("studies.id"), primary_key=True),
     sa.Column("rater", EscapedText, primary_key=True),
-    sa.Column("code", sa.Text, nullable=False, unique=True),  # the hash of it
+    sa.Column("code", sa.Text, nullable=False, unique=True),  # hash of the code
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("revoked", sa.Double),
 )
 
-edit_annotations = sa.Table(  # what reviewers say of an edit
+edit_annotations = sa.Table(  # tags and notes of reviewers
     "annotations",
     metadata,
     sa.Column(
         "content", EscapedText, primary_key=True
-    ),  # that of an item, as of a rating
+    ),  # content of an item, as in `ratings`
     sa.Column("tags", JsonText, nullable=False),
     sa.Column("note", EscapedText, nullable=False),
     sa.Column("updated", sa.Double, nullable=False),
 )
 
-edit_scores = sa.Table(  # scores of the edits of a run by judge and factor, for lists: derived, see `listing`
+edit_scores = sa.Table(  # derived scores by judge and factor, for lists
     "edit_scores",
     metadata,
     sa.Column("run_id", sa.Integer, primary_key=True, autoincrement=False),
-    *_columns(
-        EscapedText, "judge", primary_key=True
-    ),  # empty: over all judges of the run
+    *_columns(EscapedText, "judge", primary_key=True),  # empty: all judges of the run
     *_columns(EscapedText, "rubric", "factor", primary_key=True),
     sa.Column("position", sa.BigInteger, primary_key=True, autoincrement=False),
     *_columns(sa.Double, "mean", "low", "high", nullable=False),
@@ -451,17 +447,17 @@ edit_scores = sa.Table(  # scores of the edits of a run by judge and factor, for
     sqlite_with_rowid=False,
 )
 
-edit_score_fills = sa.Table(  # which of them are there
+edit_score_fills = sa.Table(  # which of these are filled
     "edit_score_fills",
     metadata,
     sa.Column("run_id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("judge", EscapedText, primary_key=True),
-    sa.Column("filled", sa.Double, nullable=False),  # when, and how long it took
+    sa.Column("filled", sa.Double, nullable=False),  # time of filling; its duration
     sa.Column("seconds", sa.Double, nullable=False),
     sa.Column(
         "stale", sa.Boolean, nullable=False
-    ),  # something was judged, or an edit came or went since
-    sa.Column("choices", JsonText, nullable=False),  # what filters offer
+    ),  # judgements or edits have changed since
+    sa.Column("choices", JsonText, nullable=False),  # options of the filters
 )
 
 

@@ -1,6 +1,6 @@
-"""Destination of a run: the extension point for places that judgements go to, and the writer that commits in groups.
+"""Destination of a run: the extension point for storage of judgements, and the writer that commits in groups.
 
-A database and the part of it that one worker of a cluster fills are sinks. None needs a base class.
+A database is a sink, and so is the part of it that one worker of a cluster fills. A sink needs no base class.
 This one keeps everything in memory:
 
     class MemorySink:
@@ -24,7 +24,7 @@ This one keeps everything in memory:
         def write(self, batch):
             self.judgements |= {judgement.key: judgement for judgement in batch}
 
-`editjudge.running.plan.Planner` and `editjudge.running.engine.Engine` take it in the place of a store.
+`editjudge.running.plan.Planner` and `editjudge.running.engine.Engine` accept it instead of a store.
 """
 
 from __future__ import annotations

@@ -326,7 +326,7 @@ def fill_in(
         lock_ratings(connection)
         by_id = BY_ID + assignment.item
         content = connection.scalar(sa.select(items.c.content).where(*of_item)) or by_id
-        # An edit that is no longer in the run is known by its id alone.
+        # An edit that is not in the run is known by its id alone.
         outdated = {by_id, content} if filled.score is None else {by_id} - {content}
         connection.execute(
             sa.delete(ratings).where(

@@ -1,10 +1,10 @@
-"""The files of an exported run: which tables there are, their columns, and how they are written and read.
+"""The files of an exported run: its tables, their columns, and how they are written and read.
 
-FOLDER/run.json                         what was asked for and what became of it; written last
-FOLDER/judgements                       one row a task, in the order of the run
-FOLDER/scores                           one row a task and factor: Parquet, and judgements.csv with fewer columns
-FOLDER/items                            one row an edit
-FOLDER/replies                          one row a raw reply, if they were wanted
+FOLDER/run.json                         settings and outcome of the run; written last
+FOLDER/judgements                       one row for each task, in the order of the run
+FOLDER/scores                           one row for each task and factor: Parquet, and judgements.csv with fewer columns
+FOLDER/items                            one row for each edit
+FOLDER/replies                          one row for each raw reply, if requested
 
 A table is one file in JSONL (judgements.jsonl), and a folder of files in Parquet (judgements/part-00000.parquet).
 """

@@ -96,7 +96,7 @@ class Learnt:
     ranks: Cuts
     """From the sum to the share of rated edits that are worse."""
     masked_ranks: Cuts
-    """The same for edits with a mask, by the regressors for them; relative to all rated edits too."""
+    """Like `ranks`, for edits with a mask, by the regressors for them; relative to all rated edits too."""
     points: float
     """Points deducted from the worst edit."""
     offsets: Mapping[str, float]

@@ -188,7 +188,7 @@ class Detail:
     fine: Array
     """Log2 ratio of energy in the finest octave, after over before, by block."""
     middle: Array
-    """The same an octave coarser."""
+    """Like `fine`, an octave coarser."""
     contrast: float
     """Log2 ratio of the contrast of large shapes: haze over the image lowers all bands by it."""
     texture: Array
