@@ -44,7 +44,7 @@ def test_people_see_what_was_found_where_and_what_to_do(tmp_path: Path) -> None:
     assert printed.code == 1
     assert printed.out == (
         "2 edits of 2 models; 1 finding\n\n"
-        "Empty instructions (empty_instruction, 1): add what was asked for: most rubrics show it\n"
+        "Empty instructions (empty_instruction, 1): add the requested edit as a text: most rubrics show it\n"
         "  line 2 (e1): instruction is empty\n"
     )
 

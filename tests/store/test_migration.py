@@ -231,7 +231,7 @@ def test_a_disk_that_is_full_leaves_the_store_untouched(
 
     monkeypatch.setattr(sqlite3, "connect", small)
     with pytest.raises(
-        StoreError, match="a copy of the store could not be made: the disk is full"
+        StoreError, match="a copy of the store could not be written: the disk is full"
     ):
         Store.open(old)
     assert dump(old) == before
@@ -308,10 +308,7 @@ def test_ratings_of_0_1_that_may_be_of_several_edits_are_kept_and_said(
         ("line-1", "ann", 3.0),
         ("nowhere", "ann", 2.0),
     ]
-    assert (
-        "4 ratings name an item that is no edit of the store, or several: they are kept"
-        in caplog.text
-    )
+    assert "4 ratings have the id of no edit of the store, or of several" in caplog.text
 
 
 def test_a_rating_that_another_study_overwrote_in_0_1_is_there_again(old: Path) -> None:

@@ -125,8 +125,8 @@ def _give_items_contents_and_ratings_a_scope(connection: sa.Connection) -> None:
     )
     if unbound:
         logging.getLogger(__name__).warning(
-            "%s ratings name an item that is no edit of the store, or several: they are kept and belong to no run. To "
-            "say what they are of: `ratings export`, then `ratings import --run RUN`",
+            "%s ratings have the id of no edit of the store, or of several: they stay, but belong to no run. To assign "
+            "them to edits: `ratings export`, then `ratings import --run RUN`",
             f"{unbound:,}",
         )
 
