@@ -206,7 +206,7 @@ def test_a_run_whose_tables_are_dropped_ends_with_words(
         patch.setattr(Store, "write", drop)
         told = editjudge("run", manifest, "--judge", OPENAI, "--store", place)
     assert told.code == 1 and "Traceback" not in told.err
-    assert "a table of the store is gone" in told.err
+    assert "a table of the store is missing" in told.err
 
 
 def answered(store: Path) -> int:
