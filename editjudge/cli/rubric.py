@@ -323,7 +323,7 @@ def import_(
         "contract": result.rubric.contract() if result.rubric else None,
         "inferred": list(result.inferred),
         "asks": [
-            {"about": ask.about, "why": ask.why, "option": ask.option}
+            {"about": ask.about, "why": ask.reason, "option": ask.option}
             for ask in result.asks
         ],
     }

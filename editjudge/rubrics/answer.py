@@ -1,7 +1,7 @@
-"""The answer that a rubric asks for: its keys as a tree, from which everything else about an answer derives.
+"""The answer that a rubric asks for, as a tree of its keys.
 
-That is the JSON Schema, the shape that a question shows, and an answer filled in by a
-program. The contract (`editjudge.rubrics.contract`) walks the same tree.
+The JSON Schema, the shape that a question shows and an answer filled in by a program derive from this tree. The
+contract (`editjudge.rubrics.contract`) walks the same tree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric
 
 _ORDER = ("id", "text", "object", "list", "score", "reason", "other")
-"""The order in which failures are named."""
+"""Order in which failures are reported."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,17 @@ class AnswerNode:
     factor: Factor | None = None
     """The factor of a score or a reason, or of the object that is its entry."""
     json_type: str = "string"
-    """JSON's kind of value, for a value that is not scored."""
+    """JSON type of a value that is not scored."""
     members: Mapping[str, AnswerNode] = field(default_factory=dict)
     """Parts of an object by their keys, in the order in which an answer has them."""
     in_order: tuple[tuple[str, AnswerNode], ...] = ()
-    """The same in the order in which failures are named."""
+    """The same parts in the order in which failures are reported."""
     items: tuple[AnswerNode, ...] = ()
     """Scores of a list."""
 
     @functools.cached_property
     def factors(self) -> dict[str, str]:
-        """Keys of an object that name a factor, with that factor; none for an entry."""
+        """Keys of an object that name a factor, and the factor of each; empty for an entry."""
         return {
             key: part.factor.key
             for key, part in self.members.items()
@@ -52,7 +52,7 @@ class AnswerNode:
 
 @functools.lru_cache(maxsize=64)
 def answer_tree(rubric: Rubric) -> AnswerNode:
-    """Return an answer that is JSON. Reasons stand before scores, or after them if the rubric says so."""
+    """Return the tree of a JSON answer. Reasons come before scores, or after them if the rubric says so."""
     answer = rubric.answer
     scores: list[tuple[tuple[str, ...], AnswerNode]] = []
     for factor in rubric.factors:
@@ -99,15 +99,15 @@ def _object(tree: Mapping[str, Any], answer: AnswerFormat) -> AnswerNode:
 
 
 def _sorted_keys(keys: Iterable[str], answer: AnswerFormat) -> list[str]:
-    """Return keys in the order of the prompt, if the rubric has it; other keys stay behind these."""
-    places = {key: place for place, key in enumerate(answer.keys)}
-    return sorted(keys, key=lambda key: places.get(key, len(places)))
+    """Return keys in the order of the prompt, if the rubric has it; other keys follow."""
+    positions = {key: position for position, key in enumerate(answer.keys)}
+    return sorted(keys, key=lambda key: positions.get(key, len(positions)))
 
 
 def _factor_paths(
     factor: Factor, answer: AnswerFormat
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the paths of the score and the reason of a factor; an empty path for what is not asked for."""
+    """Return the paths of the score and the reason of a factor; an empty path for one that is not asked for."""
     if answer.form == "nested":
         score = _split(factor.path or factor.key, answer)
         return score, _split(factor.reason_path, answer)
@@ -125,7 +125,7 @@ def _split(path: str, answer: AnswerFormat) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=64)
 def answer_keys(rubric: Rubric) -> tuple[str, ...]:
-    """Return every key that an answer has at any level; an object with one of them claims to be the answer."""
+    """Return every key of an answer at any level; an object with one of them is a candidate for the answer."""
     keys = [*answer_tree(rubric).keys()]
     if rubric.answer.form != "nested":
         keys += [factor.key for factor in rubric.factors]
@@ -137,7 +137,7 @@ def answer_keys(rubric: Rubric) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=64)
 def answer_schema(rubric: Rubric) -> dict[str, Any]:
-    """Return the JSON Schema in the subset that strict modes take: all properties required, no others allowed.
+    """Return the JSON Schema of an answer in the subset that strict modes accept: all properties required, no others.
 
     Servers fill in properties in order.
     """
@@ -166,7 +166,7 @@ def _schema(rubric: Rubric, part: AnswerNode) -> dict[str, Any]:
 
 
 def _item_schema(rubric: Rubric) -> dict[str, Any]:
-    """Return the schema of the items of a list: it cannot say which factor an item is of, so it allows any of them."""
+    """Return the schema of the items of a list; it cannot tell factors apart, so it allows the scores of all of them."""
     schemas = [factor.scale.json_schema() for factor in rubric.factors]
     options: list[Any] = []
     if any("anyOf" in schema for schema in schemas):
@@ -231,7 +231,7 @@ def _as_lines(rubric: Rubric, values: Mapping[str, str], reason: str) -> str:
 
 
 def reason_words(rubric: Rubric) -> str:
-    """Return in words what a reason must be."""
+    """Return the description of a reason, as the question words it."""
     if limits := rubric.answer.words:
         return f"{limits[0]} to {limits[1]} words of visible evidence"
     return rubric.answer.reason or "the reason for the score"
@@ -252,7 +252,7 @@ def envelope(
     justifications: Mapping[str, str],
     why_not: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return a verdict in the rubric's own form of JSON; a factor without a score is null, with the reason why."""
+    """Return a verdict as the JSON that the rubric asks for; a factor without a score is null, with the reason."""
     reasons = {
         factor.key: justifications.get(factor.key) or why_not.get(factor.key, "")
         for factor in rubric.factors
@@ -273,7 +273,7 @@ def envelope(
                 return scores.get(key)
             case "reason":
                 return reasons[key]
-        return None  # another value is asked for, and not stored
+        return None  # other values are asked for, and not stored
 
     document: dict[str, Any] = filled(answer_tree(rubric))
     return document
@@ -285,7 +285,7 @@ def as_lines(
     justifications: Mapping[str, str],
     why_not: Mapping[str, str],
 ) -> str:
-    """Return an answer that is not JSON; a factor without a score has the reason in its place, in brackets."""
+    """Return a verdict as an answer that is not JSON; a factor without a score has the reason instead, in brackets."""
     values = {
         f.key: str(scores[f.key]) if f.key in scores else f"({why_not.get(f.key, '')})"
         for f in rubric.factors

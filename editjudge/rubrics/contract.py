@@ -24,7 +24,7 @@ from editjudge.rubrics.verdict import Failure, Finish, Remark, Verdict
 
 MAX_REASONS = 40
 MAX_SECTIONS = 1_000
-"""Headings of the answer that are looked at; three are asked for."""
+"""Headings of an answer that are read; prompts ask for three."""
 
 
 def check(
@@ -38,7 +38,7 @@ def check(
     """Compare a reply with the rubric's contract.
 
     `identifier` is the one in the question; without it any is accepted. `strict` refuses reasons outside their word
-    limits instead of noting them. Raises nothing, whatever the reply: one that is not an answer is a `Failure`.
+    limits instead of noting them. Never raises: a reply that is not an answer is a `Failure`.
     """
     reading = _ReplyReading(rubric, identifier)
     try:
@@ -72,7 +72,7 @@ def _check_end(reply: str, finish: Finish) -> None:
         raise NoAnswer("not_text", message)
 
 
-# Only asked of replies that hold no answer at all, so a wide net costs nothing but the word for the failure.
+# Only applied to replies without any answer, so a false match changes nothing but the status of the failure.
 _DECLINES = re.compile(
     r"\b(?:i(?:['’]m| am) (?:sorry|unable|not able|afraid)"
     r"|i (?:can(?:no|['’])?t|can not|won['’]t|will not|must decline)\b"
@@ -81,11 +81,11 @@ _DECLINES = re.compile(
     re.IGNORECASE,
 )
 _OPENING = 400
-"""A refusal says so at once; later in a text the same words describe the pictures."""
+"""Characters in which a refusal is looked for; later in a text the same words describe the images."""
 
 
 def _no_answer(rubric: Rubric, reply: Scan, message: str) -> NoAnswer:
-    """Return why a reply has no answer."""
+    """Return the failure of a reply that has no answer."""
     if reply.ends_in_thought:
         cut = "the reply ends inside its own reasoning"
         return NoAnswer("truncated", cut, "truncated")
@@ -96,7 +96,7 @@ def _no_answer(rubric: Rubric, reply: Scan, message: str) -> NoAnswer:
     opening = text[:_OPENING]
     for factor in rubric.factors:
         for option in (*factor.scale.choices, *factor.scale.abstain):
-            # An answer that is an offered "I cannot tell" declines nothing.
+            # An "I cannot tell" that the question offers is an answer, not a refusal.
             core = option.strip("[]()<>\"'. ")
             if _DECLINES.search(core):
                 opening = re.sub(re.escape(core), "", opening, flags=re.IGNORECASE)
@@ -106,7 +106,7 @@ def _no_answer(rubric: Rubric, reply: Scan, message: str) -> NoAnswer:
 
 
 def _without_thoughts(rubric: Rubric, text: str) -> Scan:
-    """Return a reply whose answer is not JSON, with its thoughts set aside."""
+    """Return a reply whose answer is not JSON, without its thoughts."""
     reply = scan(text, joint=CUT)
     if reply.ends_in_thought:
         raise _no_answer(rubric, reply, "")
@@ -114,7 +114,7 @@ def _without_thoughts(rubric: Rubric, text: str) -> Scan:
 
 
 def canonical(candidate: Candidate) -> str | None:
-    """Return the canonical JSON of a candidate, or None if it is not an answer. It distinguishes true from 1."""
+    """Return the canonical JSON of a candidate, which distinguishes true from 1; None if it is not strict JSON."""
     try:
         return json.dumps(_value(candidate), sort_keys=True)
     except NoAnswer:
@@ -152,12 +152,12 @@ class _ReplyReading:
         self.abstained: dict[str, str] = {}
         self.shared_reason: str | None = None
         self.reasons: list[Remark] = []
-        """Reasons for no verdict."""
+        """Reasons why there is no verdict."""
         self.violations: list[Remark] = []
         self.notes: list[Remark] = []
 
     def verdict(self, strict: bool) -> Verdict | Failure:
-        """Return the verdict on what was taken: every score, or none."""
+        """Return the verdict with every score, or the failure."""
         if self.reasons:
             return Failure("invalid", tuple(self.reasons))
         reasons = {
@@ -194,7 +194,7 @@ class _ReplyReading:
         last = rubric.answer.sections[-1:]
         heads = [s.before_json for s in sections if s.title in last]
         if heads and not heads[0]:
-            # What stands before that heading was a draft, whatever it says.
+            # JSON before that heading is a draft.
             message = f'no JSON of the answer stands under "## {last[0]}"'
             raise NoAnswer("no_answer", message)
         rule = rubric.consistency
@@ -233,7 +233,7 @@ class _ReplyReading:
             most = max(most, len(contents))
         if most > 1:
             self._violate("repeated_answer", f"the same line stands {most} times")
-        # what stands below headings is prose that was asked for
+        # text below headings was asked for
         if lines.prose and not headings:
             self._violate("prose", "text stands around the lines that were asked for")
 
@@ -262,7 +262,7 @@ class _ReplyReading:
     # JSON
 
     def _chosen(self, candidates: Sequence[Candidate]) -> dict[str, Any]:
-        """Return the one object that is the answer; of two different ones none is, unless the last is asked for."""
+        """Return the object that is the answer. Two different objects are refused, unless the rubric takes the last one."""
         last_counts = bool(self.rubric.answer.sections)
         values = [_value(c) for c in candidates[-1:] if last_counts] or [
             _value(c) for c in candidates
@@ -281,7 +281,7 @@ class _ReplyReading:
     def _take_object(
         self, part: AnswerNode, value: Mapping[str, Any], path: str = ""
     ) -> None:
-        """Take the scores and reasons of an object and of all below it; `path` are the keys that lead to it."""
+        """Take the scores and reasons of an object and of all objects below it; `path` holds the keys that lead to it."""
         if value.keys() != part.members.keys():
             self._compare_keys(part, value)
         for key, inner in part.in_order:
@@ -294,7 +294,7 @@ class _ReplyReading:
             case "score" if part.factor:
                 self.take_score(part.factor, value)
             case "object" if isinstance(value, dict):
-                # Messages name an entry by its factor, and what is nested by its path.
+                # Messages name an entry by its factor, and a nested value by its path.
                 prefix = f"{path}." if part.factor or is_nested else ""
                 self._take_object(part, value, prefix)
             case "object" if part.factor:
@@ -343,7 +343,7 @@ class _ReplyReading:
                 self._refuse(f"missing_{kind}", message, entry or factors.get(key))
         kind = "factor" if len(factors) == len(part.members) else "key"
         unknown = (key[:80] for key in value if key not in part.members)
-        # Not all of them, since a reply may have a million.
+        # At most MAX_REASONS, since a reply may have a million keys.
         for key in itertools.islice(unknown, MAX_REASONS):
             message = f'the {kind} "{key}"'
             if entry:
@@ -352,14 +352,14 @@ class _ReplyReading:
             self._refuse(f"unknown_{kind}", f"{message} was not asked for{hint}", entry)
 
     def _share(self, text: str) -> None:
-        """The first free text is the reason for every factor that has none of its own."""
+        """Take the first free text as the reason for every factor without a reason."""
         if self.shared_reason is None:
             self.shared_reason = text
 
     # scores
 
     def take_score(self, factor: Factor, value: object) -> None:
-        """Take the value of a factor: a score, a choice, or a word for "does not apply"."""
+        """Take the value of a factor: a score, a choice or an abstention."""
         scale = factor.scale
         is_text = _is_text(value)
         if is_text and value in scale.abstain:
@@ -374,7 +374,7 @@ class _ReplyReading:
             self.scores[factor.key] = score
         else:
             kind = _kind_in_words(value)
-            # 6.5 may be quoted; 6.0 names a score that would be accepted.
+            # 6.5 may be quoted; 6.0 would give away a score that is accepted.
             if _is_kind(value, "number") and float(str(value)) not in scale.values:
                 kind = str(value)[:40]
             if is_text and not self.rubric.answer.is_json:
@@ -386,11 +386,11 @@ class _ReplyReading:
             )
 
     def _compare_list(self, rule: Consistency, sections: Sequence[_Section]) -> None:
-        """Record how a list of differences contradicts the score, or else what keeps the list from proving anything.
+        """Record a list of differences that contradicts the score, or that cannot be read.
 
-        A contradiction never names the score that would be accepted: a judge that is told so obeys.
+        The message never names the score that would be accepted: a judge would just repeat it.
         """
-        # Without its heading the list may stand anywhere.
+        # Without its heading the list may be anywhere.
         lists = [s for s in sections if s.title == rule.section] or sections
         marks = read_marks("\n".join(section.text for section in lists), rule)
         score = self.scores[rule.factor]
@@ -452,8 +452,8 @@ def _score_code(value: object, *, decimals: bool) -> str:
 
 
 def _kind_in_words(value: object) -> str:
-    """Return the kind of a value, which messages name. They go back to the judge, and must not hold a score that it
-    could take for the one to give."""
+    """Return the type of a value for a message. Messages go back to the judge, so they must not contain a score that it
+    could copy."""
     match value:
         case bool() | None:
             return json.dumps(value)
@@ -467,7 +467,7 @@ def _kind_in_words(value: object) -> str:
 
 
 def _text_in_words(text: str) -> str:
-    """Return the kind of a score in an answer that is not JSON; like the kinds above, without a number."""
+    """Describe a score in an answer that is not JSON, without quoting a number, as `_kind_in_words` does."""
     if not text:
         return "left out"
     if _OUT_OF.search(text):
@@ -486,14 +486,14 @@ _OUT_OF = re.compile(r"\d\s*(?:/|out of|%)", re.IGNORECASE)
 
 class _Section(NamedTuple):
     title: str | None
-    """None for what stands before the first heading."""
+    """None for the text before the first heading."""
     text: str
     before_json: bool
 
 
 @functools.lru_cache(maxsize=64)
 def _heading(titles: tuple[str, ...]) -> re.Pattern[str]:
-    # Possessive, and one pass for all titles: megabytes of spaces or of empty lines cost no more than reading them.
+    # Possessive, and one pass for all titles, so that megabytes of spaces or empty lines take linear time.
     spaced = (r"[ \t]++".join(map(re.escape, title.split())) for title in titles)
     options = "|".join(f"({title})" for title in spaced)
     return re.compile(
@@ -503,7 +503,7 @@ def _heading(titles: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _sections(rubric: Rubric, reply: Scan) -> list[_Section]:
-    """Return a reply cut at the headings that were asked for, each as often as it stands there."""
+    """Return a reply split at the headings that were asked for, as often as each occurs."""
     titles = dict.fromkeys(rubric.answer.sections)
     if rubric.consistency:
         titles[rubric.consistency.section] = None
@@ -550,7 +550,7 @@ _UNCOUNTED = "words_not_counted"
 
 
 def _is_unspaced(text: str) -> bool:
-    beginning = text[:1000]  # many times the longest reason that is asked for
+    beginning = text[:1000]  # many times the longest reason that a rubric asks for
     unspaced = () if beginning.isascii() else _UNSPACED.findall(beginning)
     return 2 * len(unspaced) > len(beginning)
 
@@ -558,7 +558,7 @@ def _is_unspaced(text: str) -> bool:
 def _length_remarks(
     rubric: Rubric, justifications: Mapping[str, str]
 ) -> Iterator[Remark]:
-    """Yield remarks on reasons that are empty, too short or too long, or that cannot be counted."""
+    """Yield remarks on reasons that are empty, too short or too long, or whose words cannot be counted."""
     for key, text in justifications.items():
         count = len(text.split())
         least, most = rubric.answer.words or (count, count)
@@ -576,7 +576,7 @@ def _length_remarks(
 
 # --- positions of the scores ----------------------------------------------------------------------------------
 
-# Strings are skipped, so that what is left of digits are numbers, in the order in which a decoder meets them.
+# Strings are matched without a group, so that group 1 holds the numbers, in the order of a decoder.
 _NUMBER = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?\d[\d.eE+-]*+)', re.DOTALL)
 
 

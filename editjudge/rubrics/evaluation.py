@@ -1,4 +1,4 @@
-"""The value of an expression: a number, or the reason for none; for one edit, or for all edits of a run at once."""
+"""Evaluation of expressions: a number or the reason why there is none, for one edit or for all edits of a run."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from editjudge.rubrics.expression import Ref, Term, parse_when
 from editjudge.values import compare, is_given, place_among, word_of
 
 OK, NOT_ASKED, LEFT_OUT, ABSTAINED, UNDEFINED, FAILED = range(6)
-"""Reasons for no number; if several reasons meet, the highest counts. `LEFT_OUT` is an abstention inside `applies`;
-codes from `FAILED` on are the caller's own kinds of failure."""
+"""Codes of a missing number; of several codes the highest counts. `LEFT_OUT` is an abstention inside `applies`; codes
+from `FAILED` on are kinds of failure that the caller defines."""
 
 REASONS = ("ok", "not_asked", "abstained", "abstained", "undefined")
 """Names of the codes below `FAILED`."""
 
 NO_ELEMENT = object()
-"""The field of an element that does not exist, which differs from an element without a label."""
+"""Value of a field if the element does not exist, as opposed to an element without a label."""
 
 Number = Any
-"""A float, or a NumPy array with one for each edit. So for codes (integers) and truth values."""
+"""A float, or a NumPy array with one for each edit. Codes (integers) and truth values have the same two forms."""
 Column = Any
-"""A column's value of one edit, or a sequence with that of each edit."""
+"""Value of a column for one edit, or a sequence with the value for each edit."""
 
 
 class Quantity(NamedTuple):
@@ -71,7 +71,7 @@ class Arithmetic:
 
 
 def _or_nan(function: Callable[..., float]) -> Callable[..., float]:
-    """Return NaN where arithmetic has no result, as arrays do."""
+    """Make a function return NaN instead of raising, as NumPy does."""
 
     def safe(*numbers: float) -> float:
         try:
@@ -126,14 +126,14 @@ class Rows:
     """The edits that an expression is evaluated for."""
 
     factors: Mapping[Ref, Cells]
-    """The value of each factor, or its values for the elements of a list. A factor that is not there was not asked."""
+    """The value of each factor, or its values for the elements of a list. A missing factor was not asked."""
     columns: Mapping[str, Column] = field(default_factory=dict)
     """Values of the manifest's columns."""
     elements: Mapping[Ref, Sequence[Column]] = field(default_factory=dict)
     """Labels of the elements of a list, by the rubric and a field of the elements: a column for each position;
     `NO_ELEMENT` if an edit's list is shorter."""
     absent: Column = None
-    """The value of a column that there is not."""
+    """Value of a column that does not exist."""
     arithmetic: Arithmetic = SINGLE
 
     def cell(self, value: Number, code: Number = OK) -> Quantity:
@@ -153,9 +153,9 @@ class Rows:
     def column(self, term: Term) -> Column:
         return self.columns.get(str(term.value), self.absent)
 
-    def matches(self, name: str | float, words: Iterable[str]) -> Number:
-        """Return whether a column has one of these values."""
-        keys = {word_of(word) for word in words}
+    def matches(self, name: str | float, options: Iterable[str]) -> Number:
+        """Whether a column has one of these values, for each edit."""
+        keys = {word_of(option) for option in options}
         values = self.columns.get(str(name), self.absent)
         return self.each(lambda value: word_of(value) in keys, values)
 
@@ -171,7 +171,7 @@ def column_rows(
 
 
 def applies(when: str, edit: Edit) -> bool:
-    """Whether the condition of a rubric holds for an edit; an empty one holds for all."""
+    """Whether the condition of a rubric holds for an edit; an empty condition holds for all."""
     if not when:
         return True
     term = parse_when(when)
@@ -183,7 +183,7 @@ def applies(when: str, edit: Edit) -> bool:
 
 
 _IMAGE = object()
-"""The value of a column that holds an image, which is given and equals no word."""
+"""Value of a column that holds an image: it counts as given and equals no text."""
 
 
 def evaluate(term: Term, rows: Rows) -> Quantity:
@@ -284,7 +284,7 @@ def _if(term: Term, rows: Rows) -> Cells:
 
 def _by(term: Term, rows: Rows) -> Cells:
     rest = term.parts[len(term.cases) :]
-    # An edit of a kind that the formula does not name was not asked for this score.
+    # An edit whose value is not among the cases was not asked for this score.
     result = evaluate(rest[0], rows) if rest else _not_asked(rows)
     for case, part in zip(term.cases, term.parts, strict=False):
         holds = rows.matches(term.value, [case])
@@ -306,15 +306,14 @@ def _compared(term: Term, rows: Rows) -> Cells:
 
 
 def _compared_with_labels(term: Term, rows: Rows) -> Cells:
-    """Return whether each answer is the edit's label. An answer without a label was not asked; with a label that is not
-    one of the choices there is no right answer. A question that failed for want of a list has no element, and stays a
-    failure."""
+    """Return whether each answer equals the label of the edit. An answer without a label counts as not asked, and one
+    with a label outside the choices as undefined. A question that failed because the edit has no list stays a failure."""
     left, right = term.parts
     where = rows.arithmetic.where
 
     def index(label: Any) -> float:
-        place = None if label is NO_ELEMENT else place_among(label, left.choices)
-        return math.nan if place is None else place
+        position = None if label is NO_ELEMENT else place_among(label, left.choices)
+        return math.nan if position is None else position
 
     def is_missing(label: Any) -> bool:
         return label is not NO_ELEMENT and word_of(label) == ""
@@ -328,12 +327,12 @@ def _compared_with_labels(term: Term, rows: Rows) -> Cells:
         labels = [rows.column(right)] * len(cells)
     results = []
     for cell, label in zip(cells, labels, strict=True):
-        place = rows.each(index, label)
+        position = rows.each(index, label)
         unlabelled = rows.each(is_missing, label)
         undefined = rows.arithmetic.larger(cell.code, UNDEFINED)
-        code = where(place == place, cell.code, undefined)  # noqa: PLR0124  # NaN
+        code = where(position == position, cell.code, undefined)  # noqa: PLR0124  # NaN
         code = where(unlabelled | (cell.code == NOT_ASKED), NOT_ASKED, code)
-        results.append(rows.cell((cell.value == place) == (term.op == "=="), code))
+        results.append(rows.cell((cell.value == position) == (term.op == "=="), code))
     return results
 
 
@@ -346,7 +345,7 @@ def _all(tests: Iterable[Number]) -> Number:
 
 
 def _scored(term: Term, rows: Rows) -> Cells:
-    """Return whether there is a number: an abstention has none, of a failure it is not known."""
+    """Return whether there is a number; an abstention has none, and a failure stays a failure."""
     cells = values_of(term.parts[0], rows)
     worst = functools.reduce(rows.arithmetic.larger, (cell.code for cell in cells))
     code = rows.where(worst >= UNDEFINED, worst, OK)
@@ -385,7 +384,7 @@ def _full(term: Term, rows: Rows) -> Cells:
 
 
 def _weighted_mean(term: Term, rows: Rows) -> Cells:
-    """Return the weighted mean; the weights of what was asked count as a whole."""
+    """Return the weighted mean over the factors that were asked; their weights are normalised."""
     arithmetic = rows.arithmetic
     cells = [evaluate(pair.parts[0], rows) for pair in term.parts]
     weights = [
@@ -399,7 +398,7 @@ def _weighted_mean(term: Term, rows: Rows) -> Cells:
         ]
     )
     divisor = arithmetic.total(weights)
-    # .3 + .5 + .2 is 1, whatever binary fractions add up to: the published sums are not divided.
+    # .3 + .5 + .2 counts as 1 in spite of rounding, since published sums are not divided.
     rounded = arithmetic.nearest(divisor)
     is_whole = (rounded > 0) & compare(divisor, "==", rounded)
     divisor = arithmetic.where(is_whole, rounded, divisor)
@@ -414,8 +413,8 @@ def _skipped(code: Number) -> Number:
 def _joint_code(
     cells: Cells, answered: Sequence[bool], arithmetic: Arithmetic
 ) -> Number:
-    """Return the worst code of what was asked; if no answer was asked for, why. `answered` marks the values that come
-    of answers: a constant alone is nobody's score."""
+    """Return the worst code among the values that were asked, or the reason if none was. `answered` marks the values that
+    are answers: constants alone do not make a score."""
     worst: Number = OK
     reason: Number = OK
     nothing: Number = True
@@ -429,7 +428,7 @@ def _joint_code(
 
 
 def _reduced(term: Term, parts: Sequence[Cells], rows: Rows) -> Quantity:
-    """Return one value of many. If none of its answers was asked for there is none, whatever constants there are."""
+    """Return one value of many; there is none if no answer was asked for, even if there are constants."""
     arithmetic = rows.arithmetic
     cells = [cell for part in parts for cell in part]
     answered = [True] * len(cells)
@@ -452,7 +451,7 @@ def _reduced(term: Term, parts: Sequence[Cells], rows: Rows) -> Quantity:
 def _geomean(arithmetic: Arithmetic, values: Sequence[Number], count: Number) -> Number:
     product = functools.reduce(operator.mul, values)
     root = arithmetic.power(product, 1 / count)
-    # The product of a long list leaves the range of numbers, its root does not.
+    # The product of a long list may overflow or underflow when its root does not.
     logarithms = [arithmetic.log(value) for value in values]
     by_logarithms = arithmetic.exp(arithmetic.total(logarithms) / count)
     has_zero = _any(value == 0 for value in values)
@@ -462,7 +461,7 @@ def _geomean(arithmetic: Arithmetic, values: Sequence[Number], count: Number) ->
 
 
 _TINY = 2.0**-1022
-"""The smallest number that has all its digits."""
+"""Smallest normal float: below it digits are lost."""
 
 _REDUCTIONS: Mapping[
     str, tuple[float, Callable[[Arithmetic, Sequence[Number], Number], Number]]
@@ -476,7 +475,7 @@ _REDUCTIONS: Mapping[
     "mean": (0.0, lambda a, values, count: a.total(values) / count),
     "geomean": (1.0, _geomean),
 }
-"""The value that replaces what was not asked, and the function of all values and of how many were asked."""
+"""Value in place of one that was not asked, and the function of all values and their number."""
 
 _SPECIAL: Mapping[str, Callable[[Term, Rows], Cells]] = {
     "number": lambda term, rows: [rows.cell(rows.constant(float(term.value)))],
@@ -495,22 +494,22 @@ _SPECIAL: Mapping[str, Callable[[Term, Rows], Cells]] = {
     "weights": _weighted_mean,
     **dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), _compared),
 }
-"""Terms that look at more than the values of their parts."""
+"""Terms that depend on more than the values of their parts."""
 
 
 def was_asked(term: Term, rows: Rows) -> Number:
-    """Whether each edit was asked for any factor that its value needs; cases and branches that do not apply to it need
-    none."""
+    """Whether each edit was asked for a factor that its value depends on; cases and branches that do not apply do not
+    count."""
     match term.op:
         case "factors":
             return _any(cell.code != NOT_ASKED for cell in _factors(term, rows))
         case "by":
             rest = term.parts[len(term.cases) :]
-            asked = was_asked(rest[0], rows) if rest else rows.constant(False)
+            result = was_asked(rest[0], rows) if rest else rows.constant(False)
             for case, part in zip(term.cases, term.parts, strict=False):
                 holds = rows.matches(term.value, [case])
-                asked = rows.where(holds, was_asked(part, rows), asked)
-            return asked
+                result = rows.where(holds, was_asked(part, rows), result)
+            return result
         case "if":
             test, yes, no = term.parts
             decided = evaluate(test, rows)

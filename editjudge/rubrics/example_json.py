@@ -1,7 +1,7 @@
-"""The JSON example of a published prompt, read for its shape.
+"""The shape of the JSON example in a published prompt.
 
-Such examples are not JSON: values are described (`<integer between 1-7>`, `[5, 3, or 1]`) instead of given, lines
-carry comments, quotation marks are single. This reader is only for prompts; replies are held to strict JSON.
+Such examples are not strict JSON: values are described (`<integer between 1-7>`, `[5, 3, or 1]`) instead of given,
+lines have comments, quotation marks are single. Only prompts are read this way; replies must be strict JSON.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ OWN_FORM = "--example 0, which has a form of ours added below the text"
 
 
 class Ask(ValueError):
-    """Something that the text leaves open: the reason, the subject, and the option that settles it."""
+    """A question that the text leaves open: the reason, the subject, and the option that answers it."""
 
-    def __init__(self, why: str, about: str = "answer", option: str = OWN_FORM) -> None:
-        super().__init__(f"{about}: {why} ({option})")
+    def __init__(
+        self, reason: str, about: str = "answer", option: str = OWN_FORM
+    ) -> None:
+        super().__init__(f"{about}: {reason} ({option})")
         self.about = about
-        self.why = why
+        self.reason = reason
         self.option = option
 
 
@@ -52,7 +54,7 @@ class Ask(ValueError):
 
 
 def find(text: str) -> Iterator[tuple[int, int, dict[str, Example] | Ask]]:
-    """Yield start, end and shape of every block of braces with keys and values; for a block without a shape, why."""
+    """Yield start, end and shape of every block of braces with keys and values; an `Ask` if it has no clear shape."""
     end = 0
     for start, end in replies.blocks(text):
         if not re.search(r"""["'\w]\s*:""", text[start:end]):
@@ -68,7 +70,7 @@ def find(text: str) -> Iterator[tuple[int, int, dict[str, Example] | Ask]]:
 
 
 def read(block: str) -> dict[str, Example]:
-    """Return the keys of an example and what stands for their values; `Ask` if it is not an object."""
+    """Return the keys of an example and the descriptions of their values. Raises `Ask` if it is not an object."""
     try:
         return _read(_DOUBLE.findall(block))
     except Ask:
@@ -103,7 +105,7 @@ def _value(rest: list[str], depth: int) -> Example:
         text = " ".join(tokens)
         items = (item.strip() for item in text.split(","))
         return Leaf(text, items=tuple(filter(None, items)))
-    # A key ends the value before it, also if the comma or the value itself was left out.
+    # A key ends the value before it, even if the comma or the value itself is missing.
     while rest and rest[-1] not in ",}" and not _is_key(rest):
         tokens.append(rest.pop())
     text = " ".join(tokens)
@@ -158,7 +160,7 @@ def leaves(example: dict[str, Example]) -> list[Leaf]:
 
 
 def outline(example: dict[str, Example]) -> frozenset[tuple[tuple[str, ...], str]]:
-    """Return the keys and their places, equal for examples that have the same ones."""
+    """Return every key with its path, so that examples with the same keys compare equal."""
     return frozenset(
         (path, key) for path, members in objects(example) for key in ("", *members)
     )
@@ -173,37 +175,37 @@ def keys_in(example: dict[str, Example]) -> list[str]:
     return list(dict.fromkeys(keys))
 
 
-# --- what a value stands for ----------------------------------------------------------------------------------
+# --- kinds of values ----------------------------------------------------------------------------------
 
 
 Kind: TypeAlias = Literal["score", "text", "unclear", "neither"]
 
 
 def values_of(described: str) -> tuple[int, ...]:
-    """Return the legal scores that a placeholder names: '1-7', 'integer_1_to_7', '5, 3, or 1'; none if it is unclear."""
+    """Return the legal scores that a placeholder names: '1-7', 'integer_1_to_7', '5, 3, or 1'; empty if it is unclear."""
     text = described.replace("_", " ")
     if span := pattern("span").search(text):
         low, high = (int(number) for number in span.groups() if number is not None)
         values = span_of(low, high)
-        # '1-5, or 0 if there is no edit': the rest names a score of its own.
+        # '1-5, or 0 if there is no edit': the rest names another score.
         rest = text[: span.start()] + " " + text[span.end() :]
         others = re.findall(load_table("prompts")["parts"]["INTEGER"], rest)
         return values if {*map(int, others)} <= {*values} else ()
     if listed := pattern("listed").search(text):
         values = tuple(dict.fromkeys(map(int, re.findall(r"-?\d+", listed.group()))))
-        # '8/10' is eight out of ten, '0/1' and '1/0' are one or the other.
+        # '8/10' is eight out of ten; '0/1' and '1/0' are alternatives.
         out_of = "/" in listed.group() and len(values) == 2 and {*values} != {0, 1}
         return values if len(values) > 1 and not out_of else ()
     return ()
 
 
 def span_of(low: int, high: int) -> tuple[int, ...]:
-    # 100: a percentage is the widest scale that anybody asks a judge for.
+    # 100: a percentage is the widest scale in published prompts.
     return tuple(range(low, high + 1)) if low < high <= low + 100 else ()
 
 
 def kind_of(key: str, leaf: Leaf) -> Kind:
-    """Return what a leaf wants, a score or a text; `unclear` is asked about, `neither` cannot be in a rubric."""
+    """Return whether a leaf is a score or a text; `unclear` is asked about, `neither` cannot be in a rubric."""
     if offers_words(leaf):
         return "neither"
     if leaf.items is not None:
@@ -239,7 +241,7 @@ def _is_placeholder(text: str) -> bool:
 
 
 def _kind_by_key(key: str) -> Kind:
-    """Return the kind that the last telling word of a key names: `score_reason` is a text, `reason_score` a score."""
+    """Return the kind that the last relevant word of a key names: `score_reason` is a text, `reason_score` a score."""
     text_end, score_end = (
         max((match.end() for match in pattern(kind).finditer(key)), default=0)
         for kind in ("text_key", "score_key")
@@ -250,7 +252,7 @@ def _kind_by_key(key: str) -> Kind:
 
 
 def offers_words(leaf: Leaf) -> bool:
-    """Whether words to choose from stand in the place of a value, such as "pass | fail" or "yes or no"."""
+    """Whether a value is a choice between words, such as "pass | fail" or "yes or no"."""
     text = leaf.text.strip("<>[]() ")
     options = [option.strip("\"' ") for option in text.split("|")]
     several = len(options) > 1 and all(map(pattern("offered_word").fullmatch, options))
@@ -258,12 +260,12 @@ def offers_words(leaf: Leaf) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Whether a number is given, rather than described."""
+    """Whether a text is a number, not a description of one."""
     return bool(re.fullmatch(r"[-+]?\d+(?:\.\d+)?", text))
 
 
 def is_given(leaf: Leaf) -> bool:
-    """Whether an example gives what stands in the place of a score (4, "8/10", true, "Yes"), not a description."""
+    """Whether an example gives a score (4, "8/10", true, "Yes") instead of describing it."""
     text = leaf.text
     says_score = pattern("says_score").search(text.replace("_", " "))
     if values_of(text) or says_score or not re.search(r"\w", text):
@@ -274,7 +276,7 @@ def is_given(leaf: Leaf) -> bool:
 
 
 def gives_numbers(example: dict[str, Example]) -> bool:
-    """Whether an example gives a score by way of example, rather than describe every value."""
+    """Whether an example gives any score instead of describing every value."""
     texts: list[str] = []
     for leaf in leaves(example):
         texts += [leaf.text] if leaf.items is None else leaf.items
@@ -290,7 +292,7 @@ class ExampleShape:
 
     answer: AnswerFormat
     described: Mapping[str, str]
-    """Text in place of the score of each factor; the scores of a list, which has no names for them, have numbers."""
+    """Text in place of the score of each factor; scores of a list, which has no names, are numbered."""
     paths: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Keys of a nested answer that lead to each factor's score, and to its reason, with dots between them."""
 
@@ -302,12 +304,12 @@ class _Group(NamedTuple):
     scores: dict[str, str]
     texts: dict[str, str]
     unclear: str = ""
-    """The first key that may hold a score or a text; in an entry, which has one of each, its name is enough."""
+    """The first key that may be a score or a text. In an entry, which has one of each, the name of the key decides."""
 
     def check(self) -> None:
         if self.unclear:
-            why = f'the JSON example does not say whether "{self.unclear}" is a score or a text'
-            raise Ask(why, "factors", "--factor KEY, once for each score")
+            reason = f'the JSON example does not say whether "{self.unclear}" is a score or a text'
+            raise Ask(reason, "factors", "--factor KEY, once for each score")
 
 
 _BARE = AnswerFormat(form="scores", score_key="", reason_key="")
@@ -318,8 +320,8 @@ _ONE_SENTENCE = r"(?i)\b(?:one|a single)[- ]sentence\b"
 def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> ExampleShape:
     """Return the shape that an example describes; `named` are the factors, if the user named them.
 
-    An answer has its scores in one object, in one list, or in an entry for each factor; any other is nested, with a path
-    for each score. Raises `Ask`.
+    An answer has its scores in one object, in one list, or in an entry for each factor; any other answer is nested, with
+    a path for each score. Raises `Ask`.
     """
     lists: dict[str, Leaf] = {}
     id_key = None
@@ -342,8 +344,8 @@ def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> Exampl
     if lists:
         return _list_shape(answer, lists, [*scored, *groups[1:]])
     if not scored:
-        why = "the JSON example has no value that reads as a score"
-        raise Ask(why, "factors", "--factor KEY and --scale")
+        reason = "the JSON example has no value that reads as a score"
+        raise Ask(reason, "factors", "--factor KEY and --scale")
     if len(groups) == 1:
         return _with_own_reasons(ExampleShape(answer, top.scores))
     even = None if top.scores else _even_shape(answer, groups, named)
@@ -373,7 +375,7 @@ def _group(
 
 
 def _is_list(key: str, leaf: Leaf, named: Collection[str]) -> bool:
-    """Whether brackets hold several scores, and not the scale of one that the user named."""
+    """Whether brackets hold several scores, and not the scale of one score that the user named."""
     if leaf.items is None or offers_words(leaf) or kind_of(key, leaf) != "neither":
         return False
     return not (key in named and may_be_scale(leaf.items))
@@ -404,7 +406,7 @@ def _list_shape(
 
 
 def _with_own_reasons(shape: ExampleShape) -> ExampleShape:
-    """Return bare scores with a reason each, by their keys (`fit_score` and `fit_reason`), as a nested answer."""
+    """Return scores that each have a reason by their keys (`fit_score`, `fit_reason`) as a nested answer."""
     texts = shape.answer.texts
     reasons = {_stem(text): text for text in texts}
     paths = {key: (key, reasons.get(_stem(key), "")) for key in shape.described}
@@ -451,7 +453,7 @@ def _even_shape(
         or len(first.texts) > 1
         or not (reason_key or says_score)
         or len(parents) > 1
-        # Beside the entries there is the top and, if there is one, an envelope without leaves.
+        # The other groups are the top level and, if there is one, an envelope without leaves.
         or len(groups) != 1 + len(parents) + len(entries)
         or (parents and groups[1].texts)
     ):
@@ -470,7 +472,7 @@ def _even_shape(
 
 
 def _nested_shape(answer: AnswerFormat, groups: Sequence[_Group]) -> ExampleShape:
-    """Return the shape of scores at several levels, or beside other keys, each with a path."""
+    """Return the shape of scores at several levels or next to other keys, each with a path."""
     texts: list[str] = []
     described: dict[str, str] = {}
     paths: dict[str, tuple[str, str]] = {}
@@ -480,7 +482,7 @@ def _nested_shape(answer: AnswerFormat, groups: Sequence[_Group]) -> ExampleShap
         if dotted := [key for key in (*path, *scores, *group_texts) if "." in key]:
             raise Ask(f'the key "{dotted[0]}" has a dot, which stands between keys')
         reasons = [".".join((*path, key)) for key in group_texts]
-        # The only score of an object is named by what leads there, and the only text beside it is its reason.
+        # The only score of an object is named by its path, and the only text next to it is its reason.
         is_alone = len(scores) == 1 and path != ()
         reason = reasons.pop() if is_alone and len(reasons) == 1 else ""
         texts += reasons
@@ -492,7 +494,7 @@ def _nested_shape(answer: AnswerFormat, groups: Sequence[_Group]) -> ExampleShap
                 raise Ask(f'two scores of the JSON example would be called "{name}"')
             paths[name] = (".".join(full), reason)
             described[name] = text
-    # Scores and reasons may stand under the same keys of two objects: `score.fit` and `why.fit`.
+    # Scores and reasons may have the same keys in two objects: `score.fit` and `why.fit`.
     by_key = {text.rpartition(".")[2]: text for text in texts}
     parallel = {
         name: (path, by_key.get(path.rpartition(".")[2], ""))

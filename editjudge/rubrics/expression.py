@@ -1,4 +1,4 @@
-"""The one small language of scores, conditions and filters: read strictly, and written out for people.
+"""The expression language of scores, conditions and filters: its parser, and expressions as readable text.
 
 It has arithmetic, comparisons, `and`, `or`, `not` and the functions below, over these names::
 
@@ -10,8 +10,8 @@ It has arithmetic, comparisons, `and`, `or`, `not` and the functions below, over
     each.answer       a field of the element that a rubric with `for_each` is asked about, compared with its factor
     overall           a score that is defined before this one
 
-A factor of several rubrics, all factors of a rubric, and a rubric with `for_each` are lists, which are arguments of the
-functions that make one value of many.
+A factor of several rubrics, all factors of a rubric, and a rubric with `for_each` are lists, which the functions that
+reduce many values to one take as arguments.
 
 The condition `when` of a rubric is written in a short form, in which every word is a column or a text::
 
@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
 from editjudge.errors import RubricError, did_you_mean
-from editjudge.rubrics.scale import Scale
+from editjudge.rubrics.scale import FieldError, Scale
 from editjudge.values import word_of
 
 Ends = tuple[float, float]
@@ -45,7 +45,7 @@ Ends = tuple[float, float]
 REDUCTIONS = (
     "min", "max", "mean", "geomean", "sum", "product", "all", "any", "count", "full",
 )  # fmt: skip
-"""Functions that make one value of many. What was not asked is left out; all that was asked must have a value."""
+"""Functions that reduce many values to one. Factors that were not asked are left out; all others must have a value."""
 
 FUNCTIONS = {
     **dict.fromkeys(REDUCTIONS, (1, None)),
@@ -62,12 +62,12 @@ FUNCTIONS = {
     "factor": (2, 2),
     "given": (1, 1),
 }
-"""Every function, with the least and the largest number of arguments."""
+"""Every function, with its least and its largest number of arguments."""
 
 _MAX_LENGTH = 2_000
 _MAX_DEPTH = 30
 _MAX_TERMS = 1_000
-"""Bounds of one expression, the scores that it names included: the longest published one has some 200 characters."""
+"""Limits of one expression, including the scores that it names; the longest published one has about 200 characters."""
 
 _OPERATORS = {
     "+": operator.add,
@@ -86,7 +86,7 @@ _COMPARISONS = {
 }
 _WORDS = ("text", "column", "each")
 _NOT_STORED = (*IMAGE_ROLES, *TEXT_ROLES, "group")
-"""Fields of a manifest that a score cannot look at: a run stores them in another form, or not at all."""
+"""Fields of a manifest that a formula cannot use: a run stores them in another form, or not at all."""
 _LEAST_WEIGHT = 1e-6
 EVERY = "_every_"
 _IF = "_if_"
@@ -114,13 +114,13 @@ class Term:
     op: str
     parts: tuple[Term, ...] = ()
     value: float | str = 0.0
-    """A number or a text; the column of `column`, `by`, `in` and `given`; the name by which factors are called."""
+    """A number or a text; the column of `column`, `by`, `in` and `given`; the name of `factors` in the expression."""
     refs: tuple[Ref, ...] = ()
     """The factors of `factors`."""
     scales: tuple[Scale, ...] = ()
     """The scales of `refs`."""
     cases: tuple[str, ...] = ()
-    """Values of the column: of `by` in the order of the parts."""
+    """Values of the column; for `by`, in the order of the parts."""
     shape: tuple[str, ...] = ()
     """The rubric of each value of a list; empty for a single value. Lists of one shape can be combined."""
     for_each: bool = False
@@ -128,7 +128,7 @@ class Term:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words that it may be, if it is not a number."""
+        """Its possible words; empty if it is a number."""
         return self.scales[0].choices if self.scales else ()
 
     @property
@@ -143,7 +143,7 @@ class Term:
 
     @functools.cached_property
     def has_answers(self) -> bool:
-        """Whether a judge's answer is part of it."""
+        """Whether it depends on an answer of a judge."""
         return any(term.refs for term in self.walk())
 
     @functools.cached_property
@@ -166,7 +166,7 @@ class Term:
         return None if None in parts else _ENDS[self.op](self, *parts)
 
     def ends_of_sum(self, low: float, high: float) -> Ends | None:
-        """Return the ends of a sum of values between `low` and `high`, any of which may be left out as not asked."""
+        """Return the ends of a sum of values between `low` and `high`, any of which may be missing (not asked)."""
         if any(term.for_each for term in self.walk()):
             return None
         most = 0
@@ -204,7 +204,7 @@ def _corners(term: Term, a: Ends, b: Ends) -> Ends | None:
 
 
 def _of_shares(*parts: Ends) -> Ends | None:
-    """Products and powers of shares are shares."""
+    """Return the ends of a product or power, which is a share if all parts are."""
     return (0.0, 1.0) if all(low >= 0 and high <= 1 for low, high in parts) else None
 
 
@@ -246,20 +246,20 @@ def parse(
 
 @functools.lru_cache(maxsize=256)
 def parse_when(text: str) -> Term:
-    """Return the condition `when` of a rubric. Raises `ValueError` that says where the text is wrong."""
+    """Return the condition `when` of a rubric. Raises `FieldError` if the text is wrong."""
     reader = _ExpressionReader((), {}, f"when {text!r:.120}", stored=False)
     try:
         return _parse(text, _condition_as_python, reader)
     except RubricError as error:
         such_as = "such as: edit_type in [add, remove] and mask is given"
-        raise ValueError(f"{error}; {such_as}") from None
+        raise FieldError(f"{error}; {such_as}", "when") from None
 
 
 def names_in(text: str, where: str) -> tuple[str, ...]:
-    """Return the factors that a comparison names, before it is known which there are. Other texts: `RubricError`."""
+    """Return the names of factors in a comparison, unchecked. Raises `RubricError` if it is not a comparison."""
     tree = _tree(text, _as_python, where)
     if not isinstance(tree, ast.Compare | ast.BoolOp | ast.UnaryOp):
-        raise RubricError(f"{where}: it compares nothing")
+        raise RubricError(f"{where}: expected a comparison")
     names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
     return tuple(dict.fromkeys(n for n in names if n not in (*FUNCTIONS, _IF)))
 
@@ -269,13 +269,13 @@ def _tree(text: str, as_python: Callable[[str], str], where: str) -> ast.expr:
         raise RubricError(f"{where}: longer than {_MAX_LENGTH:,} characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python's, about code that this is not
+            warnings.simplefilter("ignore")  # Python warns about code, and this is none
             return ast.parse(as_python(text), mode="eval").body
     except ValueError as error:
         raise RubricError(f"{where}: {error}") from None
     except (SyntaxError, RecursionError, MemoryError, tokenize.TokenError) as error:
-        why = str(error.args[0] if error.args else error)
-        raise RubricError(f"{where}: {text!r:.120} cannot be read: {why}") from None
+        reason = str(error.args[0] if error.args else error)
+        raise RubricError(f"{where}: {text!r:.120} cannot be read: {reason}") from None
 
 
 def _parse(
@@ -288,25 +288,25 @@ def _parse(
         )
     if term.is_word:
         raise reader.error(
-            'is a word and no number: compare it with one, as in answer == "yes"'
+            'is a word, not a number: compare it with a word, as in answer == "yes"'
         )
     if sum(1 for _ in term.walk()) > _MAX_TERMS:
         raise reader.error(
-            f"more than {_MAX_TERMS:,} terms, those of the scores that it names included"
+            f"more than {_MAX_TERMS:,} terms, including those of the scores that it names"
         )
     return term
 
 
 def _as_python(text: str) -> str:
-    """Replace `*` and `if(...)`, which are not Python, by names."""
-    # In parentheses an expression may go over several lines.
+    """Return an expression as Python: `*` and `if(...)` become names."""
+    # In parentheses an expression may span several lines.
     tokens = list(tokenize.generate_tokens(io.StringIO(f"({text}\n)").readline))
     replaced: list[tuple[int, str]] = []
     for number, token in enumerate(tokens):
         before = tokens[number - 1]
         after = tokens[number + 1].string if token.string else ""
         if token.type == tokenize.COMMENT:
-            raise ValueError("it has a comment")
+            raise ValueError("comments are not allowed")
         if token.string == "*" and before.string in ("(", ",", "."):
             replaced.append((tokenize.NAME, EVERY))
         elif token.string == "if" and after == "(" and not _ends_a_value(before):
@@ -332,14 +332,14 @@ _AFTER_COLUMN = ("==", "!=", "in", "not", "is")
 
 
 def _condition_as_python(text: str) -> str:
-    """Write the words of a condition as texts, and those before an operator as columns."""
+    """Return a condition as Python: words become texts, and words before an operator become columns."""
     tokens = _TOKEN.findall(text.strip())
     written: list[str] = []
     after_word = False
     for number, (sign, double, single, bare, stray) in enumerate(tokens):
         token = sign or double or single or bare
         is_word = not sign and (bare not in _KEYWORDS or not bare)
-        # Python would read two texts side by side as one.
+        # Python would join two adjacent texts.
         if stray or (is_word and after_word):
             raise ValueError(
                 f"found {stray or token!r}, expected a sign such as == or `in`"
@@ -356,7 +356,7 @@ def _condition_as_python(text: str) -> str:
 
 
 class _ExpressionReader:
-    """Reads Python's syntax tree as terms; takes only what is listed here."""
+    """Reads a syntax tree of Python as terms; any node that is not listed here is refused."""
 
     def __init__(
         self,
@@ -370,11 +370,11 @@ class _ExpressionReader:
         self._scores = scores
         self.where = where
         self._stored = stored
-        """Whether it looks at the columns that a run stores, and not at an edit itself."""
+        """Whether columns are those that a run stores, and not those of an edit."""
         self._depth = 0
 
-    def error(self, why: str) -> RubricError:
-        return RubricError(f"{self.where}: {why}")
+    def error(self, message: str) -> RubricError:
+        return RubricError(f"{self.where}: {message}")
 
     def read(self, node: ast.expr) -> Term:
         self._depth += 1
@@ -387,7 +387,7 @@ class _ExpressionReader:
     def _read(self, node: ast.expr) -> Term:
         match node:
             case ast.Constant(value=bool() as truth):
-                raise self.error(f"{truth} is no number; write 1 or 0")
+                raise self.error(f"{truth} is not a number; write 1 or 0")
             case ast.Constant(value=int() | float() as number) if abs(number) <= 1e9:
                 return Term("number", value=float(number))
             case ast.Constant(value=str() as text):
@@ -438,7 +438,7 @@ class _ExpressionReader:
         term = self.read(node)
         if term.is_word:
             raise self.error(
-                f'{term} is a word and no number: compare it, as in answer == "yes"'
+                f'{term} is a word, not a number: compare it, as in answer == "yes"'
             )
         return term
 
@@ -450,7 +450,7 @@ class _ExpressionReader:
     def _column(self, name: str) -> Term:
         if self._stored and name in _NOT_STORED:
             raise self.error(
-                f'a formula cannot look at "{name}": name another column of the manifest'
+                f'a formula cannot use "{name}": name another column of the manifest'
             )
         return Term("column", value=name)
 
@@ -523,14 +523,14 @@ class _ExpressionReader:
             case [ast.In() | ast.NotIn() as sign], [right]:
                 return self._among(node.left, right, isinstance(sign, ast.NotIn))
             case [ast.Is() | ast.IsNot() as sign], [ast.Name(id="given")]:
-                given = self._given(node.left)
-                return Term("not", (given,)) if isinstance(sign, ast.IsNot) else given
+                term = self._is_given(node.left)
+                return Term("not", (term,)) if isinstance(sign, ast.IsNot) else term
         terms = [self.read(part) for part in (node.left, *node.comparators)]
         pairs = []
         for a, operation, b in zip(terms, node.ops, terms[1:], strict=False):
             if type(operation) not in _COMPARISONS:
-                known = ", ".join(_COMPARISONS.values())
-                raise self.error(f"compare with one of {known}")
+                signs = ", ".join(_COMPARISONS.values())
+                raise self.error(f"compare with one of {signs}")
             pairs.append(self._pair(a, _COMPARISONS[type(operation)], b))
         return pairs[0] if len(pairs) == 1 else self._combined("and", *pairs)
 
@@ -542,9 +542,9 @@ class _ExpressionReader:
         return self._combined(sign, a, b)
 
     def _check_words(self, a: Term, sign: str, b: Term) -> None:
-        """Check a factor of words or a column against a text; a factor against a column or a field of its element."""
+        """Check that a factor or a column is compared with a text, or a factor with a column or a field of its element."""
         if sign not in ("==", "!="):
-            raise self.error("words are equal or not: compare them with == or !=")
+            raise self.error("words can only be compared with == or !=")
         if b.op == "text":
             if a.op != "column" and not a.choices:
                 raise self.error(f"{a} is a number and never {b.value!r}")
@@ -600,7 +600,7 @@ class _ExpressionReader:
             case "by":
                 return self._by(args)
             case "given":
-                return self._given(args[0])
+                return self._is_given(args[0])
             case "if":
                 return self._if(*args)
             case "asked" | "scored" | "full" | "share":
@@ -614,7 +614,7 @@ class _ExpressionReader:
         return Term(name, parts, shape=tuple(shape))
 
     def _all_factors(self, node: ast.expr) -> Term:
-        """Read an argument for which a rubric stands for all that it has."""
+        """Read an argument; the name of a rubric means all its factors."""
         if (
             isinstance(node, ast.Name)
             and node.id in self._members
@@ -660,9 +660,7 @@ class _ExpressionReader:
             )
         named = [part.refs for part in parts if part.op == "factors"]
         if len({*named}) < len(named):
-            raise self.error(
-                "weights: the same factor stands there twice: give it one weight"
-            )
+            raise self.error("weights: a factor is listed twice: give it one weight")
         if many := next((part for part in parts if part.shape), None):
             raise self.error(f"weights: {many} has many values: reduce it first")
         pairs = zip(parts, shares, strict=True)
@@ -687,7 +685,7 @@ class _ExpressionReader:
             )
         return Term("by", parts, value=column.value, cases=cases)
 
-    def _given(self, node: ast.expr) -> Term:
+    def _is_given(self, node: ast.expr) -> Term:
         column = self.read(node)
         if column.op != "column":
             raise self.error(
@@ -699,7 +697,7 @@ class _ExpressionReader:
 _KNOWN_FUNCTIONS = ", ".join(f"{name}()" for name in FUNCTIONS)
 
 
-# an expression as people read it
+# --- expressions as readable text -----------------------------------------------------------------------------
 
 _LEVEL = {
     "if": 0,
@@ -716,7 +714,7 @@ _SIGNS = {"*": "x", "==": "=", "!=": "is not"}
 
 
 def _written(term: Term, least: int = 0) -> str:
-    """Write a term, in parentheses if what is around it binds as strongly."""
+    """Return a term as text, in parentheses if it binds less strongly than `least`."""
     text = _phrase(term)
     return f"({text})" if _LEVEL.get(term.op, 9) < least else text
 
@@ -749,7 +747,7 @@ def _phrase(term: Term) -> str:
             return f"by {term.value}: {', '.join(phrases)}"
         case op if op in _LEVEL:
             level = _LEVEL[op]
-            # A term on the right that binds as strongly keeps its parentheses: a - (b - c).
+            # On the right side an equally strong term keeps its parentheses: a - (b - c).
             return f" {_SIGNS.get(op, op)} ".join(
                 _written(part, level + (number > 0))
                 for number, part in enumerate(term.parts)

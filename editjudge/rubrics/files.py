@@ -1,4 +1,4 @@
-"""Rubrics and rubric sets by name or file: YAML in, `Rubric` or `RubricSet` out."""
+"""Loading of rubrics and rubric sets by name or from YAML files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from editjudge.errors import RubricError, UsageError, did_you_mean, one_line
 from editjudge.files import LeavesFolder, resolve_inside
 from editjudge.rubrics.model import ASKING, Rubric, plain_content
-from editjudge.rubrics.scale import FileContent
+from editjudge.rubrics.scale import FieldError, FileContent
 from editjudge.rubrics.sets import RubricSet, ScoreError, asking, fuse
 from editjudge.rubrics.strict_yaml import (
     Lines,
@@ -35,7 +35,7 @@ SETS: dict[str, tuple[str, ...]] = {
 PAIRWISE = ("preference",)
 """Built-in rubrics that ask which of two edits is better."""
 COMPUTED = ("metrics", "metrics_truth", "metrics_clip")
-"""Built-in rubrics whose factors a program computes; no judge is asked."""
+"""Built-in rubrics whose factors a program computes without a judge."""
 
 
 class UnknownRubric(RubricError, UsageError):
@@ -43,7 +43,7 @@ class UnknownRubric(RubricError, UsageError):
 
 
 def names() -> list[str]:
-    """Return the built-in rubrics that judges are asked, in the order in which people meet them."""
+    """Return the names of the built-in rubrics for judges, in the order of the documentation."""
     return [
         "preservation",
         "quality",
@@ -60,7 +60,7 @@ def names() -> list[str]:
 def load(word: str) -> Rubric:
     """Return a rubric by its built-in name or the path of a YAML file; `FILE#NAME` is one of a set.
 
-    Raises `RubricError`, an `InputError`, if there is none or the file breaks its schema, with its line.
+    Raises `RubricError`, an `InputError`, if there is none or, with the line, if the file breaks its schema.
     """
     loaded = load_any(word)
     if isinstance(loaded, Rubric):
@@ -70,12 +70,12 @@ def load(word: str) -> Rubric:
     if word in SETS:
         example = SETS[word][0]
     raise UnknownRubric(
-        f'"{name}" is a set; here one rubric is wanted, such as {example}'
+        f'"{name}" is a set of rubrics; expected one rubric, such as {example}'
     )
 
 
 def load_any(name_or_path: str) -> Rubric | RubricSet:
-    """Return a rubric as `load` does, or the set that a name or a file stands for."""
+    """Return a rubric as `load` does, or the set of a name or a file."""
     if name_or_path in SETS:
         return RubricSet(name_or_path, tuple(map(_builtin, SETS[name_or_path])))
     builtin = [*names(), *PAIRWISE, *COMPUTED]
@@ -102,13 +102,13 @@ def load_any(name_or_path: str) -> Rubric | RubricSet:
 
 
 def load_set(name_or_path: str) -> RubricSet | None:
-    """Return the set that a name or a file stands for; None if it is a rubric."""
+    """Return the set of a name or a file; None if it is a rubric."""
     loaded = load_any(name_or_path)
     return loaded if isinstance(loaded, RubricSet) else None
 
 
 def load_one(name_or_path: str) -> Rubric:
-    """Return a single contract: of a set, that of its fused question."""
+    """Return a rubric; a set is fused into one rubric."""
     loaded = load_any(name_or_path)
     if isinstance(loaded, Rubric):
         return loaded
@@ -122,7 +122,7 @@ def load_one(name_or_path: str) -> Rubric:
 
 
 def resolve(wanted: Sequence[str]) -> list[Rubric]:
-    """Return the rubrics of names, sets and files; one that is named twice is asked once."""
+    """Return the rubrics of names, sets and files, without duplicates."""
     rubrics: dict[str, Rubric] = {}
     for loaded in map(load_any, wanted):
         for rubric in _rubrics(loaded):
@@ -156,7 +156,7 @@ def parse(text: str, source: str = "rubric") -> Rubric:
     """Return the rubric of a file's text, checked."""
     rubric = parse_any(text, source)
     if not isinstance(rubric, Rubric):
-        raise RubricError(f"{source}: is a set of rubrics; here one rubric is wanted")
+        raise RubricError(f"{source}: is a set of rubrics; expected one rubric")
     return rubric
 
 
@@ -175,14 +175,14 @@ def parse_any(
     if rubric.after:
         line = lines.get(("after",), 1)
         raise RubricError(
-            f"{source}:{line}: after: only a rubric of a set has one before it"
+            f"{source}:{line}: after: only a rubric in a set can follow another one"
         )
     return rubric
 
 
 @dataclasses.dataclass(frozen=True)
 class _SetFile(FileContent):
-    """The keys of a set's file; what the rubrics and scores must be is checked one by one."""
+    """The keys of a set's file; rubrics and scores are checked one by one."""
 
     name: str
     rubrics: tuple[Any, ...]
@@ -191,15 +191,16 @@ class _SetFile(FileContent):
 
     def __post_init__(self) -> None:
         if not self.name or not self.rubrics:
-            raise ValueError(
-                f"{'rubrics' if self.name else 'name'}: a set needs a name and at least one rubric"
-            )
+            key = "rubrics" if self.name else "name"
+            message = f"{key}: a set needs a name and at least one rubric"
+            raise FieldError(message, key)
         for key, score in (self.score or {}).items():
             if not isinstance(score, str) and not (
                 isinstance(score, dict) and isinstance(score.get("formula"), str)
             ):
-                raise ValueError(
-                    f"score {key}: expected a formula as text, or keys such as formula and repeats"
+                raise FieldError(
+                    f"score {key}: expected a formula as text, or keys such as formula and repeats",
+                    "score",
                 )
 
 
@@ -236,7 +237,7 @@ def _set_member(entry: Any, lines: Lines, source: str, folder: Path | None) -> R
         if key not in legal:
             line = lines.get((key,), 1)
             raise RubricError(
-                f'{source}:{line}: beside `use` stand {", ".join(legal)}, not "{one_line(key)}"'
+                f'{source}:{line}: found "{one_line(key)}" beside `use`; expected {", ".join(legal)}'
             )
     path = name
     if name not in (*names(), *COMPUTED):
@@ -251,8 +252,7 @@ def _set_member(entry: Any, lines: Lines, source: str, folder: Path | None) -> R
 
 
 def _file_below(name: Any, folder: Path | None) -> str | None:
-    """Return the path of a file in the folder; None for any other, since a stranger's set names no file outside its
-    own."""
+    """Return the path of a file inside the folder; None for any other file, since a set may come from a stranger."""
     if folder is None or not isinstance(name, str):
         return None
     try:
@@ -264,7 +264,7 @@ def _file_below(name: Any, folder: Path | None) -> str | None:
 
 
 def _rubric(data: dict[str, Any], lines: Lines, source: str) -> Rubric:
-    # A rubric's scale is that of every factor that names none.
+    # The scale of a rubric applies to every factor without one.
     scale = data.pop("scale", None)
     factors = data.get("factors")
     for factor in factors if scale is not None and isinstance(factors, list) else ():
@@ -279,17 +279,17 @@ def _rubric(data: dict[str, Any], lines: Lines, source: str) -> Rubric:
         except ValueError as error:
             line = lines.get(("template", "text"), 1)
             raise RubricError(
-                f"{source}:{line}: template.text: {error}; under `braces: format` a brace that is meant as such is doubled"
+                f"{source}:{line}: template.text: {error}; under `braces: format` a literal brace is doubled"
             ) from None
     return rubric
 
 
 def _keys(owner: Any) -> list[str]:
-    """Return the keys that a part of a rubric's file may have."""
+    """Return the legal keys of a part of a rubric's file."""
     keys = field_names(owner)
     if owner is not Rubric:
         return keys
-    # `members` is made by fusing, and `after` has its place in a set.
+    # `members` is the result of fusing, and `after` belongs in a set.
     return [*(key for key in keys if key not in ("members", "after")), "scale"]
 
 

@@ -1,7 +1,7 @@
-"""A published prompt in, a rubric that keeps its words out.
+"""Import of a published prompt as a rubric that keeps its text.
 
-A prompt is read twice: for the inputs that it wants, and for the answer that it asks for. What can be read off the text
-is inferred and reported; the rest is asked for by name. Nothing is guessed silently.
+A prompt is read for its inputs and for the answer that it asks for. Facts that the text states are inferred and
+reported; the user is asked for the rest, with the option that answers it. Nothing is guessed silently.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
-from editjudge.errors import RubricError, did_you_mean
+from editjudge.errors import RubricError, did_you_mean, near_miss
 from editjudge.rubrics import example_json as examples
 from editjudge.rubrics.answer import AnswerNode, answer_shape, answer_tree
 from editjudge.rubrics.contract import check
@@ -38,14 +38,14 @@ from editjudge.rubrics.model import (
 )
 from editjudge.rubrics.replies import NoAnswer
 from editjudge.rubrics.scale import Scale
-from editjudge.rubrics.strict_yaml import load_table, pattern, words
+from editjudge.rubrics.strict_yaml import load_table, pattern, word_list
 from editjudge.rubrics.verdict import Failure
 
 _ROLES = (*IMAGE_ROLES[:3], *TEXT_ROLES)
-"""The usual inputs that a rubric can show."""
+"""The usual inputs of a rubric."""
 
 Values = tuple[int, ...] | Scale
-"""The scores of a factor: integers, or a scale of decimals, which only the importing person can name."""
+"""Scores of a factor: integers, or a scale of decimals, which only the user can name."""
 
 _SCALE = "--scale 1-5 or --scale 5,3,1; --scale KEY=1-5 for one factor"
 _WHICH_EXAMPLE = "--example NUMBER for the one that is a whole answer, or --example 0 for a form of ours"
@@ -54,7 +54,7 @@ _WORDS = "--words LEAST-MOST, or --words none"
 
 @dataclass(frozen=True)
 class Hints:
-    """Answers of the importing person to what the text leaves open."""
+    """Answers of the user to questions that the text leaves open."""
 
     factors: tuple[str, ...] = ()
     scale: Values = ()
@@ -62,26 +62,26 @@ class Hints:
     """Scales of single factors, if they differ."""
     images: tuple[str, ...] = ()
     texts: tuple[str, ...] | None = None
-    """Texts that are shown although no placeholder wants them; empty for none, None if the person named none."""
+    """Texts to show without a placeholder; empty for none, None if the user did not say."""
     slots: Mapping[str, str] = field(default_factory=dict)
-    """Placeholder to role, such as {"user_prompt": "instruction"}; the role "-" leaves it as it stands."""
+    """Placeholder to role, such as {"user_prompt": "instruction"}; the role "-" leaves it as it is."""
     words: tuple[int, int] | None = None
     no_words: bool = False
-    """The text names a number of words, but no limit for a reason."""
+    """Whether a number of words in the text is not a limit for reasons."""
     example: int | None = None
     """Number of the JSON example that shows the answer, from 1; 0 for none of them."""
     lines: tuple[str, ...] = ()
     """Labels of the lines that hold a score each, if the answer is not JSON."""
     add_format: bool = False
-    """The text dictates no form of answer that matters, so ours is put below it."""
+    """Whether to append our JSON form, since the form of answer in the text does not matter."""
 
 
 @dataclass(frozen=True)
 class Imported:
     rubric: Rubric | None
-    """None if something has to be asked for."""
+    """None if there are open questions."""
     inferred: tuple[str, ...]
-    """Each inference and what it was read from."""
+    """Each inference and its source in the prompt."""
     asks: tuple[Ask, ...]
 
 
@@ -99,7 +99,7 @@ class _Importer:
         self.hints = hints
         self.inferred: list[str] = []
         self.asks: dict[str, Ask] = {}
-        """Open questions by their subject: the first about each."""
+        """Open questions by subject, the first on each."""
         parts = _format_parts(text)
         self.is_format = parts is not None
         self.format_parts = parts or []
@@ -113,15 +113,15 @@ class _Importer:
                 "the prompt has more braces and brackets than any answer needs"
             ) from None
         self.shown_answers: list[dict[str, Example]] = []
-        """JSON examples of the answer, the one that describes its values best first."""
+        """JSON examples of the answer; the first one describes most values."""
         self.shown_keys: Sequence[str] = ()
         """Keys or labels of that answer, in the order of the prompt."""
         self.shows_form = True
 
     def rubric(self, name: str) -> Rubric | None:
         if pattern("pairwise").search(self.plain):
-            why = "it asks which of two edits is better; a rubric scores one edit"
-            self._ask("kind of prompt", why, "not importable")
+            reason = "it asks which of two edits is better; a rubric scores one edit"
+            self._ask("kind of prompt", reason, "not importable")
             return None
         slots = self._slots()
         images = self._images(slots)
@@ -148,7 +148,7 @@ class _Importer:
             consistency=self._consistency(answer, factors),
             template=template,
         )
-        # The order of the prompt's keys is part of the rubric only if it is not the usual one.
+        # The order of keys is stored only if it differs from the usual one.
         in_order = replace(answer, keys=tuple(self.shown_keys))
         ordered = replace(rubric, answer=in_order)
         if answer_shape(ordered, "") != answer_shape(rubric, ""):
@@ -157,8 +157,8 @@ class _Importer:
             self._check_answer(rubric, reply)
         return rubric
 
-    def _ask(self, about: str, why: str, option: str) -> None:
-        self.asks.setdefault(about, Ask(why, about, option))
+    def _ask(self, about: str, reason: str, option: str) -> None:
+        self.asks.setdefault(about, Ask(reason, about, option))
 
     def _note(self, subject: str, value: str, source: str) -> None:
         self.inferred.append(f"{subject}: {value} (from {source})")
@@ -166,7 +166,7 @@ class _Importer:
     # --- answers that the prompt itself gives
 
     def _check_answer(self, rubric: Rubric, reply: str) -> None:
-        """Ask about an answer that the prompt shows and that the contract would refuse."""
+        """Ask about an answer in the prompt that the contract would refuse."""
         outcome = check(rubric, reply)
         if isinstance(outcome, Failure):
             answer = " ".join(reply.split())[:80]
@@ -208,8 +208,8 @@ class _Importer:
             names.add(name)
             role = self.hints.slots.get(name) or guess
             if role is None:
-                why = f"which input fills it: {', '.join(_ROLES)}, a column of the manifest, or - to leave it as it is"
-                self._ask(f"placeholder {mark}", why, f'--slot "{name}=ROLE"')
+                reason = f"which input fills it: {', '.join(_ROLES)}, a column of the manifest, or - to leave it as it is"
+                self._ask(f"placeholder {mark}", reason, f'--slot "{name}=ROLE"')
             elif role != "-":
                 slots[mark] = Slot(mark, _checked_role(role))
         for mark, guess in _headings(self.plain):
@@ -240,14 +240,14 @@ class _Importer:
             yield mark, name, _role_of(name) if name in self.format_fields else None
 
     def _bracketed(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield placeholders in brackets, but not in the JSON example, whose values stand in brackets as well."""
+        """Yield mark, name and role of placeholders in brackets, except in JSON examples, whose values have brackets too."""
         for match in pattern("bracketed").finditer(self.plain):
             name = match["square"] or match["angle"]
             if any(start <= match.start() < end for start, end, _ in self.blocks):
                 continue
             mark = match.group()
             if match["angle"] and f"</{name}>" in self.plain:
-                # An element: its input goes between the tags, if nothing stands there.
+                # An element: its input goes between the tags, if there is nothing yet.
                 mark = f"{mark}</{name}>"
                 if mark not in self.plain:
                     continue
@@ -256,12 +256,12 @@ class _Importer:
                 yield mark, name, role
 
     def _has_place(self, slot: Slot) -> bool:
-        """Whether an input goes into the text; below a heading that stands twice it does not."""
+        """Whether an input goes into the text, which it does not below a heading that occurs twice."""
         line = rf"^[ \t]*{re.escape(slot.mark)}"
         if not slot.keep or len(re.findall(line, self.plain, re.MULTILINE)) < 2:
             return True
-        why = f'beside the text, since "{slot.mark}" stands in it more than once'
-        self._note("place", why, "headings")
+        reason = f'beside the text, since "{slot.mark}" stands in it more than once'
+        self._note("place", reason, "headings")
         return False
 
     def _images(self, slots: list[Slot]) -> tuple[str, ...]:
@@ -276,17 +276,19 @@ class _Importer:
         images = tuple(dict.fromkeys(roles))
         other = pattern("other_image").search(self.plain)
         third = pattern("third_image").search(self.plain)
-        why = ""
+        reason = ""
         if not images:
-            why = "no placeholder says which pictures are shown, in which order"
+            reason = "no placeholder says which images are shown, in which order"
         elif "edited" not in images:
-            why = f"only {', '.join(images)} found; the edited picture is missing"
+            reason = f"only {', '.join(images)} found; the edited image is missing"
         elif len(images) == 1 and other:
-            why = f'only {images[0]} has a place, but the text says "{other.group()}"'
+            reason = (
+                f'only {images[0]} has a place, but the text says "{other.group()}"'
+            )
         elif "ground_truth" not in images and third:
-            why = f'only {" and ".join(images)} have a place, but the text says "{third.group()}"'
-        if why:
-            self._ask("images", why, "--image ROLE, repeated in their order")
+            reason = f'only {" and ".join(images)} have a place, but the text says "{third.group()}"'
+        if reason:
+            self._ask("images", reason, "--image ROLE, repeated in their order")
         else:
             self._note("images", ", ".join(images), _marks_for(images, slots))
         return images
@@ -332,8 +334,8 @@ class _Importer:
                     '--line "LABEL" for each line that holds a score, or --add-format to put our JSON below it',
                 )
         if not hints.factors:
-            why = "the prompt shows no JSON answer; name what is scored"
-            self._ask("factors", why, "--factor KEY, repeated")
+            reason = "the prompt shows no JSON answer; name what is scored"
+            self._ask("factors", reason, "--factor KEY, repeated")
         self.shows_form = False
         note = "a JSON form of ours is added below the text"
         self._note("answer", note, "no JSON example in it")
@@ -341,39 +343,39 @@ class _Importer:
         return ExampleShape(answer, dict.fromkeys(hints.factors or ("score",), ""))
 
     def _json_examples(self) -> list[dict[str, Example]]:
-        found = [shape for _, _, shape in self.blocks if not isinstance(shape, Ask)]
+        shapes = [shape for _, _, shape in self.blocks if not isinstance(shape, Ask)]
         chosen = self.hints.example
         if chosen == 0:
             return []
         if chosen is not None:
-            if not 0 < chosen <= len(found):
+            if not 0 < chosen <= len(shapes):
                 raise RubricError(
-                    f"--example {chosen}: the prompt has {len(found)} JSON examples"
+                    f"--example {chosen}: the prompt has {len(shapes)} JSON examples"
                 )
-            meant = found.pop(chosen - 1)
+            meant = shapes.pop(chosen - 1)
             outline = examples.outline(meant)
-            return [meant, *(e for e in found if examples.outline(e) == outline)]
+            return [meant, *(e for e in shapes if examples.outline(e) == outline)]
         for start, end, shape in self.blocks:
             if isinstance(shape, Ask):
                 block = " ".join(self.plain[start:end].split())[:40]
                 own_form = examples.OWN_FORM
-                option = f"--example NUMBER, or {own_form}" if found else own_form
+                option = f"--example NUMBER, or {own_form}" if shapes else own_form
                 raise Ask(
-                    f'"{block}" looks like JSON, but {shape.why}', "answer", option
+                    f'"{block}" looks like JSON, but {shape.reason}', "answer", option
                 )
-        if len({examples.outline(example) for example in found}) > 1:
+        if len({examples.outline(example) for example in shapes}) > 1:
             keys = "; ".join(
                 f"{number}: {', '.join(example)}"
-                for number, example in enumerate(found, 1)
+                for number, example in enumerate(shapes, 1)
             )
-            why = f"the JSON examples differ ({keys})"
-            raise Ask(why, "answer", _WHICH_EXAMPLE)
-        if sum(not examples.gives_numbers(example) for example in found) > 1:
-            why = "the prompt describes a JSON object more than once, and an answer may hold one of them or all"
-            raise Ask(why, "answer", _WHICH_EXAMPLE)
-        # The one that describes most of its values, rather than giving them, comes first.
+            reason = f"the JSON examples differ ({keys})"
+            raise Ask(reason, "answer", _WHICH_EXAMPLE)
+        if sum(not examples.gives_numbers(example) for example in shapes) > 1:
+            reason = "the prompt describes a JSON object more than once, and an answer may hold one of them or all"
+            raise Ask(reason, "answer", _WHICH_EXAMPLE)
+        # The example that describes most of its values, instead of giving them, comes first.
         return sorted(
-            found,
+            shapes,
             key=lambda example: sum(
                 bool(values_of(leaf.text)) for leaf in examples.leaves(example)
             ),
@@ -415,9 +417,9 @@ class _Importer:
                 )
         for label in hinted:
             if self._stands_often(label):
-                why = f'the line "{label}:" stands more than once, so that an answer has several scores of that name'
+                reason = f'the line "{label}:" stands more than once, so that an answer has several scores of that name'
                 option = "--add-format to put our JSON below it, with --factor KEY for each score"
-                raise Ask(why, "answer", option)
+                raise Ask(reason, "answer", option)
         scored = hinted or [
             label
             for label, content in lines.items()
@@ -428,9 +430,9 @@ class _Importer:
         others = [label for label in lines if label not in scored]
         for label in others:
             if not pattern("reason_label").search(label):
-                why = f'the line "{label}:" may hold a score or a text'
+                reason = f'the line "{label}:" may hold a score or a text'
                 option = '--line "LABEL", repeated, for each line that holds a score'
-                raise Ask(why, "answer", option)
+                raise Ask(reason, "answer", option)
         self.shown_keys = tuple(lines)
         source = "--line" if hinted else "the lines that it shows"
         self._note("answer", f"lines {', '.join(scored)}", source)
@@ -440,7 +442,7 @@ class _Importer:
         )
 
     def _stands_often(self, label: str) -> bool:
-        """Whether the form of an answer has a label on several lines; scores given by way of example do not count."""
+        """Whether a label is on several lines of the answer; lines that give an example score do not count."""
         *_, form = pattern("format").split(self.plain)
         given_score = pattern("given_score")
         contents = _line_contents(form, label)
@@ -468,8 +470,8 @@ class _Importer:
             option = "--factor KEY for each, in order"
             if examples.may_be_scale(described.values()):
                 option += f", or --factor {envelope} if one of them is to be chosen"
-            why = f'"{envelope}" is a list of scores without names'
-            self._ask("factors", why, option)
+            reason = f'"{envelope}" is a list of scores without names'
+            self._ask("factors", reason, option)
         elif described and len(named) != len(described):
             raise RubricError(
                 f'--factor {", ".join(named)}: "{envelope}" has {len(described)} scores'
@@ -478,33 +480,33 @@ class _Importer:
         return replace(shape, described=dict(zip(named, texts, strict=False)))
 
     def _compare(self, described: Mapping[str, str], other: dict[str, Example]) -> None:
-        """Ask if another example of the same shape names other scores than the first one."""
+        """Ask if another example of the same shape has other scores than the first one."""
         if self.hints.scale:
             return
         try:
             others = examples.shape_of(other, self.hints.factors).described
         except Ask:
-            return  # the first one said enough
+            return  # the first example is enough
         for key in others.keys() & (described.keys() - self.hints.scales.keys()):
             first = values_of(described[key])
             text = others[key]
             values = values_of(text)
             if first and values and values != first:
-                why = f'two examples give "{key}" {_in_words(first)} and {_in_words(values)}'
-                self._ask("scale", why, _SCALE)
+                reason = f'two examples give "{key}" {_in_words(first)} and {_in_words(values)}'
+                self._ask("scale", reason, _SCALE)
             elif first and _is_off(text, first):
-                why = f'one example gives "{key}" {_in_words(first)}, another scores it {text}'
-                self._ask("scale", why, _SCALE)
+                reason = f'one example gives "{key}" {_in_words(first)}, another scores it {text}'
+                self._ask("scale", reason, _SCALE)
 
     # --- its scales and limits
 
-    def _answer(self, asked: ExampleShape) -> tuple[AnswerFormat, tuple[Factor, ...]]:
-        """Return format and factors of an answer; those without a scale are left out, and asked about."""
-        answer = asked.answer
-        named = {values_of(text) for text in asked.described.values()}
+    def _answer(self, shape: ExampleShape) -> tuple[AnswerFormat, tuple[Factor, ...]]:
+        """Return format and factors of an answer; factors without a scale are left out and asked about."""
+        answer = shape.answer
+        named = {values_of(text) for text in shape.described.values()}
         factors = []
-        for key, text in asked.described.items():
-            path, reason_path = asked.paths.get(key, ("", ""))
+        for key, text in shape.described.items():
+            path, reason_path = shape.paths.get(key, ("", ""))
             if scale := self._scale(key, text, named):
                 factors.append(
                     Factor(key, scale, key, path=path, reason_path=reason_path)
@@ -514,25 +516,25 @@ class _Importer:
         is_single = len(factors) == 1 or answer.form == "list" or not self.shows_form
         if is_single and answer.is_json:
             self._compare_count(factors)
-        reasons = (reason for _, reason in asked.paths.values())
+        reasons = (reason for _, reason in shape.paths.values())
         reason_key = answer.is_json and answer.reason_key
         has_reasons = any((reason_key, answer.texts, *reasons))
-        limits = self._words(answer.texts) if has_reasons else None
+        limits = self._word_limits(answer.texts) if has_reasons else None
         return replace(answer, words=limits), tuple(factors)
 
     def _compare_count(self, factors: Sequence[Factor]) -> None:
-        """Ask if the text lists more scores, or fewer, than there are factors: `score = [a, b]`."""
+        """Ask if a list of scores in the text (`score = [a, b]`) differs in length from the factors."""
         for match in pattern("score_list").finditer(self.plain):
             count = match.group().partition("[")[2].count(",") + 1
             if factors and count != len(factors):
-                why = f'the text says "{match.group().strip()}", which is {count} scores, and here is {len(factors)}'
+                reason = f'the text says "{match.group().strip()}", which is {count} scores, and here is {len(factors)}'
                 option = "--factor KEY for each, in order; with --example 0 where the JSON example has other keys"
-                self._ask("factors", why, option)
+                self._ask("factors", reason, option)
 
     def _scale(
         self, key: str, described: str, named: set[tuple[int, ...]]
     ) -> Scale | None:
-        """Return the scale of a factor; None, and a question, if example and text leave room for doubt."""
+        """Return the scale of a factor; None, after asking, if example and text do not settle it."""
         hinted = self.hints.scales.get(key) or self.hints.scale
         doubt = "" if hinted else self._doubt(key, described, named)
         if doubt:
@@ -551,7 +553,7 @@ class _Importer:
         return scale
 
     def _doubt(self, key: str, described: str, named: set[tuple[int, ...]]) -> str:
-        """Return why example and text do not settle the scores of a factor; empty if they do."""
+        """Return the reason why example and text do not settle the scores of a factor; empty if they do."""
         decimals = self._decimals
         if not decimals and re.search(r"(?i)float|decimal|\d\.\d", described):
             decimals = described
@@ -576,7 +578,7 @@ class _Importer:
     def _stated(self) -> list[tuple[int, ...]]:
         """The scales that the text states in words, or line by line."""
         scales = {*ranges_in(self.plain)}
-        # 'Score = 1 ... Score = 0', a line each, spells a scale out; with gaps it may be anchors on a wider one.
+        # 'Score = 1 ... Score = 0', a line each, is a full scale; with gaps it may be anchors of a wider one.
         lines = {int(number) for number in pattern("enumerated").findall(self.plain)}
         if len(lines) > 1 and max(lines) - min(lines) == len(lines) - 1:
             scales.add(tuple(sorted(lines)))
@@ -584,7 +586,7 @@ class _Importer:
 
     @functools.cached_property
     def _decimals(self) -> str:
-        """Words that allow scores that are not integers; a prompt that refuses them does so in the same sentence."""
+        """The words that allow decimals, unless the same sentence forbids them; empty if there are none."""
         text = self.plain
         for match in itertools.chain(
             pattern("decimals").finditer(text), pattern("score_decimal").finditer(text)
@@ -597,7 +599,7 @@ class _Importer:
 
     @functools.cached_property
     def _abstention(self) -> str:
-        """A word for what does not apply that the text mentions, if no JSON example says of which score."""
+        """The abstention (such as N/A) that the text mentions outside JSON examples; empty if there is none."""
         abstention = pattern("abstention")
         for start, end, _ in self.blocks:
             if abstention.search(self.plain, start, end):
@@ -605,23 +607,23 @@ class _Importer:
         mention = abstention.search(self.plain)
         return mention.group() if mention else ""
 
-    def _words(self, texts: tuple[str, ...] = ()) -> tuple[int, int] | None:
+    def _word_limits(self, texts: tuple[str, ...] = ()) -> tuple[int, int] | None:
         if self.hints.words or self.hints.no_words:
             return self.hints.words
         stated = sorted(set(word_limits_in(self.plain)))
         ranges = ", ".join(f"{low}-{high}" for low, high in stated)
         other = pattern("other_words").search(self.plain)
         if len(stated) > 1:
-            why = f"the text names several limits: {ranges}"
-            self._ask("words", why, "--words LEAST-MOST")
+            reason = f"the text names several limits: {ranges}"
+            self._ask("words", reason, "--words LEAST-MOST")
         elif not stated and other:
-            why = (
+            reason = (
                 f'the text says "{other.group()}", which may be a limit for the reasons'
             )
-            self._ask("words", why, _WORDS)
+            self._ask("words", reason, _WORDS)
         elif stated and len(texts) > 1:
-            why = f'the text says {ranges} words, and the answer has several texts; "{texts[0]}" counts as the reason'
-            self._ask("words", why, _WORDS)
+            reason = f'the text says {ranges} words, and the answer has several texts; "{texts[0]}" counts as the reason'
+            self._ask("words", reason, _WORDS)
         if len(stated) != 1:
             return None
         self._note("words", ranges.replace("-", " to "), "text")
@@ -656,7 +658,7 @@ class _Importer:
 
 
 def _filled(part: AnswerNode | None, example: Example) -> Any:
-    """Return an example as an answer: values that it gives stay, and those that it describes become legal ones."""
+    """Return an example as an answer: given values stay, and described values become legal ones."""
     if isinstance(example, dict):
         if part is None or part.kind != "object":
             return "."
@@ -690,8 +692,8 @@ def _line_contents(text: str, label: str) -> list[str]:
 
 
 def _shown_lines(text: str, placeholders: Sequence[str]) -> dict[str, str]:
-    """Return label and content of the lines that stand below the last words about a format, up to the first other
-    line; nothing if a label stands there twice."""
+    """Return label and content of the lines after the last mention of a format, up to the first other line; empty if a
+    label occurs twice."""
     forms = pattern("format").split(text)[1:]
     lines: dict[str, str] = {}
     for line in forms[-1].splitlines() if forms else ():
@@ -707,7 +709,7 @@ def _shown_lines(text: str, placeholders: Sequence[str]) -> dict[str, str]:
     return lines
 
 
-# --- what the text says ---------------------------------------------------------------------------------------
+# --- numbers in the text ---------------------------------------------------------------------------------------
 
 
 def ranges_in(text: str) -> Iterator[tuple[int, ...]]:
@@ -718,7 +720,7 @@ def ranges_in(text: str) -> Iterator[tuple[int, ...]]:
         following = re.match(r"[ \t)\]]*([A-Za-z%]*)", text[match.end() :])
         next_word = following[1].lower() if following else ""
         values = span_of(low, high)
-        may_follow = not next_word or next_word in words("prompts", "may_follow")
+        may_follow = not next_word or next_word in word_list("prompts", "may_follow")
         if values and may_follow and pattern("about_scores").search(around):
             yield values
 
@@ -728,12 +730,12 @@ def _in_words(values: tuple[int, ...]) -> str:
 
 
 def _is_off(text: str, values: tuple[int, ...]) -> bool:
-    """Whether a text is an integer that is none of the values."""
+    """Whether a text is an integer that is not one of the values."""
     return bool(re.fullmatch(r"-?\d{1,4}", text)) and int(text) not in values
 
 
 def word_limits_in(text: str) -> Iterator[tuple[int, int]]:
-    """Yield least and most words of a reason, as a text states them; "60-20 words" states none."""
+    """Yield the least and the most words of a reason that a text states, unless they are reversed ("60-20 words")."""
     for name, less in (("word_range", 0), ("word_most", 0), ("word_below", 1)):
         for match in pattern(name).finditer(text):
             numbers = [int(number) for number in match.groups() if number is not None]
@@ -744,8 +746,8 @@ def word_limits_in(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _sections(text: str) -> tuple[str, ...]:
-    """Return the headings that the answer must have: named inside a list or in code marks; a prompt's own start a
-    line."""
+    """Return the headings that the answer must have, which are in a list or in backticks; headings of the prompt itself
+    begin a line."""
     listed = r"^[ \t]*(?:[-*•]|\d+[.)])[ \t]+`?#{1,6}[ \t]+([^`\na-z][^`\n]*)"
     named = re.findall(rf"{listed}|`#{{1,6}}[ \t]+([^`\n]+)`", text, re.M)
     return tuple(dict.fromkeys((a or b).strip() for a, b in named))
@@ -755,13 +757,13 @@ def _sections(text: str) -> tuple[str, ...]:
 
 
 def placeholders_in(text: str) -> list[str]:
-    """Return braced names such as {instruction} or {{instruction}}, as they stand."""
+    """Return placeholders such as {instruction} or {{instruction}}, with their braces."""
     matches = pattern("braced").finditer(text)
     return list(dict.fromkeys(match.group() for match in matches))
 
 
 def _headings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield exact mark and role of lines that name an input, which follows them."""
+    """Yield the exact mark and the role of headings that an input follows."""
     for match in pattern("label").finditer(text):
         if role := _role_of(match["title"]):
             yield match["mark"], role
@@ -772,12 +774,15 @@ def _headings(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _role_of(name: str) -> str | None:
-    """Return the input that a name means, if every word of it says so; an image must be called one."""
+    """Return the input that a name means, or None unless every word agrees; the name of an image must say "image"."""
     separated = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     parts = {*re.findall(r"[a-z]+", separated.lower())}
-    is_image = parts & words("prompts", "image_nouns") or parts == {"ground", "truth"}
+    is_image = parts & word_list("prompts", "image_nouns") or parts == {
+        "ground",
+        "truth",
+    }
     for kind in ("images", "texts") if is_image else ("texts",):
-        # 'Instructions' are those of the prompt itself, and a 'prompt' may be a caption, unless they are called edits.
+        # 'Instructions' may be those of the prompt itself and a 'prompt' may be a caption, unless the name has 'edit'.
         is_vague = parts & {"prompt", "instructions"} and not parts & {
             "edit",
             "editing",
@@ -786,26 +791,25 @@ def _role_of(name: str) -> str | None:
             return None
         meanings = load_table("prompts")[kind]
         roles = [role for role in meanings if parts & {*meanings[role].split()}]
-        beside = words("prompts", f"beside_{kind}")
+        beside = word_list("prompts", f"beside_{kind}")
         if len(roles) == 1 and parts <= beside | {*meanings[roles[0]].split()}:
             return str(roles[0])
     return None
 
 
 def _checked_role(role: str) -> str:
-    """Return the name of a usual input or of a column; a usual name mistyped is refused."""
-    hint = did_you_mean(role, _ROLES)
-    mistyped = "?" in hint and not role.startswith(_ROLES)
+    """Return the name of a usual input or of a column. Raises `RubricError` if it is a mistyped usual name."""
+    mistyped = near_miss(role, _ROLES) and not role.startswith(_ROLES)
     is_name = re.fullmatch(r"[^\W\d][\w.@-]{0,99}", role)
     if role not in _ROLES and (mistyped or not is_name):
         raise RubricError(
-            f'"{role}" is no input{hint} Expected: {", ".join(_ROLES)}, or a column of the manifest'
+            f'"{role}" is not an input{did_you_mean(role, _ROLES)} Expected: {", ".join(_ROLES)}, or a column of the manifest'
         )
     return role
 
 
 def _one_a_role(slots: list[Slot]) -> list[Slot]:
-    """Return one slot a role: braces beat brackets, brackets beat headings, the first heading beats later ones."""
+    """Return one slot for each role; braces win over brackets, brackets over headings, the first heading over others."""
     braced = {slot.role for slot in slots if _is_braced(slot)}
     filled = {slot.role for slot in slots if not slot.keep}
     chosen: list[Slot] = []
@@ -825,7 +829,7 @@ def _is_braced(slot: Slot) -> bool:
 
 
 def _format_parts(text: str) -> list[tuple[str, str | None]] | None:
-    """Return texts and fields in turn, if the prompt is written for str.format; None if its braces are literal."""
+    """Return the texts and fields of a prompt that is written for str.format; None if its braces are literal."""
     if "{{" not in text:
         return None
     parts = []
@@ -836,13 +840,13 @@ def _format_parts(text: str) -> list[tuple[str, str | None]] | None:
             parts.append((literal, name))
     except ValueError:
         return None
-    # Names in doubled braces and no others: these are the placeholders, as Jinja and Mustache write them.
+    # If all names are in doubled braces, these are the placeholders, as in Jinja and Mustache.
     has_fields = any(name is not None for _, name in parts)
     return parts if has_fields or not placeholders_in(text) else None
 
 
 def _joined(parts: list[tuple[str, str | None]], form: str) -> str:
-    """Return the text with literal braces as such, and each field in the given form."""
+    """Return the text with single braces for doubled ones, and each field in the given form."""
     return "".join(
         literal if name is None else literal + form.format(name)
         for literal, name in parts

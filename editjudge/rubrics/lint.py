@@ -1,4 +1,4 @@
-"""Checks of a rubric that loads: texts that contradict its data, and gaps that a judge would have to fill."""
+"""Checks of a valid rubric: texts that contradict its data, and gaps that a judge would have to fill."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LintFinding:
 
 
 def lint(rubric: Rubric) -> list[LintFinding]:
-    """Return everything that looks wrong, once each."""
+    """Return all findings, once each."""
     findings = [
         *_wrong_numbers(rubric),
         *_undescribed(rubric),
@@ -34,42 +34,42 @@ def lint(rubric: Rubric) -> list[LintFinding]:
 
 
 _Findings = Iterator[tuple[str, str, str]]
-"""Code, place and message of each finding."""
+"""Code, path in the file and message of each finding."""
 
 
 def _texts(rubric: Rubric) -> Iterator[tuple[str, str]]:
-    """Yield every text that a judge reads, after its place in the file."""
+    """Yield the path in the file and the content of every text that a judge reads."""
     lists = ("scope", "allowed", "forbidden", "ignored", "steps", "constraints")
     yield from _fields("", rubric, ("role", "task", *lists))
     for factor in rubric.factors:
-        place = f"factors.{factor.key}."
+        prefix = f"factors.{factor.key}."
         fields = ("title", "definition", "excludes", "examine", "consider")
-        yield from _fields(place, factor, fields)
+        yield from _fields(prefix, factor, fields)
         for index, anchor in enumerate(factor.anchors):
-            yield f"{place}anchors.{index}", "\n".join(anchor.when)
-        yield f"{place}scale.labels", "\n".join(factor.scale.labels.values())
+            yield f"{prefix}anchors.{index}", "\n".join(anchor.when)
+        yield f"{prefix}scale.labels", "\n".join(factor.scale.labels.values())
     yield "answer.reason", rubric.answer.reason
     if rubric.template:
         yield "template.text", rubric.template.text
 
 
 def _fields(
-    place: str, owner: Rubric | Factor, names: tuple[str, ...]
+    prefix: str, owner: Rubric | Factor, names: tuple[str, ...]
 ) -> Iterator[tuple[str, str]]:
     for name in names:
         value = getattr(owner, name)
         if isinstance(value, str):
-            yield f"{place}{name}", value
+            yield f"{prefix}{name}", value
         else:
             for index, text in enumerate(value):
-                yield f"{place}{name}.{index}", text
+                yield f"{prefix}{name}.{index}", text
 
 
 def _wrong_numbers(rubric: Rubric) -> _Findings:
     limits = rubric.answer.words
     for where, text in _texts(rubric):
-        own = [f for f in rubric.factors if where.startswith(f"factors.{f.key}.")]
-        scales = [factor.scale for factor in own or rubric.factors]
+        factors = [f for f in rubric.factors if where.startswith(f"factors.{f.key}.")]
+        scales = [factor.scale for factor in factors or rubric.factors]
         for values in ranges_in(text):
             if not any(all(map(scale.accepts, values)) for scale in scales):
                 legal = " / ".join(dict.fromkeys(scale.words for scale in scales))
@@ -84,13 +84,17 @@ def _wrong_numbers(rubric: Rubric) -> _Findings:
 
 
 def _undescribed(rubric: Rubric) -> _Findings:
-    # The text of a prompt describes the factors itself, and of computed ones no judge is asked.
+    # An imported prompt describes its factors in its own text, and computed factors are not asked of a judge.
     for factor in () if rubric.template or rubric.computed_by else rubric.factors:
         where = f"factors.{factor.key}"
         if not factor.anchors and not factor.scale.choices:
-            yield "no_anchors", where, "says nowhere which score is deserved when"
+            yield (
+                "no_anchors",
+                where,
+                "has no anchors: say which score is deserved when",
+            )
         if not factor.definition:
-            yield "no_definition", where, "says nowhere what is judged"
+            yield "no_definition", where, "has no definition: say what is judged"
 
 
 def _unfilled(rubric: Rubric) -> _Findings:
@@ -105,10 +109,12 @@ def _unfilled(rubric: Rubric) -> _Findings:
     for slot in template.slots if template else ():
         if slot.role not in (*rubric.images, *rubric.texts):
             kind = "images" if slot.role in IMAGE_ROLES else "texts"
-            message = f"{slot.mark} wants {slot.role}, which {kind} does not list"
+            message = (
+                f"{slot.mark} is filled with {slot.role}, which {kind} does not list"
+            )
             yield code, "template.slots", message
         if slot not in placed:
-            message = f"{slot.mark} has no place in the text"
+            message = f"{slot.mark} is not in the text"
             yield code, "template.slots", message
 
 
@@ -118,12 +124,12 @@ _STOP = frozenset(
 
 
 def _stems(text: str) -> frozenset[str]:
-    words = {*re.findall(r"[a-z]+", text.lower())} - _STOP
-    return frozenset(re.sub(r"(?:ings?|ed|e?s)$", "", word) for word in words)
+    tokens = {*re.findall(r"[a-z]+", text.lower())} - _STOP
+    return frozenset(re.sub(r"(?:ings?|ed|e?s)$", "", token) for token in tokens)
 
 
 _SAME = 0.6
-"""Share of content words (Jaccard) from which two lines are taken for the same difference."""
+"""Share of common words (Jaccard) from which two lines count as the same difference."""
 
 
 def _contradictions(rubric: Rubric) -> _Findings:

@@ -1,7 +1,7 @@
-"""The marks of a list: which of its lines are marked as passing or failing, and which cannot be read.
+"""Marks in a list of differences: lines that pass, lines that fail, and lines that cannot be read.
 
-A mark is read only if a line has one of a few clean shapes: a description, a separator, the mark, and nothing that
-could deny it. Every other line is unread: it neither passes nor fails. The words are in `tables/marks.yaml`.
+A mark is read only if a line has one of a few clear forms: a description, a separator, the mark, and nothing that
+could negate it. Every other line is unread: it neither passes nor fails. The words are in `tables/marks.yaml`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from editjudge.rubrics.model import Consistency
-from editjudge.rubrics.strict_yaml import load_table, words
+from editjudge.rubrics.strict_yaml import load_table, word_list
 
 MAX_LINES = 1_000
-"""Lines that are read; a judge lists about ten differences. Those beyond count as unread."""
+"""Lines that are read; a judge lists about ten differences. Further lines count as unread."""
 MAX_LINE = 2_000
-"""Characters of a line that is read; a difference takes about 100."""
+"""Length limit of a line that is read; a difference takes about 100 characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Reading of the lines of a list."""
+    """Counts over the lines of a list."""
 
     failing: str | None = None
     """The words of the first failing mark."""
@@ -33,7 +33,7 @@ class Marks:
     unread: int = 0
     """Listed lines without a mark that can be read."""
     prose: int = 0
-    """Sentences beside the list, which may mention a difference that the list does not."""
+    """Sentences outside the list, which may mention a difference that the list does not."""
 
     @property
     def all_pass(self) -> bool:
@@ -47,7 +47,7 @@ class Marks:
 
 class Mark(NamedTuple):
     passes: bool
-    words: str
+    text: str
 
 
 def read_marks(text: str, rule: Consistency) -> Marks:
@@ -63,12 +63,12 @@ def read_marks(text: str, rule: Consistency) -> Marks:
         _kind(line, follower, mark)
         for line, follower, mark in zip(lines, followers, marks, strict=False)
     ]
-    # Without bullets, every line is one of the list as soon as one of them has a mark.
+    # Without bullets, every line belongs to the list if one of them has a mark.
     if "item" not in kinds and any(marks):
         kinds = ["item" if kind == "prose" else kind for kind in kinds]
     listed = {"item", "title"} if "item" in kinds else set()
     return Marks(
-        failing=next((mark.words for mark in marks if mark and not mark.passes), None),
+        failing=next((mark.text for mark in marks if mark and not mark.passes), None),
         passing=sum(mark is not None and mark.passes for mark in marks),
         unread=sum(
             kind in listed and mark is None
@@ -101,7 +101,7 @@ class _Line(NamedTuple):
 
 
 def _lines(matches: Iterable[re.Match[str]]) -> list[_Line]:
-    """Return the lines with words in them; text that is indented below a bullet and has none of its own belongs to it."""
+    """Return the lines that have words; an indented line without a bullet belongs to the bullet above."""
     lines: list[_Line] = []
     end = rows = 0
     for match in matches:
@@ -149,7 +149,7 @@ def _kind(
     )
     text = line.text.casefold()
     rest = _WORD.sub("", text).strip(" |:#*_&()/,.-")
-    title_words = {*_WORD.findall(text)} - words("marks", "headings")
+    title_words = {*_WORD.findall(text)} - word_list("marks", "headings")
     is_title = not rest and all(map(str.isdigit, title_words))
     if is_title and (line.heads_table or opens or not line.bullet):
         return "heading"
@@ -168,7 +168,7 @@ _WORD = re.compile(r"\w+")
 _NOT = r"(?:not|never|isn't|is not|aren't|are not|cannot be|can't be)(?: an?)?"
 _SEPARATOR = r"(?::|;|[-=]>|[→⇒—–|]|(?<=\s)-(?=\s))"
 _CLEAN = re.compile(r"""[\w\s,.;:'"()/%°&+|—–→-]*""")
-"""Pattern of a line under a passing mark; a symbol may deny it."""
+"""Description before a passing mark; other symbols may negate it."""
 _REMARK = re.compile(
     r"\s*(?:\(([^()]*)\)|\[([^\[\]]*)\]|[,;|](.*)|((?:because|since)\b.*))[\s.|]*"
 )
@@ -179,12 +179,12 @@ _RULE_VERB = re.compile(
 
 class _Patterns(NamedTuple):
     mark: re.Pattern[str]
-    """A mark with what sets it apart, in the group `passes`, `fails` or `synonym`."""
+    """A mark with its separator, in the group `passes`, `fails` or `synonym`."""
     answer: re.Pattern[str]
     """`allowed: yes` and `allowed? no`."""
     emphasised: re.Pattern[str]
-    """A failing mark in bold or italics, which sets it apart as quotation marks do."""
-    word: re.Pattern[str]
+    """A failing mark in bold or italics, which separates it as quotation marks do."""
+    vocabulary: re.Pattern[str]
     """Any word that marks are made of."""
     denied: re.Pattern[str]
     doubtful: re.Pattern[str]
@@ -206,7 +206,7 @@ def _patterns(rule: Consistency) -> _Patterns:
     negatable = either(mark for mark in rule.passes if f"not {mark}" in rule.fails)
     fails = rf"{either(rule.fails)}|{_NOT} (?:{negatable})(?: changes?| differences?)?|(?:dis|un|non)[\s-]?(?:{negatable})"
     synonyms = either(
-        word for mark in rule.fails for word in table["synonyms"].get(mark, ())
+        synonym for mark in rule.fails for synonym in table["synonyms"].get(mark, ())
     )
     passes = rf"(?:an )?(?:{either(rule.passes)})(?: changes?| differences?)?"
     lead = r"""["'(\[]?\s*(?:(?:this|that|it)(?:'s| is) |is |are |clearly )?"""
@@ -227,14 +227,14 @@ def _patterns(rule: Consistency) -> _Patterns:
 
 
 def read_mark(line: str, rule: Consistency) -> Mark | None:
-    """Return the mark of a line; None unless the line is clean."""
+    """Return the mark of a line; None unless its form is clear."""
     patterns = _patterns(rule)
     text = _plain(line, patterns)
     answer = patterns.answer.search(text)
     marks = list(patterns.mark.finditer(text))
     match = answer or (marks[-1] if marks else None)
     if match is None and "not allowed" in rule.fails and not _RULE_VERB.search(text):
-        # "dis-allowed" at the end needs no separator, except in a sentence, which may restate a rule.
+        # "dis-allowed" at the end needs no separator, unless the line is a sentence, which may restate a rule.
         match = re.search(r"\sdis-?allowed[\s.]*$", text)
     if match is None:
         return None
@@ -254,14 +254,14 @@ def read_mark(line: str, rule: Consistency) -> Mark | None:
 
 
 def _stands_apart(match: re.Match[str], description: str) -> bool:
-    """Whether a mark follows a description, and is not a reading of letters in the image."""
+    """Whether a mark follows a description, and is not a quotation of text in the image."""
     if match["passes"] is not None and not match["separator"]:
         return False
     text = match[0].replace("n't", "")
     is_quoted = '"' in text or "'" in text or match["synonym"]
     described = set(_WORD.findall(description))
     return bool(described) and not (
-        is_quoted and words("marks", "lettering") & described
+        is_quoted and word_list("marks", "lettering") & described
     )
 
 
@@ -281,10 +281,10 @@ def _plain(line: str, patterns: _Patterns) -> str:
 
 
 def _is_clean(description: str, patterns: _Patterns, *, passes: bool) -> bool:
-    """Whether nothing in the words before a mark can deny it."""
+    """Whether nothing in the description before a mark can negate it."""
     if "?" in description or "~" in description:
         return False
-    if patterns.denied.search(description) or patterns.word.search(description):
+    if patterns.denied.search(description) or patterns.vocabulary.search(description):
         return False
     return not passes or bool(
         _CLEAN.fullmatch(description) and not patterns.doubtful.search(description)
@@ -298,9 +298,9 @@ def _is_clean_remark(remark: str, description: str, *, passes: bool) -> bool:
     match = _REMARK.fullmatch(remark)
     text = next(filter(None, match.groups()), "").strip(" .") if match else ""
     reasons = (
-        words("marks", "passing_remarks")
+        word_list("marks", "passing_remarks")
         if passes
-        else words("marks", "failing_remarks") | set(_WORD.findall(description))
+        else word_list("marks", "failing_remarks") | set(_WORD.findall(description))
     )
     parts = re.findall(r"[^\W\d]+", text)
     return (

@@ -3,7 +3,7 @@
 Everything that depends on a range, a factor's name or a word limit (the question, the JSON schema, the
 validator, a form in the browser, a column of a report) derives from these objects.
 
-A rubric of your own is a YAML file; its keys are the fields of `Rubric`, and its path goes where a rubric's name goes::
+A rubric of your own is a YAML file whose keys are the fields of `Rubric`; pass its path instead of a rubric's name::
 
     name: sky
     description: Was the sky replaced, and nothing else?
@@ -42,7 +42,7 @@ from editjudge.rubrics.expression import parse_when
 from editjudge.rubrics.scale import ADDED, FileContent, Number, Scale, refuse
 
 _ASKING: Any = {"absent_at_default": True, "not_hashed": True}
-"""Metadata of a field that says which edits are asked about and how often: it changes neither a question nor its answer."""
+"""Metadata of a field that selects edits or the number of questions: it changes neither a question nor its answer."""
 
 
 @dataclass(frozen=True)
@@ -53,33 +53,33 @@ class Anchor(FileContent):
     when: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        refuse((not self.scores, "an anchor names the scores it is for"))
+        refuse((not self.scores, "an anchor names the scores it is for", "scores"))
 
 
 @dataclass(frozen=True)
 class Factor(FileContent):
-    """One thing that is scored."""
+    """One aspect that is scored."""
 
     key: str
-    """Its name in the answer, to the letter."""
+    """Its exact name in the answer."""
     scale: Scale
     title: str = ""
     definition: str = ""
     examine: tuple[str, ...] = ()
-    """Things to look at."""
+    """Aspects to examine."""
     consider: tuple[str, ...] = ()
-    """Rules of reading: what is expected, what counts, how cases are told apart."""
+    """Rules of judging: expectations, what counts, how to distinguish cases."""
     excludes: str = ""
     """Aspects that the factor is not about."""
     anchors: tuple[Anchor, ...] = ()
     label: str = field(default="", metadata=ADDED)
-    """Text before the colon in an answer of lines, to the letter; the key if it is empty."""
+    """Exact text before the colon in an answer of lines; the key if it is empty."""
     heading: str = field(default="", metadata=ADDED)
     """Heading (`Heading:`) above its line in an answer of lines, if one label is below several of them."""
     path: str = field(default="", metadata=ADDED)
     """Keys that lead to the score in a nested answer, with dots between them; the key if it is empty."""
     reason_path: str = field(default="", metadata=ADDED)
-    """Keys that lead to the reason in a nested answer; empty if the factor has no reason of its own."""
+    """Keys that lead to the reason in a nested answer; empty if the factor shares a reason or has none."""
 
     def __post_init__(self) -> None:
         scores = itertools.chain(*(anchor.scores for anchor in self.anchors))
@@ -91,12 +91,12 @@ OTHER_KINDS = ("integer", "number", "boolean", "string")
 
 @dataclass(frozen=True)
 class AnswerFormat(FileContent):
-    """The form of a reply: a JSON object, labelled lines, or one word; and what may stand around it."""
+    """The form of a reply: a JSON object, labelled lines or one word, and the text around it."""
 
     id_key: str | None = None
     """The key that echoes the identifier of the question."""
     envelope: str = ""
-    """The key under which the factors stand; empty if they stand at the top."""
+    """The key that holds the factors; empty if they are at the top level."""
     form: Literal["entries", "scores", "list", "nested", "lines", "token", "marked"] = (
         "entries"
     )
@@ -105,19 +105,19 @@ class AnswerFormat(FileContent):
     one score as the whole reply (`token`), or one of its choices, such as `[[A>B]]`, anywhere in it (`marked`)."""
     score_key: str = "score"
     reason_key: str = "justification"
-    """Inside an entry, the key of the reason; empty if no reason is given."""
+    """Key of the reason inside an entry; empty if no reason is asked for."""
     texts: tuple[str, ...] = ()
-    """Free text beside the factors; the first one is the reason for every factor that has none of its own."""
+    """Keys of free texts; the first one is the reason for every factor without a reason."""
     others: tuple[str, ...] = field(default=(), metadata=ADDED)
-    """Parts of a nested answer that are asked for and not scored: `confidence: number`, by path and JSON's kind of value."""
+    """Values of a nested answer that are asked for but not scored, by path and JSON type: `confidence: number`."""
     words: tuple[int, int] | None = None
-    """Least and most words of a reason."""
+    """Least and largest number of words of a reason."""
     reason: str = ""
-    """Description of a reason, if a number of words does not say it."""
+    """Description of a reason, if it has no word limits."""
     sections: tuple[str, ...] = ()
     """Headings of the reasoning before the JSON, in order; the last one heads the JSON itself."""
     keys: tuple[str, ...] = field(default=(), metadata=ADDED)
-    """The keys (labels of lines) of an answer in the order in which a prompt shows them; empty for the usual order."""
+    """Keys or labels of an answer in the order of the prompt; empty for the usual order."""
 
     def __post_init__(self) -> None:
         form = self.form
@@ -127,30 +127,37 @@ class AnswerFormat(FileContent):
             (
                 form == "list" and not self.envelope,
                 "a list of scores needs an envelope: the key under which the list stands",
+                "envelope",
             ),
             (
                 not self.is_json and (self.id_key or self.envelope or self.sections),
                 f"form {form}: has neither id_key, envelope nor sections, which are of JSON",
+                "form",
             ),
             (
                 form == "token" and self.texts,
                 "form token: the score is the whole reply, so that there are no texts",
+                "form",
             ),
             (
                 self.others and form != "nested",
                 "others: only a nested answer has them",
+                "others",
             ),
             (
                 not kinds <= {*OTHER_KINDS},
                 f"others {list(self.others)!r:.80}: expected PATH: KIND, the kind one of {', '.join(OTHER_KINDS)}",
+                "others",
             ),
             (
                 form == "nested" and self.envelope,
                 "form nested: paths begin at the top, so that there is no envelope",
+                "form",
             ),
             (
                 not 0 <= least <= most,
                 f"words {[least, most]}: the least comes before the most",
+                "words",
             ),
         )
 
@@ -161,13 +168,13 @@ class AnswerFormat(FileContent):
 
 @dataclass(frozen=True)
 class Consistency(FileContent):
-    """A decision that follows from a list: lines that end in a mark decide the score, so a program can check it."""
+    """A rule that checks the score against a list: the marks at the ends of its lines decide the score."""
 
     section: str
-    """The heading under which the lines stand."""
+    """Heading above the lines."""
     passes: tuple[str, ...]
     fails: tuple[str, ...]
-    """One line that ends in one of these is enough for the failing score."""
+    """Failing marks; one such line requires the failing score."""
     factor: str
     pass_score: int
     fail_score: int
@@ -175,17 +182,17 @@ class Consistency(FileContent):
 
 @dataclass(frozen=True)
 class Slot(FileContent):
-    """A place in a published prompt that an input fills."""
+    """A position in a published prompt that an input fills."""
 
     mark: str
     """The exact characters of the prompt."""
     role: str
     keep: bool = False
-    """A heading stays and the input follows it; a placeholder is replaced."""
+    """Whether the mark stays and the input follows it, as for a heading; a placeholder is replaced."""
 
     @property
     def is_image_part(self) -> bool:
-        """Whether an image stands here between two texts, put there by a recipe: the mark means nothing to a judge."""
+        """Whether a recipe put an image here between two texts, so that the mark is not shown to a judge."""
         return self.mark == image_part_mark(self.role)
 
 
@@ -201,19 +208,19 @@ def text_part_mark(role: str) -> str:
 
 @dataclass(frozen=True)
 class Template(FileContent):
-    """A published prompt, word for word, and where its inputs go."""
+    """The exact text of a published prompt, and the slots of its inputs."""
 
     text: str
     slots: tuple[Slot, ...] = ()
     braces: Literal["literal", "format"] = "literal"
-    """`format`: literal braces are doubled, as Python's str.format wants them."""
+    """`format`: literal braces are doubled, as in Python's str.format."""
     adds_answer_format: bool = False
-    """The prompt itself asks for no JSON, so our description of the answer follows it."""
+    """Whether our description of the answer is appended, since the prompt does not ask for JSON."""
 
 
 @dataclass(frozen=True)
 class Rubric(FileContent):
-    """A question to a judge with its inputs, and the contract of the answer."""
+    """A question to a judge, its inputs, and the contract of the answer."""
 
     name: str
     images: tuple[str, ...]
@@ -221,41 +228,41 @@ class Rubric(FileContent):
     factors: tuple[Factor, ...]
     answer: AnswerFormat
     texts: tuple[str, ...] = ()
-    """Texts by their names in the manifest. One that is empty is a missing input, but for a referring expression."""
+    """Texts by their names in the manifest. An empty text is a missing input, except a referring expression."""
     description: str = ""
-    """One line for people who choose a rubric; no judge sees it."""
+    """One line for users who choose a rubric; not shown to judges."""
     role: str = ""
     task: str = ""
     scope: tuple[str, ...] = ()
-    """Matters that the rubric looks at or leaves aside."""
+    """Aspects that are or are not judged."""
     allowed: tuple[str, ...] = ()
-    """Differences that cost nothing."""
+    """Differences that do not lower the score."""
     forbidden: tuple[str, ...] = ()
-    """Differences that decide against the edit."""
+    """Differences that fail the edit."""
     ignored: tuple[str, ...] = ()
-    """Differences that are not part of what is judged."""
+    """Differences that are not judged."""
     steps: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     consistency: Consistency | None = None
     example: str = ""
-    """An answer that the contract accepts, for people; no judge sees it, lest it anchor on its scores."""
+    """An answer that the contract accepts, for users; not shown to judges, which would anchor on its scores."""
     template: Template | None = None
-    """Set for an imported prompt: its own words are the question."""
+    """Set for an imported prompt, whose text is the question."""
     members: tuple[Rubric, ...] = ()
     """Set for a fused set: the rubrics that are asked in one question."""
     computed_by: str = field(default="", metadata=ADDED)
-    """The one judge that answers it: its factors are figures that a program computes, each of its own kind, so that
-    nobody is asked for them and no mean is formed of them."""
+    """The only judge that answers it: a program that computes the factors. They are figures of different kinds, so they
+    are neither asked of people nor averaged."""
     system: str = field(default="", metadata=ADDED)
     """A system message that goes before the question."""
     reason: Literal["before", "after"] = field(default="before", metadata=ADDED)
-    """Whether the answer gives a reason before or after the score that it is for. Models write in this order."""
+    """Whether the reason comes before or after the score in an answer; models write in this order."""
     when: str = field(default="", metadata=_ASKING)
-    """A condition (`editjudge.rubrics.expression`): other edits are not asked about."""
+    """Condition (`editjudge.rubrics.expression`) on the edits that are asked about."""
     for_each: str = field(default="", metadata=_ASKING)
-    """A column that holds a list: asked once for each element, which is `each` (its fields: `each.question`)."""
+    """Column with a list; the rubric is asked once for each element, named `each` (its fields: `each.question`)."""
     after: str = field(default="", metadata=_ASKING)
-    """A rubric of the same set, asked before: its scores and reasons are the text `earlier`."""
+    """An earlier rubric of the set, whose scores and reasons are the text `earlier`."""
     samples: int = field(default=1, metadata=_ASKING)
     """Number of questions in each repeat of a run."""
 
@@ -263,15 +270,17 @@ class Rubric(FileContent):
         scales = {factor.key: factor.scale for factor in self.factors}
         keys = [factor.key for factor in self.factors]
         refuse(
-            (not keys, "a rubric needs at least one factor"),
-            (len(scales) < len(keys), f"factor keys must differ: {keys}"),
+            (not keys, "a rubric needs at least one factor", "factors"),
+            (len(scales) < len(keys), f"factor keys must differ: {keys}", "factors"),
             (
                 len({bool(scale.choices) for scale in scales.values()}) > 1,
                 "a rubric asks for scores or for choices: some factors have choices, others none",
+                "factors",
             ),
             (
                 not self.images or len({*self.images}) < len(self.images),
                 "a rubric shows at least one image, and each once",
+                "images",
             ),
         )
         _check_names("images", self.images, IMAGE_ROLES, TEXT_ROLES)
@@ -281,14 +290,22 @@ class Rubric(FileContent):
             (
                 self.reason == "after" and self.template,
                 "reason: after: an imported prompt has its own order",
+                "reason",
             ),
             (
                 self.reason == "after" and self.answer.sections,
                 "reason: after: its sections put the reasoning first",
+                "reason",
             ),
         )
         names = self._answer_names()
-        refuse((len({*names}) < len(names), f"keys of the answer must differ: {names}"))
+        refuse(
+            (
+                len({*names}) < len(names),
+                f"keys of the answer must differ: {names}",
+                "answer",
+            )
+        )
         self._check_form(names)
         self._check_keys(names)
         self._check_parts()
@@ -297,6 +314,7 @@ class Rubric(FileContent):
                 (
                     rule.factor not in keys,
                     f"consistency names the factor {rule.factor!r}, which the rubric does not have",
+                    "consistency",
                 )
             )
             scores = (rule.pass_score, rule.fail_score)
@@ -304,6 +322,7 @@ class Rubric(FileContent):
                 (
                     not all(map(scales[rule.factor].has, scores)),
                     f"consistency gives {rule.factor!r} a score that is not on its scale",
+                    "consistency",
                 )
             )
 
@@ -343,10 +362,12 @@ class Rubric(FileContent):
             (
                 form in ("token", "marked") and len(self.factors) > 1,
                 f"form {form}: one reply is one score, so the rubric has one factor",
+                "factors",
             ),
             (
                 len({bool(factor.heading) for factor in self.factors}) > 1,
                 "heading: all factors stand below one, or none does",
+                "factors",
             ),
             (
                 not self.answer.is_json and self.consistency,
@@ -376,34 +397,40 @@ class Rubric(FileContent):
             )
 
     def _check_keys(self, names: list[str]) -> None:
-        """Refuse an order of keys that the answer does not have."""
+        """Refuse `answer.keys` that are not keys of the answer."""
         answer = self.answer
-        known = {*names}
+        keys = {*names}
         if answer.form == "nested":
-            known = {part for name in names for part in name.split(".")}
+            keys = {part for name in names for part in name.split(".")}
         if answer.form in ("entries", "scores"):
-            known |= {factor.key for factor in self.factors}
+            keys |= {factor.key for factor in self.factors}
         if answer.form == "entries":
-            known |= {answer.score_key, answer.reason_key}
+            keys |= {answer.score_key, answer.reason_key}
         wrong = [
-            key for key in answer.keys if key not in known or answer.keys.count(key) > 1
+            key for key in answer.keys if key not in keys or answer.keys.count(key) > 1
         ]
         refuse(
-            (wrong, f"keys list {wrong}; expected keys of the answer, each once"),
+            (
+                wrong,
+                f"keys list {wrong}; expected keys of the answer, each once",
+                "answer",
+            ),
         )
 
     def _check_parts(self) -> None:
-        """Refuse a template with a part that the rubric does not show: its mark would reach the judge."""
+        """Refuse a template with an input that the rubric does not show: its mark would reach the judge."""
         for slot in self.template.slots if self.template else ():
             refuse(
                 (
                     slot.is_image_part and slot.role not in self.images,
                     f"template: {slot.mark} stands for an image that `images` does not list",
+                    "template",
                 ),
                 (
                     slot.mark == text_part_mark(slot.role)
                     and slot.role not in self.texts,
                     f"template: {slot.mark} stands for a text that `texts` does not list",
+                    "template",
                 ),
             )
 
@@ -422,31 +449,37 @@ class Rubric(FileContent):
             (
                 self.for_each and not _DOTTED.fullmatch(self.for_each),
                 f"for_each {self.for_each!r:.80}: expected a column of the manifest, such as checks",
+                "for_each",
             ),
             (
                 not 1 <= self.samples <= MAX_SAMPLES,
                 f"samples: expected 1 to {MAX_SAMPLES}",
+                "samples",
             ),
             (
                 EARLIER in self.texts and not self.after,
                 f"texts list {EARLIER}, the answer of another rubric: name it with `after`",
+                "texts",
             ),
             (
                 self.for_each and not of_element,
                 f"for_each: nothing of an element is shown; list {EACH} or {EACH}.FIELD under texts",
+                "for_each",
             ),
             (
                 of_element and not self.for_each,
                 f"{kind} list {', '.join(of_element)}, a part of an element: name the list with `for_each`",
+                kind,
             ),
             (
                 self.for_each and self.pairwise,
                 "for_each: a pair is asked about as a whole, in both orders",
+                "for_each",
             ),
         )
 
     def __hash__(self) -> int:
-        return hash(self.hash)  # so that what derives from a rubric is derived once
+        return hash(self.hash)  # makes functions of a rubric cacheable
 
     def factor(self, key: str) -> Factor:
         """Return the factor of this key; raises `StopIteration` if there is none."""
@@ -459,11 +492,11 @@ class Rubric(FileContent):
 
     @property
     def chooses(self) -> bool:
-        """Whether an answer holds choices in the place of scores."""
+        """Whether an answer has choices instead of scores."""
         return bool(self.factors[0].scale.choices)
 
     def content(self) -> dict[str, Any]:
-        """Return plain data, the way it is stored and hashed."""
+        """Return the rubric as plain data, as it is stored and hashed."""
         return dict(
             plain_content(
                 self,
@@ -475,7 +508,7 @@ class Rubric(FileContent):
 
     @functools.cached_property
     def hash(self) -> str:
-        """Hash of all that can change the question or the verdict, so not of the name or the description."""
+        """Hash of everything that can change the question or the verdict, which excludes name and description."""
         content = self.content()
         for part in (content, *content["members"]):
             for key in ("name", "description", "example", *ASKING):
@@ -483,12 +516,12 @@ class Rubric(FileContent):
         return json_hash(content, "compact_utf8")
 
     def contract(self) -> dict[str, Any]:
-        """Return the inputs and the answer in the form that two rubrics are compared by."""
-        place = {"nested": "path", "lines": "label"}.get(self.answer.form)
+        """Return the inputs and the answer in the form in which rubrics are compared."""
+        location = {"nested": "path", "lines": "label"}.get(self.answer.form)
         factors = [
             {"key": f.key}
             | f.scale.contract()
-            | ({place: getattr(f, place) or f.key} if place else {})
+            | ({location: getattr(f, location) or f.key} if location else {})
             for f in self.factors
         ]
         answer = self.answer
@@ -512,17 +545,17 @@ class Rubric(FileContent):
 ASKING = tuple(
     f.name for f in dataclasses.fields(Rubric) if f.metadata.get("not_hashed")
 )
-"""The fields that say of which edits, how often and after what a rubric is asked."""
+"""Fields that say for which edits, how often and after which rubric a rubric is asked."""
 EACH = "each"
 EARLIER = "earlier"
-"""The names of the element of a list, and of what an earlier rubric was answered."""
+"""Names of the element of a list, and of the answer to an earlier rubric."""
 MAX_SAMPLES = 100
 _INPUT_NAME = re.compile(
     r"[^\W\d][\w-]{0,63}(?:\[[1-9]\d?\])?(?:@[^\W\d][\w.-]{0,99})?"
 )
 _DOTTED = re.compile(r"[^\W\d][\w-]{0,63}(?:\.[\w-]{1,64}){0,4}")
 _IDENTITY = ("id", "model", "model_a", "model_b", "group")
-"""Columns that say whose an edit is, which a judge must not know."""
+"""Columns that identify an edit, which a judge must not see."""
 
 
 def _check_names(
@@ -532,7 +565,7 @@ def _check_names(
     other_kind = "texts" if kind == "images" else "images"
     for wanted_name in wanted:
         name = wanted_name if kind == "texts" else wanted_name.partition("@")[0]
-        # `edited_a` and `inputs` are names of their own; `edite` is a typing error that no edit would have.
+        # `edited_a` and `inputs` are names of other columns; `edite` is a typing error.
         meant = [
             role
             for role in difflib.get_close_matches(name, usual, 1, cutoff=0.8)
@@ -542,24 +575,27 @@ def _check_names(
             (
                 not form.fullmatch(wanted_name),
                 f"{kind} list {wanted_name!r:.80}; expected a column of the manifest, such as references",
+                kind,
             ),
             (
                 name in others,
                 f'{kind} list "{name}", which belongs under {other_kind}',
+                kind,
             ),
             (
                 name in _IDENTITY,
-                f'{kind} list "{name}": whose the edit is, which a judge must not know',
+                f'{kind} list "{name}": it identifies the edit, which a judge must not know',
+                kind,
             ),
-            (meant, f'{kind} list "{name}"; did you mean "{"".join(meant)}"?'),
+            (meant, f'{kind} list "{name}"; did you mean "{"".join(meant)}"?', kind),
         )
 
 
 def plain_content(
     value: Any, hidden: Callable[[dataclasses.Field[Any], Any], Any]
 ) -> Any:
-    """Return plain data with lists for tuples and without hidden fields: younger ones that have their default,
-    so that the hash of what lacks them stays, or all that have it."""
+    """Return plain data with lists for tuples and without fields for which `hidden` is true, such as newer fields with
+    their default, so that hashes of older content stay the same."""
     if dataclasses.is_dataclass(value):
         content = {}
         for f in dataclasses.fields(value):

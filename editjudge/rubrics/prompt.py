@@ -1,7 +1,7 @@
-"""Rubric and edit in, the question out: ordered parts, each image with its role beside it.
+"""Rendering of a question from a rubric and an edit: ordered parts, each image with its label.
 
-Rendering happens once. What a stranger wrote (the instruction, the referring expression) is never parsed,
-formatted or escaped: it is copied between two marks that it cannot contain.
+Rendering is a single pass. Untrusted texts (the instruction, the referring expression) are never parsed, formatted or
+escaped: they are copied between two marks that they cannot contain.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ the order in which prompts are usually written."""
 LAYOUTS: tuple[Layout, ...] = ("images-first", "published")
 
 RENDERING = 1
-"""Part of every task's key: raised when this module comes to word a question differently for the same rubric. Where
-that concerns a few rubrics, `rewordings` raises it for them."""
+"""Part of every task's key; incremented when this module words the questions of all rubrics differently. If only a few
+rubrics change, `rewordings` increments it for them."""
 
 _OUTPUT_LABEL = (
     "Edited image {}: the picture after the edit, as one editing model returned it."
@@ -72,7 +72,7 @@ class TextPart:
 @dataclass(frozen=True)
 class ImagePart:
     role: str
-    """The image of the edit that goes here; the part before it says so in words."""
+    """Role of the image; the part before it is its label."""
 
 
 Part = TextPart | ImagePart
@@ -90,11 +90,11 @@ class Question:
 
     @property
     def system(self) -> str:
-        """The message that goes before the question; empty where there is none."""
+        """The system message; empty if there is none."""
         return self.rubric.system
 
     def __str__(self) -> str:
-        """Return the question for people, with images as [image: role]."""
+        """Return the question as readable text, with images as [image: role]."""
         parts = (
             p.text if isinstance(p, TextPart) else f"[image: {p.role}]"
             for p in self.parts
@@ -103,13 +103,13 @@ class Question:
 
 
 def rewordings(rubric: Rubric) -> int:
-    """Return how often the questions of a rubric were reworded while RENDERING stayed; keys hold the sum."""
+    """Return how often the questions of a rubric were reworded since RENDERING changed; keys contain the sum of both."""
     says_booleans = any(factor.scale.boolean for factor in rubric.factors)
     return 1 if says_booleans and not rubric.template else 0
 
 
 def layout_of(rubric: Rubric, layout: Layout) -> Layout:
-    """Return the layout in which a rubric is asked: a prompt with image parts has its own places for images."""
+    """Return the layout of a question: a prompt with image parts keeps its images in place."""
     slots = rubric.template.slots if rubric.template else ()
     return "published" if any(slot.is_image_part for slot in slots) else layout
 
@@ -120,7 +120,7 @@ def ask(
     digests: Mapping[str, str],
     layout: Layout = "images-first",
 ) -> Question:
-    """Return the question for one edit; `digests` are those of its images by role."""
+    """Return the question for one edit; `digests` holds the digests of its images by role."""
     layout = layout_of(rubric, layout)
     name = identifier(rubric, edit, digests) if rubric.answer.id_key else None
     if rubric.template:
@@ -133,19 +133,19 @@ def ask(
 
 
 def identifier(rubric: Rubric, edit: Edit, digests: Mapping[str, str]) -> str:
-    """Return an opaque name made from the content: people put the editing model's name into ids, and a judge must not
-    know it."""
-    pictures = {
+    """Return an opaque name made from the content: ids often contain the name of the editing model, which a judge must
+    not see."""
+    images = {
         name: digests.get(name, "")
         for role in rubric.images
         for name in edit.picture_names(role)
     }
-    content = pictures | {role: edit.text(role) for role in rubric.texts}
+    content = images | {role: edit.text(role) for role in rubric.texts}
     return f"edit-{json_hash(content)[:16]}"
 
 
 def reask(failure: Failure, question: Question) -> str:
-    """Return the message to a judge whose reply was no answer."""
+    """Return the message to a judge whose reply was not an answer."""
     reasons = "\n".join(f"- {remark.message}" for remark in failure.reasons)
     return (
         f"That reply cannot be used:\n{reasons}\n\n"
@@ -163,9 +163,9 @@ def _our_prompt(
 ) -> Iterator[Part]:
     before, after = _directions(rubric, layout)
     for role in rubric.images:
-        for label, picture in _labelled(edit, role):
+        for label, image in _labelled(edit, role):
             yield TextPart(f"{before}{label}")
-            yield ImagePart(picture)
+            yield ImagePart(image)
             before = ""
     texts = [_quoted(role, edit.text(role)) for role in rubric.texts]
     yield TextPart("\n\n".join([*texts, after.replace(_NAME, name or "")]))
@@ -173,7 +173,7 @@ def _our_prompt(
 
 @functools.lru_cache(maxsize=64)
 def _directions(rubric: Rubric, layout: Layout) -> tuple[str, str]:
-    """Return the text before the inputs and the text after them: the same for every edit."""
+    """Return the texts before and after the inputs, which are the same for every edit."""
     members = rubric.members or (rubric,)
     roles = [member.role for member in members if member.role]
     blocks = [_GUARD if rubric.texts else _IMAGE_GUARD]
@@ -190,7 +190,7 @@ def _directions(rubric: Rubric, layout: Layout) -> tuple[str, str]:
 
 
 def _labelled(edit: Edit, role: str) -> Iterator[tuple[str, str]]:
-    """Yield the images of a role, each after the words that say which it is."""
+    """Yield label and name of each image of a role."""
     base, _, crop = role.partition("@")
     names = edit.picture_names(role)
     crop_label = _CROPS.get(crop, _CROPS["crop"])
@@ -216,7 +216,7 @@ def _quoted(role: str, text: str) -> str:
 
 def _mark(text: str) -> str:
     """Return a mark that the text does not contain, the same for the same text."""
-    # Half a surrogate pair passes here, and is refused with a message when requests are made.
+    # An unpaired surrogate passes here; building the request refuses it with a message.
     mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     while mark in text:
         mark = hashlib.sha256(mark.encode()).hexdigest()[:12]
@@ -224,7 +224,7 @@ def _mark(text: str) -> str:
 
 
 def _task_section(rubric: Rubric, heading: str) -> str:
-    """Return the task and its factors, without the rubric's name, which is free to change."""
+    """Return the task and its factors, without the name of the rubric, which may change."""
     blocks = [
         heading,
         rubric.task,
@@ -262,7 +262,7 @@ def _scale_text(scale: Scale) -> str:
 
 
 _NAME = "\0name\0"
-"""Stands for the identifier in a text that is otherwise the same for every edit; no rubric file can hold it."""
+"""Placeholder of the identifier in a text that is the same for every edit; a rubric file cannot contain it."""
 
 
 def _answer_section(rubric: Rubric) -> str:
@@ -323,7 +323,7 @@ def _number_rule(rubric: Rubric) -> str:
     return rule
 
 
-# --- prompts that somebody else published ---------------------------------------------------------------------
+# --- published prompts ----------------------------------------------------------------------------------------
 
 
 def _published_prompt(
@@ -333,7 +333,7 @@ def _published_prompt(
     inline |= {slot.role for slot in template.slots if slot.is_image_part}
     for role in rubric.images:
         if role not in inline:
-            yield from _shown(edit, role)
+            yield from _image_parts(edit, role)
     if preamble := _preamble(rubric, edit, name):
         yield TextPart(preamble)
     yield from _merged(_filled(template, rubric, edit, inline), "")
@@ -341,23 +341,22 @@ def _published_prompt(
         yield TextPart(_answer_format(rubric, name))
 
 
-def _shown(edit: Edit, role: str, labels: bool = True) -> Iterator[Part]:
-    for label, picture in _labelled(edit, role):
+def _image_parts(edit: Edit, role: str, labels: bool = True) -> Iterator[Part]:
+    for label, image in _labelled(edit, role):
         if labels:
             yield TextPart(label)
-        yield ImagePart(picture)
+        yield ImagePart(image)
 
 
 def _inline(template: Template, images: tuple[str, ...]) -> set[str]:
-    """Return the images that stand inside the text: all of them or, if one has no place there or they stand in another
-    order, none."""
+    """Return the images to show inside the text: all of them, or none if one has no slot or their order differs."""
     roles = (piece.role for piece in pieces(template) if isinstance(piece, Slot))
     placed = tuple(dict.fromkeys(role for role in roles if role in images))
     return set(images) if placed == images else set()
 
 
 def _preamble(rubric: Rubric, edit: Edit, name: str | None) -> str:
-    """Return the text beside the verbatim prompt: the identifier, and which of its words are a stranger's."""
+    """Return the text before the published prompt: the identifier, and the quoted inputs."""
     lines = []
     if name:
         lines.append(
@@ -371,21 +370,21 @@ def _preamble(rubric: Rubric, edit: Edit, name: str | None) -> str:
 def _filled(
     template: Template, rubric: Rubric, edit: Edit, inline: set[str]
 ) -> Iterator[Part]:
-    """Yield the prompt with its slots filled, each exactly once: what is put in is never looked at again.
+    """Yield the prompt with its slots filled in one pass, so that marks inside an input are not filled.
 
-    An image is shown once, and so is a text below a heading; further marks for it stay as they are written, but for
-    image parts, each of which is shown.
+    An image is shown once, and so is a text below a heading; further marks for it stay as they are, except image
+    parts, each of which is shown.
     """
     done: set[str] = set()
     for piece in pieces(template):
         if isinstance(piece, str):
             yield TextPart(piece)
         elif piece.role in rubric.images:
-            shown = piece.is_image_part or piece.role in inline - done
-            if piece.keep or not shown:
+            shows_image = piece.is_image_part or piece.role in inline - done
+            if piece.keep or not shows_image:
                 yield TextPart(piece.mark)
-            if shown:
-                yield from _shown(edit, piece.role, labels=not piece.keep)
+            if shows_image:
+                yield from _image_parts(edit, piece.role, labels=not piece.keep)
             done.add(piece.role)
         elif piece.role not in rubric.texts or (piece.keep and piece.role in done):
             yield TextPart(piece.mark)
@@ -401,14 +400,14 @@ def _filled(
 
 
 def pieces(template: Template) -> Iterator[str | Slot]:
-    """Yield the prompt's own texts, and the slots between them, in order."""
+    """Yield the texts of the prompt and the slots between them, in order."""
     slots = {slot.mark: slot for slot in template.slots}
     if template.braces == "literal":
         yield from _split(template.text, slots)
         return
     literal = ""
-    for words, field, spec, conversion in string.Formatter().parse(template.text):
-        literal += words
+    for text, field, spec, conversion in string.Formatter().parse(template.text):
+        literal += text
         if field is None:
             continue
         mark = f"{{{field}}}"
@@ -422,7 +421,7 @@ def pieces(template: Template) -> Iterator[str | Slot]:
 
 
 def _split(text: str, slots: Mapping[str, Slot]) -> Iterator[str | Slot]:
-    """Yield texts and slots: a placeholder counts anywhere, a heading at the start of a line."""
+    """Yield texts and slots; a placeholder is found anywhere, a heading only at the start of a line."""
     marks = sorted(filter(None, slots), key=len, reverse=True)
     starts = {mark: r"^[ \t]*" if slots[mark].keep else "" for mark in marks}
     pattern = "|".join(
@@ -461,7 +460,7 @@ def _paragraphs(blocks: Iterable[str]) -> str:
 
 
 def _bullets(title: str, items: tuple[str, ...]) -> str:
-    """Return a list below a title; nothing if it has no items."""
+    """Return a list below a title; empty if it has no items."""
     lines = "\n".join(f"- {item}" for item in items)
     return f"{title}{lines}" if items else ""
 

@@ -1,13 +1,13 @@
-"""Recipes: where in a checkout of a benchmark its prompts stand, and what makes a rubric set of them.
+"""Recipes: import of the prompts of a benchmark from a checkout of its repository, as a rubric set.
 
-We carry none of other people's prompts. A recipe is a data file of facts about a repository: which texts a question is
-made of, which marks in them are inputs, what the answer is, on which scale, when a question is asked, and how the
-published score is computed. Reading it against the user's own checkout gives a rubric set that keeps every word::
+The package contains no published prompts. A recipe is a data file of facts about a repository: the texts of a
+question, the marks in them that are inputs, the form and scale of the answer, the condition on which a question is
+asked, and the formula of the published score. Applied to the user's checkout it gives a rubric set with the exact texts::
 
     name: mybench
     title: MyBench
     repository: owner/mybench
-    commit: 0123abc                                # on which the recipe was tried
+    commit: 0123abc                                # with which the recipe was tested
     texts:
       rules: {file: prompts.py, constant: RULES}
       quality: {file: prompts.json, key: [quality]}
@@ -23,13 +23,12 @@ published score is computed. Reading it against the user's own checkout gives a 
     score:
       overall: share(score)
 
-A part of a prompt is the name of a text, `{picture: edited}` or `{input: question}` where an input goes between two
-texts, or `{text: "..."}` for separators. A slot with a list (`"<image>": [input, edited]`) fills the mark's occurrences
-one after the other. Images are shown where they stand, in every layout. Every other key of a rubric is that of a rubric
-file.
+A part of a prompt is the name of a text, `{picture: edited}` or `{input: question}` for an input between two texts, or
+`{text: "..."}` for a separator. A slot with a list (`"<image>": [input, edited]`) fills the occurrences of the mark in
+turn. Images stay in their positions in every layout. All other keys of a rubric are those of a rubric file.
 
 A checkout is never executed. Python files are parsed, not imported: a text is a constant, an entry of a dictionary or
-what a function returns, put together only of other constants. Whatever is not as expected is an error with its line.
+the value that a function returns, built from constants only. Anything unexpected is an error with its line.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from typing import Any, Literal
 from editjudge.errors import RubricError, did_you_mean
 from editjudge.files import LeavesFolder, resolve_inside
 from editjudge.rubrics.model import image_part_mark, text_part_mark
-from editjudge.rubrics.scale import FileContent
+from editjudge.rubrics.scale import FieldError, FileContent
 from editjudge.rubrics.strict_yaml import (
     Lines,
     lines_below,
@@ -62,16 +61,16 @@ RECIPES = Path(__file__).parent / "recipes"
 
 @dataclass(frozen=True)
 class TextSource(FileContent):
-    """The place of a text. Without more than `file` it is the whole file.
+    """Location of a text; with `file` alone, the whole file.
 
     In YAML::
 
         {file: bench/prompts.py, constant: EDIT_PROMPT}           # at the top level, or Class.NAME
         {file: bench/prompts.py, constant: PROMPTS, key: [edit]}  # an entry of a dictionary or list
-        {file: bench/judge.py, function: edit_prompt}             # what it returns; Class.method too
-        {file: bench/judge.py, function: ask, variable: tail}     # what it assigns to a variable
-        {file: prompts.json, key: [edit, 0, text]}                # of JSON or YAML
-        {file: README.md, after: "<prompt>", before: "</prompt>"} # between two marks, each of which stands once
+        {file: bench/judge.py, function: edit_prompt}             # its return value; Class.method too
+        {file: bench/judge.py, function: ask, variable: tail}     # the value of a variable
+        {file: prompts.json, key: [edit, 0, text]}                # an entry of JSON or YAML
+        {file: README.md, after: "<prompt>", before: "</prompt>"} # between two marks, each of which occurs once
     """
 
     file: str
@@ -82,20 +81,21 @@ class TextSource(FileContent):
     after: str = ""
     before: str = ""
     replace: Mapping[str, str] = field(default_factory=dict)
-    """Texts that the repository's own code replaces before it asks; each must be there."""
+    """Replacements that the code of the repository makes before it asks; each old text must be present."""
     strip: bool = False
-    """Whether the repository's own code drops white space at both ends."""
+    """Whether the code of the repository strips white space at both ends."""
 
     def __post_init__(self) -> None:
         if self.constant and self.function:
-            raise ValueError("a text is a constant or of a function, not both")
+            message = "a text is a constant or of a function, not both"
+            raise FieldError(message, "constant")
         if self.variable and not self.function:
-            raise ValueError("variable: of which function?")
+            raise FieldError("variable: expected `function` beside it", "variable")
 
 
 @dataclass(frozen=True)
 class PromptPart(FileContent):
-    """A part of a prompt that is not a text of the checkout."""
+    """A part of a prompt that is not read from the checkout."""
 
     picture: str = ""
     input: str = ""
@@ -103,8 +103,11 @@ class PromptPart(FileContent):
 
     def __post_init__(self) -> None:
         if [bool(self.picture), bool(self.input), bool(self.text)].count(True) != 1:
-            raise ValueError(
-                "a part of a prompt is a picture, an input or a text of ours"
+            raise FieldError(
+                "a part of a prompt is a picture, an input or a text of ours",
+                "picture",
+                "input",
+                "text",
             )
 
 
@@ -115,24 +118,24 @@ class RecipeRubric:
     name: str
     prompt: tuple[str | PromptPart, ...]
     join: str | None = None
-    """Text that the repository's own code puts between the parts, those of the system message too. Without it: nothing
-    between the parts of the prompt, and an empty line between those of the system message."""
+    """Text between the parts of the prompt and between those of the system message, as in the code of the repository.
+    By default there is nothing between the parts of the prompt, and an empty line between those of the system message."""
     slots: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
-    """Mark to input; each mark must be in the text."""
+    """Inputs by mark; each mark must be in the text."""
     braces: Literal["literal", "format"] = "literal"
     system: tuple[str, ...] = ()
     """Texts of the system message."""
     removes: tuple[str, ...] = ()
-    """Texts of the checkout that its own code takes out of the prompt."""
+    """Texts that the code of the repository removes from the prompt."""
     expects: tuple[str, ...] = ()
-    """Words that must stand in the text, beside the marks: labels of lines, keys of the answer."""
+    """Further words that the text must contain, such as labels of lines and keys of the answer."""
     adds_answer_format: bool = False
     rest: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Recipe(FileContent):
-    """The way from a checkout to a rubric set."""
+    """Content of a recipe file."""
 
     name: str
     title: str
@@ -143,7 +146,7 @@ class Recipe(FileContent):
     commit: str = ""
     description: str = ""
     notes: tuple[str, ...] = ()
-    """Differences from the published program, in plain words."""
+    """Differences from the published program."""
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -160,7 +163,7 @@ class Recipe(FileContent):
 
 
 def recipe_names() -> list[str]:
-    """Return the recipes that come with the package."""
+    """Return the names of the built-in recipes."""
     return sorted(path.stem for path in RECIPES.glob("*.yaml"))
 
 
@@ -207,7 +210,7 @@ def _recipe_rubric(
 
 
 def import_checkout(recipe: Recipe, checkout: Path) -> dict[str, Any]:
-    """Return the rubric set as plain data, as a set's file holds it; `RubricError` if the checkout is not as expected."""
+    """Return the rubric set as the plain data of a set's file. Raises `RubricError` if the checkout is not as expected."""
     texts = {
         name: read_source(checkout, source) for name, source in recipe.texts.items()
     }
@@ -234,12 +237,12 @@ def _built(
     for mark in (*rubric.slots, *rubric.expects):
         if mark not in text:
             raise RubricError(
-                f"{where}: {mark!r} is not in the text of {files}, and was expected there"
+                f"{where}: {mark!r} was not found in the text of {files}; check the commit of the checkout"
             )
     for name in rubric.removes:
         if texts[name] not in text:
             raise RubricError(
-                f"{where}: the text of `{name}` is not in that of {files}, and was expected there"
+                f"{where}: the text of `{name}` was not found in that of {files}; check the commit of the checkout"
             )
         text = text.replace(texts[name], "")
     for mark, roles in rubric.slots.items():
@@ -269,7 +272,7 @@ def _assembled(
             parts.append(part.text)
         else:
             role = part.picture or part.input
-            # No braces, lest str.format takes it for a field of the text.
+            # The mark has no braces, since str.format would take it for a field.
             mark = image_part_mark(role) if part.picture else text_part_mark(role)
             slots.append({"mark": mark, "role": role})
             parts.append(mark)
@@ -284,8 +287,8 @@ def _with_slots(
     slots: list[dict[str, Any]],
     where: str,
 ) -> str:
-    """Return the text with a mark for each input, and add the slots of these. An image becomes an image part, and a
-    mark that stands for several inputs becomes one mark for each."""
+    """Return the text with a mark for each input, and add their slots. The mark of an image becomes that of an image
+    part, and a mark for several inputs becomes one mark for each."""
     pattern = re.escape(mark)
     if rubric.braces == "format" and mark.startswith("{"):
         pattern = rf"(?<!\{{){pattern}(?!\}})"  # doubled braces are literal
@@ -297,7 +300,7 @@ def _with_slots(
         return marks[0].join([first, *rest])
     if len(rest) != len(roles):
         raise RubricError(
-            f"{where}: {mark!r} stands {len(rest)} times, and was expected {len(roles)} times"
+            f"{where}: found {mark!r} {len(rest)} times, expected {len(roles)} times"
         )
     for role, piece in zip(roles, rest, strict=True):
         new = image_part_mark(role) if role in images else text_part_mark(role)
@@ -310,11 +313,11 @@ def _with_slots(
 
 _MAX_BYTES = 5_000_000
 _MAX_STEPS = 200
-"""Terms of one text: a file that refers to itself ends here."""
+"""Limit of the terms of one text, for a file that refers to itself."""
 
 
 def read_source(checkout: Path, source: TextSource) -> str:
-    """Return the text, word for word."""
+    """Return the exact text of a source."""
     file = source.file
     text = _content(checkout, file)
     if source.constant or source.function:
@@ -324,15 +327,13 @@ def read_source(checkout: Path, source: TextSource) -> str:
     for mark, side in ((source.after, 2), (source.before, 0)):
         count = text.count(mark)
         if mark and count != 1:
-            raise RubricError(
-                f"{file}: {mark!r} stands {count} times, and was expected once"
-            )
+            raise RubricError(f"{file}: found {mark!r} {count} times, expected it once")
         if mark:
             text = text.partition(mark)[side]
     for old, new in source.replace.items():
         if old not in text:
             raise RubricError(
-                f"{file}: {old!r} is not in the text, and was expected there"
+                f"{file}: {old!r} was not found in the text; check the commit of the checkout"
             )
         text = text.replace(old, new)
     if not text.strip():
@@ -344,20 +345,24 @@ def _content(checkout: Path, name: str) -> str:
     root = checkout.resolve()
     if not root.is_dir():
         raise RubricError(
-            f"{checkout}: no folder; expected a checkout of the repository"
+            f"{checkout}: not a folder; expected a checkout of the repository"
         )
     try:
         path = Path(resolve_inside(root / name, root))
         if path.stat().st_size > _MAX_BYTES:
-            raise RubricError(f"{name}: larger than {_MAX_BYTES:,} bytes; no prompt is")
+            raise RubricError(
+                f"{name}: larger than {_MAX_BYTES:,} bytes, the limit for a file of prompts"
+            )
         return path.read_text("utf-8")
     except LeavesFolder:
-        raise RubricError(f"{name}: leads out of the checkout") from None
+        raise RubricError(
+            f"{name}: outside the checkout; expected a file inside it"
+        ) from None
     except UnicodeDecodeError as error:
         raise RubricError(f"{name}: not UTF-8 at byte {error.start}") from None
     except OSError as error:
         raise RubricError(
-            f"{checkout} has no {name}: {error.strerror}. Is it the right repository, and commit?"
+            f"{checkout} has no {name}: {error.strerror}. Check the repository and its commit."
         ) from None
 
 
@@ -382,7 +387,7 @@ def _entry(source: TextSource, content: str) -> str:
             hint = did_you_mean(str(key), keys)
             raise RubricError(f'{file}: no "{path[1:]}"{hint}') from None
     if not isinstance(value, str):
-        raise RubricError(f"{file}: {path[1:]} is no text")
+        raise RubricError(f"{file}: {path[1:]} is not a text")
     return value
 
 
@@ -413,8 +418,8 @@ class _PythonFile:
             node = self._item(node, key)
         return self._text(node)
 
-    def _error(self, node: ast.AST, why: str) -> RubricError:
-        return RubricError(f"{self._name}:{getattr(node, 'lineno', 1)}: {why}")
+    def _error(self, node: ast.AST, message: str) -> RubricError:
+        return RubricError(f"{self._name}:{getattr(node, 'lineno', 1)}: {message}")
 
     def _scope(self, classes: Sequence[str]) -> Sequence[ast.stmt]:
         """Return the statements of the file, or of a class inside classes."""
@@ -437,7 +442,7 @@ class _PythonFile:
         return self._assigned(self._scope(classes), last, self._name)
 
     def _assigned(self, body: Iterable[ast.AST], name: str, where: str) -> ast.expr:
-        """Return the value of the one assignment to a name."""
+        """Return the value of the only assignment to a name."""
         values: dict[str, list[ast.expr]] = {}
         for node in body:
             match node:
@@ -451,16 +456,16 @@ class _PythonFile:
         assigned = values.get(name, [])
         if len(assigned) == 1:
             return assigned[0]
-        problem = f"not there{did_you_mean(name, values)}"
+        problem = f"found no assignment{did_you_mean(name, values)}"
         if assigned:
             lines = ", ".join(str(value.lineno) for value in assigned)
-            problem = f"assigned {len(assigned)} times, on lines {lines}."
+            problem = f"found {len(assigned)} assignments, on lines {lines}."
         raise RubricError(
-            f'{where}: the constant "{name}" was expected once and is {problem}'
+            f'{where}: expected one assignment to the constant "{name}", {problem}'
         )
 
     def _from_function(self, source: TextSource) -> ast.expr:
-        """Return what a function returns, or assigns to a variable."""
+        """Return the value that a function returns, or that it assigns to a variable."""
         *classes, name = source.function.split(".")
         functions = [
             node
@@ -471,7 +476,7 @@ class _PythonFile:
         if len(matches) != 1:
             hint = did_you_mean(name, {function.name for function in functions})
             raise RubricError(
-                f'{self._name}: no single function "{source.function}"{hint}'
+                f'{self._name}: found {len(matches)} functions "{source.function}", expected one{hint}'
             )
         function = matches[0]
         if source.variable:
@@ -485,7 +490,7 @@ class _PythonFile:
         if len(returns) != 1:
             raise self._error(
                 function,
-                f"{source.function} returns at {len(returns)} places; name a variable",
+                f"{source.function} has {len(returns)} return statements, expected one; name a variable",
             )
         return returns[0]
 
@@ -506,10 +511,10 @@ class _PythonFile:
         raise self._error(node, f"expected a dictionary or a list with {key!r}")
 
     def _text(self, node: ast.expr) -> str:
-        """Return a text put together of constants; what an f-string fills in stays as `{name}`."""
+        """Return a text that is built from constants; the fields of an f-string stay as `{name}`."""
         self._steps += 1
         if self._steps > _MAX_STEPS:
-            raise self._error(node, "the text is put together of too many parts")
+            raise self._error(node, f"the text has more than {_MAX_STEPS} terms")
         match node:
             case ast.Constant(value=str() as text):
                 return text
@@ -539,5 +544,5 @@ class _PythonFile:
                 return textwrap.dedent(self._text(value))
         code = ast.unparse(node)[:60]
         raise self._error(
-            node, f"expected a text, and it is {code!r}, which is not computed here"
+            node, f"expected a text, found {code!r}, which is not evaluated"
         )

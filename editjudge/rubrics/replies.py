@@ -1,7 +1,7 @@
-"""Parts of a reply, whatever the rubric: thoughts, which are set aside, JSON objects, and labelled lines.
+"""Parts of a reply, for any rubric: thoughts, which are removed, JSON objects, and labelled lines.
 
-A reply is untrusted and may be megabytes of brackets, so each reader goes over the text once, without recursion.
-JSON is read to the letter: what is not strict JSON is refused, and no number is changed by reading it.
+A reply is untrusted and may be megabytes of brackets, so each reader is a single pass without recursion.
+Only strict JSON is accepted, and numbers keep their exact value.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from editjudge.rubrics.scale import WrittenNumber
 from editjudge.rubrics.strict_yaml import load_table
 
 MAX_TOKENS = 100_000
-"""Strings, brackets and commas looked at before a reply is given up; the largest built-in answer has about 100."""
+"""Limit of strings, brackets and commas in a reply; the largest built-in answer has about 100."""
 MAX_DEPTH = 32
-"""Deeper than any contract; beyond it the JSON decoder would recurse."""
+"""Nesting limit, deeper than any contract; it bounds the recursion of the JSON decoder."""
 MAX_LINES = 100_000
-"""Lines of a reply that are looked at: an answer has some ten."""
+"""Limit of lines in a reply; an answer has about ten."""
 
 
 class NoAnswer(ValueError):
@@ -40,7 +40,7 @@ class NoAnswer(ValueError):
         self.code = code
         self.status = status
         self.at_end = at_end
-        """Whether the text is right as far as it goes, and breaks off."""
+        """Whether the text is valid up to its end, where it breaks off."""
 
 
 def too_complex() -> NoAnswer:
@@ -50,9 +50,9 @@ def too_complex() -> NoAnswer:
 
 # --- thoughts -------------------------------------------------------------------------------------------------
 
-# A name has parts, one of which tells of thinking: `think`, `seed:think`, `thought_start`, `chain-of-thought`. The
-# lookaheads rule out most places sooner than the names do: 5 MB of `<a>` take .3 s, and not 1.7, with the first one;
-# 5 MB of `[a_a_a_a_a_a]` take .3 s, and not .6, with the second.
+# One part of a name is a word for thinking: `think`, `seed:think`, `thought_start`, `chain-of-thought`. The lookaheads
+# reject most positions sooner than the names do: the first one takes 5 MB of `<a>` from 1.7 s to .3 s, the second one
+# 5 MB of `[a_a_a_a_a_a]` from .6 s to .3 s.
 _TAG = (
     r"(?=[a-z0-9:_./ -]{3,64}+[^a-z0-9:_./ <[-])/?\s?(?:[a-z0-9]{1,16}[:_.-]){0,3}?"
     r"(?=[a-z]{3})(?:chain[ _-]of[ _-]thoughts?|inner[ _-]monologue|internal[ _-](?:reasoning|thoughts?)"
@@ -81,7 +81,7 @@ class ThoughtFormat:
 
     @functools.cached_property
     def inner_marks(self) -> re.Pattern[str]:
-        """The marks that count inside a thought of this format."""
+        """Pattern of the marks inside a thought of this format."""
         nested = self.opening if self.nested is None else self.nested or _NEVER
         return re.compile(
             rf"(?P<closing>{self.closing})|(?P<opening>{nested})|(?P<mark>{self.mark})",
@@ -119,12 +119,12 @@ def thought_formats() -> tuple[ThoughtFormat, ...]:
 
 
 def marks_in(text: str) -> re.Pattern[str]:
-    """Return a pattern for a brace and for the marks of every format that the text hints at.
+    """Return a pattern for a brace and for the marks of every format whose hints are in the text.
 
-    Few texts hold any, and to look for all of them at each of millions of positions takes seconds.
+    Few texts have any mark, and searching millions of positions for all of them takes seconds.
     """
     lowered = text.lower()
-    # To look for a hint costs a pass over the text, so each is looked for once.
+    # Each hint costs a pass over the text, so each is searched for once.
     return _marks_pattern(frozenset(hint for hint in _hints() if hint in lowered))
 
 
@@ -140,7 +140,7 @@ def _marks_pattern(hints: frozenset[str]) -> re.Pattern[str]:
         for number, form in enumerate(thought_formats())
         if not hints.isdisjoint(form.hints)
     ]
-    # A group's name says which mark of which format it is. To try one that never matches costs as much as another.
+    # The name of a group is the kind of mark and the format. A pattern that never matches costs as much as another.
     marks = [
         f"|(?P<{role}{number}>{getattr(form, role)})"
         for number, form in forms
@@ -153,22 +153,22 @@ def _marks_pattern(hints: frozenset[str]) -> re.Pattern[str]:
     )
 
 
-# --- where the JSON stands ------------------------------------------------------------------------------------
+# --- positions of JSON ----------------------------------------------------------------------------------------
 
-# Possessive, and an unfinished string or escape runs to the end of the text: no start is tried twice.
+# Possessive, and an unfinished string or escape extends to the end of the text, so that no start is tried twice.
 _INSIDE = re.compile(r'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)|[][{},]', re.DOTALL)
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*\r?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An outermost `{...}` that holds a key of the answer, or breaks off in its first."""
+    """An outermost `{...}` with a key of the answer, or one that breaks off in its first key."""
 
     text: str
     closed: bool
     depth: int
     start: int = 0
-    """Its first character in the text that was scanned."""
+    """Position of its first character in the scanned text."""
 
 
 @dataclass(frozen=True)
@@ -181,15 +181,15 @@ class Scan:
     after: str
     """Text after the last candidate."""
     ends_in_thought: bool = False
-    """A thought was opened and never closed, so no answer can follow it."""
+    """Whether a thought is never closed, so that no answer can follow it."""
     prose: tuple[tuple[int, int], ...] = ()
-    """Start and end of each piece of `before` and `after` in the text that was scanned."""
+    """Start and end of each piece of `before` and `after` in the scanned text."""
 
 
 def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
-    """Set thoughts aside and find the objects that hold one of the keys. A thought is never searched for an answer.
+    """Remove thoughts and find the objects with one of the keys. A thought is never searched for an answer.
 
-    `joint` stands between two pieces of prose.
+    `joint` separates two pieces of prose.
     """
     key_pattern = _any_of(tuple(keys))
     marks = marks_in(text)
@@ -201,11 +201,11 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
         start, position = match.span()
         name = match.lastgroup or ""
         if name == "brace":
-            # Before `plain` braces are known to be prose, but a thought may still open or close among them.
+            # Braces before `plain` are prose, but a thought may still begin or end there.
             if start < plain or not keys:
                 continue
             end, closed, depth, tokens = _object_end(text, start, tokens)
-            # An object that breaks off in its first key holds none, and yet is an answer begun.
+            # An object that breaks off in its first key is the beginning of an answer.
             beginning = text[start + 1 : end].lstrip()
             is_cut = not closed and any(f'"{k}'.startswith(beginning) for k in keys)
             if not is_cut and not key_pattern.search(text, start, end):
@@ -216,7 +216,7 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
             candidates.append(Candidate(text[start:end], closed, depth, start))
             begin = position = end
         elif not _opens(match):
-            # The opening mark stood in the prompt: all that came before was thought.
+            # The opening mark was in the prompt: all text so far is a thought.
             candidates = []
             prose = []
             prose_before = 0
@@ -254,8 +254,7 @@ def without_fences(text: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _any_of(keys: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern for the keys in quotation marks, each character plain or as the escape that JSON reads as the
-    same."""
+    """Return a pattern for the keys in quotation marks, each character plain or as its JSON escape."""
     spelled = [
         "".join(rf"(?:{re.escape(mark)}|\\u(?i:{ord(mark):04x}))" for mark in key)
         for key in keys
@@ -264,7 +263,7 @@ def _any_of(keys: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int]:
-    """Return the end of the object that opens at `start`, whether it is closed, how deep it nests, tokens seen."""
+    """Return the end of the object at `start`, whether it is closed, its depth, and the tokens read so far."""
     braces = nesting = deepest = 0
     for match in _INSIDE.finditer(text, start):
         tokens += 1
@@ -284,7 +283,7 @@ def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text holds no half of a surrogate pair."""
+    """Whether a text has no unpaired surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -309,12 +308,12 @@ def decode(text: str) -> Any:
     return value
 
 
-# What an escape, a word or a number can be cut to.
+# The beginning of an escape, a word or a number.
 _STUMP = re.compile(r"(?:u[0-9a-fA-F]{0,4}|tr?u?|fa?l?s?|nu?l?|-|\.|[eE][-+]?)?")
 
 
 def _integer(text: str) -> int | WrittenNumber:
-    # 18 digits: no scale is wider, and Python refuses to convert thousands of them.
+    # 18 digits: wider than any scale, and Python refuses to convert thousands of digits.
     return int(text) if len(text) <= 18 and text != "-0" else WrittenNumber(text)
 
 
@@ -344,7 +343,7 @@ _DECODER = json.JSONDecoder(
 # --- labelled lines -------------------------------------------------------------------------------------------
 
 CUT = "\0"
-"""Mark of a thought that was taken out, so that the texts on both sides of it are never read as one."""
+"""Mark of a removed thought, so that the texts on both sides are never read as one."""
 
 AROUND = " \t\r\n" + CUT
 """Characters allowed around an answer that is the whole reply."""
@@ -365,16 +364,16 @@ class LabelledLines:
     texts: dict[str, list[str]] = field(default_factory=dict)
     """Texts by label; each goes on up to the next label."""
     prose: bool = False
-    """Whether there are lines that belong to no label."""
+    """Whether there are lines without a label."""
 
 
 def read_lines(
     text: str, labels: Sequence[str], texts: Sequence[str], headings: Sequence[str] = ()
 ) -> LabelledLines:
-    """Return the labelled lines of a reply without its thoughts; with headings each is named `Heading > Label`.
+    """Return the labelled lines of a reply without thoughts; with headings each is named `Heading > Label`.
 
-    A line that begins with a label and a colon claims to be the answer. A list mark before the label, and emphasis
-    (`**Label:** 4`), are how models write, not what they say.
+    A line that begins with a label and a colon is part of the answer. A list mark before the label and emphasis
+    (`**Label:** 4`) are ignored.
     """
     result = LabelledLines()
     heading = ""
@@ -406,7 +405,7 @@ def read_lines(
 
 
 def _split_label(line: str, labels: Sequence[str]) -> tuple[str, str]:
-    """Return the label that a line begins with, and what follows its colon; two empty texts if it has none."""
+    """Return the label at the start of a line and the text after its colon; two empty texts if it has none."""
     rest = _LIST_MARK.sub("", line.lstrip(" \t" + CUT), count=1)
     match = _EMPHASIS.match(rest)
     emphasis = match.group() if match else ""
@@ -434,7 +433,7 @@ def value_of(text: str) -> Any:
 
 
 def lone_number(reply: str) -> tuple[int, int] | None:
-    """Return start and end of the number that is all of a reply, its thoughts set aside; None if it is more."""
+    """Return start and end of the number that is the whole reply apart from thoughts; None if there is other text."""
     scanned = scan(reply)
     pieces = [(start, reply[start:end]) for start, end in scanned.prose]
     pieces = [(start, piece) for start, piece in pieces if piece.strip(AROUND)]

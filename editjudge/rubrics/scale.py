@@ -1,4 +1,4 @@
-"""Scales: the legal answers of a factor, and everything that derives from them: words, JSON schema, validation."""
+"""Scales: the legal answers of a factor, their description, JSON schema and validation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Number = int | float
 
 
 class WrittenNumber(str):
-    """A number that is not a plain integer, as it was written: 6.0 and -0 are not what was asked for."""
+    """A number that is not a plain integer, in its original spelling: 6.0 and -0 are not integers."""
 
     __slots__ = ()
 
@@ -26,20 +26,28 @@ class FileContent:
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
 
-def refuse(*rules: tuple[object, str]) -> None:
-    """Raise `ValueError` with the message of the first rule whose condition, a fault, is true."""
-    for is_broken, message in rules:
+class FieldError(ValueError):
+    """Content of a file that breaks a rule, and the keys to look at; the first of them that the file has is named."""
+
+    def __init__(self, message: str, *keys: str) -> None:
+        super().__init__(message)
+        self.keys = keys
+
+
+def refuse(*rules: tuple[object, str, *tuple[str, ...]]) -> None:
+    """Raise `FieldError` for the first rule that is broken: whether it is, the message, and the keys to look at."""
+    for is_broken, message, *keys in rules:
         if is_broken:
-            raise ValueError(message)
+            raise FieldError(message, *keys)
 
 
 ADDED: Any = {"absent_at_default": True}
-"""Metadata of a field that is younger than the hashes in stores: while it has its default, it is not part of the content."""
+"""Metadata of a field that is newer than hashes in stores: it is left out of the content if it has its default."""
 
 
 @dataclass(frozen=True)
 class Scale(FileContent):
-    """The legal answers of a factor, of one kind: integers (`values`), decimals (`range`) or words (`choices`)."""
+    """The legal answers of a factor: integers (`values`), decimals (`range`) or words (`choices`)."""
 
     values: tuple[int, ...] = ()
     """Integers, in the order in which the question names them."""
@@ -54,39 +62,50 @@ class Scale(FileContent):
     direction: Literal["up", "down"] = field(default="up", metadata=ADDED)
     """`down`: lower is better, as for a distance."""
     choices: tuple[str, ...] = field(default=(), metadata=ADDED)
-    """Words to choose from, none of which is a number."""
+    """Words to choose from instead of numbers."""
     abstain: tuple[str, ...] = field(default=(), metadata=ADDED)
-    """Words such as N/A that may stand in the place of a score, and leave the factor without one."""
+    """Words such as N/A that an answer may have instead of a score; the factor is then without one."""
     boolean: bool = field(default=False, metadata=ADDED)
-    """The values are 0 and 1, and JSON says them as false and true."""
+    """Whether the values 0 and 1 are false and true in JSON."""
 
     def __post_init__(self) -> None:
         kinds = [bool(self.values), self.range is not None, bool(self.choices)]
         kind = "choice" if self.choices else "value"
         options = self.choices or self.values
-        words = [*self.abstain, *self.choices]
+        texts = [*self.abstain, *self.choices]
         refuse(
             (
                 kinds.count(True) != 1,
                 "a scale has either values (integers), a range (decimals) or choices (words)",
+                "values",
+                "range",
+                "choices",
             ),
-            (len(options) == 1, f"a scale needs at least two {kind}s"),
-            (len(set(options)) < len(options), f"a scale names each {kind} once"),
+            (len(options) == 1, f"a scale needs at least two {kind}s", f"{kind}s"),
+            (
+                len(set(options)) < len(options),
+                f"a scale names each {kind} once",
+                f"{kind}s",
+            ),
             (
                 self.range is None and self.step is not None,
                 "step: only a range has one",
+                "step",
             ),
             (
                 self.choices and self.direction == "down",
                 "direction: choices have none",
+                "direction",
             ),
             (
-                len({"", *words}) <= len(words),
+                len({"", *texts}) <= len(texts),
                 "abstain: each word once, and none that is a choice",
+                "abstain",
             ),
             (
                 self.boolean and sorted(self.values) != [0, 1],
                 "boolean: its values are 0 and 1",
+                "boolean",
             ),
         )
         if self.range is not None:
@@ -94,10 +113,10 @@ class Scale(FileContent):
         self.check_scores("labels", self.labels)
 
     def check_scores(self, subject: str, scores: Iterable[Number]) -> None:
-        """Raise `ValueError` if labels or anchors are for other scores than those of the scale."""
+        """Raise `FieldError` if labels or anchors have scores that are not on the scale."""
         stray = sorted({score for score in scores if not self.has(score)})
         message = f"{subject} for {stray}, which are not on the scale: {self.words}"
-        refuse((stray, message))
+        refuse((stray, message, subject))
 
     def _check_range(self, ends: tuple[Number | None, Number | None]) -> None:
         # Whole numbers as integers, so that 1 and 1.0 are the same content.
@@ -110,18 +129,19 @@ class Scale(FileContent):
             (
                 not in_order,
                 f"range {list(ends)}: the lowest comes before the highest",
+                "range",
             ),
-            (step is not None and step <= 0, "step: more than 0"),
+            (step is not None and step <= 0, "step: more than 0", "step"),
         )
         off_step = step is not None and high is not None and self.read(high) is None
         message = (
             f"range {list(ends)}: steps of {step} from {low or 0} do not end at {high}"
         )
-        refuse((off_step, message))
+        refuse((off_step, message, "range"))
 
     @property
     def low(self) -> Number | None:
-        """The lowest score; None if that end is open, and for choices. So for the other ends."""
+        """The lowest score; None if that end is open, and for choices. The same holds for `high`, `worst` and `best`."""
         return self.range[0] if self.range else min(self.values, default=None)
 
     @property
@@ -137,7 +157,7 @@ class Scale(FileContent):
         return self.high if self.direction == "up" else self.low
 
     def share(self, score: float) -> float | None:
-        """Return the place of a score between the worst, 0, and the best, 1; None if an end is open."""
+        """Return a score on a scale from 0 (worst) to 1 (best); None if an end is open."""
         worst = self.worst
         best = self.best
         return (
@@ -146,7 +166,7 @@ class Scale(FileContent):
 
     @property
     def steps(self) -> tuple[Number, ...]:
-        """Every legal score from the lowest on, if there are at most 101, as for a percentage."""
+        """Every legal score in ascending order; empty if there are more than 101, the number for a percentage."""
         if self.values:
             return tuple(sorted(self.values))
         low = self.low
@@ -164,21 +184,21 @@ class Scale(FileContent):
         )
 
     def accepts(self, value: object) -> bool:
-        """Whether this is a legal score; a bool or a string never is, nor 6.0 if integers are asked for."""
+        """Whether a value of JSON is a legal score; a string never is, nor 6.0 on a scale of integers."""
         return self.read(value) is not None
 
     def has(self, score: Number) -> bool:
-        """Whether a number is one of the scores, in whatever form an answer has it: 1 is, if answers say true."""
+        """Whether a number is a score of the scale, even if answers have another form: 1 is, if answers are true or false."""
         return score in self.values if self.boolean else self.accepts(score)
 
     def in_answer(self, score: Number) -> str:
-        """Return a score as an answer has it."""
+        """Return a score in the form of an answer."""
         return str(bool(score)).lower() if self.boolean else str(score)
 
     def read(self, value: object) -> Number | None:
-        """Return the score that a value of strict JSON stands for, or None: nothing is rounded to fit.
+        """Return the score of a value of strict JSON; None if it is not legal. Nothing is rounded.
 
-        A number that is not a plain integer comes as it was written, so that 0.30000000000000001 is not 0.3.
+        A number that is not a plain integer is passed as a `WrittenNumber`, so that 0.30000000000000001 is not 0.3.
         """
         if self.boolean:
             return int(value) if isinstance(value, bool) else None
@@ -192,7 +212,7 @@ class Scale(FileContent):
         number = float(text)
         is_lost = not number and re.search("[1-9]", text.lower().partition("e")[0])
         if is_lost or not math.isfinite(number):
-            return None  # a float cannot hold it: 1e999, 1e-999
+            return None  # outside the range of floats: 1e999, 1e-999
         low, high = self.range
         written = Fraction(text)
         if (
@@ -201,12 +221,12 @@ class Scale(FileContent):
             or (self.step and (written - _exact(low or 0)) % _exact(self.step))
         ):
             return None
-        # adding zero makes -0 a plain one
+        # adding 0.0 turns -0.0 into 0.0
         return value if type(value) is int else number + 0.0
 
     @property
     def words(self) -> str:
-        """The scale in the words of a question: 'an integer from 1 to 7', '5, 3 or 1', 'a number from 0 to 1'."""
+        """Description of the scale in a question: 'an integer from 1 to 7', '5, 3 or 1', 'a number from 0 to 1'."""
         better = "; lower is better" if self.direction == "down" else ""
         values = self.values
         if self.boolean:
@@ -222,7 +242,7 @@ class Scale(FileContent):
         else:
             text = f"{_alternatives(map(str, values))}{better}"
         if self.abstain:
-            abstentions = " or ".join(f'"{word}"' for word in self.abstain)
+            abstentions = " or ".join(f'"{text}"' for text in self.abstain)
             text += f", or {abstentions} where it does not apply"
         return text
 
@@ -239,12 +259,15 @@ class Scale(FileContent):
         return f" from {low} to {high}{steps}"
 
     def json_schema(self) -> dict[str, Any]:
-        """Return the schema without `minimum`, `maximum` and `multipleOf`, which some strict modes refuse: the words say
-        the range."""
+        """Return the schema without `minimum`, `maximum` and `multipleOf`, which some strict modes refuse; a description
+        states the range."""
         if self.abstain:
-            words = {"type": "string", "enum": list(self.abstain)}
+            abstentions = {"type": "string", "enum": list(self.abstain)}
             return {
-                "anyOf": [dataclasses.replace(self, abstain=()).json_schema(), words]
+                "anyOf": [
+                    dataclasses.replace(self, abstain=()).json_schema(),
+                    abstentions,
+                ]
             }
         if self.boolean:
             return {"type": "boolean"}
@@ -257,7 +280,7 @@ class Scale(FileContent):
         return {"type": "number", "description": self.words}
 
     def contract(self) -> dict[str, Any]:
-        """Return the form that two factors are compared by."""
+        """Return the form in which scales of two factors are compared."""
         contract: dict[str, Any] = {"values": list(self.values)}
         if self.choices:
             contract = {"choices": list(self.choices)}
@@ -273,14 +296,15 @@ class Scale(FileContent):
 
 
 _MAX_DIGITS = 40
-"""Characters of a number: longer ones are not scores, and exact arithmetic on a megabyte of digits never ends."""
+"""Length limit of a number, since exact arithmetic on a megabyte of digits takes too long."""
 
 
 def _plain_number(value: Number | None) -> Number | None:
     if value is None:
         return None
     if not math.isfinite(value):
-        raise ValueError("range and step are finite; an end that is open is null")
+        message = "range and step are finite; an end that is open is null"
+        raise FieldError(message, "range", "step")
     return int(value) if value == int(value) else float(value)
 
 

@@ -1,6 +1,6 @@
-"""A rubric set: a YAML file with several rubrics, when each is asked, and the formulas of its scores.
+"""A rubric set: a YAML file with several rubrics, the conditions on which they are asked, and formulas of scores.
 
-Its path goes where a rubric's name goes::
+Pass its path instead of a rubric's name::
 
     name: two_questions
     rubrics:
@@ -40,7 +40,7 @@ ScoreText = str | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Label:
-    """A value of an edit that a score compares with a rubric's answer, so that it must be one of its choices."""
+    """A value of an edit that a formula compares with an answer; it must be one of the choices."""
 
     rubric: str
     field: str
@@ -57,8 +57,8 @@ class Formula:
     text: str
     term: Term
     repeats: Literal["after", "before"] = "after"
-    """`before`: the mean of each factor over repeats and samples goes into the formula; `after`: the formula's value of
-    each of them, and then their mean."""
+    """`before`: the formula is applied to the mean of each factor over repeats and samples; `after`: the formula is
+    applied to each repeat and sample, and the mean is taken of its values."""
     direction: Literal["up", "down"] = "up"
     description: str = ""
 
@@ -68,19 +68,19 @@ class Formula:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns of the manifest that it looks at."""
+        """Columns of the manifest that it uses."""
         ops = ("column", "by", "in", "given")
         return frozenset(str(t.value) for t in self.term.walk() if t.op in ops)
 
     @property
     def element_fields(self) -> frozenset[Ref]:
-        """Rubrics asked `for_each`, and the fields of their elements that it looks at."""
+        """Rubrics with `for_each`, and the fields of their elements that it uses."""
         labels = (label for label in self.labels if label.of_element)
         return frozenset((label.rubric, label.field) for label in labels)
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """The columns of edits that answers are compared with."""
+        """Values of edits that answers are compared with."""
         labels = []
         for term in self.term.walk():
             if term.op in ("==", "!="):
@@ -94,7 +94,7 @@ class Formula:
 
     @property
     def words(self) -> str:
-        """The formula at the foot of a table: `overall = sqrt(min SC x min PQ)`."""
+        """The formula as text below a table: `overall = sqrt(min SC x min PQ)`."""
         mean = ", of the means over repeats" if self.repeats == "before" else ""
         return f"{self.name} = {self.term}{mean}"
 
@@ -105,7 +105,7 @@ _SCORE_KEYS = {
     "direction": ("up", "down"),
     "description": None,
 }
-"""Keys of a score that is more than a formula, and their values."""
+"""Keys of a score that is a mapping, and their legal values."""
 
 
 class ScoreError(RubricError):
@@ -119,7 +119,7 @@ class ScoreError(RubricError):
 def formulas(
     scores: Mapping[str, ScoreText], members: Sequence[Member]
 ) -> list[Formula]:
-    """Return the scores of a set, each over its factors and the scores before it; `ScoreError` says what is wrong."""
+    """Return the scores of a set, each a formula of factors and earlier scores. Raises `ScoreError` if one is wrong."""
     parsed: dict[str, Formula] = {}
     for name, entry in scores.items():
         terms = {earlier: formula.term for earlier, formula in parsed.items()}
@@ -145,25 +145,21 @@ def _formula(
             raise RubricError(f"{where}: {key} is `{'` or `'.join(legal)}`")
     if not re.fullmatch(r"[^\W\d]\w*", name) or name in (*FUNCTIONS, EVERY):
         raise RubricError(
-            f'score "{name}": a name is a word of letters, digits and _, and none of the functions'
+            f'score "{name}": expected letters, digits and _, beginning with a letter, and not the name of a function'
         )
     if any(name in member.factors for member in members):
-        raise RubricError(
-            f'score "{name}": a factor has that name; call the score otherwise'
-        )
+        raise RubricError(f'score "{name}": a factor has that name; rename the score')
     text = str(content.pop("formula"))
     formula = Formula(name, text, parse(text, members, before, where), **content)
     has_words = any(term.choices for term in formula.term.walk())
     if formula.repeats == "before" and has_words:
-        raise RubricError(
-            f"{where}: words have no mean, so repeats cannot come before the formula"
-        )
+        raise RubricError(f"{where}: words have no mean; expected `repeats: after`")
     return formula
 
 
 @dataclass(frozen=True)
 class RubricSet:
-    """Rubrics that belong together, and the scores that are computed from their factors."""
+    """Rubrics that are asked together, and the scores that are computed from their factors."""
 
     name: str
     rubrics: tuple[Rubric, ...]
@@ -189,12 +185,12 @@ class RubricSet:
 
     @functools.cached_property
     def formulas(self) -> list[Formula]:
-        """The scores, read; `RubricError` says which one is wrong."""
+        """The scores as formulas. Raises `RubricError` if one is wrong."""
         return formulas(self.score, [member(rubric) for rubric in self.rubrics])
 
     @functools.cached_property
     def hash(self) -> str:
-        """Hash of all that can change a question, whether it is asked, or a score."""
+        """Hash of everything that can change a question, its conditions or a score."""
         rubrics = [
             {"name": rubric.name, "hash": rubric.hash} | asking(rubric)
             for rubric in self.rubrics
@@ -204,7 +200,7 @@ class RubricSet:
 
     @functools.cached_property
     def labels(self) -> tuple[Label, ...]:
-        """The values of an edit that its scores compare answers with."""
+        """Values of an edit that its scores compare with answers."""
         return tuple(
             dict.fromkeys(
                 label for formula in self.formulas for label in formula.labels
@@ -212,7 +208,7 @@ class RubricSet:
         )
 
     def check_labels(self, edit: Edit) -> None:
-        """Raise `ManifestError` if a score would compare an answer with a label that no answer can be."""
+        """Raise `ManifestError` if a score would compare an answer with a label that is not one of the choices."""
         rubrics = {rubric.name: rubric for rubric in self.rubrics}
         for label in self.labels:
             rubric = rubrics[label.rubric]
@@ -254,7 +250,7 @@ class RubricSet:
 
 
 def member(rubric: Rubric) -> Member:
-    """Return the factors of a rubric for its formulas."""
+    """Return the factors of a rubric, for formulas."""
     return Member(
         rubric.name,
         {factor.key: factor.scale for factor in rubric.factors},
@@ -263,7 +259,7 @@ def member(rubric: Rubric) -> Member:
 
 
 def asking(rubric: Rubric) -> dict[str, Any]:
-    """Return the conditions on which a rubric is asked, without those that have their default."""
+    """Return the conditions on which a rubric is asked, except defaults."""
     defaults = Rubric.__dataclass_fields__
     return {
         name: value
@@ -275,7 +271,7 @@ def asking(rubric: Rubric) -> dict[str, Any]:
 def check_unconditional(
     rubrics: Sequence[Rubric], who: str, allowed: Sequence[str] = ()
 ) -> None:
-    """Refuse rubrics with conditions, if every rubric is asked once about every edit."""
+    """Raise `UsageError` for a rubric with conditions that are not allowed."""
     for rubric in rubrics:
         if conditions := [name for name in asking(rubric) if name not in allowed]:
             raise UsageError(
@@ -284,7 +280,7 @@ def check_unconditional(
 
 
 def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:
-    """Return rubrics by stage: each is asked in a later stage than the rubric that its `after` names."""
+    """Return rubrics by stage; a rubric is asked in a later stage than the rubric that its `after` names."""
     by_stage: list[list[Rubric]] = [[]]
     names = {rubric.name for rubric in rubrics}
     numbers: dict[str, int] = {}
@@ -301,7 +297,7 @@ def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:
 
 
 def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
-    """Return one rubric that asks all that they ask; they must want the same form of answer."""
+    """Return one rubric that asks the questions of several, which must have the same form of answer."""
     first, *others = rubrics
     if not others:
         return replace(first, name=name)
@@ -309,7 +305,7 @@ def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
         forms = {(r.answer, r.system, r.reason) for r in (first, other)}
         if len(forms) > 1 or any(r.template or r.consistency for r in (first, other)):
             raise RubricError(
-                f'"{first.name}" and "{other.name}" want answers of different form, so they cannot share one question'
+                f'"{first.name}" and "{other.name}" have different forms of answer, so they cannot share one question'
             )
     factors = tuple(factor for rubric in rubrics for factor in rubric.factors)
     counts = Counter(factor.key for factor in factors)

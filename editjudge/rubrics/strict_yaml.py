@@ -1,7 +1,7 @@
-"""YAML as rubric files have it: read strictly, checked against a dataclass, with file, line and key in every complaint.
+"""Strict YAML for rubric files, checked against a dataclass; every error names file, line and key.
 
-The library's composer crashes the process on deep nesting and expands aliases without bound, so it gets what was looked
-over only. Its constructor takes the last of two equal keys and reads `no` as false, so ours stands in.
+PyYAML's composer crashes the process on deep nesting and expands aliases without bound, so events are checked first.
+Its constructor takes the last of two equal keys and reads `no` as false, so a constructor of our own replaces it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _MAX_COMPLAINTS = 20
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"[-+]?[0-9]+\.[0-9]+")
 _NUMBERLIKE = re.compile(r"[-+.\s\d]*\d[-+.\s\d]*")
-"""Several spellings of one integer would be several keys here and one label later."""
+"""Numbers as keys; several spellings of one integer would be several keys here and one label later."""
 _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 _DECIMALS = frozenset({"range", "scores"})
-"""Keys whose lists hold numbers; anywhere else 1.5 is a text, such as the number of a paragraph."""
+"""Keys whose lists hold numbers; under other keys 1.5 is a text, such as the number of a paragraph."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Line breaks to YAML, which reads the first of them back as a plain newline; quoted they are escaped.
+# YAML takes these for line breaks and reads the first one back as a newline; in quotes they are escaped.
 _OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
 
 
@@ -43,7 +43,7 @@ _OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
 
 @functools.cache
 def load_table(name: str) -> Any:
-    """Return the table `tables/NAME.yaml`: words and patterns by which prompts and replies are read."""
+    """Return the table `tables/NAME.yaml`: words and patterns for reading prompts and replies."""
     import yaml
 
     path = Path(__file__).parent / "tables" / f"{name}.yaml"
@@ -52,7 +52,7 @@ def load_table(name: str) -> Any:
 
 @functools.cache
 def pattern(name: str) -> re.Pattern[str]:
-    """Return a pattern by which prompts are read."""
+    """Return a pattern for reading prompts."""
     table = load_table("prompts")
     text: str = table["patterns"][name]
     for part, content in table["parts"].items():
@@ -61,7 +61,7 @@ def pattern(name: str) -> re.Pattern[str]:
 
 
 @functools.cache
-def words(table: str, name: str) -> frozenset[str]:
+def word_list(table: str, name: str) -> frozenset[str]:
     """Return a list of words of a table."""
     return frozenset(load_table(table)[name].split())
 
@@ -113,27 +113,27 @@ def lines_below(lines: Lines, *path: str | int) -> Lines:
 
 
 def _look_over(events: Iterable[Any], source: str) -> None:
-    """Refuse what the composer should not get."""
+    """Raise `RubricError` for events that the composer must not get."""
     import yaml
 
     tagged = yaml.ScalarEvent | yaml.CollectionStartEvent
     depth = 0
     documents = 0
     for event in events:
-        why = ""
+        problem = ""
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         documents += isinstance(event, yaml.DocumentStartEvent)
         if isinstance(event, yaml.AliasEvent):
-            why = "aliases (*name) are not used in rubric files"
+            problem = "aliases (*name) are not used in rubric files"
         elif isinstance(event, tagged) and event.tag:
-            why = "tags (!name) are not used in rubric files"
+            problem = "tags (!name) are not used in rubric files"
         elif depth > _MAX_DEPTH:
-            why = f"nested more than {_MAX_DEPTH} deep"
+            problem = f"nested more than {_MAX_DEPTH} deep"
         elif documents > 1:
-            why = "one document a file"
-        if why:
-            raise RubricError(f"{source}:{event.start_mark.line + 1}: {why}")
+            problem = "more than one document; expected one in a file"
+        if problem:
+            raise RubricError(f"{source}:{event.start_mark.line + 1}: {problem}")
 
 
 def _built(node: Any, path: YamlPath, lines: dict[YamlPath, int], source: str) -> Any:
@@ -155,7 +155,7 @@ def _built(node: Any, path: YamlPath, lines: dict[YamlPath, int], source: str) -
         if name.id != "scalar":
             problem = "a key must be a word"
         elif key in members:
-            problem = f'the key "{one_line(key)}" stands twice'
+            problem = f'the key "{one_line(key)}" occurs twice'
         elif _NUMBERLIKE.fullmatch(key) and repr(_plain(key)) != key:
             problem = f'the key "{one_line(key)}" is not a plain integer'
         if problem:
@@ -192,7 +192,7 @@ def validated(
     from pydantic import ValidationError
 
     try:
-        # Strict JSON mode takes a list for a tuple but no string or 6.0 for an integer.
+        # Strict JSON mode takes a list for a tuple, but neither a string nor 6.0 for an integer.
         checked: T = _adapter(kind).validate_json(json.dumps(data), strict=True)  # type: ignore[arg-type]
         return checked
     except ValidationError as error:
@@ -209,14 +209,14 @@ def validated(
 
 @functools.cache
 def _adapter(kind: type[object]) -> Any:
-    """Return the checker of a class, made once: making one takes longer than checking a hundred rubrics."""
+    """Return the validator of a class; building one takes longer than checking a hundred rubrics."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
 
 
 def _class_at(kind: Any, path: Iterable[str | int]) -> Any:
-    """Return the innermost dataclass on the way from `kind` along a path."""
+    """Return the innermost dataclass on a path that begins at `kind`."""
     for key in path:
         hint = typing.get_type_hints(kind).get(key) if isinstance(key, str) else None
         classes = filter(dataclasses.is_dataclass, (hint, *typing.get_args(hint)))
@@ -227,9 +227,9 @@ def _class_at(kind: Any, path: Iterable[str | int]) -> Any:
 def _complaint(
     error: dict[str, Any], lines: Lines, source: str, keys: list[str]
 ) -> str:
-    path = _blamed(tuple(error["loc"]), error, lines)
+    path = _fault_path(tuple(error["loc"]), error, lines)
     message = error["msg"]
-    found = f"{message}, found {error['input']!r:.80}"
+    with_input = f"{message}, found {error['input']!r:.80}"
     match error["type"]:
         case "missing" if path[-1] == "scale":
             message = "missing: give the rubric or this factor a scale"
@@ -241,11 +241,11 @@ def _complaint(
         case "literal_error":
             options = re.findall(r"'(\w+)'", error["ctx"]["expected"])
             close = near_miss(str(error["input"]), options)
-            message = f'{found}; did you mean "{close}"?' if close else found
+            message = f'{with_input}; did you mean "{close}"?' if close else with_input
         case "value_error":
             message = message.removeprefix("Value error, ")
         case _:
-            message = found
+            message = with_input
     line_path = path
     while line_path and line_path not in lines:
         line_path = line_path[:-1]
@@ -253,17 +253,16 @@ def _complaint(
     return f"{source}:{lines.get(line_path, 1)}: {name}: {message}"
 
 
-def _blamed(path: YamlPath, error: dict[str, Any], lines: Lines) -> YamlPath:
-    """Return the path of the fault in the file: the scale that the factors share, or the key that a message names."""
-    # Pydantic also names the kinds that a value could have had, which are not keys.
+def _fault_path(path: YamlPath, error: dict[str, Any], lines: Lines) -> YamlPath:
+    """Return the path of a fault in the file: of the shared scale of the factors, or of a key of a `FieldError`."""
+    # Pydantic adds the types of a union to the path, which are not keys.
     kinds = ("str", "PromptPart", "tuple[str, ...]")
     path = tuple(key for key in path if key not in kinds)
     is_scale = path[:1] == ("factors",) and path[2:3] == ("scale",)
     if is_scale and path[:3] not in lines and ("scale",) in lines:
         path = path[2:]
     if error["type"] == "value_error":
-        names = re.findall(r"[a-z]+", error["msg"].removeprefix("Value error, "))
-        keys = ((*path, key) for name in names for key in (name, f"{name}s"))
+        keys = ((*path, key) for key in getattr(error["ctx"]["error"], "keys", ()))
         path = next((key for key in keys if key in lines), path)
     return path
 
@@ -272,11 +271,11 @@ def _blamed(path: YamlPath, error: dict[str, Any], lines: Lines) -> YamlPath:
 
 
 def dump_plain(data: Any) -> str:
-    """Return plain data as YAML that people can read; reading it back gives the same."""
+    """Return plain data as readable YAML that `parse_yaml` reads back unchanged."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Long and many-line texts as blocks, which people can read and edit."""
+        """Writes texts of several lines as blocks, which are easy to read and edit."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True
@@ -284,7 +283,7 @@ def dump_plain(data: Any) -> str:
     def text(dumper: Any, value: str) -> Any:
         if _SURROGATE.search(value):
             raise RubricError(
-                f'"{one_line(value[:80])}" holds half of a surrogate pair, which no file can hold'
+                f'"{one_line(value[:80])}" has an unpaired surrogate, which cannot be written to a file'
             )
         style = "|" if "\n" in value else None
         if _OTHER_BREAKS.search(value):

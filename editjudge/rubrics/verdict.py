@@ -1,6 +1,6 @@
 """Outcomes of a reply: a `Verdict` or a `Failure`, with remarks.
 
-Apart from the contract, whose patterns nobody needs before the first reply."""
+Separate from the contract, whose patterns are compiled at the first reply only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Finish = Literal["stop", "length", "refusal"]
 
 @dataclass(frozen=True)
 class Remark:
-    """Something to say about a reply."""
+    """A finding about a reply: a code, a message and the factor."""
 
     code: str
     message: str
@@ -31,15 +31,15 @@ class Verdict:
     status: ClassVar[Literal["ok"]] = "ok"
 
     scores: Mapping[str, float]
-    """Integers stay integers; empty where the rubric asks for choices."""
+    """Integers stay integers; empty if the rubric asks for choices."""
     justifications: Mapping[str, str]
     violations: tuple[Remark, ...] = ()
-    """Broken rules that do not touch the scores."""
+    """Broken rules that do not affect the scores."""
     notes: tuple[Remark, ...] = ()
     choices: Mapping[str, str] = field(default_factory=dict)
     """Choices in place of scores, if the rubric asks for them."""
     abstained: Mapping[str, str] = field(default_factory=dict)
-    """Factors of which the reply says that they do not apply, with its word for it."""
+    """Factors that do not apply according to the reply, with the word that it used."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the document that `editjudge parse --json` prints."""
@@ -57,7 +57,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Failure:
-    """A reply that is no answer."""
+    """A reply that is not an answer."""
 
     status: Literal["refused", "invalid", "truncated"]
     """`refused`: the model declined. `invalid`: it broke the contract. `truncated`: it was cut off."""

@@ -312,7 +312,7 @@ def test_every_fault_is_told_at_once_up_to_a_limit() -> None:
 NOT_A_RUBRIC = {
     "a key twice": (
         MINIMAL + "name: other\n",
-        'mine.yaml:14: the key "name" stands twice',
+        'mine.yaml:14: the key "name" ',
     ),
     "a key twice, deep": (
         changed("  envelope: results", "  words: [1, 2]\n  words: [1, 2]"),
@@ -321,10 +321,13 @@ NOT_A_RUBRIC = {
     "an alias": (MINIMAL + "role: &r x\ntask: *r\n", "mine.yaml:15: aliases"),
     "a merge": (changed("answer:\n", "answer:\n  <<: *a\n"), "mine.yaml:13: aliases"),
     "a bomb of aliases": ("a: &a [x, x]\nb: &b [*a, *a]\n", "mine.yaml:2: aliases"),
-    "two documents": (MINIMAL + "---\n" + MINIMAL, "mine.yaml:14: one document a file"),
+    "two documents": (
+        MINIMAL + "---\n" + MINIMAL,
+        "mine.yaml:14: more than one document",
+    ),
     "two documents, the first empty": (
         "---\n---\n" + MINIMAL,
-        "mine.yaml:2: one document a file",
+        "mine.yaml:2: more than one document",
     ),
     "a tag": (
         changed("name: mine", "name: !!python/name:os.system x"),

@@ -218,7 +218,9 @@ def test_what_a_stranger_does_not_say_is_asked_for_by_name_and_option(
     assert (result.rubric is None) == bool(stranger.asks)
     for one in result.asks:
         assert one.option.startswith(OPTIONS.get(one.about, "--slot"))
-        assert one.about in str(one) and one.why in str(one) and one.option in str(one)
+        assert (
+            one.about in str(one) and one.reason in str(one) and one.option in str(one)
+        )
 
 
 @every_stranger
@@ -328,7 +330,7 @@ def test_a_nested_answer_with_a_value_that_may_be_either_is_asked_about_by_its_k
 ):
     result = import_prompt(INPUTS + UNCLEAR_NESTED, "mine")
     assert abouts(result) == ["factors"]
-    assert '"said"' in result.asks[0].why
+    assert '"said"' in result.asks[0].reason
     rubric = done(
         import_prompt(INPUTS + UNCLEAR_NESTED, "mine", Hints(factors=("fit", "all")))
     )
@@ -496,7 +498,7 @@ def test_a_contract_that_refuses_what_its_own_prompt_answers_is_not_made(
     text, hints = case
     result = import_prompt(INPUTS + text, "mine", hints)
     assert abouts(result) == ["answer"]
-    assert "would be refused" in result.asks[0].why
+    assert "would be refused" in result.asks[0].reason
 
 
 def test_a_prompt_that_answers_within_its_scale_is_imported() -> None:
@@ -512,7 +514,7 @@ def listing(shown: str) -> str:
 def test_several_scores_that_the_text_names_are_never_one_integer(shown: str) -> None:
     result = import_prompt(listing(shown), "mine", Hints(factors=("score",), scale=TEN))
     assert abouts(result) == ["factors"]
-    assert "2 scores" in result.asks[0].why
+    assert "2 scores" in result.asks[0].reason
 
 
 @pytest.mark.parametrize(

@@ -101,25 +101,25 @@ def test_a_text_is_read_where_it_stands(
     ("source", "why"),
     [
         ({"file": PY, "constant": "RULE"}, 'did you mean "RULES"'),
-        ({"file": PY, "constant": "TWICE"}, "2 times, on lines 10, 11"),
+        ({"file": PY, "constant": "TWICE"}, "TWICE.*lines 10, 11"),
         ({"file": PY, "constant": "COMPUTED"}, r"prompts\.py:12: expected a text"),
         (
             {"file": PY, "constant": "TABLE", "key": ("edt",)},
             'prompts.py:8: no key "edt"; did you mean "edit"',
         ),
         ({"file": PY, "constant": "TABLE"}, "expected a text"),
-        ({"file": PY, "function": "nothing"}, "no single function"),
+        ({"file": PY, "function": "nothing"}, '0 functions "nothing"'),
         ({"file": PY, "function": "Asker.ask"}, "which is not computed here|expected"),
         ({"file": PY, "constant": "Asked.PROMPT"}, "0 classes"),
         ({"file": "gone.py", "constant": "X"}, "has no gone.py"),
-        ({"file": "../outside.py"}, "leads out of the checkout"),
+        ({"file": "../outside.py"}, "outside the checkout"),
         ({"file": "p.json", "key": ("edit", 5)}, 'no "edit.5"'),
-        ({"file": "p.json", "key": ("edit",)}, "is no text"),
+        ({"file": "p.json", "key": ("edit",)}, "edit is not a text"),
         ({"file": "p.json", "key": ("edit", 0, "x")}, 'no "edit.0.x"'),
-        ({"file": "README.md", "after": "gone"}, "stands 0 times"),
+        ({"file": "README.md", "after": "gone"}, "'gone' 0 times"),
         (
             {"file": PY, "constant": "TAIL", "replace": {"six": "two"}},
-            "is not in the text",
+            "'six' was not found",
         ),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_file_that_is_no_python_is_refused_with_its_line(tmp_path: Path) -> No
 
 def test_a_constant_that_is_made_of_itself_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text('X = Y + "a"\nY = X + "b"\n', "utf-8")
-    with pytest.raises(RubricError, match="too many parts"):
+    with pytest.raises(RubricError, match="more than 200"):
         read_source(tmp_path, TextSource("a.py", constant="X"))
 
 
@@ -146,5 +146,5 @@ def test_a_link_out_of_the_checkout_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret", "utf-8")
     (tmp_path / "checkout").mkdir()
     (tmp_path / "checkout" / "a.txt").symlink_to(tmp_path / "secret")
-    with pytest.raises(RubricError, match="leads out"):
+    with pytest.raises(RubricError, match="outside the checkout"):
         read_source(tmp_path / "checkout", TextSource("a.txt"))
