@@ -2,7 +2,7 @@
 
 answers         Answer                  the answer of a verb: document, leading lines and tables
 tables          Table, Figure           the one kind of table: terminal, Markdown, LaTeX, CSV
-words           words, plain            reasons of statistics in words, results as JSON
+words           reason_text, plain      reasons of statistics as text, results as JSON
 run_data        load, RunData           a run's judgements as the columns that statistics take
 selection       deciding, same_rubrics  the scores that decide, and factors that two runs have in common
 summary         measure, report         `report`: coverage, means, aggregates, pass rates, ranks, noise

@@ -1,6 +1,6 @@
-"""`agree`: judges against people, people among themselves, and what a judge can be made into.
+"""`agree`: agreement of judges with people and of people with each other, calibration, and estimates with few ratings.
 
-Readers are given an estimate only with its 95 % interval; JSON has every figure, and why it has no interval.
+Tables show an estimate only with its 95 % interval; JSON has every figure, and the reason if there is no interval.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from editjudge.report.tables import (
     figure_text,
     merge_notes,
 )
-from editjudge.report.words import plain, words
+from editjudge.report.words import plain, reason_text
 from editjudge.rubrics.files import SETS
 from editjudge.rubrics.files import load as load_rubric
 from editjudge.stats import agreement as statistics
@@ -67,15 +67,15 @@ ByJudge = Mapping[str, Mapping[str, T]]
 """Results by factor and judge."""
 
 PEOPLE = "(a further rater)"
-"""A row among the judges: what one more person would reach against the mean of those who rated."""
+"""Row among the judges: the expected agreement of one more person with the mean of the raters."""
 ENDS = {"top": "highest", "floor": "lowest"}
 FITTED = (
     "measured was fitted to people's quality ratings of ImagenHub's edits: on those pictures its agreement "
     "is in-sample and too good; docs/measured.md has held-out figures"
 )
-"""Note wherever that judge is: no run records which images these are."""
+"""Note on every result of that judge, since a run does not record whether its images are among these."""
 _CONCLUSIONS = 4
-"""Judges with a sentence each above the tables."""
+"""Limit of judges that get a sentence above the tables."""
 
 
 # --- the verb -------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def agree_files(
 def stored_agreement(
     run: RunData, store: Store, mappings: Sequence[str]
 ) -> tuple[Answer | None, str]:
-    """Compare with the ratings of the store on factors of the run; and return a sentence on ratings of other factors."""
+    """Compare with ratings in the store on factors of the run; also return a sentence on ratings of other factors."""
     factors = _factors(run)
     ratings = _renamed(_stored_ratings(store, run), mappings, factors)
     rated = ratings.factor.present()
@@ -210,7 +210,7 @@ def _answer(
         caption = "The same for the mean of each group of factors"
         tables.append(_agreement_table(groups, caption))
     if with_guessed:
-        # Only its figures are shown beside the others, so its intervals need no precision.
+        # Its intervals are not shown, so a few draws are enough.
         other = statistics.agree(ratings, with_guessed, scales=scales, draws=100)
         document["with_guessed"] = plain(other.factors)
         tables.insert(1, _guesses(agreement.factors, other.factors))
@@ -240,7 +240,7 @@ def _answer(
 
 
 class _Joint(NamedTuple):
-    """One factor of one judge: its mean score of every item, people's if they rated it, model and source image."""
+    """One factor of one judge: for each item its mean score, the mean rating of people, model and source image."""
 
     judge: Floats
     human: Floats
@@ -251,7 +251,7 @@ class _Joint(NamedTuple):
         return calibrate(self.judge, self.human, group=self.group)
 
     def estimates(self, scale: Sequence[float] | None) -> dict[str, PoweredEstimate]:
-        """Return an estimate for each model; the scale of people and judge alike bounds it unless ratings leave it."""
+        """Return an estimate for each model, bounded by the scale unless ratings exceed it."""
         ends = ends_of(scale)
         rated = self.human[np.isfinite(self.human)]
         if ends and len(rated) and not ends[0] <= rated.min() <= rated.max() <= ends[1]:
@@ -299,7 +299,7 @@ def _grouped(ratings: Ratings, scores: Scores) -> tuple[Ratings, Scores] | None:
     groups = []
     for name in SETS["online"]:
         factors = tuple(factor.key for factor in load_rubric(name).factors)
-        # If people rated a group itself, judges are compared with that.
+        # If people rated a group directly, judges are compared with these ratings.
         if name not in rated and {*factors} <= common:
             groups.append(Aggregate(name, factors))
     if not groups:
@@ -327,7 +327,7 @@ def conclusions(agreement: Agreement) -> list[str]:
     """Return a sentence for each of a few judges: Spearman with the mean of people, factor by factor.
 
     Each figure has its number of edits and its interval. Without an interval the reason is given instead, once for all
-    factors and judges that it is true of.
+    factors and judges that share it.
     """
     judges: dict[str, list[str]] = {}
     silences: dict[tuple[int, str], dict[str, None]] = {}
@@ -338,8 +338,8 @@ def conclusions(agreement: Agreement) -> list[str]:
             if ci is not None:
                 judges.setdefault(judge, []).append(_conclusion(factor, result, ci))
             elif result.n and reason:
-                silences.setdefault((result.n, words(reason)), {})[factor] = None
-    # The lines of more judges would push the table, which compares them, off the screen.
+                silences.setdefault((result.n, reason_text(reason)), {})[factor] = None
+    # Lines for more judges would push the table off the screen.
     if len(judges) > _CONCLUSIONS:
         judges = {}
     lines = [
@@ -366,7 +366,7 @@ def _conclusion(factor: str, result: JudgeAgreement, ci: Interval) -> str:
 
 
 def _charts(agreement: Agreement) -> list[DotChart]:
-    """Return the chart of correlations; none if no figure has an interval."""
+    """Return the chart of correlations; an empty list if no figure has an interval."""
     people = ((f, PEOPLE, human.further_rater) for f, human in agreement.humans.items())
     dots = []
     judges = _cells(agreement.factors)
@@ -466,7 +466,7 @@ def _agreement_table(
 
 
 def _about_people(agreement: Agreement) -> Iterator[str]:
-    """Yield what the row of a further rater is, for which factors there is none, and which factors were not rated."""
+    """Yield notes on the row of a further rater, on factors without it, and on factors without ratings."""
     numbers = set()
     reasons: dict[str, list[str]] = {}
     for factor, human in agreement.humans.items():
@@ -474,7 +474,7 @@ def _about_people(agreement: Agreement) -> Iterator[str]:
         if person.ci.get("spearman"):
             numbers.add(f"{person.raters:.3g}")
         if person.reason:
-            reasons.setdefault(words(person.reason), []).append(factor)
+            reasons.setdefault(reason_text(person.reason), []).append(factor)
     if numbers:
         raters = " or ".join(sorted(numbers))
         yield (
@@ -493,14 +493,14 @@ def _about_judges(agreement: Agreement) -> list[str]:
     for factor, judge, result in _cells(agreement.factors):
         if factor not in agreement.humans:
             continue
-        lines = [words(note) for note in result.notes if note != OTHER_SCALE]
+        lines = [reason_text(note) for note in result.notes if note != OTHER_SCALE]
         reason = result.ci_reason.get("spearman")
         if reason and result.n:
-            lines.append(f"no Spearman is shown: {words(reason)}")
+            lines.append(f"no Spearman is shown: {reason_text(reason)}")
         if result.overturnable:
             lines.append(f"{result.failed} failed scores could overturn this")
         if result.within_model.models > 1:
-            lines += map(words, result.within_model.notes)
+            lines += map(reason_text, result.within_model.notes)
         about[f"{factor} by {judge}"] = lines
     return merge_notes(about)
 
@@ -510,14 +510,14 @@ def _at_ends(of: str) -> dict[str, str]:
 
 
 def _errors(by_judge: ByJudge[JudgeAgreement]) -> list[Table]:
-    """Show how far off judges are, if judge and people use the same scale."""
+    """Return the table of errors of judges that use the same scale as people."""
     rows: list[dict[str, Cell]] = []
     reasons: dict[str, list[str]] = {}
     for factor, judge, result in _cells(by_judge):
         if not result.n or OTHER_SCALE in result.notes:
             continue
         reason = result.ci_reason.get("mae")
-        lines = [f"no MAE is shown: {words(reason)}"] if reason else []
+        lines = [f"no MAE is shown: {reason_text(reason)}"] if reason else []
         reasons[f"{factor} by {judge}"] = lines
         rows.append(
             {
@@ -576,7 +576,9 @@ def _among_people(humans: Mapping[str, Ceiling]) -> Table:
         ),
         "People among themselves, 95 % CI",
         notes=(
-            f"{f}: {words(note)}" for f, human in humans.items() for note in human.notes
+            f"{f}: {reason_text(note)}"
+            for f, human in humans.items()
+            for note in human.notes
         ),
         spare=("at floor", "at top"),
         legend=legend,
@@ -624,7 +626,7 @@ def _raters(humans: Mapping[str, Ceiling]) -> Table:
 def _guesses(
     by_judge: ByJudge[JudgeAgreement], with_guessed: ByJudge[JudgeAgreement]
 ) -> Table:
-    """Show what the scores that the source made up would change."""
+    """Return the table of changes that guessed scores would make."""
     rows: list[dict[str, Cell]] = []
     for factor, judge, other in _cells(with_guessed):
         result = by_judge[factor][judge]
@@ -650,7 +652,7 @@ def _guesses(
 
 def _calibrations(calibrations: ByJudge[ScaleCalibration]) -> Table:
     notes = [
-        f"{factor} by {judge}: {words(note)}"
+        f"{factor} by {judge}: {reason_text(note)}"
         for factor, judge, calibration in _cells(calibrations)
         for note in calibration.notes
     ]
@@ -689,7 +691,7 @@ def _estimates(estimates: ByJudge[Mapping[str, PoweredEstimate]]) -> Table:
                 *estimate.notes,
                 *([estimate.ci_reason] if estimate.ci_reason else []),
             ]
-            notes |= dict.fromkeys(map(words, reasons))
+            notes |= dict.fromkeys(map(reason_text, reasons))
             if estimate.scored_only:
                 rows.append(
                     {
@@ -734,7 +736,7 @@ def _halo(agreement: Agreement) -> list[Table]:
 # --- ratings and their names ----------------------------------------------------------------------------------
 
 _USUAL = {"SC": "fidelity", "PQ": "quality"}
-"""Names by which ImagenHub and its successors call semantic consistency and perceptual quality."""
+"""Names of semantic consistency and perceptual quality in ImagenHub and its successors."""
 
 
 def _factors(run: RunData) -> list[str]:
@@ -744,7 +746,7 @@ def _factors(run: RunData) -> list[str]:
 def _renamed(
     ratings: Ratings, mappings: Sequence[str], factors: Sequence[str]
 ) -> Ratings:
-    """Return ratings under the judges' factor names, by `--map-factor PEOPLE=FACTOR`. One rated factor may map to several."""
+    """Return ratings under the factor names of judges, by `--map-factor PEOPLE=FACTOR`. One factor may map to several."""
     if not mappings:
         return ratings
     pairs = [text.rpartition("=")[::2] for text in mappings]
@@ -754,7 +756,7 @@ def _renamed(
         if not people or not factor:
             problem = "expected PEOPLE=FACTOR, such as PQ=quality"
         elif people not in rated:
-            problem = f'nobody rated "{people}"{did_you_mean(people, rated)}'
+            problem = f'there are no ratings of "{people}"{did_you_mean(people, rated)}'
         elif factor not in factors:
             problem = f'judges have no "{factor}"{did_you_mean(factor, factors)}'
         if problem:
@@ -777,7 +779,7 @@ def _renamed(
 
 
 def _such_as(people: Sequence[str], factors: Sequence[str]) -> Option:
-    """Return an example of --map-factor that makes sense: the usual mapping, or the one that assumes least."""
+    """Return an example of --map-factor: the usual mapping, or else one to the overall score."""
     for name, factor in _USUAL.items():
         if name in people and factor in factors:
             return Option("map-factor", {name: factor})
@@ -786,7 +788,7 @@ def _such_as(people: Sequence[str], factors: Sequence[str]) -> Option:
 
 
 def _file_ratings(file: Path, run: RunData | None) -> tuple[Ratings, dict[str, Origin]]:
-    """Read the ratings of a file. If it names the rated content, the id may be of another edit here."""
+    """Return the ratings of a file and the origins of items, without ratings of another content under the same id."""
     edits = run.side.edits if run else {}
     contents = {item: content.key() for item, content in edits.items()}
     ratings = []
@@ -808,7 +810,7 @@ def _no_ratings(store: Store, run: RunData) -> UsageError:
             f"none of its {total:,} ratings is of an edit of {one_line(run.run.name)}"
         )
     return UsageError(
-        f"{one_line(store.name)}: {problem}: give --ratings, or bring them in with `ratings import FILE --run RUN`",
+        f"{one_line(store.name)}: {problem}: give --ratings, or import them with `ratings import FILE --run RUN`",
         options=[Option("ratings")],
     )
 
@@ -819,13 +821,13 @@ def _stored_ratings(store: Store, run: RunData) -> Ratings:
 
 
 def _check_common(ratings: Ratings, scores: Scores, sums: Sequence[str]) -> None:
-    """Raise `InputError` for a file of other items, or of factors with other names."""
+    """Raise `InputError` if scores and ratings have no item or no factor in common."""
     for name in ("item", "factor"):
         scored = getattr(scores, name).present()
         rated = getattr(ratings, name).present()
         if {*scored} & {*rated}:
             continue
-        message = f"judges have {_some(scored)}, people {_some(rated)}"
+        message = f"judges have {_first_names(scored)}, people {_first_names(rated)}"
         options = []
         if name == "factor" and scored and rated:
             options = [_such_as(rated, (*scored, *sums))]
@@ -838,5 +840,5 @@ def _check_common(ratings: Ratings, scores: Scores, sums: Sequence[str]) -> None
         )
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (" ..." if len(names) > 3 else "") or "none"

@@ -56,7 +56,7 @@ class Answer(Mapping[str, Any]):
         return len(self.document)
 
     def frame(self, table: int = 0) -> Any:
-        """Return the rows of a table at full precision: by default all figures, or else the first table."""
+        """Return the rows of a table at full precision; by default all figures, or the first table if there are none."""
         tables = [*([self.rows] if self.rows else []), *self.tables]
         return framed(tables[table].records() if tables else [])
 
@@ -82,10 +82,10 @@ def framed(rows: list[dict[str, Any]]) -> Any:
 
 
 def format_of(path: Path) -> str:
-    """Return the format that a file's name stands for."""
+    """Return the format of a report by the ending of its file's name."""
     if path.suffix not in FORMATS:
         raise UsageError(
-            f"{one_line(str(path))}: the name ends in none of {', '.join(FORMATS)}; give --format",
+            f"{one_line(str(path))}: unknown ending; expected one of {', '.join(FORMATS)}, or give --format",
             options=[Option("format")],
         )
     return FORMATS[path.suffix]
@@ -103,7 +103,7 @@ def together_latex(title: str, lead: Sequence[str], tables: Sequence[Table]) -> 
 
 
 PROSE = {"md": together_markdown, "latex": together_latex}
-"""Forms of a whole report: a title, leading lines and tables become one text. Another form is another entry."""
+"""Formats of a report with title, leading lines and tables as one text."""
 
 
 def written(

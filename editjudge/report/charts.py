@@ -1,4 +1,4 @@
-"""Charts as data; `templates/charts.html` draws them as inline SVG and HTML tables. Tables have the same figures."""
+"""Charts as data, which `templates/charts.html` draws as inline SVG and HTML tables."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from editjudge.report.templating import render_macro, stylesheet
 from editjudge.stats.columns import Interval
 
 SERIES = 8
-"""Models or judges that one chart tells apart, by colour and by shape."""
+"""Limit of models or judges in one chart, which have different colours and shapes."""
 THIN = 6
-"""A mean of fewer edits is drawn faint: no comparison of so few source images can reach p < .05."""
+"""A mean of fewer edits is drawn faint: a comparison of so few source images cannot reach p < .05."""
 
 
 def draw(chart: Chart) -> str:
@@ -27,19 +27,19 @@ def draw(chart: Chart) -> str:
 
 @dataclass(frozen=True)
 class Dot:
-    """A figure with its interval, of one row and one series."""
+    """A figure with its interval, in one row and one series."""
 
     row: str
     series: str
     value: float
     ci: Interval | None
     faint: bool = False
-    """Drawn hollow: no evidence of a difference."""
+    """Whether it is drawn hollow, for no evidence of a difference."""
 
 
 @dataclass(frozen=True)
 class DotChart:
-    """A row for each name, a mark for each series, a line for each interval."""
+    """Chart with a row for each name, a mark for each series and a line for each interval."""
 
     title: str
     dots: Sequence[Dot]
@@ -76,7 +76,7 @@ class DotChart:
 
 @dataclass(frozen=True)
 class _Grid:
-    """A cell for each row and column that has one."""
+    """Cells by row and column."""
 
     title: str
     cells: Mapping[tuple[str, str], Any]
@@ -92,18 +92,18 @@ class _Grid:
 
 @dataclass(frozen=True)
 class HeatCell:
-    """A mean over so many edits, on a scale from its worst score to its best."""
+    """A mean over `n` edits, on a scale from worst to best score."""
 
     mean: float | None
     n: int
     ci: Interval | None = None
     scale: tuple[float, float] | None = None
     of: int | None = None
-    """Edits that should have a score, where they are more."""
+    """Number of edits that should have a score, if it is larger."""
 
     @property
     def step(self) -> str:
-        """The shade, 0 to 8; `none` without a score or a scale."""
+        """Shade from 0 to 8; `none` without a score or a scale."""
         if self.mean is None or self.scale is None:
             return "none"
         worst, best = self.scale
@@ -115,7 +115,7 @@ class HeatCell:
 
     @property
     def _digits(self) -> int:
-        # A scale as narrow as a share has its differences behind the first decimal.
+        # On a scale as narrow as 0 to 1, differences are in the second decimal.
         wide = self.scale is not None and abs(self.scale[1] - self.scale[0]) > 2
         return 1 if wide else column_decimals([self.ci])
 
@@ -145,7 +145,7 @@ class HeatMap(_Grid):
 
 @dataclass(frozen=True)
 class Histograms(_Grid):
-    """Histogram of each cell: how often each score was given."""
+    """Frequency of each score by cell."""
 
     kind: ClassVar[str] = "histograms"
 
@@ -177,7 +177,7 @@ class SlopeMap(_Grid):
         return "lost" if slope < 0 else "gained"
 
     def strength(self, slope: float | None) -> float:
-        """Return the opacity of the colour: six points over four doses are the most that a scale of 7 has."""
+        """Return the opacity of the colour; six points over four doses is the maximum on a scale of 7."""
         return 1.0 if slope is None else 0.66 * min(1.0, abs(slope) / 1.5)
 
 
@@ -206,7 +206,7 @@ class Plot:
         return f"<style>{stylesheet()}</style>{self.html}"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it as .html, or through Matplotlib as .png, .pdf or .svg."""
+        """Write the chart as .html or, with Matplotlib, as .png, .pdf or .svg."""
         file = Path(path)
         if file.suffix.lower() == ".html":
             page = f'<!doctype html>\n<meta charset="utf-8">{self._repr_html_()}\n'
@@ -215,7 +215,7 @@ class Plot:
             self.figure().savefig(file, bbox_inches="tight")
         else:
             raise UsageError(
-                f"{file}: the name ends in none of .html, .png, .pdf, .svg"
+                f"{file}: unknown ending; expected .html, .png, .pdf or .svg"
             )
         return file
 
@@ -246,7 +246,7 @@ def _panel(panel: Any, chart: DotChart) -> None:
     for number, name in enumerate(series):
         dots = [dot for dot in chart.dots if dot.series == name]
         shift = (number - (len(series) - 1) / 2) * 0.6 / len(series)
-        # A figure without an interval is drawn as a mark alone.
+        # A figure without an interval has only a mark.
         ends = [dot.ci or (dot.value, dot.value) for dot in dots]
         panel.errorbar(
             [dot.value for dot in dots],
@@ -270,5 +270,5 @@ def _panel(panel: Any, chart: DotChart) -> None:
 
 
 def _literal(text: str) -> str:
-    """Return a name as it is: Matplotlib reads text between dollars as mathematics."""
+    """Return a name with dollars escaped, since Matplotlib reads text between them as mathematics."""
     return re.sub(r"([$\\])", r"\\\1", text)

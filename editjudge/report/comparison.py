@@ -40,7 +40,7 @@ from editjudge.report.tables import (
     merge_notes,
     p_value,
 )
-from editjudge.report.words import changes, drift_verdict, plain, words
+from editjudge.report.words import changes, drift_verdict, plain, reason_text
 from editjudge.running.sums import OVERALL
 from editjudge.stats import compare as statistics
 from editjudge.stats.columns import Column, Interval, Scores
@@ -53,19 +53,19 @@ Direction = Literal["up", "down"]
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """One difference, and what both sides have in common: a judge, or a rubric."""
+    """One difference, and the judge or rubric that both sides have in common."""
 
     within: str
     difference: Difference
     direction: Direction = "up"
-    """`down` if a lower score is the better one."""
+    """`down` if a lower score is better."""
     family: Family = "exploratory"
     declared: bool = False
     """Whether the score was named as primary before the run (`run --primary`)."""
 
     @property
     def marked(self) -> Difference:
-        """The difference with its factor as tables name it."""
+        """The difference, with the label of its factor in tables."""
         d = self.difference
         return replace(d, factor=f"{d.factor} {FALLS}") if self.is_falling else d
 
@@ -115,7 +115,7 @@ def compare_runs(
     *,
     across_rubrics: bool = False,
 ) -> Answer:
-    """Compare the edits of two runs, which were loaded with `pairing`: B minus A on what both had to edit."""
+    """Compare the edits of two runs, which were loaded with `pairing`: B minus A on the tasks of both."""
     same = same_rubrics(a, b, across_rubrics=across_rubrics, factors=choice.factors)
     a_scores, b_scores, match = pair_runs(same.a, same.b, "task")
     comparisons = _run_differences(
@@ -219,7 +219,7 @@ def drift(now: RunData, then: RunData, *, across_rubrics: bool = False) -> Answe
 
 
 def _drifting_judges(now: RunData, then: RunData) -> dict[str, str]:
-    """Return the judges of both runs; one judge on each side is compared even if the two have different names."""
+    """Return the judges of both runs; a single judge on each side is compared even if the names differ."""
     judges = now.scores.judge.present()
     earlier = then.scores.judge.present()
     if len(judges) == len(earlier) == 1:
@@ -242,10 +242,10 @@ def differences(
     b: str | None = None,
     choice: Choice = EVERYTHING,
 ) -> list[PairedDifference]:
-    """Compare a pair (both named), one with each other (one named) or every pair (none named).
+    """Compare two sides (both named), one side with all others (one named) or every pair (none named).
 
-    Models are compared by the panel's mean unless a judge is chosen. Primary scores are corrected together, the
-    factors of a rubric with each other.
+    Models are compared by the panel's mean unless a judge is chosen. P-values are corrected over the primary scores,
+    and over the factors of each rubric.
     """
     judge = choice.judge
     if by == "judge" and judge is not None:
@@ -295,7 +295,7 @@ def _run_differences(a: RunData, b: RunData, choice: Choice) -> list[PairedDiffe
             scales=_common_scales(a, b),
             guaranteed=choice.guaranteed,
         )
-        # A mean of other factors is another figure.
+        # Means over different factors are not comparable.
         other = {
             mean.name for mean in {*a.aggregates[judge]} ^ {*b.aggregates[judge_b]}
         }
@@ -310,7 +310,7 @@ def _common_scales(a: RunData, b: RunData) -> dict[str, tuple[float, ...]]:
 
 
 def _chosen(run: RunData, factors: Sequence[str], primary: Sequence[str]) -> Scores:
-    """Return the scores of these factors; without them the primary ones and all factors."""
+    """Return the scores of these factors; by default the primary scores and all factors."""
     if not factors:
         return run.with_aggregates(primary)
     scores = run.with_aggregates()
@@ -320,7 +320,7 @@ def _chosen(run: RunData, factors: Sequence[str], primary: Sequence[str]) -> Sco
 
 
 def _sides(scores: Scores, by: By) -> tuple[Column, Column, On]:
-    """Return the column that is compared, the one that both sides share, and what pairs them."""
+    """Return the column that is compared, the column that both sides share, and the column that pairs them."""
     if by == "model":
         return scores.model, scores.judge, "pair"
     if by == "judge":
@@ -356,7 +356,7 @@ def _corrected(
     primary: Sequence[str],
     declared: bool,
 ) -> list[PairedDifference]:
-    """Correct the primary scores together, and the factors of each rubric with each other."""
+    """Correct p-values over the primary scores, and over the factors of each rubric."""
     rubrics = {f: rubric for rubric, factors in run.rubrics.items() for f in factors}
     families: dict[tuple[()] | tuple[str, str], list[tuple[str, Difference]]] = {(): []}
     for context, d in rows:
@@ -379,7 +379,7 @@ def _corrected(
 
 
 def compare_tables(comparisons: Sequence[PairedDifference], by: By) -> list[Table]:
-    """Show primary scores first, then factors; a table for each judge, or what else both sides share."""
+    """Return tables with primary scores first, then factors; one for each judge or other shared value."""
     tables = []
     shared_by = "rubric" if by == "judge" else "judge"
     titles = {"primary": "Primary scores", "exploratory": "Factors (exploratory)"}
@@ -401,7 +401,7 @@ def compare_tables(comparisons: Sequence[PairedDifference], by: By) -> list[Tabl
 def _correction(
     members: Sequence[PairedDifference], here: Sequence[PairedDifference]
 ) -> str:
-    """Return what p is corrected for."""
+    """Return the note on the correction of p-values."""
     if members[0].family == "exploratory":
         several = sum(paired.difference.p is not None for paired in here) > 1
         rule = (
@@ -415,7 +415,7 @@ def _correction(
 
 
 FEWEST_DECIMALS = 2
-"""Differences of .1 to .4 decide: with one decimal, means of 6.4 and 6.6 would be 6 and 7 and their difference 0."""
+"""Least number of decimals in tables of differences, since differences of .1 to .4 matter."""
 _LEGEND = {
     "d": "the difference over its standard deviation between edits",
     "w/t/l": "wins, ties, losses: edits on which b scores higher, the same, lower",
@@ -430,17 +430,17 @@ def _table(shifts: Sequence[Difference], caption: str, notes: Sequence[str]) -> 
     guaranteed = any(d.method != "studentised" for d in shifts)
     rows = []
     for d in shifts:
-        own = digits[d.factor]
-        gap = figure_text(_gap(d, own), d.ci, sign=True, digits=own)
-        bounds = bounds_figure(d.bounds, own, sign=True)
+        decimals = digits[d.factor]
+        gap = figure_text(_gap(d, decimals), d.ci, sign=True, digits=decimals)
+        bounds = bounds_figure(d.bounds, decimals, sign=True)
         row: dict[str, Cell] = {
             "a": d.a,
             "b": d.b,
             "factor": d.factor,
             "edits": d.n,
             "failed": f"{d.failed_a}+{d.failed_b}" if d.failed else "",
-            "mean a": Figure(d.mean_a, digits=own),
-            "mean b": Figure(d.mean_b, digits=own),
+            "mean a": Figure(d.mean_a, digits=decimals),
+            "mean b": Figure(d.mean_b, digits=decimals),
             "b - a": None
             if d.difference is None
             else Figure(d.difference, d.ci, sign=True, text=gap),
@@ -448,7 +448,7 @@ def _table(shifts: Sequence[Difference], caption: str, notes: Sequence[str]) -> 
             "p": p_value(d.p_holm),
             "d": Figure(d.effect, sign=True),
             "w/t/l": _won(d),
-            "MDE": _mde(d, own),
+            "MDE": _mde(d, decimals),
             "method": d.method if guaranteed else None,
         }
         rows.append(row)
@@ -487,7 +487,7 @@ def _all_figures(comparisons: Sequence[PairedDifference]) -> Table:
 
 
 def _digits(shifts: Sequence[Difference]) -> dict[str, int]:
-    """Return decimals by factor: the same for all, unless factors are on scales of different width."""
+    """Return decimals by factor: the same for all factors, unless their scales have different widths."""
     digits = {
         factor: column_decimals(d.ci for d in shifts if d.factor == factor)
         for factor in {d.factor for d in shifts}
@@ -498,7 +498,7 @@ def _digits(shifts: Sequence[Difference]) -> dict[str, int]:
 
 
 def _gap(d: Difference, digits: int) -> float:
-    """Return the difference of the two means as they are shown, so that the row adds up."""
+    """Return the difference of the two rounded means, so that the row adds up."""
     return round(d.mean_b or 0.0, digits) - round(d.mean_a or 0.0, digits)
 
 
@@ -508,7 +508,7 @@ def _won(d: Difference) -> Figure:
 
 
 def _mde(d: Difference, digits: int) -> Figure:
-    """Return the MDE, with more decimals than its neighbours if it would be 0, which no number of edits can detect."""
+    """Return the minimum detectable effect, with more decimals than other cells if it would be rounded to 0."""
     while d.detectable and round(d.detectable, digits) == 0:
         digits += 1
     return Figure(d.detectable, digits=digits)
@@ -529,7 +529,7 @@ def _notes(shifts: Sequence[Difference], correction: str) -> list[str]:
         if d.n and d.detectable_reason:
             reasons.append(d.detectable_reason)
         name = d.factor if one_pair else f"{d.factor} of {d.a} and {d.b}"
-        about[name] = [words(reason) for reason in dict.fromkeys(reasons)]
+        about[name] = [reason_text(reason) for reason in dict.fromkeys(reasons)]
     notes = merge_notes(about)
     abstained = any(d.abstained_a + d.abstained_b for d in shifts)
     if abstained and any(d.failed for d in shifts):
@@ -558,9 +558,9 @@ class PairVerdict:
     a: str
     b: str
     claims: Sequence[str]
-    """Each difference that is evident, with its size and CI."""
+    """Evident differences, with size and CI."""
     doubts: Sequence[str]
-    """Scores without evidence, with nothing to compare, or of which failed judgements could overturn a claim."""
+    """Scores without evidence, without anything to compare, or with a claim that failed judgements could overturn."""
 
     @property
     def lines(self) -> Sequence[str]:
@@ -631,7 +631,7 @@ def _claims(a: str, b: str, rows: Sequence[Difference]) -> list[str]:
 
 
 def _undecided(rows: Sequence[Difference]) -> str:
-    """Name the scores, and what they could have shown."""
+    """Return a sentence with these scores and their detectable differences."""
     parts = []
     reasons: dict[str, None] = {}
     for d in rows:
@@ -641,7 +641,7 @@ def _undecided(rows: Sequence[Difference]) -> str:
         else:
             parts.append(d.factor)
             if d.detectable_reason:
-                reasons[words(d.detectable_reason)] = None
+                reasons[reason_text(d.detectable_reason)] = None
     text = f"{', '.join(parts)}; n = {_span(rows)}"
     if any(d.detectable is not None for d in rows):
         text += f", MDE at 80 % power and {_levels(rows[:1])}"
@@ -649,13 +649,13 @@ def _undecided(rows: Sequence[Difference]) -> str:
 
 
 def _span(rows: Sequence[Difference]) -> str:
-    """Return the numbers of edits from the fewest to the most."""
+    """Return the range of numbers of edits."""
     numbers = [d.n for d in rows]
     return " to ".join(dict.fromkeys(map(str, (min(numbers), max(numbers)))))
 
 
 def _levels(rows: Sequence[Difference]) -> str:
-    """Return levels of confidence from the lowest to the highest: 95 %, or 95 % to 98.3 %."""
+    """Return the range of confidence levels: 95 %, or 95 % to 98.3 %."""
     levels = [d.level for d in rows]
     ends = (min(levels), max(levels))
     return " to ".join(dict.fromkeys(f"{100 * level:.3g} %" for level in ends))
@@ -664,7 +664,7 @@ def _levels(rows: Sequence[Difference]) -> str:
 # --- charts ---------------------------------------------------------------------------------------------------
 
 FOREST_PAIRS = 6
-"""Pairs of models in one forest plot: more cannot be told apart."""
+"""Limit of pairs of models in one forest plot; more cannot be distinguished."""
 
 
 def forests(comparisons: Sequence[PairedDifference]) -> dict[str, DotChart]:
@@ -701,6 +701,6 @@ def _forest(drawn: Sequence[Difference], pairs: Sequence[tuple[str, str]]) -> Do
 
 
 def _step(largest: float) -> float:
-    """Return a round distance between ticks, at most five on each side."""
+    """Return a round distance between ticks, for at most five on each side."""
     power = 10.0 ** math.floor(math.log10(largest / 5)) if largest > 0 else 1.0
     return next((power * n for n in (1, 2, 5) if power * n * 5 >= largest), power * 10)

@@ -1,4 +1,4 @@
-"""Verdicts that evidence contradicts, by whatever plug-in checks them."""
+"""Verdicts that evidence contradicts, as plug-ins find them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Contradictions:
 def checked_verdicts(
     store: Store, run: RunRecord, edits: Collection[str] | None = None
 ) -> Iterator[CheckedVerdict]:
-    """Check every verdict of a run, or of these edits, that can be checked."""
+    """Yield the result for every verdict of a run, or of these edits, that can be checked."""
     for check in plugins.usable("contradictions"):
         yield from check(store, run, edits)
 
@@ -49,7 +49,7 @@ def contradictions_of(store: Store, run: RunRecord) -> Contradictions:
 def refutations(
     store: Store, run: RunRecord, edits: Collection[str]
 ) -> dict[str, Sequence[Refutation]]:
-    """Return what contradicts the verdicts of these edits, by key."""
+    """Return the refutations of verdicts on these edits, by key."""
     return {
         verdict.key: verdict.refuted
         for verdict in checked_verdicts(store, run, edits)

@@ -1,4 +1,4 @@
-"""Edits worth looking at: which ones, and the card of each with its images. `templates/gallery.html` draws them."""
+"""Galleries of edits, such as the best and the failed: their selection, and a card with images for each."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ BESIDE = frozenset({
 
 @dataclass(frozen=True)
 class Gallery:
-    """Edits by id, and the number that it chooses from."""
+    """Selected edits by id, and the number of edits to select from."""
 
     name: str
     title: str
-    why: str
+    reason: str
     items: Sequence[str]
     of: int
     rivals: Mapping[str, str] = field(default_factory=dict)
-    """The edit beside one on its card: another model's, of the same input and instruction."""
+    """The other edit on a card, of another model with the same input and instruction."""
 
 
 def choices(run: RunData) -> list[Gallery]:
@@ -96,7 +96,7 @@ def choices(run: RunData) -> list[Gallery]:
         Gallery(
             "contradicted",
             "Contradicted by evidence",
-            "Verdicts that the measured evidence of the same pictures refutes, most contradictions first.",
+            "Verdicts that the measured evidence of the same images refutes, most contradictions first.",
             against[:CARDS],
             len(against),
         ),
@@ -107,7 +107,7 @@ def choices(run: RunData) -> list[Gallery]:
 def _extremes(
     run: RunData, level: Floats, compared: Sequence[tuple[str, str]], by: str
 ) -> list[Gallery]:
-    """Return the best and the worst edits; they are called so only if a judge looked at the instruction."""
+    """Return the galleries of highest and lowest scores, titled best and worst only if a judge saw the instruction."""
     best = ("best", "Highest scores, instruction not judged", "highest", level)
     worst = ("worst", "Lowest scores, instruction not judged", "lowest", -level)
     unjudged = instruction_warning(judge for judge, _ in compared)
@@ -151,21 +151,21 @@ def _rivals(run: RunData, level: Floats) -> dict[str, str]:
 
 
 def _values(run: RunData) -> Floats:
-    """Return each score from 0 to 1 on the scale of its factor, from the worst to the best."""
+    """Return each score as a share of its scale, from 0 (worst) to 1 (best)."""
     scores = run.scores
     worst = np.zeros(len(scores.factor.labels))
     best = np.ones(len(scores.factor.labels))
     for n, factor in enumerate(scores.factor.labels):
-        own = scores.score[scores.factor.codes == n]
-        if np.isfinite(own).any():
-            scale = run.scales.get(factor) or (np.nanmin(own), np.nanmax(own))
+        values = scores.score[scores.factor.codes == n]
+        if np.isfinite(values).any():
+            scale = run.scales.get(factor) or (np.nanmin(values), np.nanmax(values))
             worst[n] = min(scale)
             best[n] = max(scale) if max(scale) > min(scale) else min(scale) + 1
             if factor in run.falling:
                 worst[n], best[n] = best[n], worst[n]
     codes = scores.factor.codes
-    values: Floats = (scores.score - worst[codes]) / (best - worst)[codes]
-    return values
+    shares: Floats = (scores.score - worst[codes]) / (best - worst)[codes]
+    return shares
 
 
 def _spread(run: RunData, value: Floats) -> Floats:
@@ -179,17 +179,17 @@ def _spread(run: RunData, value: Floats) -> Floats:
     np.maximum.at(most, cell, value[good])
     np.minimum.at(least, cell, value[good])
     gap = np.subtract(most, least, out=np.zeros(shape), where=most >= least)
-    # Differences of rounding are not a disagreement.
+    # Rounding errors are not a disagreement.
     spread: Floats = np.where(gap > 1e-9, gap, 0.0).max(axis=1, initial=0.0)
     return spread
 
 
 def _levels(run: RunData, value: Floats) -> tuple[Floats, list[tuple[str, str]]]:
-    """Return the mean value of each edit that was scored on the same factors as most edits, and judge and factor of
-    what is in the mean.
+    """Return the mean value of each edit that was scored on the same factors as most edits, and the judges and factors
+    of this mean.
 
-    A mean of other factors is another quantity. An edit that has a score beyond them, such as an alignment of 1 that was
-    proven, is not ranked without it. Computed figures do not count: the least change is not the best edit.
+    Means over different factors are not comparable. An edit with a score on a further factor, such as a proven alignment
+    of 1, is not ranked. Computed figures do not count: the smallest change is not the best edit.
     """
     scores = run.scores
     good = np.isfinite(value) & ~scores.factor.among(run.computed)
@@ -217,7 +217,7 @@ def _levels(run: RunData, value: Floats) -> tuple[Floats, list[tuple[str, str]]]
 
 
 def _top(names: Sequence[str], value: Floats) -> list[str]:
-    """Return the highest; among equals a fixed choice that does not depend on the order of the manifest."""
+    """Return the names with the highest values; ties are broken by hash, whatever the order of the manifest."""
     rows = np.flatnonzero(np.isfinite(value))
     if len(rows) > CARDS:
         limit = np.partition(value[rows], -CARDS)[-CARDS]
@@ -256,7 +256,7 @@ class EditView:
         manifest = Path(str(run.spec.get("manifest", ".")))
         self._folder = run.imported_from or str(manifest.parent)
 
-    def picture(self, item: Item, role: str) -> bytes | str | None:
+    def thumbnail(self, item: Item, role: str) -> bytes | str | None:
         """Return a thumbnail, the reason why there is none to show, or None if the edit has no such image."""
         try:
             if role == "change":
@@ -264,13 +264,13 @@ class EditView:
             if role in item.images:
                 return _thumbnail(self._read(item, role), role)
         except ImageError as error:
-            # Without the folder: a report is sent to others, whom the folders of this machine do not concern.
+            # Without the folder, since a report is sent to others.
             message = str(error).replace(f"{self._folder}{os.sep}", "")
             return message.replace(self._folder, "the manifest's folder")
-        return "the editing model produced no picture" if role == "edited" else None
+        return "the editing model produced no image" if role == "edited" else None
 
     def question(self, item: Item, rubric_hash: str) -> str | None:
-        """Return the question of the rubric that the store has, whatever its file says today."""
+        """Return the question by the rubric in the store, not by its file; None if the store does not have it."""
         if rubric_hash not in self._rubrics:
             return None
         edit = Edit(
@@ -287,7 +287,7 @@ class EditView:
         data = image_of(self._run, item, role)
         if item.images[role].get("digest") not in (None, digest(data)):
             name = Path(str(item.images[role]["source"])).name
-            raise ImageError(f"{name}: is another picture than the one that was judged")
+            raise ImageError(f"{name}: the file has changed since it was judged")
         return data
 
     def _change(self, item: Item) -> bytes | None:
@@ -304,7 +304,7 @@ class EditView:
                 self._read(item, before), self._read(item, "edited"), mask
             )
         except EditjudgeError:
-            return None  # the images themselves say why
+            return None  # the thumbnails of the images show the error
         return _thumbnail(images["change"], "change") if "change" in images else None
 
 
@@ -318,12 +318,12 @@ def _thumbnail(data: bytes, name: str) -> bytes:
 
 @dataclass(frozen=True)
 class Card:
-    """One edit as a page shows it, or two of the same input: images, scores, reasons, and what failed."""
+    """One edit on a page, or two of the same input: images, scores, reasons and failures."""
 
     anchor: str
     items: Sequence[Item]
-    pictures: Sequence[tuple[str, bytes | str]]
-    """Captions with images, or with the reason why there is no image to show."""
+    images: Sequence[tuple[str, bytes | str]]
+    """Captions with images, or with the reason why there is none."""
     judgements: Sequence[Mapping[str, Any]]
     left_out: int
     contradictions: Sequence[tuple[Mapping[str, Any], Refutation]]
@@ -343,7 +343,7 @@ class Card:
         return list(dict.fromkeys(map(self._column, self.judgements)))
 
     def _column(self, row: Mapping[str, Any]) -> str:
-        """Return whose scores these are: a judge's; of two edits, a model's, with the judge if there are several."""
+        """Return the column of scores: the judge or, for two edits, the model, with the judge if there are several."""
         if len(self.items) == 1:
             return str(row["judge"])
         several = len({other["judge"] for other in self.judgements}) > 1
@@ -351,7 +351,7 @@ class Card:
 
     @property
     def abstained(self) -> list[str]:
-        """Factors without any score, which need no row of their own."""
+        """Factors without any score, which have no row in the table."""
         rated = {factor for row in self.judgements for factor in row["scores"] or ()}
         silent = (factor for row in self.judgements for factor in row["abstained"])
         return [factor for factor in dict.fromkeys(silent) if factor not in rated]
@@ -374,7 +374,7 @@ class Card:
 def sections(
     run: RunData, store: Store, view: EditView, galleries: Sequence[Gallery]
 ) -> list[dict[str, Any]]:
-    """Return the galleries with their cards; one that is in an earlier gallery is linked from `again`."""
+    """Return the galleries with their cards; cards of earlier galleries are linked from `again`."""
     cards: dict[tuple[str, ...], Card] = {}
     parts = []
     for gallery in galleries:
@@ -387,8 +387,8 @@ def sections(
             else:
                 cards[names] = _card(run, store, view, names, f"edit-{len(cards) + 1}")
                 fresh.append(cards[names])
-        found = {"shown": len(gallery.items), "cards": fresh, "again": again}
-        parts.append(vars(gallery) | found)
+        content = {"shown": len(gallery.items), "cards": fresh, "again": again}
+        parts.append(vars(gallery) | content)
     return parts
 
 
@@ -408,11 +408,13 @@ def _card(
     if len(items) > 1:
         images = [(item, "edited", item.model or "Edited") for item in items]
         images.insert(0, (items[0], "input", "Input"))
-    pictures = ((caption, view.picture(item, role)) for item, role, caption in images)
+    thumbnails = (
+        (caption, view.thumbnail(item, role)) for item, role, caption in images
+    )
     return Card(
         anchor,
         items,
-        [(caption, image) for caption, image in pictures if image is not None],
+        [(caption, image) for caption, image in thumbnails if image is not None],
         visible,
         len(rows) - len(visible),
         [(row, held) for row in visible for held in refuted.get(row["key"], ())],

@@ -25,7 +25,7 @@ from editjudge.stats.gate import UNSURE, Gate
 from editjudge.stats.summary import Aggregate, aggregate
 
 MANY = 4
-"""So many checks that are undecided in the same way are reported in one line."""
+"""Number of inconclusive checks from which they are reported in one line."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class GateLimits:
     minimum: Mapping[str, float] = field(default_factory=dict)
     maximum: Mapping[str, float] = field(default_factory=dict)
     max_drop: float | Mapping[str, float] = 0.0
-    """For all primary scores, or for these scores alone."""
+    """Limit for all primary scores, or limits by score."""
     model: str | None = None
     judge: str | None = None
     alpha: float = 0.05
@@ -58,10 +58,10 @@ def gate(
     unless `max_drop` names others.
     """
     same = _same_rubrics(run, baseline, limits, across_rubrics)
-    # Limits hold without the baseline, so only the baseline lacks factors of another scale.
+    # Limits apply without the baseline, so only the baseline is without factors of another scale.
     run, before, judges = deciding_both(run, same.b, limits.judge)
     if len(judges) > 1:
-        # One judge scores a factor under two rubrics: its scores of either rubric decide.
+        # One judge that scores a factor under two rubrics counts as two judges.
         raise UsageError(
             f"run {run.run.name} has several judges: name one with --judge: {', '.join(judges)}",
             options=[Option("judge")],
@@ -112,7 +112,7 @@ def _same_rubrics(
         return same_rubrics(run, baseline, across_rubrics=across_rubrics, factors=drops)
     if across_rubrics:
         raise UsageError(
-            f"{ACROSS} is about a baseline: name one with --baseline",
+            f"{ACROSS} needs a baseline: name one with --baseline",
             options=[ACROSS, Option("baseline")],
         )
     return SameRubrics(run, run)
@@ -136,7 +136,7 @@ def _checked(
     scores = run.scores.where(judge=judge)
     sums = run.aggregates[judge]
     primary, _ = primary_scores(run, limits.primary)
-    # If nothing is primary, as with metrics of different kinds, every factor is compared with the baseline.
+    # Without primary scores, as for metrics of different kinds, every factor is compared with the baseline.
     drops = limits.max_drop
     named = [*limits.minimum, *limits.maximum]
     if isinstance(drops, Mapping):
@@ -154,7 +154,7 @@ def _checked(
             )
         if factor in limits.minimum:
             raise UsageError(
-                f"{factor} has a limit already: --max and --min mean the same where lower is better",
+                f"{factor} has two limits: --max and --min mean the same if lower is better; give one of them",
                 options=[
                     Option("max", argument="maximum"),
                     Option("min", argument="minimum"),
@@ -183,7 +183,7 @@ def _checked(
 
 
 def _undecidable(result: Gate, run: RunData, judge: str) -> str | None:
-    """Return why there is nothing to decide on; None if every check has a score."""
+    """Return an error message if a check has no score to decide on, else None."""
     empty = [check.rule for check in result.checks if check.n == 0]
     if not empty:
         return None
@@ -240,7 +240,7 @@ def _table(result: Gate, judge: str, more: Sequence[str]) -> Table:
 
 
 def _failures(result: Gate) -> list[str]:
-    """Return what failed, and which checks that could overturn."""
+    """Return notes on failed judgements and on checks that they could overturn."""
     lost = result.failures
     notes = []
     if lost.failed:
@@ -261,7 +261,7 @@ def _failures(result: Gate) -> list[str]:
 
 
 def _reasons(result: Gate) -> list[str]:
-    """Return why each check did not pass; if many wait for more images, in one line, since the table has the figures."""
+    """Return the reasons why checks did not pass. Many checks that need more images share one line."""
     waiting = [c for c in result.checks if c.outcome == UNSURE and c.ci]
     if len(waiting) < MANY:
         waiting = []

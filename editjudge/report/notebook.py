@@ -1,4 +1,4 @@
-"""Verdicts and runs as a notebook shows them: small images, scores, reasons and statuses, all escaped."""
+"""Verdicts and runs as HTML in a notebook: small images, scores, reasons and statuses, all escaped."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from editjudge.rubrics.scale import Scale
 from editjudge.store.store import Store
 
 _SIDE = 160
-"""Pixels of an image's longer side: two and their scores fit beside each other in a notebook."""
+"""Pixels of the longer side of an image, so that two fit beside each other in a notebook."""
 _EDITS = 3
 """Edits of a run that are shown with their images."""
 _REASON = 300
-"""Characters of a reason; some judges write pages."""
+"""Length limit of a reason; some judges write pages."""
 
 Row = tuple[str, str, str]
 """Factor, score and reason."""
@@ -46,7 +46,7 @@ class Judgements(dict[str, Judgement]):
     def of(
         cls, edit: Edit, judgements: Sequence[Judgement], rubrics: Iterable[Rubric]
     ) -> Judgements:
-        """Name each judgement; if a rubric was asked several times, its judgements are `NAME[0]`, `NAME[1]` ..."""
+        """Return judgements by rubric; if a rubric was asked several times, by `NAME[0]`, `NAME[1]` ..."""
         by_rubric: dict[str, list[Judgement]] = {}
         for judgement in judgements:
             by_rubric.setdefault(judgement.rubric, []).append(judgement)
@@ -80,7 +80,7 @@ class Judgements(dict[str, Judgement]):
 def run_html(
     title: str, store: Store, run: int, edits: Callable[[], Iterator[Edit]] | None
 ) -> str:
-    """Return the first edits of a run with their images, scores and reasons; `edits` has those that were rows in
+    """Return the first edits of a run with their images, scores and reasons; `edits` yields edits that are only in
     memory."""
     from editjudge.running.images import image_of
 
@@ -113,12 +113,12 @@ def _scales(rubrics: Iterable[Rubric]) -> Scales:
 
 
 def _rows(judgement: Judgement, scales: Scales) -> list[Row]:
-    """Return factors with score and reason; then what is wrong with a judgement that failed."""
-    own = scales.get(judgement.rubric, {})
+    """Return factors with score and reason, then the reasons of a failed judgement."""
+    by_factor = scales.get(judgement.rubric, {})
     reasons = judgement.justifications or {}
     values = {**(judgement.scores or {}), **(judgement.choices or {})}
     rows = [
-        (factor, of_scale(value, own.get(factor)), reasons.get(factor, ""))
+        (factor, of_scale(value, by_factor.get(factor)), reasons.get(factor, ""))
         for factor, value in values.items()
     ]
     rows += [(f, "no score", reason) for f, reason in judgement.abstained.items()]
@@ -149,7 +149,7 @@ def _edit_images(edit: Edit) -> str:
 
 
 def _images(roles: Iterable[str], load: Callable[[str], bytes]) -> str:
-    """Return thumbnails, or in the place of one the reason why there is none."""
+    """Return thumbnails; an image that cannot be read is replaced by the reason."""
     style = f"display:inline-block;margin:4px;max-width:{_SIDE}px;vertical-align:top"
     figures = []
     for role in roles:
@@ -164,7 +164,7 @@ def _images(roles: Iterable[str], load: Callable[[str], bytes]) -> str:
         figures.append(
             f'<figure style="{style}">{inside}<figcaption>{_text(role)}</figcaption></figure>'
         )
-    return "".join(figures) or "<p>no picture</p>"
+    return "".join(figures) or "<p>no image</p>"
 
 
 def _clip(text: str, most: int) -> str:

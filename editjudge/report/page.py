@@ -1,5 +1,5 @@
-"""The report of a run in its formats, above all one HTML file: no script, no request to anywhere, bounded, and the
-same for the same store."""
+"""The report of a run in its formats. HTML is one file of bounded size, without scripts and requests, and the same for
+the same store."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from editjudge.stats.summary import Cell
 from editjudge.store.store import Store
 
 JUDGES = 4
-"""Judges whose scores are drawn."""
+"""Limit of judges whose scores are drawn."""
 _HEAT_ROWS = 40
-"""Rows of a heat map."""
+"""Row limit of a heat map."""
 MOST_TICKS = 11
-"""Scores that an axis has room for: 0 to 10."""
+"""Limit of scores on an axis: 0 to 10."""
 
 
 def rendered(
@@ -61,7 +61,7 @@ def rendered(
     """Return a report as text in one of its formats. HTML reads images, questions and ratings from the store."""
     run = means.run
     if form == "fragment":
-        # A frame of its own: the page's style changes nothing around it, and nothing around it changes the page.
+        # A frame isolates the style of the page from its surroundings.
         inside = html.escape(rendered(means, "html", store, mappings))
         name = html.escape(run.run.name)
         frame = f'<iframe title="Report of {name}" sandbox srcdoc="{inside}" style="width:100%;height:900px;border:0">'
@@ -84,7 +84,7 @@ def page(
 ) -> str:
     """Return the HTML report of a run; `store` is read only for the edits that are shown.
 
-    `agreed` compares judges with people, `unmatched` says which ratings belong to no factor of the run.
+    `agreed` compares judges with people, `unmatched` is a sentence on ratings of other factors.
     """
     run = means.run
     view = EditView(run.run, store)
@@ -141,7 +141,7 @@ def page(
     )
 
 
-# --- what was judged, by whom, how ----------------------------------------------------------------------------
+# --- provenance -----------------------------------------------------------------------------------------------
 
 
 def _facts(means: SummaryReport) -> Iterator[tuple[str, str]]:
@@ -160,7 +160,7 @@ def _facts(means: SummaryReport) -> Iterator[tuple[str, str]]:
             f"{name.replace('_', ' ')} {value}" for name, value in values.items()
         )
 
-    # The file name alone: a report is sent to others, whom the folders of this machine do not concern.
+    # Without the folder, since a report is sent to others.
     yield "edits from", Path(str(run.spec.get("manifest", ""))).name
     yield "judged", f"{_date(run.created)} to {_date(run.updated)}, {run.state}"
     server_models = about("server model of ")
@@ -199,7 +199,7 @@ class JudgeCharts:
 
 
 class _Drawing:
-    """Draws the scores of a report, and notes what it leaves out."""
+    """Draws the scores of a report, and records what is left out."""
 
     def __init__(self, means: SummaryReport) -> None:
         self._means = means
@@ -220,7 +220,7 @@ class _Drawing:
         return [self._judge(judge) for judge in judges[:JUDGES]]
 
     def _judge(self, judge: str) -> JudgeCharts:
-        # Only factors of one scale share an axis; a factor without a known scale is not drawn.
+        # Factors share an axis if they have the same scale; a factor without a known scale is not drawn.
         by_scale: dict[tuple[float, ...], list[Cell]] = {}
         for cell in self._means.factors:
             scale = self._run.scales.get(cell.factor, ())
@@ -240,7 +240,7 @@ class _Drawing:
         )
 
     def _leaderboard(self, judge: str) -> HeatMap:
-        """Draw models by factors, in order only if one figure is known of all of them."""
+        """Return the heat map of models by factors, in order only if one figure is known for all models."""
         headline = {f for name, f in self._means.headline if name == judge}
         headline -= self._factors
         drawn = headline | self._factors

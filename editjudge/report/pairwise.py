@@ -1,4 +1,4 @@
-"""Runs of pairs: win rates, ties, flips and strengths of models; and judges against people's preferences."""
+"""Runs of pairs: win rates, ties, flips and strengths of models; agreement of judges with people's preferences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from editjudge.report.tables import (
     figure_text,
     merge_notes,
 )
-from editjudge.report.words import plain, words
+from editjudge.report.words import plain, reason_text
 from editjudge.stats.columns import item_means
 from editjudge.stats.pairwise import (
     Accuracy,
@@ -50,7 +50,7 @@ from editjudge.store.scores import PairAnswers, pair_answers, ranking_factor
 from editjudge.store.store import Store
 
 MATRIX = 8
-"""Models that a matrix of win rates has room for; of more there is a list of pairs."""
+"""Limit of models in a matrix of win rates; more are shown as a list of pairs."""
 
 
 class PairOrigin(NamedTuple):
@@ -75,7 +75,7 @@ class PairRun:
         return list(dict.fromkeys(pair.judge for pair in self.answers))
 
     def factors(self, judge: str) -> list[str]:
-        """Return the factors of a judge, the one that ranks first."""
+        """Return the factors of a judge; the first one ranks models."""
         pairs = [pair for pair in self.answers if pair.judge == judge]
         keys = (factor for pair in pairs for factor in pair.answers)
         return list(dict.fromkeys((ranking_factor(pairs), *keys)))
@@ -98,7 +98,7 @@ class PairRun:
 
     @cached_property
     def summaries(self) -> list[tuple[str, str, PairwiseSummary]]:
-        """Judge, factor and figures, for every judge the factor that ranks first."""
+        """Judge, factor and figures; for each judge the ranking factor comes first."""
         return [
             (judge, factor, self.summary(judge, factor))
             for judge in self.judges
@@ -123,9 +123,9 @@ class PairRun:
         return lines
 
 
-def load_pairs(store: Store, word: str) -> PairRun | None:
-    """Load the run of this name or id; return None if it asked about no pairs."""
-    run = store.find_run(word)
+def load_pairs(store: Store, name_or_id: str) -> PairRun | None:
+    """Load the run of this name or id; return None if it has no pairs."""
+    run = store.find_run(name_or_id)
     answers = pair_answers(store, run)
     if not answers:
         return None
@@ -144,7 +144,7 @@ def load_pairs(store: Store, word: str) -> PairRun | None:
 
 
 def report_pairs(pairs: PairRun) -> Answer:
-    """Report a run of pairs as a terminal shows it: of each judge the factor that ranks."""
+    """Return the report of a run of pairs for a terminal, with the ranking factor of each judge."""
     lead = []
     judges: dict[str, dict[str, Any]] = {}
     tables = [_verdicts(pairs)]
@@ -152,7 +152,7 @@ def report_pairs(pairs: PairRun) -> Answer:
         if judge not in judges:
             tables += _model_tables(judge, factor, summary)
             if summary.useless:
-                reason = words(summary.useless)
+                reason = reason_text(summary.useless)
                 lead.append(f"judge {judge} is useless here ({factor}): {reason}")
         judges.setdefault(judge, {})[factor] = plain(summary)
     lead += pairs.lead()
@@ -161,7 +161,7 @@ def report_pairs(pairs: PairRun) -> Answer:
 
 
 def rendered_pairs(pairs: PairRun, form: str) -> str:
-    """Return the report of a run of pairs as text in one of its formats: of every factor."""
+    """Return the report of a run of pairs as text in one of its formats, with every factor."""
     answer = report_pairs(pairs)
     tables = [_verdicts(pairs)]
     charts = []
@@ -185,11 +185,13 @@ def rendered_pairs(pairs: PairRun, form: str) -> str:
 
 
 def _verdicts(pairs: PairRun) -> Table:
-    """Show flips first, since they say what the rest is worth."""
+    """Return the tables; flips come first, since they show how reliable the rest is."""
     notes = {}
     for judge, factor, summary in pairs.summaries:
-        useless = [f"useless: {words(summary.useless)}"] if summary.useless else []
-        notes[f"{factor} by {judge}"] = [*map(words, summary.notes), *useless]
+        useless = (
+            [f"useless: {reason_text(summary.useless)}"] if summary.useless else []
+        )
+        notes[f"{factor} by {judge}"] = [*map(reason_text, summary.notes), *useless]
     legend = {
         "verdicts": "pairs with an answer in every order that was asked, of all",
         "ties": "called a tie in both orders, half ties and flips together",
@@ -230,7 +232,7 @@ def _strengths(judge: str, factor: str, summary: PairwiseSummary) -> Table:
     reasons = {}
     for model in summary.models:
         codes = dict.fromkeys((*model.notes, model.strength_ci_reason, model.ci_reason))
-        reasons[model.model] = [words(reason) for reason in codes if reason]
+        reasons[model.model] = [reason_text(reason) for reason in codes if reason]
     legend = {
         "group": "models with a letter in common cannot be told apart at 95 %, all comparisons together",
         "win rate": "a tie is half a win; clustered on the source image",
@@ -266,7 +268,7 @@ def _letter(group: int) -> str:
 
 
 def _two_by_two(judge: str, factor: str, summary: PairwiseSummary) -> Table:
-    """Show win rates of the row over the column, or a list of pairs."""
+    """Return the table of win rates of row over column, or a list of pairs."""
     names = [model.model for model in summary.models]
     if len(names) > MATRIX:
         return Table.listing(
@@ -303,7 +305,7 @@ def _two_by_two(judge: str, factor: str, summary: PairwiseSummary) -> Table:
 
 
 def _long(pairs: PairRun) -> Table:
-    """Return one row for each judge, factor and model: what CSV has."""
+    """Return one row for each judge, factor and model, as in CSV."""
     rows: list[dict[str, Cell]] = []
     for judge, factor, summary in pairs.summaries:
         for m in summary.models:
@@ -336,7 +338,7 @@ def _long(pairs: PairRun) -> Table:
 def _strength_chart(
     judge: str, factor: str, summary: PairwiseSummary
 ) -> list[DotChart]:
-    """Return models by strength; nothing if none has one."""
+    """Return models by strength; empty if none has a strength."""
     dots = [
         Dot(model.model or "-", "strength", model.strength, model.strength_ci)
         for model in summary.models
@@ -357,24 +359,24 @@ def _strength_chart(
 
 OVERTURNS = "answers that failed could move the accuracy out of its interval"
 VOTE = "vote"
-"""Name among the factors: what a judge itself said of a pair."""
+"""Name among the factors of a judge's direct vote on a pair."""
 _VOTES = {1: "A", 0: "tie", -1: "B"}
-"""Vote of a judge by the sign of its score of A minus that of B."""
+"""Vote of a judge by the sign of its score for A minus its score for B."""
 
 
 @dataclass(frozen=True)
 class JudgeVotes:
-    """One judge against people, by one factor or by its own votes."""
+    """Agreement of one judge with people, by one factor or by direct votes."""
 
     judge: str
     factor: str
     accuracy: Accuracy
     ties: TieCalibrated | None = None
-    """Only if votes are differences of scores."""
+    """Set if votes are differences of scores."""
     strengths: Sequence[Strength] | None = None
-    """Only by the first factor of a run's judges, which is their overall mean: a fit takes seconds."""
+    """Set for the first factor of a judge, the overall mean, only: a fit takes seconds."""
     flips: Share | None = None
-    """Only if the judge was asked about pairs."""
+    """Set if the judge was asked about pairs."""
 
     def as_json(self) -> dict[str, Any]:
         flips = {"flips": plain(self.flips)} if self.flips else {}
@@ -403,7 +405,7 @@ def agree_preferences(file: Path, run: RunData | None) -> Answer:
         lead = [*run.lead(), *left_out]
     elif not any(pair.votes for pair in pairs):
         raise InputError(
-            f"{file}: has no judge's votes; name a RUN, or add columns vote:NAME or an object judge_votes"
+            f"{file}: has no votes of judges; name a RUN, or add columns vote:NAME or an object judge_votes"
         )
     elif not all(pair.group for pair in pairs):
         lead = [
@@ -445,7 +447,7 @@ def agree_stored_pairs(pairs: PairRun, store: Store) -> Answer:
         votes.setdefault(row.factor, []).append(vote)
     if not votes:
         raise UsageError(
-            f"nobody has rated the pairs of run {pairs.run.name}: rate them under /rate of `editjudge serve`, or give "
+            f"there are no ratings of the pairs of run {pairs.run.name}: rate them under /rate of `editjudge serve`, or give "
             "--preferences FILE"
         )
     return _agree_pairs(pairs, votes, len(rows), [])
@@ -454,7 +456,7 @@ def agree_stored_pairs(pairs: PairRun, store: Store) -> Answer:
 def _left_out(
     noun: str, total: int, used: int, unknown: Sequence[str], expected: str
 ) -> list[str]:
-    """Return a line about rows that the run does not know; raise `InputError` if it knows none."""
+    """Return a note on rows whose pairs are not in the run. Raises `InputError` if none is."""
     if not unknown:
         return []
     if not used:
@@ -470,9 +472,9 @@ def _agree_pairs(
     total: int,
     notes: Sequence[str],
 ) -> Answer:
-    """Compare with votes by factor, or under `VOTE` if people only said which is better: then by every factor.
+    """Compare with votes by factor; votes under `VOTE`, on which output is better, are compared with every factor.
 
-    One vote of a person is one row; the judge's is its verdict over both orders.
+    One vote of a person is one row; the vote of a judge is its verdict over both orders.
     """
     origins = pairs.origins
     voted: list[JudgeVotes] = []
@@ -568,7 +570,7 @@ def _strengths_by(
 def _preferred(
     pairs: Sequence[Preference], run: RunData | None
 ) -> tuple[list[JudgeVotes], list[Strength]]:
-    """Compare with the scores of a run, whose edits the pairs then name, and with the votes that came with the pairs."""
+    """Compare with the scores of a run whose edits the pairs name, and with the votes in the file of pairs."""
     human = [pair.human for pair in pairs]
     models: list[tuple[str, ...]] = [pair.pair for pair in pairs]
     group = [pair.group or f"row {n}" for n, pair in enumerate(pairs)]
@@ -604,8 +606,8 @@ def _preferred(
 def _differences(
     run: RunData, pairs: Sequence[Preference]
 ) -> dict[tuple[str, str], list[float]]:
-    """Return by how much A's mean score is better than B's, by judge and factor, overall means first; NaN if either has
-    none."""
+    """Return the mean score of A minus that of B by judge and factor, overall means first; NaN if one is missing. The
+    sign is reversed if lower is better."""
     scores = run.with_aggregates()
     differences: dict[tuple[str, str], list[float]] = {}
     for judge, sums in run.aggregates.items():
@@ -615,7 +617,7 @@ def _differences(
             item = part.item.compact()
             values = item_means(item, part.score).tolist()
             mean = dict(zip(item.labels, values, strict=True))
-            # Rounded, because equal means over repeats of thirds need not be equal in their last digit.
+            # Rounded, since equal means may differ in their last digit.
             sign = -1 if factor in run.falling else 1
             differences[judge, factor] = [
                 round(sign * (mean.get(a, math.nan) - mean.get(b, math.nan)), 9)
@@ -639,7 +641,7 @@ def _document(
 def _accuracies(voted: Sequence[JudgeVotes], caption: str, *notes: str) -> Table:
     about = {}
     for votes in voted:
-        lines = [words(note) for note in votes.accuracy.notes]
+        lines = [reason_text(note) for note in votes.accuracy.notes]
         if votes.accuracy.overturnable:
             lines.append(OVERTURNS)
         about[f"{votes.factor} by {votes.judge}"] = lines
@@ -725,7 +727,7 @@ def _strength_table(
                     "model": strength.model,
                     "games": strength.games,
                     "strength": Figure(strength.strength, strength.ci, sign=True),
-                    "": "; ".join(words(reason) for reason in reasons if reason),
+                    "": "; ".join(reason_text(reason) for reason in reasons if reason),
                 }
             )
     caption = "Strength of models (Bradley-Terry): log odds of being preferred over the average one, 95 % CI"

@@ -1,4 +1,4 @@
-"""A run as statistics take it: its judgements as columns, its scales, and how it was made."""
+"""A run as input of statistics: its judgements as columns, its scales, and its provenance."""
 
 from __future__ import annotations
 
@@ -27,51 +27,51 @@ COLUMNS = ("rubric", "edit_type")
 """Columns that every run can be sliced by."""
 
 FALLS = "\u2193"
-"""Mark after a factor of which lower scores are better."""
+"""Mark after a factor whose lower scores are better."""
 FALLS_NOTE = f"{FALLS}: lower is better"
 SPEC = "spec"
-"""The slice that holds a judge's own name, without the rubric that tells it apart."""
+"""Slice with the name of the judge, without the `@RUBRIC` that may follow it."""
 
 Of = Literal["scores", "expected"]
-"""Values that statistics are about: the scores that judges wrote, or their means by token probabilities."""
+"""Values of the statistics: the scores that judges wrote, or expected scores by token probabilities."""
 
 _FIELDS = (
     "item", "model", "group", "repeat", "status", "scores", "abstained", "judge", "rubric", "rubric_hash", "key",
     "server_model", "schema_mode", "prepared", "edit_type", "metadata", "choices", "variant",
 )  # fmt: skip
 _AT_ONCE = 5_000
-"""Judgements that are rows at a time; as columns a hundred times as many take the same memory."""
+"""Rows that are converted to columns at a time; columns take a hundredth of the memory of rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """A run's judgements. Those still pending have no score and count as failed, with the status `pending`."""
+    """The judgements of a run. Pending ones have no score and count as failed, with the status `pending`."""
 
     run: RunRecord
     scores: Scores
-    """If one judge scores a factor under two rubrics, the judge is called `SPEC@RUBRIC` there."""
+    """Scores; a judge that scores a factor under two rubrics is called `SPEC@RUBRIC`."""
     scales: Mapping[str, tuple[float, ...]]
-    """Every legal score of each factor, or the two ends if any decimal between them is one; none if an end is
-    open, or if two rubrics give it different scales."""
+    """Every legal score of each factor, or the two ends of a scale of decimals. A factor with an open end, or with
+    different scales in two rubrics, is missing."""
     rubrics: Mapping[str, tuple[str, ...]]
-    """Each rubric of the run and its factors."""
+    """Factors by rubric."""
     statuses: Mapping[tuple[str, str, str, str], int]
     """Number of judgements by judge, rubric, model and status."""
     provenance: Mapping[str, str]
-    """How the scores came about: rubric hashes, what servers say they ran, how images were prepared, settings."""
+    """Provenance of the scores: rubric hashes, models that servers report, image preparation, settings."""
     keys: frozenset[str]
     contradictions: Contradictions = field(default_factory=Contradictions)
     """Verdicts that measured evidence contradicts, if the run was loaded with `evidence`."""
     falling: frozenset[str] = frozenset()
-    """Factors whose lower scores are the better ones."""
+    """Factors whose lower scores are better."""
     continuous: frozenset[str] = frozenset()
     """Factors whose scores are decimals without steps."""
     computed: frozenset[str] = frozenset()
-    """Factors of rubrics that a program computes: figures of different kinds, which add up to nothing."""
+    """Factors that a program computes: figures of different kinds, which are not averaged."""
     side: RunEdits = field(default_factory=lambda: RunEdits({}))
     """Identity of its edits, if the run is to be paired with another one."""
     formulas: Sequence[Formula] = ()
-    """The scores of its rubric sets, which are among its scores as factors are."""
+    """Formulas of its rubric sets, whose values are among the scores as factors."""
     of: Of = "scores"
     questions: Mapping[str, Mapping[str, RubricFactor]] = field(default_factory=dict)
     """The questions about each factor, by factor and rubric."""
@@ -90,13 +90,13 @@ class RunData:
 
     @property
     def pending(self) -> int:
-        """Judgements that were planned and have no answer yet."""
+        """Number of planned judgements without an answer."""
         return self.status_counts[PENDING]
 
     @cached_property
     def aggregates(self) -> Mapping[str, Sequence[Aggregate]]:
-        """The means of each judge's factors: the published groups, rubrics of one's own, and all on one scale."""
-        # A set says itself what its factors add up to: a mean beside it would be a figure that nobody published.
+        """Means of factors by judge: over published groups, over other rubrics, and over all factors on one scale."""
+        # A set defines its own scores, so its factors are not averaged otherwise.
         left_out = self.computed | self.set_scores
         left_out |= {key for formula in self.formulas for _, key in formula.refs}
         by_judge = {}
@@ -116,9 +116,9 @@ class RunData:
         ]
         if sums.scale is None or len(alike) < 2:
             return means
-        # A judge told apart by rubric has only the factors of that rubric, whose mean has the rubric's name.
-        own = [name for name, parts in sums.groups.items() if {*parts} == alike]
-        overall = own[0] if own and "@" in judge else OVERALL
+        # A judge named `SPEC@RUBRIC` has only the factors of that rubric, whose mean has the name of the rubric.
+        full = [name for name, parts in sums.groups.items() if {*parts} == alike]
+        overall = full[0] if full and "@" in judge else OVERALL
         means.append(Aggregate(overall, sums.alike))
         if min(sums.scale) >= 0:
             means.append(Aggregate(f"{overall}_geometric", sums.alike, "geometric"))
@@ -127,11 +127,11 @@ class RunData:
 
     @property
     def sums(self) -> dict[str, Aggregate]:
-        """The means of factors by any judge, by name."""
+        """Means of factors of all judges, by name."""
         return {mean.name: mean for sums in self.aggregates.values() for mean in sums}
 
     def with_aggregates(self, wanted: Container[str] | None = None) -> Scores:
-        """Return the scores with the means of factors, or with the wanted ones, as further factors."""
+        """Return the scores with means of factors, all or the wanted ones, as further factors."""
         parts = [
             aggregate(
                 self.scores.where(judge=judge),
@@ -142,7 +142,7 @@ class RunData:
         return stacked(parts) if parts else self.scores
 
     def all_scales(self) -> dict[str, tuple[float, ...]]:
-        """Return scales from the worst score to the best; of a mean the ends of its factors' scale, if they share one."""
+        """Return scales from worst to best score; a mean has the ends of its factors' scale, if they share one."""
         all_scales: dict[str, tuple[float, ...]] = {}
         for sums in self.aggregates.values():
             for mean in sums:
@@ -157,11 +157,11 @@ class RunData:
         return all_scales
 
     def label(self, factor: str) -> str:
-        """Return a factor as tables name it: with an arrow if lower is better, which a note explains."""
+        """Return the name of a factor in tables, with an arrow if lower is better."""
         return f"{factor} {FALLS}" if factor in self.falling else factor
 
     def contradicted(self, *by: str) -> dict[tuple[str, ...], tuple[int, int]]:
-        """Return the number of checked and contradicted verdicts, added up by these fields of a count."""
+        """Return the numbers of checked and contradicted verdicts, summed by these fields of a count."""
         sums: dict[tuple[str, ...], tuple[int, int]] = {}
         for count in self.contradictions.counts:
             key = tuple(getattr(count, name) for name in by)
@@ -170,12 +170,12 @@ class RunData:
         return sums
 
     def unjudged(self) -> list[str]:
-        """Return the line that names what no judge looked at; it comes before every conclusion."""
+        """Return the warning that no judge looked at the instruction, if so; it comes before every conclusion."""
         line = instruction_warning(self.scores.slices[SPEC].present())
         return [line] if line else []
 
     def lead(self) -> list[str]:
-        """Return the run's judgements by status, and what limits its scores."""
+        """Return lines on the judgements by status, on pending ones, and on expected scores."""
         lines = [status_line(self.run, self.status_counts)]
         if self.pending:
             command = f"`{again(self.run)}`, with the same --store"
@@ -206,10 +206,10 @@ def again(run: RunRecord) -> str:
 
 def check_name(kind: str, name: str, names: Iterable[str]) -> None:
     """Raise `UsageError` for a name that the run does not have."""
-    known = list(names)
-    if name not in known:
+    legal = list(names)
+    if name not in legal:
         raise UsageError(
-            f"the run has no {kind} {name!r}{did_you_mean(name, known)} It has {', '.join(known)}"
+            f"the run has no {kind} {name!r}{did_you_mean(name, legal)} It has {', '.join(legal)}"
         )
 
 
@@ -218,7 +218,7 @@ def check_name(kind: str, name: str, names: Iterable[str]) -> None:
 
 def load(
     store: Store,
-    word: str,
+    name_or_id: str,
     by: Sequence[str] = (),
     *,
     pairing: bool = False,
@@ -227,50 +227,50 @@ def load(
 ) -> RunData:
     """Load the run of this name or id.
 
-    `by` names metadata to slice by, `pairing` identifies its edits, `evidence` checks its verdicts against what was
-    measured, which takes as long as reading them.
+    `by` names metadata to slice by, `pairing` identifies its edits, `evidence` checks its verdicts against measured
+    evidence, which doubles the time.
     """
-    run = store.find_run(word)
-    asked = RunFactors.of(store, run)
+    run = store.find_run(name_or_id)
+    factors = RunFactors.of(store, run)
     scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
     reading = _Reading(store, run, by, scorer)
-    scores = reading.scores(_rows(store, run, of), asked.rubrics)
+    scores = reading.scores(_rows(store, run, of), factors.rubrics)
     if of == "expected":  # a mean is any number between the ends of its scale
         scales = {
             factor: replace(
                 scale, values=(), range=(scale.low, scale.high), step=None, labels={}
             )
-            for factor, scale in asked.scales.items()
+            for factor, scale in factors.scales.items()
             if not scale.choices
         }
-        asked = replace(asked, scales=scales)
+        factors = replace(factors, scales=scales)
     formulas = scorer.formulas if scorer else ()
     falling = {formula.name for formula in formulas if formula.direction == "down"}
-    continuous = {factor for factor, scale in asked.scales.items() if not scale.steps}
+    continuous = {factor for factor, scale in factors.scales.items() if not scale.steps}
     ends = {
         formula.name: formula.term.ends for formula in formulas if formula.term.ends
     }
     return RunData(
         run,
         scores,
-        asked.legal | ends,
-        asked.rubrics,
+        factors.legal | ends,
+        factors.rubrics,
         reading.statuses,
         _provenance(run, reading.seen),
         frozenset(reading.keys),
         contradictions_of(store, run) if evidence else Contradictions(),
-        asked.falling | falling,
+        factors.falling | falling,
         frozenset({*continuous, *(formula.name for formula in formulas)}),
-        asked.computed,
+        factors.computed,
         RunEdits.of(store.items(run) if pairing else (), run.spec.get("manifest")),
         formulas,
         of,
-        asked.questions,
+        factors.questions,
     )
 
 
 def _rows(store: Store, run: RunRecord, of: Of) -> Iterator[dict[str, Any]]:
-    """Yield the judgements; with `expected`, the means by probabilities are their scores."""
+    """Yield the judgements; with `expected`, their scores are means by token probabilities."""
     if of == "scores":
         yield from store.judgements(run, fields=_FIELDS)
         return
@@ -287,7 +287,7 @@ def _rows(store: Store, run: RunRecord, of: Of) -> Iterator[dict[str, Any]]:
 
 
 class _Reading:
-    """Judgements as they are read: counted, and made into columns."""
+    """Counts judgements as they are read, and converts them to columns."""
 
     def __init__(
         self,
@@ -303,7 +303,7 @@ class _Reading:
         self._by = by
         self._metadata = {*COLUMNS}
         self._scorer = scorer
-        # A row of each edit if scores of sets are wanted, for its model, group and columns.
+        # One row for each edit, with its model, group and columns, for the scores of sets.
         self._edits: dict[str, dict[str, Any]] = {}
 
     def scores(
@@ -347,7 +347,7 @@ class _Reading:
         return edit
 
     def _set_scores(self, values: Sequence[SetScore]) -> Scores:
-        """Return scores of sets as rows, with the edit's own model, group and slices."""
+        """Return scores of sets as rows, with the model, group and slices of each edit."""
         edits = [self._edits[value.item] for value in values]
         judges = Column.of(value.judge for value in values)
         groups = [str(edit["group"] or edit["item"]) for edit in edits]
@@ -417,7 +417,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def common_judges(a: RunData, b: RunData) -> dict[str, str]:
-    """Return the judges of both runs: by the name in the first run, the name in the second."""
+    """Return the judges of both runs: names in the second run by names in the first."""
     sides = []
     for run in (a, b):
         judges = run.scores.judge.present()
@@ -425,7 +425,7 @@ def common_judges(a: RunData, b: RunData) -> dict[str, str]:
             raise InputError(f"run {run.run.name} has no judgements to decide on")
         sides.append(judges)
     same = {name: name for name in sides[0] if name in sides[1]}
-    # A file of recorded replies does not say who wrote them, and two runs cannot share one: the table names both.
+    # Recorded replies do not name their judge, and each run has its own file: the table names both files.
     recorded = [[name for name in side if name.startswith("replay:")] for side in sides]
     if not same and all(len(side) == 1 for side in recorded):
         same = {recorded[0][0]: recorded[1][0]}
@@ -438,7 +438,7 @@ def common_judges(a: RunData, b: RunData) -> dict[str, str]:
 
 
 def pair_runs(a: RunData, b: RunData, same: MatchBy) -> tuple[Scores, Scores, Match]:
-    """Return the scores of both runs with the content that they share in the column `pair`, empty if they share none."""
+    """Return the scores of both runs; the column `pair` has the shared content of an edit, or is empty."""
     pairing = match(a.side, b.side, same)
     if not pairing.matched:
         task = "input and instruction"
@@ -456,5 +456,5 @@ def _paired(scores: Scores, keys: Mapping[str, str]) -> Scores:
 
 
 def shared(scores: Scores) -> Scores:
-    """Return the scores on what both runs have, of scores that were paired with another run's."""
+    """Return the scores of edits that both runs have, after `pair_runs`."""
     return scores.take(~scores.pair.among(("",)))

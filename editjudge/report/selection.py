@@ -1,4 +1,4 @@
-"""The scores that decide: of the panel or one judge, the primary ones, and those that mean the same in two runs."""
+"""Selection of scores: of the panel or one judge, primary scores, and scores that are comparable between two runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Choice:
     factors: Sequence[str] = ()
     """Only these factors and aggregates."""
     judge: str | None = None
-    """The judge that decides; without it the panel's mean."""
+    """The deciding judge; the panel's mean by default."""
     primary: Sequence[str] = ()
     guaranteed: bool = False
     """Whether intervals allow for any score that was not seen."""
@@ -33,9 +33,9 @@ EVERYTHING = Choice()
 
 
 def deciding(run: RunData, judge: str | None = None) -> RunData:
-    """Return the run with the scores of one judge: the one named, the only one, or the panel's mean.
+    """Return the run with the deciding scores: of the named judge, of the only judge, or the panel's mean.
 
-    A judge that scores a factor under two rubrics is `SPEC@RUBRIC` there; its `SPEC` names both.
+    A judge that scores a factor under two rubrics is `SPEC@RUBRIC`; `SPEC` selects both.
     """
     scores = run.scores
     specs = scores.slices[SPEC]
@@ -56,9 +56,9 @@ def deciding(run: RunData, judge: str | None = None) -> RunData:
 def deciding_both(
     a: RunData, b: RunData, judge: str | None = None
 ) -> tuple[RunData, RunData, dict[str, str]]:
-    """Return two runs with the scores that decide, and the name in B of each judge of A.
+    """Return two runs with the deciding scores, and the name in B of each judge of A.
 
-    Only judges that both runs have make up a panel.
+    A panel consists of the judges that both runs have.
     """
     judges = common_judges(a, b)
     if judge is None and len(judges) == 1:
@@ -69,9 +69,9 @@ def deciding_both(
 
 
 def panel_mean(scores: Scores) -> Scores:
-    """Return one score an edit, rubric, factor and repeat: the mean of all judges that score the factor at all.
+    """Return one score per edit, rubric, factor and repeat: the mean of all judges that score the factor.
 
-    It exists only if each of them gave a score: the first failure of a judge is the panel's, else an abstention. A mean
+    Each of them must have given a score; else the panel has the status of the first failure, or of an abstention. A mean
     over the judges that answered would depend on which ones did. Repeats that not every judge was asked for are left
     out.
     """
@@ -81,7 +81,7 @@ def panel_mean(scores: Scores) -> Scores:
     row, values, statuses = side_by_side(
         scores, unit, spec.codes, len(spec.labels), PENDING
     )
-    # A judge that abstains from a factor on every edit is not a member for it.
+    # A judge that abstains from a factor on every edit is not in the panel for it.
     question = joined(scores.factor, rubric)
     takes_part = ~scores.status.among((ABSTAINED,))
     members = np.zeros((len(question.labels), len(spec.labels)), dtype=bool)
@@ -97,7 +97,7 @@ def panel_mean(scores: Scores) -> Scores:
         row,
         score=np.where(status == OK, mean, np.nan),
         status=Column.of(status),
-        # With the `@RUBRIC` of judges that are told apart by rubric.
+        # Keep the `@RUBRIC` of judges that have one.
         judge=Column.of(f"{PANEL}{judge.removeprefix(name)}" for judge, name in judges),
         slices={**row.slices, SPEC: Column.constant(PANEL, len(row))},
     )
@@ -110,10 +110,10 @@ def panel_mean(scores: Scores) -> Scores:
 def primary_scores(
     run: RunData, chosen: Sequence[str] = ()
 ) -> tuple[Sequence[str], bool]:
-    """Return the scores that a comparison is about, and whether they were declared before the run.
+    """Return the primary scores of a comparison, and whether they were declared before the run.
 
-    They are the chosen ones, else those declared with the run, else a set's own scores, or rubric means and `overall`.
-    Holm's correction is over these alone.
+    They are the chosen scores, else those declared with the run, else the scores of sets, or rubric means and `overall`.
+    Holm's correction covers only these.
     """
     declared = run.run.spec.get("primary") or ()
     for name in chosen:
@@ -134,12 +134,12 @@ def primary_scores(
 
 ACROSS = Option("across-rubrics", True)
 _LISTED = 4
-"""Factors that a message names; the others are counted."""
+"""Factors that a message names; further ones are counted."""
 
 
 @dataclass(frozen=True)
 class SameRubrics:
-    """Two runs without the factors that cannot be paired, and notices about the others."""
+    """Two runs without the factors that cannot be compared, and notices about the others."""
 
     a: RunData
     b: RunData
@@ -175,15 +175,14 @@ def same_rubrics(
     across_rubrics: bool = False,
     factors: Collection[str] = (),
 ) -> SameRubrics:
-    """Return both runs as far as they can be paired; `factors` are those that will be compared, by default all.
+    """Return both runs with comparable factors; `factors` are those that will be compared, by default all.
 
-    Raises `UsageError` that names the rubrics if they differ and `across_rubrics` is false, and if no factor has
-    the same scale in both.
+    Raises `UsageError` if rubrics differ and `across_rubrics` is false, or if no factor has the same scale in both runs.
     """
-    asked = _asked_by_both(a, b, factors)
+    questions = _common_questions(a, b, factors)
     differing = {
         name: pair
-        for name, pairs in asked.items()
+        for name, pairs in questions.items()
         for pair in pairs
         if pair[0].hash != pair[1].hash
     }
@@ -194,7 +193,7 @@ def same_rubrics(
     }
     if differing and not across_rubrics:
         raise UsageError(_refusal(a, b, differing, other_scale), options=[ACROSS])
-    if other_scale and other_scale.keys() == asked.keys():
+    if other_scale and other_scale.keys() == questions.keys():
         raise UsageError(_refusal(a, b, other_scale, other_scale), options=[ACROSS])
     left_out = {*other_scale}
     across = {*differing}
@@ -218,7 +217,7 @@ def same_rubrics(
 
 
 def within_one_run(run: RunData) -> SameRubrics:
-    """Return a run whose rubrics are to be compared with each other, without the factors that they scale differently."""
+    """Return a run whose rubrics are compared with each other, without factors that have different scales in them."""
     left_out = []
     for name, questions in run.questions.items():
         first, *others = questions.values()
@@ -228,22 +227,22 @@ def within_one_run(run: RunData) -> SameRubrics:
     return SameRubrics(run, run, left_out=sorted(left_out))
 
 
-def _asked_by_both(
+def _common_questions(
     a: RunData, b: RunData, factors: Collection[str]
 ) -> dict[str, list[tuple[RubricFactor, RubricFactor]]]:
-    """Return how both runs asked for each factor that they share: by the rubric's name if a run has several."""
+    """Return the questions of both runs about each common factor, paired by rubric if a run has several."""
     names = [name for name in a.questions if name in b.questions]
     if {*factors} <= {*names}:
         names = [name for name in names if not factors or name in factors]
-    asked = {}
+    questions = {}
     for name in names:
         ours = a.questions[name]
         theirs = b.questions[name]
         pairs = [(ours[rubric], theirs[rubric]) for rubric in ours if rubric in theirs]
         if len(ours) == len(theirs) == 1:
             pairs = list(zip(ours.values(), theirs.values(), strict=True))
-        asked[name] = pairs
-    return asked
+        questions[name] = pairs
+    return questions
 
 
 def _refusal(
@@ -254,9 +253,9 @@ def _refusal(
 ) -> str:
     rubrics: dict[str, list[str]] = {}
     for name, (first, other) in differing.items():
-        asked = f"{a.run.name} asked by {first.title}, {b.run.name} by {other.title}"
-        rubrics.setdefault(asked, []).append(name)
-    parts = [f"{_listed(names, ', ')}: {asked}" for asked, names in rubrics.items()]
+        runs = f"{a.run.name} asked by {first.title}, {b.run.name} by {other.title}"
+        rubrics.setdefault(runs, []).append(name)
+    parts = [f"{_listed(names, ', ')}: {runs}" for runs, names in rubrics.items()]
     scales = [
         f"{name} is {first.scale_words} in {a.run.name} and {other.scale_words} in {b.run.name}"
         for name, (first, other) in differing.items()

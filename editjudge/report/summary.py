@@ -26,7 +26,7 @@ from editjudge.report.tables import (
     counted,
     coverage_figure,
 )
-from editjudge.report.words import plain, words
+from editjudge.report.words import plain, reason_text
 from editjudge.stats import summary as statistics
 from editjudge.stats.columns import OK, Column, FailureBounds, Interval
 from editjudge.stats.inference import clopper_pearson, evenly
@@ -34,38 +34,38 @@ from editjudge.stats.noise import Noise, noise
 from editjudge.stats.summary import PassRate, Rank, pass_rates, rank, summarise
 
 FEW_VALUES = 3
-"""A scale of so few values is a decision, and gets a pass rate: the share of its best value."""
+"""Values of a scale up to which it gets a pass rate, the share of its best value."""
 
 MOST_VALUES = 21
-"""A table of how often each score was given has no more columns: 0 to 10 in halves."""
+"""Column limit of a table of score frequencies: 0 to 10 in halves."""
 
 COMPARED = 4
-"""Models that a report compares pair by pair: ten pairs of tables, of five models, are too many to read."""
+"""Limit of models that a report compares pair by pair; five models would need ten tables."""
 
 
 @dataclass(frozen=True, eq=False)
 class SummaryReport:
-    """Everything that a report is made of."""
+    """All figures of a report."""
 
     run: RunData
     factors: Sequence[statistics.Cell]
     slices: Mapping[str, Sequence[statistics.Cell]]
-    """Slices by the column that was sliced by: factors and aggregates for each of its values."""
+    """Factors and aggregates for each value of a column, by column."""
     aggregates: Sequence[statistics.Cell]
     formulas: Sequence[str]
     passes: Sequence[PassRate]
     ranks: Sequence[Rank]
     headline: frozenset[tuple[str, str]]
-    """Judge and factor that stand for the rest if space is short."""
+    """Judges and factors to show if space is short."""
     noise: Sequence[Noise]
     width: float | None
-    """The width of an interval to plan for."""
+    """Width of the interval to plan for."""
     guaranteed: bool = False
     """Whether intervals allow for any score that was not seen."""
 
     @cached_property
     def compared(self) -> Sequence[PairedDifference]:
-        """Models pair by pair, as `compare` does it; only if a report shows it, since it takes a while."""
+        """Models compared pair by pair, as by `compare`; computed on demand, since it takes a while."""
         if not 1 < len(self.run.scores.model.present()) <= COMPARED:
             return ()
         return differences(self.run, choice=Choice(guaranteed=self.guaranteed))
@@ -78,7 +78,7 @@ def measure(
     width: float | None = None,
     guaranteed: bool = False,
 ) -> SummaryReport:
-    """Compute all figures of a run; `by` names columns to slice by beside the edit type."""
+    """Compute all figures of a run; `by` names further columns to slice by, after the edit type."""
     scores = run.scores
     every = run.with_aggregates()
     scales = run.all_scales()
@@ -117,7 +117,7 @@ def measure(
 
 
 def pooled_intervals(run: RunData, by: str) -> dict[tuple[str, str], Interval | None]:
-    """Return the 95 % CI of each factor's mean by `model`, `judge` or `rubric`, over everything else."""
+    """Return the 95 % CI of the mean of each factor by `model`, `judge` or `rubric`, pooled over the rest."""
     scores = run.scores
     names = {
         "judge": scores.slices[SPEC],
@@ -131,7 +131,7 @@ def pooled_intervals(run: RunData, by: str) -> dict[tuple[str, str], Interval | 
 
 
 def _set_formulas(run: RunData) -> list[str]:
-    """Return each score of a set in words, and why edits have none."""
+    """Return the formula of each score of a set, and the reasons why edits have no score."""
     scores = run.scores
     lines = []
     for formula in run.formulas:
@@ -152,7 +152,7 @@ def _counts(counts: Counter[str]) -> str:
 def _coverage(
     cells: Sequence[statistics.Cell],
 ) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return the scores that exist and that were asked for, by judge and factor."""
+    """Return the numbers of scores and of questions, by judge and factor."""
     coverage: dict[tuple[str, str], tuple[int, int]] = {}
     for cell in cells:
         ok, n = coverage.get((cell.judge, cell.factor), (0, 0))
@@ -163,14 +163,14 @@ def _coverage(
 def _headlines(
     run: RunData, cells: Sequence[statistics.Cell]
 ) -> frozenset[tuple[str, str]]:
-    """Return for each judge the published scores of its sets and the mean of most factors that half of its edits have,
-    or else every factor that has scores."""
+    """Return for each judge the scores of its sets, and the mean over most factors that at least half of its edits have;
+    if there are none, every factor that has scores."""
     coverage = _coverage(cells)
     headline: set[tuple[str, str]] = set()
     for judge, sums in run.aggregates.items():
         names = {mean.name for mean in sums}
-        own = [key for key in coverage if key[0] == judge]
-        widest = [key for key in own if key[1] in run.set_scores]
+        cells_of_judge = [key for key in coverage if key[0] == judge]
+        widest = [key for key in cells_of_judge if key[1] in run.set_scores]
         half = []
         for mean in sums:
             ok, n = coverage.get((judge, mean.name), (0, 0))
@@ -178,14 +178,14 @@ def _headlines(
                 half.append(mean)
         if half:
             widest.append((judge, max(half, key=lambda mean: len(mean.factors)).name))
-        factors = [key for key in own if key[1] not in names]
+        factors = [key for key in cells_of_judge if key[1] not in names]
         scored = [key for key in factors if coverage[key][0]]
         headline.update(widest or scored or factors)
     return frozenset(headline)
 
 
 def not_scored(means: SummaryReport) -> str:
-    """Return one line for the top: how much was judged, what has no score, and why."""
+    """Return the first line: the number of judgements, those without a score, and the reasons."""
     run = means.run
     counts = run.status_counts
     total = counted(counts.total(), "judgement")
@@ -226,7 +226,7 @@ def not_scored(means: SummaryReport) -> str:
 
 
 def report(means: SummaryReport) -> Answer:
-    """Report the figures of a run as a terminal shows them."""
+    """Return the figures of a run for a terminal."""
     run = means.run
     results = conclusions(means.compared)
     return Answer(
@@ -239,7 +239,7 @@ def report(means: SummaryReport) -> Answer:
 
 
 def document(means: SummaryReport) -> dict[str, Any]:
-    """Return the figures for programs, at full precision."""
+    """Return the figures as JSON at full precision."""
     run = means.run
     statuses = [
         {"judge": judge, "rubric": rubric, "model": model, "status": status, "n": n}
@@ -275,7 +275,7 @@ def long(means: SummaryReport, slices: Container[str] | None = None) -> Table:
     kinds = sorted(
         {kind for sliced in every.values() for c in sliced for kind in c.failed}
     )
-    # A judge that is told apart by rubric is `SPEC@RUBRIC`.
+    # A judge that scores a factor under two rubrics is `SPEC@RUBRIC`.
     checks = {
         (judge, count.model, count.factor): count
         for count in means.run.contradictions.counts
@@ -312,7 +312,7 @@ def long(means: SummaryReport, slices: Container[str] | None = None) -> Table:
 
 
 def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:
-    """Return tables for people; `full` adds what is too long for a terminal: distributions, and every factor of every
+    """Return the tables; `full` adds those that are too long for a terminal: distributions, and every factor of every
     slice."""
     run = means.run
     parts = [coverage(run)]
@@ -337,7 +337,7 @@ def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:
 
 
 def coverage(run: RunData) -> Table:
-    """Show what became of every judgement that was asked for."""
+    """Return the table of judgements by status."""
     counts: dict[tuple[str, str, str], Counter[str]] = {}
     for (judge, rubric, model, status), n in run.statuses.items():
         counts.setdefault((judge, rubric, model), Counter())[status] += n
@@ -387,15 +387,15 @@ def _means(
             "bounds: the mean if every failed judgement had the worst score of the scale, and the best"
         )
     for note, n in Counter(note for c in cells for note in c.notes).items():
-        some = f" ({n} of {len(cells)} rows)" if n < len(cells) else ""
-        notes.append(words(note) + some)
+        count = f" ({n} of {len(cells)} rows)" if n < len(cells) else ""
+        notes.append(reason_text(note) + count)
     places = {(r.judge, r.factor, r.model): r for r in ranks}
     digits = column_decimals(c.ci for c in cells)
     rows: list[dict[str, Cell]] = []
     for c in _ordered(cells):
-        own = None
+        decimals = None
         if c.factor in run.continuous:
-            own = column_decimals(o.ci for o in cells if o.factor == c.factor)
+            decimals = column_decimals(o.ci for o in cells if o.factor == c.factor)
         bounds = FailureBounds(c.worst_case, c.best_case) if c.failed else None
         rows.append(
             {
@@ -406,10 +406,12 @@ def _means(
                 "ok/n": coverage_figure(c.ok, c.n),
                 "abst.": c.abstained or None,
                 "failed": sum(c.failed.values()) or None,
-                "bounds": bounds_figure(bounds, digits if own is None else own),
-                "mean": Figure(c.mean, c.ci, digits=own),
+                "bounds": bounds_figure(
+                    bounds, digits if decimals is None else decimals
+                ),
+                "mean": Figure(c.mean, c.ci, digits=decimals),
                 "repeat SD": Figure(c.repeat_sd, digits=2),
-                "median": _median(c.median, own),
+                "median": _median(c.median, decimals),
                 "rank": _rank(places.get((c.judge, c.factor, c.model))),
             }
         )
@@ -421,13 +423,13 @@ def _means(
 
 
 def _ordered(cells: Sequence[statistics.Cell]) -> list[statistics.Cell]:
-    """Return cells factor by factor, so that what is compared is together."""
+    """Return cells ordered by factor, so that figures to compare are together."""
     factors = list(dict.fromkeys(cell.factor for cell in cells))
     return sorted(cells, key=lambda c: (factors.index(c.factor), c.slice or ""))
 
 
 def _median(median: float | None, digits: int | None) -> Figure:
-    # A root of whole numbers may be off by rounding.
+    # The root of an integer may have a rounding error.
     if digits is None and median is not None and math.isclose(median, round(median, 2)):
         return Figure(median, text=f"{median:g}")
     return Figure(median, digits=digits)
@@ -478,7 +480,7 @@ def _ranks(run: RunData, ranks: Sequence[Rank]) -> Table:
 
 
 def _distributions(means: SummaryReport) -> list[Table]:
-    """Show how many judgements gave each score, a table for each scale. Each decimal occurs about once."""
+    """Return tables of the frequency of each score, one for each scale; decimals occur about once and are left out."""
     scales: dict[tuple[str, ...], list[dict[str, Cell]]] = {}
     for c in _ordered(means.factors):
         values = c.distribution
@@ -493,7 +495,7 @@ def _distributions(means: SummaryReport) -> list[Table]:
 
 
 def _noise(means: SummaryReport) -> Table:
-    notes = [words(note) for split in means.noise for note in split.notes]
+    notes = [reason_text(note) for split in means.noise for note in split.notes]
     if any(split.repeat_variance is not None for split in means.noise):
         notes.append(
             "reliab. k: share of the variance of a mean of k repeats that is not the judge's own noise"
@@ -540,7 +542,7 @@ def _needed(split: Noise, width: float | None) -> dict[str, int | None]:
 
 
 def contradicted(run: RunData) -> Table:
-    """Show how often each judge says what the measured evidence of the same images refutes."""
+    """Return the table of verdicts of each judge that measured evidence of the same images contradicts."""
     rows: list[dict[str, Cell]] = []
     for (judge, rubric, factor), (checked, n) in run.contradicted(
         "judge", "rubric", "factor"
@@ -571,8 +573,8 @@ def contradicted(run: RunData) -> Table:
 def _effective_images(
     run: RunData, judge: str, rubric: str, factor: str, checked: int
 ) -> float:
-    """Return Kish's effective number of source images. If only some verdicts were checked, the fewest images that they
-    can be of: which ones is not recorded."""
+    """Return Kish's effective number of source images. If only some verdicts were checked, return the least number of
+    images that they can belong to, since their images are not recorded."""
     scores = run.scores
     here = scores.ok
     for column, name in (

@@ -1,6 +1,6 @@
-"""One kind of table for all that people, papers and programs read, and its forms.
+"""Tables, as text for a terminal, Markdown, LaTeX, CSV and records.
 
-Terminal, Markdown and LaTeX are rounded to what the intervals of a column support; CSV and JSON have full precision.
+Terminal, Markdown and LaTeX are rounded to the precision of the intervals of a column; CSV and records are not rounded.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from editjudge.stats.columns import FailureBounds, Interval
 
 WIDTH = 100
-"""Columns of a terminal that every table fits into."""
+"""Width of a terminal that every table fits into, in characters."""
 _GAP = 2
-"""Columns between two columns."""
+"""Characters between two columns."""
 _NARROWEST = 6
-"""A column is not squeezed below this: single letters under each other cannot be read."""
+"""Least width of a column: single letters under each other cannot be read."""
 
 
 def decimals(interval: Interval | None) -> int:
@@ -47,18 +47,18 @@ def figure_text(
     sign: bool = False,
     digits: int | None = None,
 ) -> str:
-    """Return a figure as text, '5.31 [5.10, 5.52]', rounded to what the interval supports unless `digits` says how."""
+    """Return a figure as text, '5.31 [5.10, 5.52]', rounded to `digits` or to the precision of its interval."""
     if value is None:
         return "undefined"
     digits = decimals(interval) if digits is None else digits
     plus = "+" if sign else ""
 
     def rounded(number: float, digits: int) -> str:
-        # Adding zero makes -0.00 a plain one.
+        # Adding zero turns -0.00 into 0.00.
         return f"{round(number, digits) + 0.0:{plus}.{digits}f}"
 
     def limit(end: float) -> str:
-        """Round to as many decimals as it takes to show on which side of 0 it is."""
+        """Return a number with enough decimals to show on which side of 0 it is."""
         enough = digits
         while end and not round(end, enough) and enough < digits + 3:
             enough += 1
@@ -70,19 +70,19 @@ def figure_text(
 
 @dataclass(frozen=True)
 class Figure:
-    """A number with what is known about it."""
+    """A number with its interval and its form in a table."""
 
     value: float | None
     ci: Interval | None = None
     sign: bool = False
     text: str | None = None
-    """Text for people instead of the rounded number."""
+    """Text instead of the rounded number."""
     digits: int | None = None
-    """Decimals of its own, if its column has figures on different scales."""
+    """Decimals, if its column has figures on different scales."""
     significant: bool = False
-    """Whether a terminal marks it."""
+    """Whether a terminal highlights it."""
     parts: tuple[tuple[str, float], ...] = ()
-    """The numbers in the text by name: a data frame has a column for each."""
+    """Numbers in the text by name; a data frame has a column for each."""
 
     def __str__(self) -> str:
         return self.rounded(decimals(self.ci))
@@ -111,7 +111,7 @@ def p_value(p: float | None) -> Figure:
 def bounds_figure(
     bounds: FailureBounds | None, digits: int, *, sign: bool = False
 ) -> Figure:
-    """Show the bounds of a figure, whatever the failed judgements had said."""
+    """Return the bounds of a figure over all possible scores of failed judgements."""
     if bounds is None or bounds.worst is None or bounds.best is None:
         return Figure(None)
     worst = figure_text(bounds.worst, sign=sign, digits=digits)
@@ -120,26 +120,26 @@ def bounds_figure(
 
 
 def coverage_figure(ok: int, n: int) -> Figure:
-    """Show how many of all have a score."""
+    """Return the number of scores, of all."""
     return Figure(ok, text=f"{ok:,}/{n:,}")
 
 
 def column_decimals(intervals: Iterable[Interval | None]) -> int:
-    """Return the decimals that the typical interval of a column supports; one without width does not count."""
+    """Return the decimals that the typical interval of a column supports; intervals of width 0 do not count."""
     digits = [decimals(ci) for ci in intervals if ci and ci.hi > ci.lo]
     return statistics.median_low(digits) if digits else 2
 
 
 def merge_notes(notes: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return each note once, with the rows that it is about unless it is about all."""
+    """Return each note once, with its rows unless it applies to all."""
     about: dict[str, list[str]] = {}
     for row, lines in notes.items():
         for note in lines:
             about.setdefault(note, []).append(row)
     merged = []
     for note, rows in about.items():
-        some = f"{', '.join(rows[:3])}{' ...' if len(rows) > 3 else ''}: "
-        merged.append(note if len(rows) == len(notes) else some + note)
+        names = f"{', '.join(rows[:3])}{' ...' if len(rows) > 3 else ''}: "
+        merged.append(note if len(rows) == len(notes) else names + note)
     return merged
 
 
@@ -154,10 +154,9 @@ class Table:
     caption: str = ""
     notes: tuple[str, ...] = ()
     stub: int = 0
-    """Leading columns that name the row; a name that is in the row above already is not repeated for people."""
+    """Number of leading columns that name the row; a name that repeats the row above is not shown."""
     spare: tuple[str | tuple[str, ...], ...] = ()
-    """Columns, or columns that go together, that a narrow terminal drops, the first one first, before names are broken
-    into lines."""
+    """Columns, or groups of columns, that a narrow terminal drops in this order before it breaks names into lines."""
     legend: Mapping[str, str] = field(default_factory=dict)
     """Meaning of each column, printed under the table if the column is shown."""
 
@@ -231,7 +230,7 @@ class Table:
     # --- for people ---------------------------------------------------------------------------------------------
 
     def cells(self, most: int | None = None) -> list[list[str]]:
-        """Return the first rows as people read them."""
+        """Return the first rows as text."""
         columns = [
             map(one_line, _texts(column)) for column in zip(*self.rows, strict=True)
         ]
@@ -239,7 +238,7 @@ class Table:
         before: list[str] = []
         for row in map(list, zip(*columns, strict=True)):
             same = 0
-            # The last name stays even if it repeats, so that every row has one.
+            # The last name column is always shown, so that every row has a name.
             while before and same < self.stub - 1 and row[same] == before[same]:
                 same += 1
             lines.append([""] * same + row[same:])
@@ -247,17 +246,17 @@ class Table:
         return lines[:most]
 
     def text_columns(self) -> list[bool]:
-        """Return for each column whether it has words, and not numbers."""
+        """Return for each column whether it has texts instead of numbers."""
         return [
             any(isinstance(row[at], str) for row in self.rows)
             for at in range(len(self.columns))
         ]
 
     def text(self, width: int = WIDTH) -> str:
-        """Return plain text, never wider than `width`: no column is cut, a name that is too wide is broken into lines."""
+        """Return plain text of at most `width` characters per line: no column is cut, wide names are broken into lines."""
         from rich.console import Console
 
-        # In a notebook Rich would display what is captured here, too.
+        # In a notebook Rich would also display the captured text.
         console = Console(
             file=io.StringIO(),
             width=width,
@@ -296,7 +295,7 @@ class Table:
         return Group(*parts)
 
     def width(self) -> int:
-        """Return the columns that the terminal form takes if nothing is squeezed."""
+        """Return the width of the terminal form without line breaks, in characters."""
         return sum(self._widths()) + _GAP * (len(self.columns) - 1)
 
     def _widths(self) -> list[int]:
@@ -368,7 +367,7 @@ class Table:
     # --- for programs -------------------------------------------------------------------------------------------
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the rows at full precision; a figure that has an interval in any row has its limits in columns."""
+        """Return the rows at full precision; intervals have a column for each limit."""
         limits = {
             name
             for row in self.rows
@@ -391,7 +390,7 @@ class Table:
         return records
 
     def csv(self) -> str:
-        """Return CSV without a cell that a spreadsheet takes for a formula, whatever a model or an item is called."""
+        """Return CSV, in which no cell is a formula for a spreadsheet, whatever the names of models and items."""
         records = self.records()
         head = records[0] if records else self.columns
         file = io.StringIO()
@@ -404,7 +403,7 @@ class Table:
 _FAILURES = frozenset(
     {*STATUSES, "failed", "missed", "swayed", "not judged", "contradicted"}
 ) - {*DONE}
-"""Columns whose counts are bad news."""
+"""Columns whose counts are highlighted as failures."""
 
 
 def _is_empty(cell: Cell) -> bool:
@@ -414,7 +413,7 @@ def _is_empty(cell: Cell) -> bool:
 
 
 def _style(column: str, cell: Cell) -> str:
-    """Return the Rich style of a cell: failures are red, a significant p is bold in its green row."""
+    """Return the Rich style of a cell: failures are red, a significant p is bold in a green row."""
     value = cell
     if isinstance(cell, Figure):
         if cell.significant:
@@ -442,7 +441,7 @@ def _texts(column: Sequence[Cell]) -> list[str]:
 
 
 def _squeezed(widths: list[int], texts: Sequence[bool], width: int) -> list[int]:
-    """Take from the widest column of words until the row fits, and from numbers only when nothing else is left."""
+    """Return widths that fit: the widest column of texts shrinks first, columns of numbers last."""
     widths = list(widths)
     while sum(widths) + _GAP * (len(widths) - 1) > width:
         wide = [n for n, w in enumerate(widths) if w > 2 * _NARROWEST and texts[n]]
@@ -454,7 +453,7 @@ def _squeezed(widths: list[int], texts: Sequence[bool], width: int) -> list[int]
 
 
 def _broken(text: str, width: int) -> str:
-    """With line breaks after `_`, `/` and `-`: Rich would break a long name anywhere."""
+    """Return a name with line breaks after `_`, `/` and `-`, since Rich would break it anywhere."""
     from rich.cells import cell_len
 
     if cell_len(text) <= width:
@@ -478,7 +477,7 @@ _LATEX = str.maketrans(
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
         '"': r"\textquotedbl{}",
-        "[": "{[}",  # at the start of a row it would be an option of the line break before it
+        "[": "{[}",  # at the start of a row LaTeX takes it for an option of the line break before it
     }
 )
 
@@ -488,6 +487,6 @@ def _latex(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Return one line that Markdown shows as it is."""
+    """Return text on one line, escaped for Markdown."""
     escaped = re.sub(r"([\\`*_|~])|\[(?=[^]]*\]\()", r"\\\g<0>", one_line(text))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

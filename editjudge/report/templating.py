@@ -1,4 +1,4 @@
-"""Pages from the Jinja2 templates beside this module: one HTML file with its stylesheet, no script and no request."""
+"""HTML pages from Jinja2 templates: one file with its stylesheet, without scripts and requests."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from editjudge.report.words import words
+from editjudge.report.words import reason_text
 
 ROWS = 60
-"""Rows of one table that a page shows."""
+"""Row limit of a table on a page."""
 _FOLDER = Path(__file__).with_name("templates")
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page. Its content security policy allows its own stylesheet and inline pictures, and nothing else."""
+    """Return a page. Its content security policy allows only its own stylesheet and inline images."""
     style = stylesheet()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return (
@@ -44,7 +44,7 @@ def render_macro(template: str, macro: str, *values: Any) -> str:
 def environment(
     folder: Path, text: Callable[[str], str], filters: Mapping[str, Callable[..., Any]]
 ) -> jinja2.Environment:
-    """Return the templates of a folder: values are escaped, texts go through `text`, a missing value is an error."""
+    """Return the templates of a folder: values are escaped, `text` is applied to strings, a missing value is an error."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         autoescape=True,
@@ -54,7 +54,7 @@ def environment(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters.update({"words": words, **filters})
+    made.filters.update({"words": reason_text, **filters})
     return made
 
 

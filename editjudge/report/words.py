@@ -1,4 +1,4 @@
-"""Reasons of statistics in words, and results of statistics as JSON."""
+"""Reasons of statistics as text, and results of statistics as JSON."""
 
 from __future__ import annotations
 
@@ -127,10 +127,10 @@ _WORDS: Mapping[str, str | Callable[..., str]] = {
 }
 
 
-def words(reason: Reason) -> str:
-    """Put a reason into words."""
+def reason_text(reason: Reason) -> str:
+    """Return a reason as text."""
     figures = {
-        name: words(value) if isinstance(value, Reason) else value
+        name: reason_text(value) if isinstance(value, Reason) else value
         for name, value in reason.figures
     }
     template = _WORDS[reason.code]
@@ -140,12 +140,12 @@ def words(reason: Reason) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a result as JSON at full precision; nothing in it is ever NaN or infinite."""
+    """Return a result as JSON at full precision; it has no NaN and no infinity."""
     if isinstance(value, Reason):
-        return words(value)
+        return reason_text(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        shown = [f.name for f in dataclasses.fields(value) if f.repr]
-        document = {name: plain(getattr(value, name)) for name in shown}
+        names = [f.name for f in dataclasses.fields(value) if f.repr]
+        document = {name: plain(getattr(value, name)) for name in names}
         match value:
             case Difference():
                 document["verdict"] = verdict(value)
@@ -175,18 +175,18 @@ def plain(value: Any) -> Any:
 
 
 def verdict(d: Difference) -> str:
-    """Put a difference into a sentence."""
+    """Return the verdict on a difference as a sentence."""
     doubt = ""
     if d.overturnable:
         doubt = f"; {d.failed} failed judgements could overturn this"
         if d.bounds is not None:
             doubt += f" (from {d.bounds.worst:+.2f} to {d.bounds.best:+.2f})"
     if d.method == "identity":
-        return f"no difference: {words(Reason('identical'))}"
+        return f"no difference: {reason_text(Reason('identical'))}"
     if d.difference is None:
         return f"cannot be compared: no edit has a score on both sides{doubt}"
     if d.p_holm is None:
-        return f"cannot be decided: {d.ci_reason and words(d.ci_reason)}{doubt}"
+        return f"cannot be decided: {d.ci_reason and reason_text(d.ci_reason)}{doubt}"
     p = f"p = {d.p_holm:.2g}"
     if d.evident:
         ci = d.ci
@@ -195,18 +195,20 @@ def verdict(d: Difference) -> str:
         size = figure_text(abs(d.difference), ci)
         return f"{d.b} {d.verdict} than {d.a} by {size} ({p}){doubt}"
     limit = (
-        words(d.detectable_reason) if d.detectable_reason else f"MDE {d.detectable:.2g}"
+        reason_text(d.detectable_reason)
+        if d.detectable_reason
+        else f"MDE {d.detectable:.2g}"
     )
     return f"{d.verdict} ({p} over {d.n} edits; {limit}){doubt}"
 
 
 def changes(drift: Drift) -> list[str]:
-    """Return what is not the same about how two runs were made."""
+    """Return the settings in which two runs differ."""
     return [f"{name}: {then} -> {now}" for name, then, now in drift.changed]
 
 
 def drift_verdict(drift: Drift) -> str:
-    """Put the shifts of one judge into a sentence."""
+    """Return the verdict on the shifts of one judge as a sentence."""
     moved = [d.factor for d in drift.shifts if d.evident]
     compared = sum(d.n > 0 for d in drift.shifts)
     if not compared:
@@ -224,7 +226,7 @@ def drift_verdict(drift: Drift) -> str:
 
 
 def rule_words(rule: GateRule) -> str:
-    """Put a threshold into words: `alignment >= 5`."""
+    """Return a threshold as text: `alignment >= 5`."""
     if rule.is_drop:
         verb = "rises" if rule.falling else "drops"
         return f"{rule.factor} {verb} by at most {rule.limit:g}"
@@ -232,16 +234,16 @@ def rule_words(rule: GateRule) -> str:
 
 
 def check_reason(check: GateCheck) -> str:
-    """Say why a check has its outcome."""
+    """Return the reason for the outcome of a check."""
     ci = check.ci
     lost = _lost(check)
     if check.estimate is None:
         return f"no scores to decide on{lost}"
     if check.method == "identity":
-        return words(Reason("identical"))
+        return reason_text(Reason("identical"))
     mean = f"{check.estimate:.3f} over {check.n} scores"
     if ci is None:
-        return f"{mean}, without an interval: {check.ci_reason and words(check.ci_reason)}{lost}"
+        return f"{mean}, without an interval: {check.ci_reason and reason_text(check.ci_reason)}{lost}"
     limit = f"{check.rule.threshold:g}"
     bad, good = ("above", "below") if check.rule.falling else ("below", "above")
     side = f"wholly {bad} {limit}"
@@ -262,7 +264,7 @@ def check_reason(check: GateCheck) -> str:
 
 
 def _lost(check: GateCheck) -> str:
-    """Say what failed, and what it could have changed."""
+    """Return the number of failed judgements, and their possible effect."""
     failed = check.failed + check.failed_baseline
     if not failed:
         return ""
@@ -273,7 +275,7 @@ def _lost(check: GateCheck) -> str:
     bounds = check.bounds
     if bounds is None or bounds.worst is None or bounds.best is None:
         reason = check.bounds_reason
-        unbounded = words(reason) if reason else "nothing bounds them"
+        unbounded = reason_text(reason) if reason else "nothing bounds them"
         return f"{lost}, and could overturn this: {unbounded}"
     lost += f": from {bounds.worst:.3f} to {bounds.best:.3f} with them at the ends of the scale"
     return f"{lost}, which could overturn this" if check.overturnable else lost

@@ -20,7 +20,7 @@ from editjudge.report.pairwise import PairRun, load_pairs
 from editjudge.report.run_data import RunData, load
 from editjudge.report.selection import Choice
 from editjudge.report.tables import Table
-from editjudge.report.words import words
+from editjudge.report.words import reason_text
 from editjudge.running.sums import OVERALL
 from editjudge.stats.pairwise import ModelRecord, PairwiseSummary
 from editjudge.stats.summary import Cell, summarise
@@ -376,5 +376,5 @@ def _board(pairs: PairRun, judge: str, factor: str) -> Board:
             reach = max(reach, *map(abs, ends))
     lead = list(pairs.lead())
     if summary.useless:
-        lead.insert(0, f"This judge is useless here: {words(summary.useless)}.")
+        lead.insert(0, f"This judge is useless here: {reason_text(summary.useless)}.")
     return Board(pairs.judges, factors, judge, factor, summary, lead, reach * 1.05)

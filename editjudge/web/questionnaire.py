@@ -274,7 +274,7 @@ class FactorAgreement:
     @property
     def silence(self) -> str:
         """Return why there is no figure at all; empty if there is one."""
-        from editjudge.report.words import words
+        from editjudge.report.words import reason_text
 
         if self.missing_edits:
             more = "edit" if self.missing_edits == 1 else "edits"
@@ -287,4 +287,4 @@ class FactorAgreement:
         if any(self.estimate(name)[1] for name in ESTIMATES):
             return ""
         reason = self.ceiling.further_rater.reason
-        return words(reason) if reason else "no figure has an interval yet"
+        return reason_text(reason) if reason else "no figure has an interval yet"

@@ -275,7 +275,7 @@ def test_a_gate_holds_a_distance_against_a_maximum(store: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--max", "l1=0.1", "--min", "l1=0.1"), "has a limit already"),
+        (("--max", "l1=0.1", "--min", "l1=0.1"), "l1 has two limits"),
         (("--max", "psnr=30"), "--min psnr=30"),
         (("--max", "l1=7"), "from 0 to 1"),
     ],

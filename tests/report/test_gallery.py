@@ -54,9 +54,9 @@ def test_edits_are_ranked_only_beside_those_with_the_same_factors_scored(
     ]
     assert (
         found["best"].title == "Best"
-        and "alignment, image_quality" in found["best"].why
+        and "alignment, image_quality" in found["best"].reason
     )
-    assert "1 edit is not ranked: other factors were scored." in found["best"].why
+    assert "1 edit is not ranked: other factors were scored." in found["best"].reason
 
 
 def test_an_edit_with_a_score_on_a_further_factor_is_not_ranked_without_it(
@@ -70,7 +70,7 @@ def test_an_edit_with_a_score_on_a_further_factor_is_not_ranked_without_it(
     found = ranked(tmp_path, [*rows, ("c", "alignment", 1.0)])
     assert (
         found["best"].items == ["b", "a"]
-        and "1 edit is not ranked" in found["best"].why
+        and "1 edit is not ranked" in found["best"].reason
     )
 
 

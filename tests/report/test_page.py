@@ -211,10 +211,8 @@ def test_pictures_that_cannot_be_shown_are_words(
     (folder / "clean-1.png").symlink_to("/etc/hostname")
     text = report(store).read_text("utf-8")
     assert "clean-0.png: cannot be read: No such file" in text
-    assert "leaky-0.png: is another picture than the one that was judged" in text, (
-        "replaced, whatever it is now"
-    )
-    assert "sloppy-0.png: is another picture than the one that was judged" in text
+    assert "leaky-0.png: the file has changed" in text, "replaced, whatever it is now"
+    assert "sloppy-0.png: the file has changed" in text
     assert "clean-1.png: is outside" in text and str(folder) not in text
 
 
@@ -222,7 +220,7 @@ def test_a_run_without_pictures_or_without_judgements_has_a_page_too(
     report: Any, call: Call, tmp_path: Path
 ) -> None:
     text = report(made(tmp_path / "x", Made(2, pictures=False))).read_text("utf-8")
-    assert "the editing model produced no picture" in text and "<img" not in text
+    assert "the editing model produced no image" in text and "<img" not in text
     assert (
         "Not scored: 48 pending of 48 judgements; openai/m has no score on alignment, completeness"
         in report(

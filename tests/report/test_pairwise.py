@@ -150,4 +150,4 @@ def test_judges_of_pairs_beside_people(store: Path, tmp_path: Path) -> None:
 
 def test_a_run_that_nobody_rated_says_so(store: Path) -> None:
     done = editjudge("agree", "p", "--store", store)
-    assert done.code == 2 and "nobody has rated the pairs" in done.err
+    assert done.code == 2 and "no ratings of the pairs of run p" in done.err

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from editjudge.report.words import plain, words
+from editjudge.report.words import plain, reason_text
 from editjudge.stats.columns import Reason, Scores
 
 CUTS = np.array([-1.5, -0.9, -0.3, 0.3, 0.9, 1.5])
@@ -52,4 +52,4 @@ def valid_json(answer: object) -> str:
 
 def said(reason: Reason | None) -> str:
     """Return a reason in words."""
-    return words(reason) if reason else ""
+    return reason_text(reason) if reason else ""

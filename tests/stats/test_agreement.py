@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau, pearsonr, spearmanr
 
-from editjudge.report.words import plain, words
+from editjudge.report.words import plain, reason_text
 from editjudge.stats.agreement import OTHER_SCALE, agree, halo, spearman_bounds
 from editjudge.stats.ceiling import Pairs, estimate
 from editjudge.stats.columns import Ratings, Reason, Scores
@@ -187,7 +187,7 @@ def test_a_judge_that_gives_one_score_is_told_so() -> None:
     )
     assert figures.mae is not None
     assert any(
-        "the judge gave every item the same score" in words(note)
+        "the judge gave every item the same score" in reason_text(note)
         for note in figures.notes
     )
     assert (figures.top, figures.floor) == (1, 0)

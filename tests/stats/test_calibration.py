@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
 from editjudge.errors import UsageError
-from editjudge.report.words import words
+from editjudge.report.words import reason_text
 from editjudge.stats.calibration import calibrate, fit, powered_mean
 from editjudge.stats.columns import Reason
 
@@ -61,7 +61,7 @@ def test_scores_that_know_nothing_do_not_beat_the_constant() -> None:
 def test_too_few_pairs_are_refused_in_words() -> None:
     found = calibrate([1, 2, 3], [1, 2, 3])
     assert found.map is None
-    assert "3 pairs in 3 groups: too few" in words(found.notes[0])
+    assert "3 pairs in 3 groups: too few" in reason_text(found.notes[0])
     constant = calibrate([4.0] * 20, list(np.arange(20.0)))
     assert constant.notes == (Reason("constant_map"),)
 
