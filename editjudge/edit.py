@@ -1,7 +1,7 @@
 """One edit to judge: the images before and after, and the instruction.
 
-The usual names (`input`, `edited`, `instruction` ...) are fields. A rubric may name any further column of a manifest as
-an image, a list of images or a text: the images are in `pictures`, the texts in `metadata`.
+The usual inputs (`input`, `edited`, `instruction` ...) are fields. A rubric may use any further column of a manifest as
+an image, a list of images or a text: these images are in `pictures`, the texts in `metadata`.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ ImageSource: TypeAlias = Path | bytes | str
 """A file, an encoded image, or an http(s) address."""
 
 IMAGE_ROLES = ("input", "edited", "ground_truth", "mask")
-"""The usual images of an edit, by the names that manifests and rubrics use."""
+"""Names of the usual images of an edit in manifests and rubrics."""
 
 TEXT_ROLES = ("instruction", "referring_expression")
-"""The usual texts of an edit, by the same names."""
+"""Names of the usual texts of an edit in manifests and rubrics."""
 
 OUTPUT_ROLES = ("edited", "edited_a", "edited_b")
-"""Images that an editing model made: if one is missing, the model produced nothing."""
+"""Images that an editing model made; a missing one means that the model produced nothing."""
 
 PAIR_ROLES = ("edited_a", "edited_b")
 """The two outputs of a pair."""
 
 MAX_PICTURES = 16
-"""Images of one list: more than any published protocol shows, and few enough to fit into one request."""
+"""Limit of images in a list: more than any published protocol uses, and few enough for one request."""
 
 _TEXT_FIELDS = frozenset(("id", *TEXT_ROLES, "model", "edit_type", "group"))
 _NUMBERED = re.compile(r"\[\d+\]$")
 
 
 def column_of(name: str) -> str:
-    """Return the manifest's column of an image: `references` for `references[2]` and for `references@box`."""
+    """Return the manifest column of an image: `references` for `references[2]` and `references@box`."""
     return _NUMBERED.sub("", name.partition("@")[0])
 
 
 def named_pictures(
     columns: Mapping[str, ImageSource | list[ImageSource]],
 ) -> dict[str, ImageSource]:
-    """Return images and lists of images by the names that an edit has for them."""
+    """Return images and lists of images by their names in an edit, such as `references[1]`."""
     images: dict[str, ImageSource] = {}
     for name, sources in columns.items():
         if isinstance(sources, list):
@@ -56,14 +56,14 @@ def named_pictures(
 
 
 class DegenerateImage(NamedTuple):
-    """A finding of a screen: an image of an edit that is degenerate, whatever the instruction."""
+    """A degenerate image of an edit, whatever the instruction."""
 
     kind: str
     role: str
     words: str
     """A clause with the image as its subject: "is one flat colour ..."."""
     set_aside: bool = True
-    """Whether a reward is given without asking a judge; else the finding is a flag on the answer."""
+    """Whether the reward is decided without a judge; if not, the finding is a flag on the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Edit:
     """Further images that a rubric names, those of a list as `references[1]`, `references[2]` ..."""
 
     def picture(self, name: str) -> ImageSource | None:
-        """Return the image of this name, or None; for a crop (`input@box`), the image that it is cut from."""
+        """Return the image of this name, or None; for a crop (`input@box`), the full image."""
         name = name.partition("@")[0]
         source: ImageSource | None = (
             getattr(self, name) if name in IMAGE_ROLES else self.pictures.get(name)
@@ -98,14 +98,14 @@ class Edit:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The roles of the images that models made: one output, or the two of a pair."""
+        """Roles of the images that models made: one output, or the two of a pair."""
         is_pair = self.edited is None and not self.pictures.keys().isdisjoint(
             PAIR_ROLES
         )
         return PAIR_ROLES if is_pair else ("edited",)
 
     def picture_names(self, role: str) -> tuple[str, ...]:
-        """Return the names of the images that a rubric calls `role`: itself, or one for each image of a list."""
+        """Return the names of the images of a role: the role itself, or a name for each image of a list."""
         role, mark, part = role.partition("@")
         if role in IMAGE_ROLES or role in self.pictures:
             return (f"{role}{mark}{part}",)
@@ -124,7 +124,7 @@ class Edit:
         return images | dict(self.pictures)
 
     def value(self, name: str) -> Any:
-        """Return the value of a column, or None; dots lead into an object, as `scene.light`."""
+        """Return the value of a column, or None; dots lead into an object, as in `scene.light`."""
         if name in _TEXT_FIELDS:
             return getattr(self, name)
         return column(self.metadata, name)
@@ -143,11 +143,11 @@ class Edit:
         return str(value) if isinstance(value, str | int | float) else ""
 
     def listed(self, name: str) -> list[Any] | None:
-        """Return the list that a column holds, in CSV as JSON; None if it holds none."""
+        """Return the list in a column, which is JSON text in CSV; None if it is not a list."""
         return listed(self.value(name))
 
     def has(self, name: str) -> bool:
-        """Whether there is an image or a value of this name; an empty text or list is none, and so is `false`."""
+        """Whether there is an image or a value of this name; an empty text or list and `false` do not count."""
         if any(self.picture(image) is not None for image in self.picture_names(name)):
             return True
         return is_given(self.value(name))

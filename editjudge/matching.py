@@ -1,8 +1,8 @@
-"""Which edits of two runs are the same, by content.
+"""Matching of the edits of two runs by content.
 
-Ids are not unique across manifests: an edit without one is named after its line number. So ratings and `drift` go by
+Ids are not unique across manifests: an edit without one is named after its line number. So ratings and `drift` match by
 input, output and instruction, and `gate --baseline` and `compare RUN_A RUN_B` by the task: input, instruction, ground
-truth and mask, never the output.
+truth and mask, but not the output.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from editjudge.canonical import json_hash
 from editjudge.edit import PAIR_ROLES
 
 MatchBy = Literal["edit", "task"]
-"""`edit`: the same input, output and instruction. `task`: the same thing to do, whichever model did it."""
+"""`edit`: the same input, output and instruction. `task`: the same task, for any model."""
 
 _ROLES: dict[MatchBy, tuple[str, ...]] = {
     "edit": ("input", "edited", *PAIR_ROLES),
@@ -24,11 +24,11 @@ _ROLES: dict[MatchBy, tuple[str, ...]] = {
 }
 
 UNREAD = "unread:"
-"""Prefix of the key of an edit with an image that is identified by its path alone."""
+"""Prefix of the key of an edit with an image that is identified only by its path."""
 
 
 class StoredEdit(Protocol):
-    """An edit as a store keeps it."""
+    """An edit as a store returns it."""
 
     @property
     def item(self) -> str: ...
@@ -63,7 +63,7 @@ class Content:
     """Identity of an edit across runs: image digests, instruction and model."""
 
     images: Mapping[str, ImageIdentity]
-    """Images by role. An edit without an input has the name of its source image there, one without an output its id."""
+    """Images by role. Without an input its entry is the name of the source image; without an output, the id of the edit."""
     instruction: str
     model: str
 
@@ -76,7 +76,7 @@ class Content:
         return cls({**defaults, **images}, item.instruction, item.model or "")
 
     def key(self, by: MatchBy = "edit") -> str:
-        """Return the hash that equal edits share; it says whether an image was never read."""
+        """Return the hash that equal edits share, with a prefix if an image was never read."""
         images = {
             role: self.images[role][:2] for role in _ROLES[by] if role in self.images
         }
@@ -86,13 +86,13 @@ class Content:
 
 
 def is_unread(key: str) -> bool:
-    """Whether a key identifies some image by its path, since it was never read."""
+    """Whether a key identifies an image by its path, since the image was never read."""
     return key.startswith(UNREAD)
 
 
 @dataclass(frozen=True)
 class RunEdits:
-    """The edits of a run, by id, and the folder that its manifest names images from."""
+    """The edits of a run by id, and the folder of its manifest."""
 
     edits: Mapping[str, Content]
     folder: str = ""
@@ -113,7 +113,7 @@ class RunEdits:
     def keys(
         self, by: MatchBy, digests: Mapping[str, str], per_model: bool
     ) -> dict[str, str]:
-        """Return the key of each edit, by id; `digests` are those of files that either run has read, by path."""
+        """Return the key of each edit by id; `digests` has the digests of files that either run has read, by path."""
         keys = {}
         for item, content in self.edits.items():
             images = {
@@ -127,8 +127,8 @@ class RunEdits:
     def _resolve(
         self, image: ImageIdentity, digests: Mapping[str, str]
     ) -> ImageIdentity:
-        """Return an unread image by the digest that the other run read at its path, else by its name in the manifest:
-        the same manifest may be in another folder today."""
+        """Return an unread image with the digest that the other run read at its path, or else with its name in the
+        manifest, since the manifest may have moved to another folder."""
         if image.how != "source":
             return image
         if image.source in digests:
@@ -138,10 +138,10 @@ class RunEdits:
 
 @dataclass(frozen=True)
 class Match:
-    """The edits that two runs share. Counts are of contents: edits that are alike in all count once."""
+    """The edits that two runs share. Edits with equal content count once."""
 
     a: Mapping[str, str]
-    """Keys by id, of the edits that the other run has too."""
+    """Keys by id of the edits that are also in the other run."""
     b: Mapping[str, str]
     matched: int
     unmatched_a: int
@@ -154,7 +154,7 @@ class Match:
         return {name: getattr(self, name) for name in names}
 
     def describe(self, a: str, b: str) -> list[str]:
-        """Return the notices to show; none if every edit has its counterpart."""
+        """Return notices; empty if every edit has a counterpart."""
         messages = []
         if self.unmatched_a or self.unmatched_b:
             alone = f"{self.unmatched_a:,} of {a} and {self.unmatched_b:,} of {b} have no counterpart and are left out"
@@ -163,8 +163,8 @@ class Match:
             )
         if self.unread:
             messages.append(
-                f"{self.unread:,} of the edits are paired by the names of pictures that were never read: whether the "
-                "pictures are the same is for you to know"
+                f"{self.unread:,} of the edits are paired by the names of images that were never read: check that the "
+                "images are the same"
             )
         return messages
 
@@ -172,8 +172,8 @@ class Match:
 def match(a: RunEdits, b: RunEdits, by: MatchBy) -> Match:
     """Pair the edits of two runs by content.
 
-    The same task is paired within a model if both runs have edits of one, else across models; several edits of one run
-    that are the same count together, as their mean.
+    Tasks are paired within a model if the runs have a model in common, else across models; equal edits of one run are
+    averaged.
     """
     per_model = by == "task" and not a.models().isdisjoint(b.models())
     digests = _digests(a, b)

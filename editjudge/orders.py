@@ -1,4 +1,4 @@
-"""Choices between two outputs that are shown in both orders, and the decision that two answers make."""
+"""Choices between two outputs that are shown in both orders, and decisions from the two answers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Answer: TypeAlias = Literal["a", "b", "tie", "both_good", "both_bad"]
 """An answer as it is stored; `both_good` and `both_bad` count as ties."""
 _TIES: tuple[Answer, ...] = ("tie", "both_good", "both_bad")
 SWAPPED: dict[Answer, Answer] = {"a": "b", "b": "a", **{tie: tie for tie in _TIES}}
-"""The answer in the item's own naming, if b was shown as the first output."""
+"""Answers with a and b swapped, for a question in which b was shown first."""
 _COUNTED: dict[str, Choice] = {"a": "a", "b": "b", **dict.fromkeys(_TIES, "tie")}
 ORDERS = ("ab", "ba")
-"""Which output of a pair is shown first: variants of its question."""
+"""Orders in which the outputs of a pair are shown, which are variants of the question."""
 
 _SPELLINGS: dict[str, Answer] = {
     **dict.fromkeys(
@@ -53,24 +53,24 @@ _SPELLINGS: dict[str, Answer] = {
 }
 
 
-def read_choice(word: str) -> Answer | None:
-    """Return the answer that a word means, as people and published judges write it; None if that is unknown."""
-    return _SPELLINGS.get(word.strip().strip("[]").replace("_", " ").casefold())
+def read_choice(text: str) -> Answer | None:
+    """Return the answer for a spelling of people or published judges; None if it is unknown."""
+    return _SPELLINGS.get(text.strip().strip("[]").replace("_", " ").casefold())
 
 
 class Decision(NamedTuple):
-    """Outcome of two answers to one question, in both orders."""
+    """Outcome of the answers to one question in both orders."""
 
     verdict: Choice | None
     """None if an order has no answer."""
     flipped: bool = False
-    """One order says a, the other b: the judge goes by the position."""
+    """Whether one order gives a and the other b: the judge decides by position."""
     half: bool = False
-    """One order says tie, the other a or b."""
+    """Whether one order gives a tie and the other a or b."""
 
 
 def decide(ab: str | None, ba: str | None) -> Decision:
-    """Decide between two answers, both in the item's own naming, whatever the order that was shown."""
+    """Return the decision from the answers in both orders; a and b name the same outputs in both."""
     first = _choice(ab)
     second = _choice(ba)
     if first is None or second is None:
@@ -82,8 +82,7 @@ def decide(ab: str | None, ba: str | None) -> Decision:
 
 
 def majority(answers: Iterable[str | None]) -> Choice | None:
-    """Return the more frequent of a and b over several repeats of one order, a tie if neither is; None if no repeat was
-    answered."""
+    """Return the more frequent of a and b over repeats of one order, or a tie if neither is; None without answers."""
     choices = [choice for answer in answers if (choice := _choice(answer)) is not None]
     if not choices:
         return None

@@ -1,4 +1,4 @@
-"""People's ratings and preferences and judges' scores from files: CSV, JSONL or Parquet in, columns out."""
+"""Ratings and preferences of people and scores of judges, read from CSV, JSONL or Parquet files."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ VOTES = {
     "both_bad": "tie", "both bad": "tie",
     "[[a>b]]": "A", "[[b>a]]": "B", "[[a=b=good]]": "tie", "[[a=b=bad]]": "tie",
 }  # fmt: skip
-"""How a vote is written, in any case: plainly, or as arenas have their judges answer. That both are bad is a tie."""
+"""Spellings of votes in lower case, plain and as in arenas. "Both bad" is a tie."""
 GUESSED = "guessed"
-"""The status of a score that the source says it made up because it could not read an answer."""
+"""Status of a score that its source guessed because it could not read the answer."""
 
 
 class Origin(NamedTuple):
-    """Origin of an item."""
+    """Model and source image of an item."""
 
     model: str = ""
     group: str = ""
 
 
 class PairRating(NamedTuple):
-    """The output of a pair that one person prefers."""
+    """Preference of one person between the outputs of a pair."""
 
     item: str
     rater: str
@@ -64,11 +64,11 @@ class _Row:
         return self._reader.wrong(self.line, name, message)
 
     def text(self, name: str) -> str:
-        """Return a cell as text, empty if it is missing."""
+        """Return a cell as text; empty if it is missing."""
         return str(self.cells.get(name) or "")
 
     def name(self, name: str) -> str:
-        """Return a cell that has to be filled in."""
+        """Return a cell that must not be empty, as text."""
         value = self.cells.get(name)
         if isinstance(value, int) and not isinstance(value, bool):
             value = str(value)  # items and raters are often numbered
@@ -81,7 +81,7 @@ class _Row:
         value = self.cells.get(name)
         if value is None or (isinstance(value, str) and not value.strip()):
             return None
-        # Python's own reader takes 1_000, digits of other scripts and "infinity" too.
+        # float() also accepts 1_000, digits of other scripts and "infinity".
         written = not isinstance(value, str) or _WRITTEN.fullmatch(value.strip())
         number = math.nan
         try:
@@ -91,18 +91,18 @@ class _Row:
             pass
         if not math.isfinite(number):
             raise self.wrong(
-                name, f"found {value!r:.80}, expected a number, or nothing"
+                name, f"found {value!r:.80}, expected a number or an empty cell"
             )
         return number
 
     def human_vote(self, expected: str) -> str:
-        """Return what a person prefers."""
+        """Return the vote of a person."""
         has_judges = "human_preference" in self.cells
         name = "human_preference" if has_judges else "preference"
         vote = vote_of(self.cells.get(name))
         if vote is None:
-            found = self.cells.get(name)
-            raise self.wrong(name, f"found {found!r:.80}, expected {expected}")
+            value = self.cells.get(name)
+            raise self.wrong(name, f"found {value!r:.80}, expected {expected}")
         return vote
 
     @property
@@ -130,17 +130,17 @@ def _table(path: Path, columns: tuple[str, ...] = ()) -> Iterator[_Row]:
         empty = False
         yield row
     if empty:
-        raise ManifestError(f"{reader.name}: holds no row; expected {expected}")
+        raise ManifestError(f"{reader.name}: has no rows; expected {expected}")
 
 
 # --- ratings --------------------------------------------------------------------------------------------------
 
 _QUOTED = re.compile(r"\A'(?='*[=+\-@\t\r\n])")
-"""The quotation mark that `ratings export` puts before what a spreadsheet would run."""
+"""The quotation mark that `ratings export` puts before a text that a spreadsheet would take for a formula."""
 
 
 def read_ratings(path: Path) -> Iterator[tuple[int, StoredRating, Origin]]:
-    """Yield line, rating and origin; an empty rating is left out."""
+    """Yield line, rating and origin of each row, except rows with an empty score."""
     quoted = path.suffix.lower() not in (".jsonl", ".parquet")
     for row in _table(path, RATING):
         score = row.number("score")
@@ -171,7 +171,7 @@ def _choice(row: _Row, score: float) -> str:
 
 
 def unique_ratings(path: Path) -> Iterator[StoredRating]:
-    """Yield each item, rater and factor once, as a store keeps them; two different scores of one are an error."""
+    """Yield one rating for each item, rater and factor, as a store has them. Raises `ManifestError` if two scores differ."""
     seen: dict[tuple[str, ...], tuple[int, float]] = {}
     for line, rating, _ in read_ratings(path):
         key = (rating.item, rating.rater, rating.factor, rating.content, rating.rubric)
@@ -189,9 +189,9 @@ def unique_ratings(path: Path) -> Iterator[StoredRating]:
 def by_content(
     path: Path, ratings: Iterable[StoredRating], contents: Mapping[str, str]
 ) -> list[StoredRating]:
-    """Return the ratings with the content that they are of; those of items that `contents` does not have are left out.
+    """Return the ratings with the content that they belong to, except ratings of items that `contents` does not have.
 
-    Two ids may be one content, such as when two models returned the input. A store keeps one rating of it by each
+    Two ids may have the same content, such as when two models returned the input. A store keeps one rating of it by each
     rater, so two different scores are an error: one would silently replace the other.
     """
     seen: dict[tuple[str, ...], StoredRating] = {}
@@ -226,12 +226,12 @@ def ratings_columns(ratings: Iterable[StoredRating]) -> Ratings:
 def read_scores(
     path: Path, origins: Mapping[str, Origin] | None = None
 ) -> tuple[Scores, Scores | None]:
-    """Return judges' scores without those that the file says were guessed; and with them, if there are any.
+    """Return the scores of judges without guessed ones; and with them, if there are any.
 
-    An empty score failed; a second row for the same item, judge and factor is a repeat.
+    An empty score counts as failed; a second row for the same item, judge and factor is a repeat.
     """
     times = Counter[tuple[str, ...]]()
-    known: dict[str, Origin] = {}
+    origin_by_item: dict[str, Origin] = {}
     keys = []
     values = []
     guesses = []
@@ -243,8 +243,8 @@ def read_scores(
         values.append(row.number("score"))
         repeats.append(times[key])
         times[key] += 1
-        known[key[0]] = row.origin
-    known |= origins or {}
+        origin_by_item[key[0]] = row.origin
+    origin_by_item |= origins or {}
     items, judges, factors = zip(*keys, strict=True)
     every = Scores.of(
         items,
@@ -252,8 +252,8 @@ def read_scores(
         values,
         judge=judges,
         status=[FAILED if value is None else OK for value in values],
-        model=[known[item].model for item in items],
-        group=[known[item].group or item for item in items],
+        model=[origin_by_item[item].model for item in items],
+        group=[origin_by_item[item].group or item for item in items],
         repeat=repeats,
     )
     if not any(guesses):
@@ -287,14 +287,14 @@ def origins_of(path: Path, columns: manifest.Columns = ()) -> dict[str, Origin]:
 
 
 def vote_of(value: object) -> str | None:
-    """Return A, B or tie, however it is written; None if it is none of them."""
+    """Return the vote A, B or tie for any of its spellings; None for another value."""
     return VOTES.get(value.strip().casefold()) if isinstance(value, str) else None
 
 
 def read_preferences(path: Path, *, of_run: bool) -> Iterator[tuple[int, Preference]]:
-    """Yield line and preference; pairs name two edits of a run, or else two models.
+    """Yield line and preference of each row; pairs name two edits of a run (`of_run`), or two models.
 
-    A judge's vote that cannot be read failed.
+    A vote of a judge that cannot be read counts as failed.
     """
     names = ("a", "b") if of_run else ("model_a", "model_b")
     for row in _table(path, names):
@@ -316,7 +316,7 @@ def read_preferences(path: Path, *, of_run: bool) -> Iterator[tuple[int, Prefere
 
 
 def read_pair_ratings(path: Path) -> Iterator[tuple[int, PairRating]]:
-    """Yield line and vote: `item` (or `id`, as in a manifest of pairs), `preference` and, if it is known, `rater`."""
+    """Yield line and vote of each row, with the columns `item` or `id`, `preference` and optionally `rater`."""
     for row in _table(path):
         vote = row.human_vote("A, B, tie or both_bad")
         item = row.name("item" if "item" in row.cells else "id")

@@ -1,8 +1,8 @@
-"""Take secrets out of what is kept or shown: passwords and signatures of addresses, and keys among a judge's options.
+"""Redaction of stored and displayed data: passwords and signatures in addresses, and keys among a judge's options.
 
-A secret is known by its name (`token`, `X-Amz-Signature`, `api_key`), by its value (that of a key in the environment,
-or the form of a provider's key), or by its place (the password of an address, the headers of a request). What holds
-none comes back as it was, to the byte, so that the keys of questions do not change.
+A secret is recognised by its name (`token`, `X-Amz-Signature`, `api_key`), by its value (that of a key in the
+environment, or the form of a provider's key), or by its position (the password of an address, the headers of a
+request). Data without secrets is returned unchanged to the byte, so that the keys of questions do not change.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 HIDDEN = "***"
-"""Stands for a secret."""
+"""Text in place of a secret."""
 LEAST = 8
-"""Characters of an environment variable's value that is taken for a secret wherever it stands."""
+"""Least length of the value of an environment variable that is redacted anywhere."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SECRET_WORDS = frozenset(
@@ -40,13 +40,13 @@ _HARMLESS_BEFORE = frozenset(
     {"cache", "primary", "sort", "foreign", "group", "public"}
     | {"eos", "bos", "pad", "unk", "stop", "special", "mask", "image", "end", "start"}
 )
-"""Words before `key` and `token` that make a name of something else: prompt_cache_key, eos_token."""
+"""Words before `key` and `token` in names that are not secrets: prompt_cache_key, eos_token."""
 
 _SIGNED_WITH = re.compile(
     r"(?i)x-(amz|goog|oss)-.*|awsaccesskeyid|googleaccessid|ossaccesskeyid|key-pair-id|policy|expires|s[vterp]|s[pi][rp]"
     r"|sk(oid|tid|t|e|s|v)|srt?|ss"
 )
-"""Parameters that change whenever an address is signed again."""
+"""Parameters that change with each signature of an address."""
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
 _PROVIDER_KEY = re.compile(
@@ -59,19 +59,19 @@ _PROVIDER_KEY = re.compile(
 @functools.lru_cache(1024)
 def is_secret_name(name: str) -> bool:
     """Whether a parameter, header or variable of this name holds a secret."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    if not words:
+    parts = [part.lower() for part in _WORD.findall(name)]
+    if not parts:
         return False
-    if _SECRET_WORDS & {*words}:
+    if _SECRET_WORDS & {*parts}:
         return True
-    return words[-1] in _SECRET_ENDS and not _HARMLESS_BEFORE & {*words[:-1]}
+    return parts[-1] in _SECRET_ENDS and not _HARMLESS_BEFORE & {*parts[:-1]}
 
 
 def redacted_address(address: str) -> str:
     """Return an address without its password and without the secret values of its query.
 
-    Where a query is signed, what changes with each signature is taken out too: the address of a file that was signed
-    again is the same.
+    If a query is signed, parameters that change with each signature are redacted too, so that a file has the same
+    address after it is signed again.
     """
     before, mark, rest = address.partition("://")
     if not mark:
@@ -103,12 +103,12 @@ def _redacted_query(query: str) -> str:
 
 
 def redacted_text(text: str) -> str:
-    """Return a text whose addresses are without passwords and secret parameters."""
+    """Return a text with its addresses redacted."""
     return _ADDRESS.sub(lambda match: redacted_address(match[0]), text)
 
 
 def redacted_metadata(value: Any) -> Any:
-    """Return a manifest's values with the addresses among them redacted; the very object if there is none."""
+    """Return values of a manifest with addresses redacted; the same object if nothing changes."""
 
     def redacted(leaf: Any, _: bool) -> Any:
         return redacted_text(leaf) if isinstance(leaf, str) else leaf
@@ -118,7 +118,7 @@ def redacted_metadata(value: Any) -> Any:
 
 
 def address_secrets(address: str) -> Iterator[str]:
-    """Yield the secret parts of an address, as a server may repeat them."""
+    """Yield the secret parts of an address in the forms in which a server may repeat them."""
     try:
         parts = urllib.parse.urlsplit(address)
     except ValueError:
@@ -132,7 +132,7 @@ def address_secrets(address: str) -> Iterator[str]:
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
-    """Return a text without any of these, the longest first."""
+    """Return a text with these secrets hidden, the longest first."""
     for secret in sorted({*secrets}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
@@ -144,7 +144,7 @@ def without(text: str, secrets: Iterable[str]) -> str:
 def _changed(
     value: Any, change: Callable[[Any, bool], Any], *, hidden: bool = False
 ) -> Any:
-    """Return a tree of mappings and lists with its leaves changed; `hidden`: whether a name above one is a secret's."""
+    """Return a tree of mappings and lists with its leaves changed; `hidden` is whether a name above is that of a secret."""
     if isinstance(value, Mapping):
         return {
             name: _changed(member, change, hidden=hidden or is_secret_name(str(name)))
@@ -156,7 +156,7 @@ def _changed(
 
 
 def environment_secrets(environ: Mapping[str, str] = os.environ) -> set[str]:
-    """Return the values of all variables whose names are those of secrets."""
+    """Return the values of all variables with names of secrets."""
     values = {value.strip() for name, value in environ.items() if is_secret_name(name)}
     return {value for value in values if len(value) >= LEAST}
 
@@ -164,7 +164,7 @@ def environment_secrets(environ: Mapping[str, str] = os.environ) -> set[str]:
 def redacted_options(
     extra: Mapping[str, Any], environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
-    """Return further parameters of a request as they may be kept: without secrets, by name and by value."""
+    """Return further parameters of a request for storage, without secrets by name or value."""
     secrets = environment_secrets(environ)
 
     def redacted(leaf: Any, hidden: bool) -> Any:
@@ -179,7 +179,7 @@ def redacted_options(
 
 
 def option_secrets(extra: Mapping[str, Any]) -> list[str]:
-    """Return the values that `redacted_options` takes out, so that they can be taken out of a server's messages too."""
+    """Return the values that `redacted_options` hides, so that they can be hidden in messages of a server too."""
     secrets: list[str] = []
 
     def collect(leaf: Any, hidden: bool) -> None:
@@ -197,7 +197,7 @@ def option_secrets(extra: Mapping[str, Any]) -> list[str]:
 
 
 def redacted_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a judge as a run keeps them."""
+    """Return the options of a judge as a run stores them."""
     settings = dict(options)
     if isinstance(settings.get("base_url"), str):
         settings["base_url"] = redacted_address(settings["base_url"])
@@ -209,5 +209,5 @@ def redacted_settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hidden_names(extra: Mapping[str, Any]) -> list[str]:
-    """Return the names of parameters whose values were not kept."""
+    """Return the names of parameters whose values are hidden."""
     return [name for name, value in extra.items() if HIDDEN in str(value)]

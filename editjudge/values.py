@@ -1,15 +1,15 @@
-"""Values that conditions, formulas and filters compare: one rule for all of them.
+"""Comparison of values in conditions, formulas and filters.
 
-A column of a manifest holds JSON or, in CSV, text, and a rubric names a value by a word. Both forms of a manifest must
-say the same, so values are compared by what they mean:
+A column of a manifest has JSON values or, in CSV, texts, and a rubric writes a value as a text. Both forms of a manifest
+must give the same results, so values are compared by meaning:
 
-- `true` and `false` are JSON's, and the texts true, True, TRUE, false, False, FALSE.
-- A number equals every way to write it in JSON: 3, 3.0, "3" and "3.0" are one value. 007 is text.
-- Other texts are compared to the letter.
-- A list or an object equals no word.
-- What is missing, null or NaN equals the empty text alone.
+- `true` and `false` equal the texts true, True, TRUE, false, False, FALSE.
+- A number equals all its spellings in JSON: 3, 3.0, "3" and "3.0" are one value. 007 is text.
+- Other texts are compared exactly.
+- A list or an object does not equal any text in a rubric.
+- A missing value, null and NaN equal only the empty text.
 
-Scores and the numbers that they are held against are equal up to a billionth: the mean of three times 0.7 is 0.7.
+Scores and limits are equal up to a relative error of 1e-9: the mean of three times 0.7 is 0.7.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ABSOLUTE = 1e-12
 
 
 def word_of(value: Any) -> str:
-    """Return the text by which a value is compared: equal for equal values, empty where there is none."""
+    """Return the text by which a value is compared: equal for equal values, empty for a missing value."""
     match value:
         case None:
             return ""
@@ -58,7 +58,7 @@ def word_of(value: Any) -> str:
 
 
 def _number_word(text: str) -> str:
-    """The digits without zeros at their end, and the power of ten: exact, however many digits there are."""
+    """Return the digits without trailing zeros, and the power of ten: exact for any number of digits."""
     sign, digits, power = Decimal(text).as_tuple()
     shortest = "".join(map(str, digits)).rstrip("0")
     if not shortest:
@@ -68,22 +68,22 @@ def _number_word(text: str) -> str:
 
 
 def is_given(value: Any) -> bool:
-    """Whether a column says anything: null, blank text, an empty list or object, and `false` say nothing."""
+    """Whether a value is given, which null, blank text, an empty list or object, and `false` are not."""
     return word_of(value).strip() not in _NOTHING
 
 
 def place_among(value: Any, choices: Sequence[str]) -> int | None:
-    """Return the place of the choice that a value names, as it is written or else as it is compared; None for none."""
+    """Return the index of the choice that equals a value, exactly or else by meaning; None if none does."""
     if value in choices:
         return choices.index(value)
-    words = [word_of(choice) for choice in choices]
-    word = word_of(value)
-    return words.index(word) if word in words else None
+    keys = [word_of(choice) for choice in choices]
+    key = word_of(value)
+    return keys.index(key) if key in keys else None
 
 
 def column(fields: Mapping[str, Any], name: str) -> Any:
-    """Return what a column holds; inside an object by dots, as `scene.light`, which may also be the name of a column.
-    None where there is nothing."""
+    """Return the value of a column; None if there is none. `scene.light` is a field of an object, or else a column of that
+    name."""
     value: Any = fields
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -91,7 +91,7 @@ def column(fields: Mapping[str, Any], name: str) -> Any:
 
 
 def listed(value: Any) -> list[Any] | None:
-    """Return the list that a value is, in CSV as JSON; None where it is none."""
+    """Return a value that is a list, or JSON text of a list as in CSV; None for any other value."""
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):
             value = json.loads(value)
@@ -99,7 +99,7 @@ def listed(value: Any) -> list[Any] | None:
 
 
 def compare(a: Any, sign: str, b: Any) -> Any:
-    """Whether two numbers, or arrays of them, compare so; numbers that differ by rounding alone are equal."""
+    """Whether a comparison of two numbers or arrays holds; numbers that differ only by rounding are equal."""
     close = (a == b) | (abs(a - b) <= _ABSOLUTE + _RELATIVE * abs(b))
     match sign:
         case "==" | "=":
@@ -114,4 +114,4 @@ def compare(a: Any, sign: str, b: Any) -> Any:
             return (a > b) & (close ^ True)
         case "<":
             return (a < b) & (close ^ True)
-    raise ValueError(f"{sign!r} compares no numbers")
+    raise ValueError(f"{sign!r} is not a comparison of numbers")

@@ -285,9 +285,8 @@ def test_pictures_that_nobody_read_are_paired_by_their_names_and_it_is_said(
     judged(tmp_path / "now", "now", rows("cat", 8), high, pictures=False)
     done = editjudge("drift", "now", "--against", "then", "--store", store)
     assert done.code == 0
-    assert (
-        "8 of the edits are paired by the names of pictures that were never read"
-        in " ".join(done.out.split())
+    assert "8 of the edits are paired by the names of images" in " ".join(
+        done.out.split()
     )
     asked = ("--store", store, "--json")
     for verb in (

@@ -242,7 +242,7 @@ def test_a_file_without_groups_says_what_that_does_to_intervals(
             ":2: field \"judge_votes\": found 'A'",
         ),
         (["model_a,model_b,preference", "m,n,A"], "has no judge's votes; name a RUN"),
-        (["model_a,model_b,preference"], "holds no row"),
+        (["model_a,model_b,preference"], "has no rows"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_with_line_and_field(

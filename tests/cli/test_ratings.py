@@ -132,7 +132,7 @@ def test_an_unanswered_question_is_no_rating(call: Call, tmp_path: Path) -> None
             "item,rater,factor,score\na,p,f,1\na,p,f,2\n",
             ":3: p gave a on f 1 on line 2 and 2 here",
         ),
-        ("item,rater,factor,score\n", "holds no row"),
+        ("item,rater,factor,score\n", "has no rows"),
         ("", "expected names, each once"),
         ("item,rater,factor,score\na,p,f,\nb,p,f,\n", "every score is empty"),
         (
