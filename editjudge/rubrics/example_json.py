@@ -84,7 +84,7 @@ def _read(tokens: Sequence[str]) -> dict[str, Example]:
     rest = [token for token in tokens[::-1] if not token.startswith(("//", "#", "/*"))]
     value = _value(rest, 0)
     if not isinstance(value, dict) or not value or rest:
-        raise Ask("it does not end where its braces do")
+        raise Ask("there is text after its last brace, or it is empty")
     return value
 
 
@@ -126,7 +126,7 @@ def _members(rest: list[str], depth: int) -> dict[str, Example]:
         if key in members:
             raise Ask(f"the key {token[:40]} stands twice")
         if pattern("stand_in_key").fullmatch(key):
-            raise Ask(f"the key {token[:40]} stands for others")
+            raise Ask(f"the key {token[:40]} is a placeholder for other keys")
         rest.pop()
         members[key] = _value(rest, depth + 1)
         if rest[-1:] == [","]:
@@ -397,9 +397,7 @@ def _list_shape(
     if re.search(r"[\"']", leaf.text) or any(map(pattern("says_text").search, items)):
         raise Ask(f'"{key}" is a list of texts, which a rubric cannot hold')
     if more or others:
-        raise Ask(
-            f'scores stand in more than one place of the JSON example, one of them "{key}"'
-        )
+        raise Ask(f'the JSON example has scores in several places, one of them "{key}"')
     is_open = "..." in leaf.text or "…" in leaf.text
     described = {} if is_open else {str(n): item for n, item in enumerate(items)}
     return ExampleShape(replace(answer, envelope=key, form="list"), described)
@@ -480,7 +478,7 @@ def _nested_shape(answer: AnswerFormat, groups: Sequence[_Group]) -> ExampleShap
         group.check()
         path, scores, group_texts, _ = group
         if dotted := [key for key in (*path, *scores, *group_texts) if "." in key]:
-            raise Ask(f'the key "{dotted[0]}" has a dot, which stands between keys')
+            raise Ask(f'the key "{dotted[0]}" has a dot, which separates keys')
         reasons = [".".join((*path, key)) for key in group_texts]
         # The only score of an object is named by its path, and the only text next to it is its reason.
         is_alone = len(scores) == 1 and path != ()

@@ -666,7 +666,7 @@ def shown(store: Path) -> list[bool]:
         ] * len(items)
         sight = EditView(run, opened)
         assert [
-            isinstance(sight.picture(item, "edited"), bytes)
+            isinstance(sight.thumbnail(item, "edited"), bytes)
             for item in opened.items(run)
         ] == served
         return served

@@ -241,7 +241,7 @@ def test_a_file_without_groups_says_what_that_does_to_intervals(
             ["model_a,model_b,preference,judge_votes", "m,n,A,A"],
             ":2: field \"judge_votes\": found 'A'",
         ),
-        (["model_a,model_b,preference", "m,n,A"], "has no judge's votes; name a RUN"),
+        (["model_a,model_b,preference", "m,n,A"], "has no votes of judges; name a RUN"),
         (["model_a,model_b,preference"], "has no rows"),
     ],
 )
