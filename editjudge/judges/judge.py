@@ -137,7 +137,7 @@ class Work(NamedTuple):
             message = f'the judge answered for "{unknown[0]}", which the rubric does not ask for'
             return Remark("unknown_factor", message)
         for key, scale in scales.items():
-            if key not in answered:
+            if judgement.status == "ok" and key not in answered:
                 message = "the judge gave neither a score nor a reason to abstain"
                 return Remark("missing_factor", message, key)
             if key in scores and not scale.has(scores[key]):
