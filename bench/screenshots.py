@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -154,8 +153,6 @@ def main() -> None:
         parser.error(
             f"no page is called {', '.join(sorted(unknown))}; there are {', '.join(PAGES)}"
         )
-    # The tests' own modules, under the names by which the tests know them.
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from tests.browser import ARGUMENTS, binary
 
     options.output.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""What the tests with torch share with the others: the proxy that records what a server answers."""
+"""Imports of the tests with torch: modules beside them, and what they share with the other tests."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tests")]
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]

@@ -152,7 +152,7 @@ def judge(edit: Edit, **networks: Path) -> Any:
 
     def look(edit: Edit, role: str) -> KnownImage | None:
         source = getattr(edit, role)
-        return None if source is None else digests.known(source)
+        return None if source is None else digests.look_up(source)
 
     (work,) = works([edit], QuestionSettings([load("metrics_clip")]), metrics, look)
     return asyncio.run(judge_task(metrics, work, ImageCache()))
