@@ -557,7 +557,7 @@ async def arun(
 def _with_parameters_of(
     work: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """For type checkers and for `help`."""
+    """Return a decorator that applies `checked`, and sets the signature of `work` for type checkers and `help`."""
 
     def signed(function: Callable[..., T]) -> Callable[P, T]:
         vars(function)["__signature__"] = inspect.signature(work)

@@ -68,7 +68,7 @@ def _number_word(text: str) -> str:
 
 
 def is_given(value: Any) -> bool:
-    """Whether a value is given, which null, blank text, an empty list or object, and `false` are not."""
+    """Whether a value is given: anything except null, blank text, an empty list or object, and `false`."""
     return word_of(value).strip() not in _NOTHING
 
 
@@ -91,7 +91,7 @@ def column(fields: Mapping[str, Any], name: str) -> Any:
 
 
 def listed(value: Any) -> list[Any] | None:
-    """Return a value that is a list, or JSON text of a list as in CSV; None for any other value."""
+    """Return a list unchanged, or parse one from JSON text, as in a CSV cell; None for any other value."""
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):
             value = json.loads(value)

@@ -147,7 +147,7 @@ def _limits(option: str, texts: tuple[str, ...]) -> dict[str, float]:
 
 
 def _drops(texts: tuple[str, ...]) -> float | dict[str, float]:
-    """Return one value for all factors, or values for single factors, which alone are then compared."""
+    """Return one limit for all factors, or limits keyed by factor; in that case only these factors are compared."""
     plain = [text for text in texts if "=" not in text]
     if plain and len(texts) > 1:
         raise UsageError(

@@ -209,7 +209,7 @@ class RepeatGroups:
 
     @contextmanager
     def waiting(self, task: _PendingTask) -> Iterator[None]:
-        """Let a task wait with its repeats for as long as it is being judged."""
+        """Within the context, let other repeats of the same question include a task in their request."""
         group = task.group
         line = self._waiting.setdefault(group, [])
         line.append(task)

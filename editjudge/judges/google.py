@@ -179,7 +179,7 @@ def _kind(status: int, name: str, details: list[dict[str, Any]]) -> ProblemKind 
 
 
 def _delay(details: list[dict[str, Any]]) -> float | None:
-    """Return the seconds to wait, as `google.rpc.RetryInfo` says it: "34.07s"."""
+    """Return the seconds to wait before a retry, which `google.rpc.RetryInfo` writes as "34.07s"; None if it has none."""
     for detail in details:
         if match := re.fullmatch(
             r"(\d{1,9}(?:\.\d{1,9})?)s", string(detail.get("retryDelay"))

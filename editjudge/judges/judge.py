@@ -193,9 +193,10 @@ class Pacing(Protocol):
         ...
 
     def slot(self, *, has_reply: bool = False) -> AbstractAsyncContextManager[None]:
-        """Wait for one of the places in flight.
+        """Wait for a free slot for a request.
 
-        A task that has its reply already, which only has to be checked, goes first, also while a run stops.
+        A task that already has its reply, and only needs it checked, goes first and is admitted even while a run is
+        stopping.
         """
         ...
 

@@ -1,8 +1,9 @@
-"""Scores from token probabilities: the mean over the numbers that a model might have written in a score's place.
+"""Scores from token probabilities: the mean over the numbers that a model might have written as a score.
 
-A number of several tokens is followed along the reply: P(10) = P("1") P("0" after "1"). A token that the reply did not
-take, and that begins several legal numbers, is of none of them: how it would have gone on is not known. What the listed
-tokens do not explain is missing from the mass, and with too little mass there is a reason and no mean.
+A number of several tokens is followed along the reply: P(10) = P("1") P("0" after "1"). A token that was not chosen and
+could begin several legal numbers counts for none of them, since its continuation is unknown. Probability that the
+listed tokens do not explain is missing from the mass. If the mass is too small, the result is a reason instead of a
+mean.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SPREAD = "score_standard_deviation"
 
 @dataclass
 class ScoreProbabilities:
-    """The mean of each factor by its probabilities, with their mass, or the reason why there is none."""
+    """For each factor, the mean under its token probabilities and their mass, or the reason why there is no mean."""
 
     expected: dict[str, float] = field(default_factory=dict)
     mass: dict[str, float] = field(default_factory=dict)
@@ -37,9 +38,9 @@ class ScoreProbabilities:
 def score_probabilities(
     rubric: Rubric, reply: Reply, scores: Mapping[str, float], min_mass: float
 ) -> ScoreProbabilities:
-    """Return what the probabilities say of the scores that the contract took from the reply.
+    """Return what the token probabilities say about the scores that the contract read from the reply.
 
-    Choices have no mean, and are left out. Probabilities are read only at the number of the score itself.
+    Choices have no mean and are left out. Probabilities are read only where the score itself is written.
     """
     result = ScoreProbabilities()
     start = _offset(reply)
@@ -66,7 +67,7 @@ def score_probabilities(
 
 
 def _starts(rubric: Rubric, text: str, scores: Mapping[str, float]) -> dict[str, int]:
-    """Return where the number of each score begins; one that does not read as the score is left out."""
+    """Return the index at which the number of each score begins; numbers that differ from the score are left out."""
     spans = score_places(rubric, text)
     starts: dict[str, int] = {}
     for factor in rubric.factors:
@@ -101,8 +102,8 @@ _END = re.compile(rb"(?:[\s`]|<[^<>\s]*+>|\[[^][\s]*+\])*+")
 
 
 def _offset(reply: Reply) -> int | str:
-    """Return where the text begins among the bytes of all tokens, which may have thoughts before it and an end after
-    it; the reason if the two do not fit."""
+    """Return the index of the reply's text in the bytes of all tokens, or the reason why it has none. Thoughts may
+    precede the text, and end marks may follow it."""
     if not reply.tokens:
         return "the server gave no token probabilities"
     spelled = b"".join(token.data for token in reply.tokens)
@@ -120,7 +121,7 @@ def _offset(reply: Reply) -> int | str:
 def distribution(
     scale: Scale, tokens: Sequence[TokenChoice], at: int
 ) -> dict[Number, float]:
-    """Return the probability of each number that may begin at this byte, if the tokens listed there decide it."""
+    """Return the probability of each legal number that may begin at byte `at`, as far as the listed tokens decide it."""
     values: dict[Number, float] = defaultdict(float)
     written = b""
     reached = 1.0
@@ -147,7 +148,7 @@ def distribution(
 def _from(
     tokens: Sequence[TokenChoice], at: int
 ) -> Iterator[tuple[TokenChoice, bytes]]:
-    """Yield the tokens from this byte on, each with those of its bytes that are before it."""
+    """Yield the tokens that end after byte `at`, each with its bytes before `at`."""
     position = 0
     for token in tokens:
         end = position + len(token.data)
@@ -163,7 +164,7 @@ def _choices(token: TokenChoice) -> list[tuple[bytes, float]]:
 
 
 def _after(data: bytes, lead: bytes) -> bytes | None:
-    """Return what a token has after `lead`, such as a colon, whatever the space; None if it has another lead."""
+    """Return a token's bytes after `lead` (such as a colon), ignoring space in the lead; None if it begins differently."""
     wanted = b"".join(lead.split())
     matched = 0
     for index in range(len(data)):
@@ -183,8 +184,8 @@ _WRITTEN = re.compile(rb'\s*("?)([-+.\deE]*)(.*)', re.DOTALL)
 def _number(
     scale: Scale, spellings: Mapping[str, Number], written: bytes
 ) -> tuple[Number | None, bool]:
-    """Return the legal number that this spells, after space or a quotation mark, and whether it may go on as another
-    or is yet to begin."""
+    """Return the legal number that `written` spells, after white space or a quotation mark, and whether further bytes
+    could make it another number."""
     match = _WRITTEN.match(written)
     assert match  # noqa: S101  (all of it is optional)
     quote = match[1]
@@ -209,7 +210,7 @@ def _legal(scale: Scale, digits: str) -> Number | None:
 
 
 def _spellings(scale: Scale) -> dict[str, Number]:
-    """Return every legal number by its spelling; integers of a decimal scale also as 3.0."""
+    """Return all legal numbers, keyed by spelling; integers on a decimal scale are also spelled as 3.0."""
     spellings = {str(value): value for value in scale.steps}
     if not scale.values:
         integers = (value for value in scale.steps if isinstance(value, int))

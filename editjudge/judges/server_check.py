@@ -421,7 +421,7 @@ def _only(code: str) -> dict[str, Any]:
 
 
 def _is_masked(tokens: Sequence[TokenChoice], code: bytes) -> bool:
-    """Whether nothing but the code had a probability where only the code was allowed."""
+    """Whether illegal tokens were masked: where only the code was allowed, its tokens have over 90 % probability."""
     start = b"".join(token.data for token in tokens).find(code)
     position = 0
     masses = []

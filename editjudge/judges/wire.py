@@ -1,4 +1,4 @@
-"""Requests and replies in one form for all wire formats, and the JSON bodies that the formats are written with."""
+"""Format-independent requests and replies, and the JSON bodies that all wire formats are written with."""
 
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ class ImageCache:
         self._encoding: dict[Hashable, asyncio.Task[EncodedImage]] = {}
 
     async def data(self, source: ImageSource, image_digest: str | None = None) -> bytes:
-        """Return the encoded image, read by a thread; `image_digest` is its digest as it was planned."""
+        """Read an image in a thread, and return its encoded bytes; `image_digest` is its digest when it was planned."""
         image = await asyncio.to_thread(self._reader.take, source, image_digest)
         image.info()
         return image.data

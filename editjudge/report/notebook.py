@@ -126,7 +126,7 @@ def _rows(judgement: Judgement, scales: Scales) -> list[Row]:
 
 
 def of_scale(score: Any, scale: Scale | None) -> str:
-    """Return a score as `6 of 7`; a choice or a figure without an upper end as it is."""
+    """Return a score as `6 of 7`, or alone if it is a choice or its scale has no upper end."""
     text = f"{score:.4g}" if isinstance(score, float) else str(score)
     if scale is None or isinstance(score, str) or scale.high is None:
         return text

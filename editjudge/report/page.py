@@ -1,5 +1,5 @@
-"""The report of a run in its formats. HTML is one file of bounded size, without scripts and requests, and the same for
-the same store."""
+"""The report of a run in every output format. HTML is a single file of bounded size, makes no requests, contains no
+scripts, and is identical for the same store."""
 
 from __future__ import annotations
 

@@ -95,7 +95,8 @@ class RunData:
 
     @cached_property
     def aggregates(self) -> Mapping[str, Sequence[Aggregate]]:
-        """Means of factors by judge: over published groups, over other rubrics, and over all factors on one scale."""
+        """Aggregates of factors, keyed by judge: means of published groups and of other rubrics, and figures over all
+        factors that share one scale."""
         # A set defines its own scores, so its factors are not averaged otherwise.
         left_out = self.computed | self.set_scores
         left_out |= {key for formula in self.formulas for _, key in formula.refs}

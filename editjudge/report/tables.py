@@ -246,7 +246,7 @@ class Table:
         return lines[:most]
 
     def text_columns(self) -> list[bool]:
-        """Return for each column whether it has texts instead of numbers."""
+        """Return, for each column, whether it contains text."""
         return [
             any(isinstance(row[at], str) for row in self.rows)
             for at in range(len(self.columns))

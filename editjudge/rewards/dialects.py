@@ -69,7 +69,7 @@ class Sent(NamedTuple):
 
 
 class Dialect(BaseModel):
-    """A protocol of a trainer."""
+    """A trainer's reward protocol: its paths, its request body and its answer."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False

@@ -128,7 +128,7 @@ class Term:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Its possible words; empty if it is a number."""
+        """Words that the answer may be; empty if the answer is a number."""
         return self.scales[0].choices if self.scales else ()
 
     @property

@@ -222,7 +222,7 @@ def _set(
 
 
 def _set_member(entry: Any, lines: Lines, source: str, folder: Path | None) -> Rubric:
-    """Return a rubric of a set's file, or one that `use` names, with the keys that the set gives it."""
+    """Return a rubric that a set's file defines, or the one that `use` names, with the set's overrides."""
     entry = {"use": entry} if isinstance(entry, str) else entry
     if not isinstance(entry, dict):
         raise RubricError(

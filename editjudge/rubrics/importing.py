@@ -1,7 +1,8 @@
-"""Import of a published prompt as a rubric that keeps its text.
+"""Import of a published prompt as a rubric that keeps the prompt's text.
 
-A prompt is read for its inputs and for the answer that it asks for. Facts that the text states are inferred and
-reported; the user is asked for the rest, with the option that answers it. Nothing is guessed silently.
+The importer looks for the inputs of the prompt and for the answer that the prompt asks for. Facts stated in the text
+are inferred and reported. The user is asked for all others, and told which option supplies each. Nothing is guessed
+silently.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _WORDS = "--words LEAST-MOST, or --words none"
 
 @dataclass(frozen=True)
 class Hints:
-    """Answers of the user to questions that the text leaves open."""
+    """The user's answers to questions that the text leaves open."""
 
     factors: tuple[str, ...] = ()
     scale: Values = ()
@@ -86,7 +87,7 @@ class Imported:
 
 
 def import_prompt(text: str, name: str, hints: Hints | None = None) -> Imported:
-    """Read a prompt; the result has a rubric only if nothing is left to ask."""
+    """Read a prompt; the result has a rubric only if no question to the user is left."""
     importer = _Importer(text, hints or Hints())
     rubric = importer.rubric(name)
     asks = tuple(importer.asks.values())
@@ -226,7 +227,7 @@ class _Importer:
         return _one_a_role(ordered)
 
     def _braced(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield mark, name and role of the placeholders in braces."""
+        """Yield mark, name and role of each placeholder in braces."""
         if not self.is_format:
             for mark in placeholders_in(self.text):
                 name = mark.strip("${} ")
@@ -240,7 +241,7 @@ class _Importer:
             yield mark, name, _role_of(name) if name in self.format_fields else None
 
     def _bracketed(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield mark, name and role of placeholders in brackets, except in JSON examples, whose values have brackets too."""
+        """Yield mark, name and role of each placeholder in brackets, except in JSON examples, which have brackets too."""
         for match in pattern("bracketed").finditer(self.plain):
             name = match["square"] or match["angle"]
             if any(start <= match.start() < end for start, end, _ in self.blocks):
@@ -256,7 +257,7 @@ class _Importer:
                 yield mark, name, role
 
     def _has_place(self, slot: Slot) -> bool:
-        """Whether an input goes into the text, which it does not below a heading that occurs twice."""
+        """Whether an input is inserted into the text: not if its heading occurs more than once."""
         line = rf"^[ \t]*{re.escape(slot.mark)}"
         if not slot.keep or len(re.findall(line, self.plain, re.MULTILINE)) < 2:
             return True
@@ -317,8 +318,8 @@ class _Importer:
     # --- the answer that the prompt asks for
 
     def _asked_answer(self) -> ExampleShape:
-        """Return the shape of the JSON example or of the labelled lines that the prompt shows, or else of a form of
-        ours. Raises `Ask`."""
+        """Return the shape of the answer: that of the JSON example or labelled lines in the prompt, or else of our own
+        JSON form. Raises `Ask`."""
         hints = self.hints
         self.shown_answers = self._json_examples()
         if self.shown_answers:
@@ -406,7 +407,7 @@ class _Importer:
 
     def _line_shape(self) -> ExampleShape | None:
         """Return the shape of labelled lines below words such as `Response format`; None if the text shows none. Raises
-        `Ask` about lines that may be anything."""
+        `Ask` if it is unclear what the lines contain."""
         placeholders = (*self.format_fields, *placeholders_in(self.text))
         lines = _shown_lines(self.plain, placeholders)
         hinted = self.hints.lines
@@ -442,14 +443,14 @@ class _Importer:
         )
 
     def _stands_often(self, label: str) -> bool:
-        """Whether a label is on several lines of the answer; lines that give an example score do not count."""
+        """Whether a label is on several answer lines, not counting lines that give an example score."""
         *_, form = pattern("format").split(self.plain)
         given_score = pattern("given_score")
         contents = _line_contents(form, label)
         return sum(not given_score.fullmatch(content) for content in contents) > 1
 
     def _named(self, shape: ExampleShape) -> ExampleShape:
-        """Return a shape with the factors that the user named: those of the example, or names for the scores of a list."""
+        """Check the factors that the user named against the example, and name the scores of a list after them."""
         named = self.hints.factors
         described = shape.described
         envelope = shape.answer.envelope
@@ -480,7 +481,7 @@ class _Importer:
         return replace(shape, described=dict(zip(named, texts, strict=False)))
 
     def _compare(self, described: Mapping[str, str], other: dict[str, Example]) -> None:
-        """Ask if another example of the same shape has other scores than the first one."""
+        """Ask if another example of the same shape has different scores from the first one."""
         if self.hints.scale:
             return
         try:
@@ -501,7 +502,7 @@ class _Importer:
     # --- its scales and limits
 
     def _answer(self, shape: ExampleShape) -> tuple[AnswerFormat, tuple[Factor, ...]]:
-        """Return format and factors of an answer; factors without a scale are left out and asked about."""
+        """Return the format and factors of an answer; ask about factors without a scale, and leave them out."""
         answer = shape.answer
         named = {values_of(text) for text in shape.described.values()}
         factors = []
@@ -534,7 +535,7 @@ class _Importer:
     def _scale(
         self, key: str, described: str, named: set[tuple[int, ...]]
     ) -> Scale | None:
-        """Return the scale of a factor; None, after asking, if example and text do not settle it."""
+        """Return the scale of a factor. If the example and the text do not settle it, ask and return None."""
         hinted = self.hints.scales.get(key) or self.hints.scale
         doubt = "" if hinted else self._doubt(key, described, named)
         if doubt:
@@ -632,7 +633,7 @@ class _Importer:
     def _consistency(
         self, answer: AnswerFormat, factors: tuple[Factor, ...]
     ) -> Consistency | None:
-        """Return a rule for differences listed as allowed or (not allowed), with a 1 only if all are allowed."""
+        """Return a rule if differences are listed as allowed or not, with a 1 only if all are allowed; else None."""
         values = [{*factor.scale.values} for factor in factors]
         has_marks = "(not allowed)" in self.plain
         if not (
@@ -658,7 +659,7 @@ class _Importer:
 
 
 def _filled(part: AnswerNode | None, example: Example) -> Any:
-    """Return an example as an answer: given values stay, and described values become legal ones."""
+    """Turn an example into an answer: given values are kept, and descriptions are replaced by legal values."""
     if isinstance(example, dict):
         if part is None or part.kind != "object":
             return "."
@@ -684,7 +685,7 @@ def _score_of(factor: Factor, leaf: Leaf) -> Any:
 
 
 def _line_contents(text: str, label: str) -> list[str]:
-    """Return the text after a label, on every line that begins with it."""
+    """Return the text after a label, for every line that begins with the label."""
     line = rf"^[ \t>#*-]*{re.escape(label)}[ \t*_]*:[ \t*_]*(\S.*)$"
     return [
         content.strip(" \t*_.`") for content in re.findall(line, text, re.MULTILINE)
@@ -692,8 +693,8 @@ def _line_contents(text: str, label: str) -> list[str]:
 
 
 def _shown_lines(text: str, placeholders: Sequence[str]) -> dict[str, str]:
-    """Return label and content of the lines after the last mention of a format, up to the first other line; empty if a
-    label occurs twice."""
+    """Return the labelled lines after the last mention of a format, up to the first line without a label, as contents
+    keyed by label; empty if a label occurs twice."""
     forms = pattern("format").split(text)[1:]
     lines: dict[str, str] = {}
     for line in forms[-1].splitlines() if forms else ():
@@ -735,7 +736,7 @@ def _is_off(text: str, values: tuple[int, ...]) -> bool:
 
 
 def word_limits_in(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the least and the most words of a reason that a text states, unless they are reversed ("60-20 words")."""
+    """Yield the minimum and maximum words that a text states for a reason, unless they are reversed ("60-20 words")."""
     for name, less in (("word_range", 0), ("word_most", 0), ("word_below", 1)):
         for match in pattern(name).finditer(text):
             numbers = [int(number) for number in match.groups() if number is not None]
@@ -746,7 +747,7 @@ def word_limits_in(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _sections(text: str) -> tuple[str, ...]:
-    """Return the headings that the answer must have, which are in a list or in backticks; headings of the prompt itself
+    """Return the headings that the answer must have: those in a list or in backticks. Headings of the prompt itself
     begin a line."""
     listed = r"^[ \t]*(?:[-*•]|\d+[.)])[ \t]+`?#{1,6}[ \t]+([^`\na-z][^`\n]*)"
     named = re.findall(rf"{listed}|`#{{1,6}}[ \t]+([^`\n]+)`", text, re.M)
@@ -763,7 +764,7 @@ def placeholders_in(text: str) -> list[str]:
 
 
 def _headings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the exact mark and the role of headings that an input follows."""
+    """Yield the exact mark and the role of each heading that an input follows."""
     for match in pattern("label").finditer(text):
         if role := _role_of(match["title"]):
             yield match["mark"], role
@@ -774,7 +775,8 @@ def _headings(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _role_of(name: str) -> str | None:
-    """Return the input that a name means, or None unless every word agrees; the name of an image must say "image"."""
+    """Return the role that a name stands for; None unless every word fits. The name of an image must contain a word
+    such as "image", or be "ground truth"."""
     separated = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     parts = {*re.findall(r"[a-z]+", separated.lower())}
     is_image = parts & word_list("prompts", "image_nouns") or parts == {
@@ -798,7 +800,7 @@ def _role_of(name: str) -> str | None:
 
 
 def _checked_role(role: str) -> str:
-    """Return the name of a usual input or of a column. Raises `RubricError` if it is a mistyped usual name."""
+    """Return the role if it is a standard input or may be a column. Raises `RubricError` if it is mistyped."""
     mistyped = near_miss(role, _ROLES) and not role.startswith(_ROLES)
     is_name = re.fullmatch(r"[^\W\d][\w.@-]{0,99}", role)
     if role not in _ROLES and (mistyped or not is_name):
@@ -809,7 +811,7 @@ def _checked_role(role: str) -> str:
 
 
 def _one_a_role(slots: list[Slot]) -> list[Slot]:
-    """Return one slot for each role; braces win over brackets, brackets over headings, the first heading over others."""
+    """Return the preferred slots of each role: braces before brackets, brackets before headings, first headings first."""
     braced = {slot.role for slot in slots if _is_braced(slot)}
     filled = {slot.role for slot in slots if not slot.keep}
     chosen: list[Slot] = []
@@ -829,7 +831,7 @@ def _is_braced(slot: Slot) -> bool:
 
 
 def _format_parts(text: str) -> list[tuple[str, str | None]] | None:
-    """Return the texts and fields of a prompt that is written for str.format; None if its braces are literal."""
+    """Return the literal texts and fields of a prompt written for str.format; None if its braces are literal."""
     if "{{" not in text:
         return None
     parts = []
@@ -846,7 +848,7 @@ def _format_parts(text: str) -> list[tuple[str, str | None]] | None:
 
 
 def _joined(parts: list[tuple[str, str | None]], form: str) -> str:
-    """Return the text with single braces for doubled ones, and each field in the given form."""
+    """Join the parts of a prompt, with each field written in the given form."""
     return "".join(
         literal if name is None else literal + form.format(name)
         for literal, name in parts

@@ -197,12 +197,12 @@ class Slot(FileContent):
 
 
 def image_part_mark(role: str) -> str:
-    """Return the mark in a template for an image between two texts."""
+    """Return the template mark for an image between two prompt texts."""
     return f"<picture: {role}>"
 
 
 def text_part_mark(role: str) -> str:
-    """Return the mark in a template for a text of the edit between two texts of the prompt."""
+    """Return the template mark for an input text that is a separate part between two prompt texts."""
     return f"<input: {role}>"
 
 

@@ -27,7 +27,7 @@ class FileContent:
 
 
 class FieldError(ValueError):
-    """Content of a file that breaks a rule, and the keys to look at; the first of them that the file has is named."""
+    """File content that breaks a rule. The error is located at the first of `keys` that the file has."""
 
     def __init__(self, message: str, *keys: str) -> None:
         super().__init__(message)

@@ -74,7 +74,7 @@ class Formula:
 
     @property
     def element_fields(self) -> frozenset[Ref]:
-        """Rubrics with `for_each`, and the fields of their elements that it uses."""
+        """Fields of list elements that the formula uses, each with the name of its `for_each` rubric."""
         labels = (label for label in self.labels if label.of_element)
         return frozenset((label.rubric, label.field) for label in labels)
 

@@ -160,7 +160,7 @@ class Asker:
         return done, claimed
 
     def elsewhere(self, judge: Judge) -> int:
-        """Return how many tasks of a judge another process is asking."""
+        """Return how many of a judge's tasks are being asked by other processes."""
         return sum(work.task.judge == judge.spec for work in self._elsewhere.values())
 
     async def look_again(self, judge: Judge) -> Lookup:

@@ -1,9 +1,9 @@
-"""The batch engine: questions are submitted to the provider by the thousand, and their answers fetched when they are
-there, by this process or by the next.
+"""The batch engine: questions are submitted to the provider by the thousand, and this process or a later one fetches
+the answers when they are ready.
 
-Nothing waits in memory for a day. The replies are stored, and a judge is asked by replaying to it what it was told so
-far: at the end of that is a judgement, or the next question. So a conversation, its re-asks included, is the same as a
-live one, whichever process continues it.
+No conversation is kept in memory while a batch is processed, which may take a day. Replies are stored, and a judge
+continues by replaying them, which ends in a judgement or in the next question. A conversation, including its re-asks,
+is therefore the same as a live one, whichever process continues it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _NO_ANSWER = (504, b'{"error":{"message":"the batch ended without an answer to t
 
 
 class BatchEngine(Engine):
-    """One run over one store, by the batches of its judges' providers."""
+    """Executes one run in one store with the batch APIs of its judges' providers."""
 
     def __init__(
         self, store: Store, run_id: int, planner: Planner, budget: Budget, **named: Any
@@ -125,7 +125,7 @@ class _BatchSubmitter:
     # --- works ------------------------------------------------------------------------------------------------
 
     async def take(self, works: Sequence[Work]) -> None:
-        """Take works that are not judged yet: some wait for an answer since an earlier run, the others are carried on."""
+        """Take tasks without a judgement: some still wait for an answer since an earlier run; advance the others."""
         keys = [work.task.key for work in works]
         waiting = await self._stored(stored_batches.awaited, keys)
         for work in works:
@@ -161,7 +161,7 @@ class _BatchSubmitter:
                 await self._add(work, step)
 
     async def _pay_backlog(self) -> None:
-        """Ask what there was no money for, once what is under way proves cheaper than its bound."""
+        """Ask the questions that the budget did not cover, once those in progress turn out cheaper than their upper bound."""
         while self._unpaid and self._control.stopping is None:
             works = self._unpaid
             self._unpaid = []
@@ -170,7 +170,7 @@ class _BatchSubmitter:
                 await self._wait_for_money()
 
     async def _keep(self, judgements: Sequence[Judgement]) -> None:
-        """Commit judgements; then the provider's answers are no longer needed."""
+        """Commit judgements, and then forget the provider's answers, which are no longer needed."""
         for judgement in judgements:  # nothing more is asked
             for hold in self._holds.pop(judgement.key, {}).values():
                 hold.settle(0.0)
@@ -181,7 +181,7 @@ class _BatchSubmitter:
             self._engine.count(judgement)
 
     async def _wait_for_money(self) -> None:
-        """Wait for what is under way before the budget counts as reached."""
+        """Wait for questions in progress, which may free money, before the budget counts as reached."""
         if self._handing:
             await self._submit()
         elif self._open:
@@ -194,7 +194,7 @@ class _BatchSubmitter:
     async def _step(
         self, work: Work, replies: list[Reply]
     ) -> Judgement | _UnansweredQuestion | None:
-        """Return the judgement that the replies lead to, or else the next question; None if there is no money for it."""
+        """Return the judgement that the replies lead to, or the next question; None if the budget does not cover it."""
         if replies:
             # Images are needed for the next question alone.
             step = await self._converse(work, replies, _no_image)
@@ -205,7 +205,10 @@ class _BatchSubmitter:
     async def _converse(
         self, work: Work, replies: list[Reply], load: Load | None = None
     ) -> Judgement | _UnansweredQuestion | None:
-        """Let the judge talk until it has a judgement, or needs an answer that is not there."""
+        """Replay a task's conversation until the judge has a judgement, or asks a question without a stored reply.
+
+        Return the judgement or the question; None if the budget does not cover the question.
+        """
         holds = self._holds.setdefault(work.task.key, {})
         talk = _ReplayedTalk(replies, self._budget, holds)
         judge = self._judge.with_transport(talk, talk, talk)
@@ -278,8 +281,8 @@ class _BatchSubmitter:
             )
 
     async def _hand_in(self, batch: BatchRecord, part: wire.BatchPart) -> BatchRecord:
-        """Submit a batch. One whose arrival was not confirmed may have arrived: it is looked for before it is sent
-        again."""
+        """Submit a batch. If an earlier attempt was not confirmed, the batch may have arrived, so it is looked for
+        before it is sent again."""
         for failures in itertools.count(1):
             try:
                 id_ = await self._client.submit(self._calls, part)
@@ -305,7 +308,7 @@ class _BatchSubmitter:
         raise AssertionError
 
     async def _find(self, batch: BatchRecord) -> str | None:
-        """Return the id of a batch; empty if the provider does not have it, None if that cannot be said yet."""
+        """Return the provider's id of a batch; empty if the provider has no such batch, None if that is not known yet."""
         return await self._persist(
             lambda: self._client.find(
                 self._calls, batch.mark, batch.created, batch.questions
@@ -315,7 +318,7 @@ class _BatchSubmitter:
     # --- fetching ---------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Look at every open batch; if none has ended, pause."""
+        """Check every open batch, and pause if none has ended."""
         answered = 0
         ended = False
         for batch in list(self._open.values()):
@@ -372,7 +375,8 @@ class _BatchSubmitter:
         await self._carry_on([work for work in works if work])
 
     async def _turned_down(self, batch: BatchRecord, reason: str) -> None:
-        """Withdraw a batch that was refused as a whole, and so not billed. If others are open it waits for their end."""
+        """Withdraw a batch that was refused as a whole, and therefore not billed. If other batches are open, it is sent
+        again after they end; otherwise raise `JudgeError`."""
         others = sum(other.provider_id is not None for other in self._open.values()) - 1
         await self._stored(stored_batches.withdraw, batch)
         if batch.provider_id is None:
@@ -389,7 +393,7 @@ class _BatchSubmitter:
     async def _keep_answers(
         self, batch: BatchRecord, path: str, keys: Mapping[str, str]
     ) -> int:
-        """Store the answers of a file; return how many answer no question of ours."""
+        """Store the answers in a downloaded file; return how many belong to none of our questions."""
         strangers = 0
         with tempfile.TemporaryFile() as file:
             await self._persist(
@@ -412,7 +416,7 @@ class _BatchSubmitter:
     async def _persist(
         self, send: Callable[[], Awaitable[T]], gone: T | None = None
     ) -> T:
-        """Send a request that only reads until it succeeds; `gone` is returned if the resource is not there any more."""
+        """Send a read-only request, with retries. Return `gone`, if it is passed, if the resource no longer exists."""
         for failures in itertools.count(1):
             try:
                 return await send()
@@ -435,10 +439,10 @@ class _UnansweredQuestion(NamedTuple):
 
 
 class _ReplayedTalk:
-    """Transport, pace and budget of one task, which is gone through anew with each answer.
+    """Transport, pace and budget for one task, whose conversation is replayed from the start with each new answer.
 
-    Questions get the replies that were stored, in their order; those that were answered are settled the first time.
-    The next question ends the conversation, and has its money held until it is answered.
+    Questions get the stored replies in order, and the cost of an answered question is settled when it is first
+    replayed. The first question without a reply ends the conversation; money for it is held until it is answered.
     """
 
     window = 1

@@ -122,9 +122,11 @@ def forecast(
     *,
     needs_keys: bool = False,
 ) -> tuple[list[Estimate], Todo]:
-    """Return estimates for each judge of what is not done yet; a store that does not exist yet is not made.
+    """Estimate the tasks that are not done yet, for each judge. The store is only read, and is not created if it does
+    not exist.
 
-    Nothing is asked, so no key is needed, unless it is known that something will be (`needs_keys`)."""
+    No judge is asked, so API keys are not required unless `needs_keys` is set: by a caller that will ask afterwards.
+    """
     return asyncio.run(_forecast(job, store_place, rates or RunOptions(), needs_keys))
 
 

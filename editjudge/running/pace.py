@@ -31,7 +31,7 @@ _NOTHING_LOST = "Nothing is lost: run the same command again to go on."
 
 @dataclass(frozen=True)
 class Retry:
-    """The only retry policy: nothing else in the program sends a request again for want of an answer."""
+    """The program's only retry policy: no other code sends a request again if it got no answer."""
 
     tries: int = 10
     """Sends of one question: at 32 % failing requests, as in the fault tests, one in 90,000 stays unanswered."""

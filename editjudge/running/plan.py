@@ -1,4 +1,4 @@
-"""The tasks of a run: edits x rubrics x a judge x repeats, each with the key of all that can change its answer."""
+"""The tasks of a run: edits x rubrics x a judge x repeats, each with a key of everything that affects its answer."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _problem(status: Status, message: str) -> Problem:
 
 
 class ImageMissing(ImageError):
-    """A file that a manifest names, and that does not exist."""
+    """An image file that a manifest names does not exist."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class QuestionSettings:
 
     @property
     def questions(self) -> int:
-        """Questions to each judge about an edit, if no rubric is asked for each element of a list."""
+        """Number of questions to each judge about one edit, if no rubric has `for_each`."""
         return self.repeats * sum(
             rubric.samples * (len(self.orders) if rubric.pairwise else 1)
             for rubric in self.rubrics
@@ -98,11 +98,11 @@ class QuestionSettings:
 
     @functools.cached_property
     def stages(self) -> list[list[Rubric]]:
-        """The rubrics in the order in which they can be asked: one that is told of an answer comes after it."""
+        """Rubrics grouped by stage: a rubric that is told another's answer is asked in a later stage."""
         return stages(self.rubrics)
 
     def in_stage(self, stage: int | None) -> Sequence[Rubric]:
-        """Return the rubrics of one stage, or all."""
+        """Return the rubrics of one stage, or all rubrics for None."""
         return self.rubrics if stage is None else self.stages[stage]
 
     def named(self, name: str | None) -> Rubric:
@@ -124,7 +124,7 @@ def _check_choices(rubric: str, factor: Factor) -> None:
 
 
 def nothing_to_ask(about: str) -> ManifestError:
-    """Return the error of a run none of whose rubrics is for any of its edits."""
+    """Return the error for a run in which no rubric applies to any edit."""
     return ManifestError(
         f"{about}: nothing was asked: no edit meets the condition `when` of any rubric, or has an element in the list "
         "of its `for_each`; compare the conditions with the columns of the manifest"
@@ -135,7 +135,7 @@ def nothing_to_ask(about: str) -> ManifestError:
 
 
 class _EditVariant(NamedTuple):
-    """An edit as one question is about it: in one order, or with an element of its list."""
+    """An edit as one question shows it: with its outputs in one order, or with one element of its list."""
 
     name: str
     edit: Edit
@@ -145,8 +145,8 @@ class _EditVariant(NamedTuple):
 def _variants(
     rubric: Rubric, edit: Edit, settings: QuestionSettings
 ) -> list[_EditVariant]:
-    """Return the variants of an edit that a rubric is asked about; none if it is not for this edit, or is asked after
-    one that is not."""
+    """Return the variants of an edit that a rubric asks about; empty if the rubric, or the one that it is asked after,
+    does not apply to the edit."""
     if rubric.when and not applies(rubric.when, edit):
         return []
     if rubric.after and not _variants(settings.named(rubric.after), edit, settings):
@@ -181,7 +181,7 @@ _STAGE = 1 << 40
 
 
 class PlacedEdit(NamedTuple):
-    """An edit with its position, and those of the tasks about it, in the run."""
+    """An edit with its position in the run, and the positions of its tasks."""
 
     position: int
     edit: Edit
@@ -194,8 +194,8 @@ def placed(
     settings: QuestionSettings,
     part: Callable[[Edit], bool] = lambda _: True,
 ) -> Iterator[PlacedEdit]:
-    """Yield the edits that are in `part`, placed as in the run of all of them: processes that each take a part of one
-    manifest store the same positions as one that takes all of it."""
+    """Yield the edits in `part` with their positions in the whole run, so that processes that share a manifest store
+    the same positions as a single process would."""
     following = [stage * _STAGE for stage in range(len(settings.stages))]
     for position, edit in enumerate(edits):
         tasks: dict[tuple[str, int, str], int] = {}
@@ -217,9 +217,9 @@ def works(
     answers: FindJudgement = lambda _: None,
     stage: int | None = None,
 ) -> Iterator[Work]:
-    """Yield everything to be asked of one judge, edit by edit, so that tasks that share images come together.
+    """Yield all work for one judge, edit by edit, so that tasks that share images stay together.
 
-    `answers` finds the answers of earlier stages; `stage`: one stage alone.
+    `answers` finds the answers of earlier stages; `stage` limits the work to one stage.
     """
     for edit in edits:
         yield from EditQuestions(edit, settings, judge, look, answers).works(stage)
@@ -254,7 +254,7 @@ class EditQuestions:
         return [work for rubric in rubrics for work in self._plan_rubric(rubric)]
 
     def not_applicable(self, stage: int | None = None) -> int:
-        """Return how many rubrics are not for this edit."""
+        """Return how many rubrics do not apply to this edit."""
         rubrics = self._settings.in_stage(stage)
         return sum(not self._variants[rubric.name] for rubric in rubrics)
 
@@ -344,9 +344,10 @@ class EditQuestions:
     def _with_earlier_answers(
         self, rubric: Rubric, variant: _EditVariant, repeat: int
     ) -> _EditVariant | None:
-        """Return the variant with the answers to the earlier question; None if they are not there yet.
+        """Return the variant with the answers to the earlier question; None if they are not available yet.
 
-        A question is told of an answer of its own repeat of the run: samples take turns if one rubric has more of them.
+        A question is told the answer from its own repeat of the run. If its rubric has more samples than the earlier
+        one, the earlier samples are used in turn.
         """
         earlier = self._settings.named(rubric.after)
         if earlier.name not in self._earlier:
@@ -384,8 +385,8 @@ def key_of_question(
     texts: Mapping[str, str],
     images: Mapping[str, tuple[str | None, str | None]],
 ) -> dict[str, Any]:
-    """Return the part of a task's key that is about its question. Every byte of the JSON counts: answers are stored by
-    its hash. `images`: digest and recipe by role; None and None for an image that is not there."""
+    """Return the part of a task's key that describes its question. Answers are stored by the hash of this JSON, so no
+    byte of it may change. `images` maps each role to digest and recipe, or to None and None if the image is missing."""
     return {
         "version": KEY_VERSION,
         "rendering": RENDERING + rewordings(rubric),
@@ -422,8 +423,8 @@ def _missing_text(edit: Edit, rubric: Rubric) -> Problem | None:
 
 
 class _QuestionImages:
-    """The images of an edit that some questions share, by role. The first `needed` roles are those of the rubric; at
-    the others the judge looks too."""
+    """Images of an edit that several questions share, keyed by role. The rubric shows the first `needed` roles; the
+    judge also looks at the others."""
 
     def __init__(
         self,
@@ -460,7 +461,7 @@ class _QuestionImages:
             self.sizes[role] = info.display_size
 
     def _find(self, roles: Iterable[str]) -> dict[str, KnownImage]:
-        """Look images up; note the first problem, or that the model produced nothing."""
+        """Look up images. Record the first problem, or that the model produced nothing."""
         images: dict[str, KnownImage] = {}
         for role in roles:
             missing = f"the {role} is to be looked at, and there is none"
@@ -490,8 +491,7 @@ class _QuestionImages:
         self.problem = self.problem or problem
 
     def _note_missing(self, role: str, message: str) -> None:
-        """Note an image that is not there. What the model never produced outweighs whatever else is wrong, but for
-        paths that lead nowhere at all."""
+        """Record a missing image. A missing output overrides any other problem, unless the input file is missing as well."""
         if not _is_output(role):
             self._note(_problem("missing_input", message))
             return
@@ -512,7 +512,7 @@ class _QuestionImages:
                     )
 
     def _cut(self, role: str, info: ImageInfo) -> tuple[ImageInfo, str]:
-        """Return the header of the region that is shown in the place of an image, and the region in words."""
+        """Return the header of the region that is shown instead of an image, and a description of the region."""
         region = ImageRegion.of(role)
         if region.name in MEASURED:
             before = self._find(["input"]).get("input")
@@ -534,8 +534,8 @@ def _is_output(role: str) -> bool:
 
 
 def look_at(digests: DigestCache, edit: Edit, role: str) -> KnownImage | None:
-    """Return digest and size of an image of an edit. Raise `ImageMissing`, with the name in the manifest, if its file does
-    not exist."""
+    """Return the digest and size of an edit's image; None if the edit has none. Raise `ImageMissing`, with the file's
+    name in the manifest, if the file does not exist."""
     source = edit.picture(role)
     image = None if source is None else digests.look_up(source)
     if image is None and isinstance(source, Path):
@@ -546,7 +546,7 @@ def look_at(digests: DigestCache, edit: Edit, role: str) -> KnownImage | None:
 
 
 def _memoised_lookup(digests: DigestCache) -> ImageLookup:
-    """Return `look_at` for some edits: a file that they share is looked at once."""
+    """Return a `look_at` that looks up each file once, even if several edits share it."""
     seen: dict[str, KnownImage] = {}
 
     def look(edit: Edit, role: str) -> KnownImage | None:
@@ -565,8 +565,8 @@ def _memoised_lookup(digests: DigestCache) -> ImageLookup:
 def readable_pictures(
     edit: Edit, digests: DigestCache, skip: Iterable[str] = ()
 ) -> dict[str, KnownImage]:
-    """Return the images that can be read, also those that no rubric shows: by them an edit is known to ratings and other
-    runs. Addresses are left out: they are fetched for a judge alone."""
+    """Return all readable images, including those that no rubric shows: ratings and other runs identify an edit by its
+    images. URLs are left out, since they are fetched only for a judge."""
     images: dict[str, KnownImage] = {}
     for role, source in edit.all_pictures().items():
         if role not in skip and not is_url(source):
@@ -580,14 +580,14 @@ def readable_pictures(
 def digests_of(
     edit: Edit, digests: DigestCache, looked_up: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the digests of an edit's images, by role; some may be looked up already."""
+    """Return the digests of an edit's images, keyed by role; `looked_up` has digests that are already known."""
     by_role = dict(looked_up or {})
     further = readable_pictures(edit, digests, [*by_role])
     return by_role | {role: image.digest for role, image in further.items()}
 
 
 def contents_of_manifest(path: Path, columns: manifest.Columns = ()) -> dict[str, str]:
-    """Return the content keys of a manifest's edits, by id."""
+    """Return the content keys of a manifest's edits, keyed by edit id."""
     digests = DigestCache()
     named = manifest.NamedInputs(columns=columns)
     edits = manifest.read(
@@ -609,10 +609,11 @@ def item_of(
     name: str | None = None,
     places: Mapping[str, str] | None = None,
 ) -> Item:
-    """Return an edit as a store keeps it, as `name` if not by its id.
+    """Return an edit as a store keeps it, under `name` or, by default, under its id.
 
-    `places` says where each image is kept, if not where it came from. Edits of one input are one group; an input
-    that was not read is known by its path. Passwords and signatures of addresses are not kept.
+    `places` maps each role to the place where its image is kept, if that is not where the image came from. Edits of the
+    same input form a group; an input that was not read is identified by its path. Passwords and signatures in URLs are
+    not kept.
     """
     name = name or edit.id
     group = redacted_text(edit.group or "") or digests.get("input")
@@ -638,7 +639,7 @@ def item_of(
 
 
 def place_of(source: ImageSource) -> str:
-    """Return the address of an image as stored: an absolute path, since the store may be read from another folder."""
+    """Return the stored address of an image. Paths become absolute, since the store may be read from another folder."""
     return name_of(source.absolute() if isinstance(source, Path) else source)
 
 
@@ -654,11 +655,11 @@ def add_outline(
     *,
     resumed: bool,
 ) -> int:
-    """Store all edits and tasks of a run before the first is planned: whenever a run is stopped, what was not judged is
-    pending and counted. Return the number of tasks.
+    """Store all edits and tasks of a run before any of them is planned, so that tasks without a judgement are counted
+    as pending whenever the run is stopped. Return the number of tasks.
 
-    No image is read for it, so that a task has a key of its own which no answer has; planning gives it the right one.
-    On a run that is resumed, tasks leave the run's view that the manifest has no more.
+    No image file is read, so each task gets a provisional key that no answer has; planning replaces it by the final key.
+    If the run is resumed, tasks of these edits that are no longer needed are removed from the run.
     """
     expected = 0
     edits = iter(edits)
@@ -679,8 +680,8 @@ def add_outline(
 
 
 def _outlined(edit: Edit) -> Item:
-    """Return an edit as a store keeps it before its files are read. Images that it holds itself have no path to be known
-    by, only their content."""
+    """Return an edit as a store keeps it before its files are read. Inline images have no path, so they are identified
+    by their content."""
     digests: dict[str, str] = {}
     for role, source in edit.all_pictures().items():
         if isinstance(source, bytes) or str(source).startswith("data:"):
@@ -691,14 +692,14 @@ def _outlined(edit: Edit) -> Item:
 
 
 class PlannedBatch(NamedTuple):
-    """Works of some edits, and the statuses of those that are known to be done, by key."""
+    """Work on some edits, and the statuses of tasks that are known to be done, keyed by task key."""
 
     works: list[Work]
     done: Mapping[str, str]
 
 
 class Planner:
-    """The tasks of one run over one store."""
+    """Plans the tasks of one run in one store."""
 
     def __init__(
         self,
@@ -711,8 +712,8 @@ class Planner:
         outlining: bool = False,
         part: Callable[[Edit], bool] = lambda _: True,
     ) -> None:
-        """`outlining`: the edits are a stream, whose outline is kept batch by batch as it is read. `part`: whether an
-        edit of the run is planned here, or by another process."""
+        """`outlining`: the edits are a stream, and each batch is outlined as it is read. `part`: whether an edit
+        is planned by this process, and not by another."""
         self.reader = reader or ImageReader()
         self.settings = settings
         self.planned = 0
@@ -728,11 +729,11 @@ class Planner:
     def batches(
         self, judge: Judge, edits: Iterator[Edit], stage: int = 0
     ) -> Iterator[PlannedBatch]:
-        """Yield all works of a judge in one stage, some edits at a time; items and tasks are stored before.
+        """Yield the work for a judge in one stage, in batches of edits whose items and tasks are already stored.
 
-        A batch ends early if its images fill three eighths of what the reader holds, so that each is still in
-        memory when it is encoded: there are two batches at a time, and each may be an edit too large. Meant for a
-        thread: reading and hashing images must not hold up answers.
+        A batch ends early once its images fill three eighths of the reader's memory, so that they are still in memory
+        when they are encoded: two batches exist at a time, and each may exceed its limit by one edit. Call this in a
+        thread, since reading and hashing images must not delay answers.
         """
         digests = DigestCache(self.reader, rehash=self._rehash)
         sizes = itertools.chain((_FIRST_BATCH,), itertools.repeat(BATCH))
@@ -759,7 +760,7 @@ class Planner:
         planned: Sequence[Work],
         digests: DigestCache,
     ) -> dict[str, str]:
-        """Store edits and tasks at their positions; return the statuses of tasks that are done, as far as known."""
+        """Store edits and tasks at their positions, and return the statuses of the tasks that are known to be done."""
         by_role: dict[str, dict[str, str]] = {each.edit.id: {} for each in edits}
         positions = {each.edit.id: each.tasks for each in edits}
         latest: Mapping[str, str] | None = None
@@ -787,7 +788,7 @@ class Planner:
         digests: DigestCache,
         stage: int,
     ) -> tuple[int, list[Work]]:
-        """Plan the first edits; return how many, and their works."""
+        """Plan edits until their images fill the memory of a batch. Return how many were planned, and the work on them."""
         look = _memoised_lookup(digests)
         planned: list[Work] = []
         before = digests.bytes_asked

@@ -359,7 +359,8 @@ class Throttle:
         self._span = _Span(now)
 
     def _lower(self, admitted_rate: float, before: float) -> float:
-        """Send less than before, since there is a limit between the two rates."""
+        """Lower the rate to just below `admitted_rate`, and aim between it and `before`, where the limit must be.
+        Return the rate."""
         self.rate = min(before, _SAFETY * admitted_rate)
         self._aim(math.sqrt(self.rate * min(before, _MAX_RATIO * self.rate)))
         return self.rate

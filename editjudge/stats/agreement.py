@@ -214,7 +214,7 @@ class _People:
         )
 
     def further_rater(self, items: Sequence[str]) -> FurtherRater:
-        """Return the further rater over these items; judges that scored the same items share its draws."""
+        """Return the estimated agreement of a further rater on these items, cached for judges that scored the same items."""
         if len(items) == len(self.means):
             return self._further
         scored = frozenset(items)

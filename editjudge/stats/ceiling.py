@@ -175,7 +175,7 @@ def carried(strata: Sequence[Pairs]) -> float:
 
 
 def why_none(strata: Sequence[Pairs]) -> Reason:
-    """Return why figures of these strata have no interval."""
+    """Return why figures over these strata have no interval."""
     parts = [pairs for pairs in strata if len(pairs)]
     if not parts:
         return Reason("nothing_in_common")

@@ -182,7 +182,7 @@ class _ScoreRows:
         return len(self.score)
 
     def take(self, rows: Codes) -> Self:
-        """Return the rows with these numbers, or of a mask."""
+        """Select rows by index or by boolean mask."""
 
         def select(value: Any) -> Any:
             if isinstance(value, Mapping):

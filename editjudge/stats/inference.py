@@ -56,9 +56,9 @@ def weights(
     *,
     bayesian: bool = False,
 ) -> Iterator[NDArray[np.float32]]:
-    """Yield the number of times that each group occurs in each draw, in blocks; float32 is exact for such counts.
+    """Yield blocks of bootstrap weights: how often each group occurs in each draw. float32 holds such counts exactly.
 
-    Weights of the Bayesian bootstrap are exponential: their shares are uniform over the simplex.
+    Weights of the Bayesian bootstrap are exponential, so that their shares are uniform over the simplex.
     """
     rng = np.random.default_rng(seed)
     rows = max(1, min(draws, block // max(groups, 1)))
@@ -83,7 +83,7 @@ def mean_draws(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Floats:
-    """Return the mean of every cell in every draw (draws x cells); NaN if a draw has no value of a cell."""
+    """Return the mean of every cell in every draw (draws x cells); NaN where a draw has no value for a cell."""
     parts = [np.empty((draws, 0))]
     for sums, counts, centre in _group_sums(values, cells, n_cells, groups, n_groups):
         means = []
@@ -97,7 +97,7 @@ def mean_draws(
 def _group_sums(
     values: Floats, cells: Codes, n_cells: int, groups: Codes, n_groups: int
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32], Floats]]:
-    """Yield sums and counts of groups x cells, and each cell's mean, for as many cells at a time as `CELLS` allows.
+    """Yield sums and counts by group and cell, and the mean of each cell, for as many cells at a time as `CELLS` allows.
 
     Sums are of deviations from the cell's mean: small enough for float32, and exactly 0 for a constant cell.
     """
@@ -191,7 +191,8 @@ FEW = Reason("few_carry")
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """A sample by source image: sum of deviations from the mean, and number of values, of each image."""
+    """A sample grouped by source image: for each image, its sum of deviations from the sample mean and its number of
+    values."""
 
     mean: float
     residuals: Floats
@@ -266,7 +267,7 @@ class Clusters:
 
 
 def few_groups(groups: int) -> Reason | None:
-    """Return the reason if there are too few source images for an interval; else None."""
+    """Return the reason why there is no interval if there are too few source images; else None."""
     if groups > 1:
         return None
     return Reason("one_image" if groups else "no_scores")
@@ -274,7 +275,7 @@ def few_groups(groups: int) -> Reason | None:
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """Inference of a mean from one distribution: an interval excludes a value exactly if its p is below the level."""
+    """Inference about a mean from one distribution: an interval excludes a value exactly if its p is significant."""
 
     clusters: Clusters
     method: ClassVar[Method]
@@ -306,7 +307,7 @@ class Inference:
 
 @dataclass(frozen=True, eq=False)
 class Studentised(Inference):
-    """Symmetric bootstrap-t: the distribution of |mean - truth| / error is that in draws of source images."""
+    """Symmetric bootstrap-t: estimates the distribution of |mean - truth| / error from bootstrap draws of source images."""
 
     deviations: Floats
     """Mean of each draw minus the mean of the sample."""
@@ -386,7 +387,7 @@ class Studentised(Inference):
 
 @dataclass(frozen=True, eq=False)
 class Student(Inference):
-    """Student's t instead of draws, for numbers of images at which the two agree."""
+    """Student's t instead of bootstrap draws, for samples with so many images that the two agree."""
 
     method = "studentised"
 
@@ -422,10 +423,10 @@ class Guaranteed(Inference):
 
     @classmethod
     def of(cls, clusters: Clusters, means: Floats) -> Guaranteed:
-        """Add the image at the end of the scale to Bayesian bootstrap means.
+        """Add an image at each end of the scale to Bayesian bootstrap means.
 
-        Its weight is independent of the other weights (a Dirichlet distribution is neutral), so it can be stratified,
-        which makes the limit of equal scores exact.
+        The weight of the added image is independent of the other weights (a Dirichlet distribution is neutral). It can
+        therefore be drawn by stratified sampling, which makes the limit exact if all scores are equal.
         """
         draws = len(means)
         strata = (np.random.default_rng(1).permutation(draws) + 0.5) / draws
@@ -453,7 +454,7 @@ class Guaranteed(Inference):
 
 @dataclass(frozen=True, eq=False)
 class Exact(Inference):
-    """Clopper and Pearson's interval of a share, with the effective number of images."""
+    """Clopper and Pearson's interval for a share, with the effective number of images."""
 
     method = "exact"
 
@@ -477,7 +478,7 @@ class Exact(Inference):
 
 
 def clopper_pearson(share: float, n: float, level: float = 0.95) -> Interval:
-    """Return the exact interval of a share of `n`, which need not be an integer, as SciPy's function requires."""
+    """Return the exact interval for a share of `n`, which, unlike in SciPy's function, need not be an integer."""
     from scipy.special import betaincinv
 
     p = (1 - level) / 2
@@ -590,7 +591,7 @@ def difference_ends(scale: Ends | None) -> Ends | None:
 
 
 def finite(ci: Interval) -> Interval | None:
-    """Return the interval if both limits are finite, else None: too many draws without variance leave a limit open."""
+    """Return the interval if both limits are finite, else None: a limit is infinite if too many draws have no variance."""
     return ci if math.isfinite(ci.lo + ci.hi) else None
 
 
@@ -602,7 +603,7 @@ def _last_rejected(alpha: float, draws: int) -> int:
 def _bootstrap_t(
     samples: Sequence[Clusters], draws: int
 ) -> Iterable[tuple[Floats, Floats]]:
-    """Yield each sample's deviations and errors over draws of images; all samples have the same number of images."""
+    """Yield each sample's deviations and errors in draws of images. All samples must have the same number of images."""
     # samples x 5 x images
     moments = np.stack(
         [

@@ -1,4 +1,4 @@
-"""Variance components of scores (edits, judges, repeats), and the numbers of edits or repeats that an interval needs."""
+"""Variance components of scores (edits, judges, repeats), and how many edits or repeats a given interval needs."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Noise:
         return signal / total if total > 0 else None
 
     def needed_edits(self, width: float, repeats: int = 1) -> int | None:
-        """Return the number of edits for a 95 % interval of this width, with this number of repeats of each."""
+        """Return the number of edits needed for a 95 % interval of this width, with this number of repeats per edit."""
         if self.signal is None:
             return None
         spread = self.signal + (self.repeat_variance or 0.0) / repeats
         return max(1, math.ceil(spread * (2 * Z / _positive(width)) ** 2 - 1e-9))
 
     def needed_repeats(self, width: float) -> int | None:
-        """Return the number of repeats for an interval of this width with the present edits; None if no number suffices."""
+        """Return the number of repeats needed for an interval of this width with the present edits; None if none suffices."""
         if self.signal is None or self.repeat_variance is None:
             return None
         room = (_positive(width) / (2 * Z)) ** 2 * self.edits - self.signal
@@ -67,7 +67,7 @@ class Noise:
 
 
 def noise(scores: Scores) -> list[Noise]:
-    """Return the noise of each factor of a run with repeats, judges or both."""
+    """Return the noise of each factor in a run with several repeats, several judges or both."""
     ok = scores.take(scores.ok)
     return [_noise(factor, ok.where(factor=factor)) for factor in ok.factor.present()]
 
@@ -109,7 +109,7 @@ def _components(
 
 
 def _self_consistency(score: Floats, cell: Codes) -> tuple[float | None, float | None]:
-    """Return the share of pairs of repeats that are equal, and their mean gap."""
+    """Return the share of pairs of repeats with equal scores, and the mean difference within pairs."""
     order = np.lexsort((score, cell))
     codes = cell[order]
     values = score[order]

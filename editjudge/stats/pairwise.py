@@ -291,7 +291,7 @@ class _PairVerdicts:
         return wins, losses, ties, failed, share
 
     def pair_records(self) -> tuple[PairRecord, ...]:
-        """Return the record of every two models that were compared."""
+        """Return a record for each pair of models that were compared."""
         by_name = sorted(range(len(self.models)), key=lambda i: self.models[i])
         records = []
         for a, b in itertools.combinations(by_name, 2):

@@ -404,7 +404,7 @@ def joint_status(statuses: Codes) -> Codes:
 
 
 def _reduced(values: Floats, statuses: Codes, aggregate: Aggregate) -> Floats:
-    """Return the value of each row of factors."""
+    """Return the aggregate of each row, which has one value per factor."""
     codes = np.where(statuses == OK, evaluation.OK, evaluation.FAILED)
     columns = {
         ("", factor): [evaluation.Quantity(values[:, i], codes[:, i])]

@@ -1,9 +1,10 @@
-"""Claims: a process that asks a question owns its key until it ends, and for a short lease after that.
+"""Claims: a process that asks a question owns the question's key, and its claim expires a short lease after its last
+heartbeat.
 
-Two processes on one run, two runs that share questions, or a reward server beside a run: the process that claims a key
-asks it, and the others wait for the answer. Between processes of one machine a claim expires by the monotonic clock,
-which they share and which cannot be set. If the owner is on another machine it expires by the clock of the database:
-that of the server, or of this machine in SQLite.
+Two processes may work on one run, two runs may share questions, and a reward server may run at the same time. The
+process that claims a key asks the question, and the others wait for the answer. Among processes on one machine, claims
+expire by the monotonic clock, which the processes share and nobody can set. If the owner is on another machine, its
+claim expires by the clock of the database: the server's or, with SQLite, this machine's.
 """
 
 from __future__ import annotations

@@ -331,9 +331,10 @@ Placed = tuple[str, _StrictModel]
 
 
 def check_run(folder: Path, store: Store | None = None) -> RunFile:
-    """Read the run of a folder and check that all of its rows can be stored.
+    """Read the run in a folder, and check that all of its rows can be stored.
 
-    A row that contradicts the run, its rubric or the store, if one is passed, is rejected with its file and number.
+    A row that contradicts the run, its rubric or the store (if one is passed) is rejected; the error names its file and
+    row number.
     """
     about = _read_about(folder)
     _check_names(folder, about.files or {})
@@ -403,7 +404,7 @@ def _check_names(folder: Path, names: Collection[str]) -> None:
 def _check_counts(
     folder: Path, about: RunFile, counts: Counter[tuple[str, str, str]]
 ) -> None:
-    """Raise `ManifestError` if the number of judgements of a status is not the one in run.json."""
+    """Raise `ManifestError` if the judgements by judge, rubric and status are not as many as run.json states."""
     if about.counts is None:
         return
     expected = Counter(

@@ -498,7 +498,7 @@ def _of_judge(judge: str) -> list[sa.ColumnElement[bool]]:
 
 
 class EditList:
-    """The edits of a run that match a filter, in its order. Fill the facts first."""
+    """The edits of a run that match a filter, in the filter's sort order. Call `fill` first."""
 
     def __init__(
         self,

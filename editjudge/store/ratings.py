@@ -1,8 +1,8 @@
 """Opinions of people on edits: ratings by factor, and tags and a note from reviewers.
 
 There is one rating for each edit, rater and factor: the latest. An edit is identified by its input, output and
-instruction (`editjudge.matching`), so a rating or a tag belongs to every run that has exactly that edit. The rubric of
-a form is part of a rating too: two rubrics may use the same name for different factors.
+instruction (`editjudge.matching`), so a rating or a tag belongs to every run that has exactly that edit. A rating also
+records the rubric of its form, since two rubrics may use the same name for different factors.
 """
 
 from __future__ import annotations
@@ -54,10 +54,9 @@ class StoredRating(NamedTuple):
 
 
 def contents_of(store: Store, ids: Iterable[str]) -> dict[str, str]:
-    """Return the contents of the items of these ids: the only edit of the store with the id, or `BY_ID` if there is
-    none.
+    """Return a content key for each id: that of the only edit in the store with this id, or a `BY_ID` key if there is none.
 
-    Raise `UsageError` for an id that several edits have.
+    Raise `UsageError` for an id that several edits share.
     """
     with store._reading() as connection:
         return _contents_of(store.name, connection, ids)
@@ -80,9 +79,9 @@ def _contents_of(
 def _contents_by_id(
     connection: sa.Connection, ids: Iterable[str]
 ) -> dict[str, set[str]]:
-    """Return the contents of the edits of these ids in all runs; ids that are in no run are left out.
+    """Return the content keys of all edits with these ids, in any run, keyed by id; ids that are in no run are left out.
 
-    An edit that a run has not read yet is the same as one of the same id that a run has read.
+    Keys of edits whose images were never read are left out if a run has read an edit with the same id.
     """
     contents: dict[str, set[str]] = {}
     # The index starts with the run.
@@ -99,7 +98,7 @@ def _contents_by_id(
 
 
 def contents_in(store: Store, run: RunRecord) -> dict[str, str]:
-    """Return the contents of the items of a run."""
+    """Return the content keys of a run's edits, keyed by edit id."""
     query = sa.select(items.c.item, items.c.content).where(items.c.run_id == run.id)
     return dict(map(tuple, store.stream(query.order_by(items.c.position))))
 
@@ -108,11 +107,11 @@ def contents_in(store: Store, run: RunRecord) -> dict[str, str]:
 
 
 def add_ratings(store: Store, rows: Iterable[Sequence[Any]]) -> int:
-    """Store ratings, in the order of the fields of `StoredRating`; an existing rating takes the new score. Return
-    the number of rows.
+    """Store ratings, given as rows of the fields of `StoredRating`; an existing rating takes the new score. Return the
+    number of rows.
 
-    A person's answer about an edit is one rating, even if the edit is added later: a rating by id alone is bound to the
-    edit that has the id by now, and replaced by a rating of the edit itself.
+    A person has one rating per edit and factor, even if the edit was added after the rating: a rating by id alone is
+    bound to the edit once the store has it, and a rating of the edit itself replaces one by id alone.
     """
     new = [StoredRating(*row) for row in rows]
 
@@ -146,9 +145,9 @@ def add_ratings(store: Store, rows: Iterable[Sequence[Any]]) -> int:
 def _bound(
     store_name: str, connection: sa.Connection, rows: Sequence[StoredRating]
 ) -> list[StoredRating]:
-    """Return the rows with the contents of their edits, as far as the store has them by now.
+    """Return the rows with the content keys of their edits, as far as the store has them.
 
-    A rating of an edit that some run has not read yet stays unbound until that run reads it.
+    A rating of an edit with unread images stays unbound until a run reads them.
     """
     named = _contents_of(
         store_name, connection, (row.item for row in rows if not row.content)
@@ -177,7 +176,7 @@ def _bound(
 
 
 def _forget_unbound(connection: sa.Connection, rows: Iterable[StoredRating]) -> None:
-    """Delete the ratings by id alone that these rows bind to an edit."""
+    """Delete ratings by id alone for which these rows have a rating of the edit itself."""
     statement = sa.delete(ratings).where(
         ratings.c.content == sa.bindparam("unbound"),
         ratings.c.rater == sa.bindparam("of_rater"),
@@ -194,9 +193,10 @@ def _forget_unbound(connection: sa.Connection, rows: Iterable[StoredRating]) -> 
 
 
 def check_unbound(store: Store, rows: Iterable[StoredRating]) -> int:
-    """Return how many of these ratings are by id alone. Raise `UsageError` if one would replace a different score.
+    """Return how many of these ratings identify their edit by id alone. Raise `UsageError` if one would replace a
+    different score.
 
-    Two files may use the same id for different edits, so the second file must identify the edits that it rates.
+    Two files may use the same id for different edits, so the second file must identify its edits by more than an id.
     """
     new = {
         (row.content, row.rubric, row.rater, row.factor): row.score
@@ -231,7 +231,7 @@ def read_ratings(store: Store) -> list[StoredRating]:
 def ratings_of(
     store: Store, run: RunRecord, ids: Collection[str] | None = None
 ) -> list[StoredRating]:
-    """Return the ratings of a run's edits, or of these edits, by their ids in the run."""
+    """Return the ratings of all edits of a run, or only of those in `ids`, with the edits' ids in this run."""
     query = (
         sa.select(items.c.item.label("id"), *_COLUMNS[1:])
         .join_from(items, ratings, ratings.c.content == items.c.content)
@@ -244,10 +244,10 @@ def ratings_of(
 
 
 def counting_ratings(store: Store, run: RunRecord) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions on `items` and `ratings` under which a rating counts for a run.
+    """Return the conditions on `items` and `ratings` for a rating to count for a run.
 
-    Its rubric must not define a factor of the run differently. A rubric and a fused rubric that includes it count as
-    equal.
+    The rubric of the rating must not define a factor of the run differently. A rubric counts as equal to a fused rubric
+    that includes it.
     """
     factors = {
         factor.key: factor
@@ -268,7 +268,7 @@ def count_ratings(store: Store) -> int:
 
 
 def csv_lines(rows: Sequence[StoredRating]) -> Iterator[str]:
-    """Yield lines as `agree --ratings`, `ratings import` and a spreadsheet read them.
+    """Yield CSV lines that `agree --ratings`, `ratings import` and spreadsheets can read.
 
     Content and rubric are included if item, rater and factor alone do not identify each rating; `choice` is included if
     people chose between two outputs.
@@ -306,7 +306,7 @@ class Annotation:
 
 
 def one_line(text: str, but: str = "") -> str:
-    """Return a text as one line of printable letters; the characters in `but` become spaces."""
+    """Return a text as one line of printable characters; the characters in `but` become spaces."""
     return " ".join(
         "".join(c if c.isprintable() and c not in but else " " for c in text).split()
     )
@@ -346,7 +346,7 @@ def annotate(store: Store, item: Item, tags: Iterable[str], note: str) -> Annota
 def annotations_of(
     store: Store, run: RunRecord, ids: Collection[str] | None = None
 ) -> dict[str, Annotation]:
-    """Return the tags and notes of a run's edits, or of these edits, by item."""
+    """Return the tags and notes of all edits of a run, or only of those in `ids`, keyed by edit id."""
     same = edit_annotations.c.content == items.c.content
     columns = (items.c.item, edit_annotations.c.tags, edit_annotations.c.note)
     query = sa.select(*columns).join_from(items, edit_annotations, same)

@@ -65,7 +65,7 @@ class PairAnswers:
     """Statuses of all repeats, by order."""
 
     def decision(self, factor: str) -> Decision:
-        """Return the verdict; if there is one order, its answer."""
+        """Return the answer on a factor if the pair was asked in one order, or else the decision from both orders."""
         answers = self.answers[factor]
         if len(self.orders) == 1:
             return Decision(answers[self.orders[0]])

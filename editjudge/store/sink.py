@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Destination of a run's judgements, read back to resume."""
+    """Destination for the judgements of a run, from which a resumed run reads them again."""
 
     def load_digests(self, paths: Sequence[str]) -> Mapping[str, Any]:
         """Return remembered digests of image files."""

@@ -97,7 +97,10 @@ class Checkpoint:
 
 
 def prepare(image: Array, how: Mapping[str, Any]) -> Array:
-    """Return channels x rows x columns as preprocessor_config.json defines, with CLIP's values as defaults."""
+    """Resize, crop and normalise an image as preprocessor_config.json specifies, with CLIP's values as defaults.
+
+    Return an array of channels x rows x columns.
+    """
     from PIL import Image
 
     resized = Image.fromarray(image)
@@ -176,7 +179,7 @@ def likeness(
     images: Mapping[str, Array],
     captions: Mapping[str, str],
 ) -> dict[str, float | str]:
-    """Return the cosine of each factor of `metrics_clip`, or the reason for a missing one."""
+    """Return the cosine similarity for each of these factors of `metrics_clip`, or the reason why there is none."""
 
     @cache
     def features(kind: str, name: str) -> Array:

@@ -181,7 +181,7 @@ LEAST_SIDE_MS = WINDOW * 2 ** (len(WEIGHTS) - 1)
 
 
 def unit(image: Array) -> Array:
-    """Convert 8 bits a channel to numbers from 0 to 1."""
+    """Convert 8-bit channel values to numbers from 0 to 1."""
     scaled: Array = image.astype(np.float64) / 255
     return scaled
 

@@ -62,8 +62,9 @@ class Connection(H11Protocol):
         super().resume_writing()
 
     def _make_room(self) -> None:
-        """Close the connection whose client has done nothing for longest: an idle one, else one whose client does not
-        send or read on. If all clients wait for the server, close this one."""
+        """If there are too many connections, close the one whose client has been inactive for longest: an idle one if
+        possible, else one whose client has stopped sending or reading. If all other clients wait for the server, close
+        this connection."""
         alive = [
             connection
             for connection in self.connections

@@ -1,4 +1,4 @@
-"""A run's table page by page: its address, its rows, and what a row shows of an edit."""
+"""A run's table, page by page: its URL query string, its rows, and what a row shows of an edit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHUNK = 500
 
 @dataclass(frozen=True)
 class Query(listing.ListFilter):
-    """The filters, order and page of a run's table, as its address says them."""
+    """Filters, order and page of a run's table, as its URL query string specifies them."""
 
     look: str = ""
     """`grid`: large pictures in the place of rows."""
@@ -43,7 +43,7 @@ class Query(listing.ListFilter):
 
     @classmethod
     def parse(cls, address: str) -> Query:
-        """Read the query part of an address, with or without its question mark."""
+        """Parse a URL query string, with or without its question mark."""
         return cls.of(
             dict(
                 parse_qsl(
@@ -53,7 +53,7 @@ class Query(listing.ListFilter):
         )
 
     def address(self, **changes: object) -> str:
-        """Return the query part of the address, with its question mark; empty if nothing is asked."""
+        """Return the URL query string with its question mark; empty if no parameter is set."""
         values = vars(self) | changes
         given = {
             name: str(value)
@@ -63,7 +63,7 @@ class Query(listing.ListFilter):
         return "?" + urlencode(given, errors="surrogatepass") if given else ""
 
     def selection(self) -> dict[str, str]:
-        """Return the filters alone, by name, without order, page and look."""
+        """Return only the filters, keyed by name, without order, page and look."""
         apart = ("page", "sort", "look")
         return {
             name: value
@@ -98,7 +98,7 @@ class ListedEdit:
 
     @property
     def abstained(self) -> str:
-        """Which factors have no score beside others that have one, in words."""
+        """Text such as `2 factors abstained` if only some factors have a score; else empty."""
         unscored = sum(map(math.isnan, self.scores))
         if "ok" not in self.statuses or not (unscored or "abstained" in self.statuses):
             return ""
@@ -135,7 +135,7 @@ class Browser:
     def every(
         self, run: RunRecord, query: Query
     ) -> tuple[Columns, Iterator[ListedEdit]]:
-        """Return all edits of a query, however many, for an export."""
+        """Return the columns and all edits that match a query, however many, for an export."""
         columns = self.columns(run)
         positions = self._list(run, query, columns).positions()
         starts = range(0, len(positions), _CHUNK)
@@ -145,17 +145,17 @@ class Browser:
         )
 
     def neighbours(self, run: RunRecord, query: Query, item: str) -> Neighbours:
-        """Return what comes before and after an edit in the order that is looked at."""
+        """Return what comes before and after an edit in the order of the query."""
         return self._list(run, query, self.columns(run)).neighbours(item)
 
     def siblings(self, run: RunRecord, item: Item) -> list[Item]:
-        """Return the edits of the same input and instruction, this one too, in the order of the manifest."""
+        """Return up to a page of edits with the same input and instruction, including this one, in manifest order."""
         return listing.siblings_of(self._store, run, item, PAGE)
 
     def positions(
         self, run: RunRecord, query: Query, models: Sequence[str] = ()
     ) -> list[int]:
-        """Return the positions of the edits that a query wants, or of those of some models."""
+        """Return the positions of the edits that match a query, optionally only those of some models."""
         return self._list(run, query, self.columns(run), models).positions()
 
     def columns(self, run: RunRecord) -> Columns:
@@ -163,7 +163,7 @@ class Browser:
         return listing.columns_of(self._store, run, overall)
 
     def fill(self, run: RunRecord, judge: str, columns: Columns) -> None:
-        """Have the facts up to date by which edits are filtered and sorted."""
+        """Bring the facts by which edits are filtered and sorted up to date."""
         listing.fill(self._store, run, judge, columns)
 
     def _list(

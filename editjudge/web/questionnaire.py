@@ -240,8 +240,10 @@ class Control(NamedTuple):
 
 @functools.cache
 def all_controls(*, pairs: bool) -> dict[str, Control]:
-    """Return the controls by id; none if the extra that makes them is not installed. Made when the first study needs
-    them: the images take seconds."""
+    """Return the controls, keyed by id; empty if the extra that draws them is not installed.
+
+    They are drawn when the first study needs them, since the images take seconds.
+    """
     if plugins.missing("probes"):
         return {}
     make = plugins.load("controls", "probes", "controls")

@@ -44,7 +44,8 @@ class Deduction:
 
 @dataclass(frozen=True)
 class Regressor:
-    """Ridge regression on one kind of evidence: one weight for each number, so it contains no rated edit."""
+    """Ridge regression on one kind of evidence. It stores one weight per feature, and none of the rated edits that it
+    was fitted to."""
 
     parts: tuple[str, ...]
     """Names of measures, or of kinds of network features."""

@@ -86,7 +86,7 @@ class TextReading:
 
 
 def request(instruction: str) -> tuple[TextRequest, ...]:
-    """Return the text to write or remove, letter by letter; nothing if the instruction does not say exactly that."""
+    """Return the requested changes of lettering; empty unless the instruction states exactly these and no others."""
     text, quoted = bare(instruction) or ("", ())
     wishes, where = _wishes(text, quoted)
     # Words for the position may contain another request, about which the lettering proves nothing.

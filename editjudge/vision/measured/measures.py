@@ -70,7 +70,7 @@ def find_seam(scene: Scene, change: Change) -> dict[str, float]:
 
 
 def _steps(profiles: Array) -> Array:
-    """Return colour steps over two pixels, since the rim is drawn on a grid."""
+    """Return colour differences between samples two pixels apart, since the rim is known only to the nearest pixel."""
     steps: Array = np.abs(profiles[:, 2:] - profiles[:, :-2])
     return steps
 
@@ -225,7 +225,7 @@ def find_style(scene: Scene, change: Change) -> dict[str, float]:
 def _transform(
     before: Array, after: Array, expected: Array, outside: Array
 ) -> dict[str, float]:
-    """Measure the change of all colours: a rotation of hues (degrees), and the remaining difference (colour units)."""
+    """Measure a global change of colour: the rotation of hues in degrees, and the remaining difference in colour units."""
     was, now = (lab[..., 1] + 1j * lab[..., 2] for lab in (before, after))
     chroma = np.abs(was)[outside]
     turned = math.nan

@@ -62,7 +62,7 @@ def _light(scene: Scene, change: Change) -> Iterator[LightDifference]:
 
 
 def _content(scene: Scene, ignored: Array) -> Iterator[LightDifference]:
-    """Find areas whose structure changed, or with colours that light does not produce."""
+    """Yield areas whose structure changed, or may have changed, and areas with a hue that lighting cannot explain."""
     likeness, weight = structure_map(scene, light=True)
     size = (likeness.shape[1], likeness.shape[0])
     valid = (scene.valid > 0) & ~ignored

@@ -126,7 +126,7 @@ def turned(scene: Scene, change: Change) -> dict[str, float]:
 
 
 def _directions(lightness: Array) -> Array:
-    """Return edge strength by direction in each cell, of unit length if there are edges."""
+    """Return a histogram of edge directions for each cell, weighted by strength; of unit length if there are edges."""
     plane = _reduced(lightness, _SIDE)
     strength, angle = cv2.cartToPolar(
         cv2.Sobel(plane, cv2.CV_32F, 1, 0), cv2.Sobel(plane, cv2.CV_32F, 0, 1)

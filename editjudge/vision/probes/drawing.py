@@ -266,7 +266,7 @@ def ball(
     hue: float,
     slices: float = 0.0,
 ) -> Pixels:
-    """Paint a shaded ball; `slices` pulls it apart by this many diameters, which is physically impossible."""
+    """Paint a shaded ball. `slices`: diameters by which its horizontal bands are shifted apart, an impossible object."""
     height, width = image.shape[:2]
     radius = region.across * width
     right, down = photograph.light
