@@ -174,8 +174,13 @@ def check_node_killed(
         lambda: bool(seen and seen[-1].asked > count // 2),
         lambda: nodes.remove_node(another(nodes), False),
     ):
+        # A worker that dies takes at most what it had in flight with it: eight questions, and the answers not yet sent.
         outcome, rows = judge_all(
-            job, folder / "ray.db", Cluster(workers=3), observe=seen.append
+            job,
+            folder / "ray.db",
+            Cluster(workers=3),
+            observe=seen.append,
+            concurrency=24 if judge == JUDGE else None,
         )
     paid = server.ledger.paid
     server.behaviour = Behaviour()
