@@ -224,6 +224,11 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
 
+def read_rows(path: Path) -> list[Any]:
+    """Read JSON lines."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
 def write_table(
     path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> None:
