@@ -63,8 +63,12 @@ def _short(value: object) -> str:
 class EditjudgeError(Exception):
     """Base class of all errors that editjudge raises on purpose."""
 
-    def __init__(self, message: str = "", *, options: Iterable[Option] = ()) -> None:
+    def __init__(
+        self, message: str = "", *, code: str = "", options: Iterable[Option] = ()
+    ) -> None:
         super().__init__(message)
+        self.code = code
+        """Kind of fault, such as `unknown_run`, for programs; empty if the class says it. The wording may change."""
         self.options = tuple(options)
         """Options that the message names."""
 

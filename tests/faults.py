@@ -1,0 +1,28 @@
+"""Errors by what they are: class, code and the data that their message names, never its wording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import pytest
+
+E = TypeVar("E", bound=BaseException)
+
+
+@contextmanager
+def raises(
+    kind: type[E] | tuple[type[E], ...], code: str = "", *data: object
+) -> Iterator[pytest.ExceptionInfo[E]]:
+    """Expect an error with this code whose message names these data, such as a file, a factor or a number."""
+    with pytest.raises(kind) as caught:
+        yield caught
+    check(caught.value, code, *data)
+
+
+def check(error: BaseException | None, code: str, *data: object) -> None:
+    """Fail unless an error has this code and its message names these data."""
+    assert getattr(error, "code", "") == code, f"{error!r} has another code"
+    missing = [value for value in data if str(value) not in str(error)]
+    assert not missing, f"{error!r} does not name {missing}"
