@@ -37,6 +37,7 @@ from editjudge import plugins
 from editjudge.edit import Edit, ImageSource, named_pictures
 from editjudge.errors import EditjudgeError, StoreError, UsageError, near_miss
 from editjudge.files import default_store
+from editjudge.judgement import JudgementRow
 from editjudge.judges.judge import Options
 from editjudge.judges.registry import default_rubrics
 from editjudge.judges.wire import Parameters
@@ -250,7 +251,7 @@ class Run:
         with Store.open(self.store, readonly=True) as store:
             return run_html(repr(self), store, self.id, self.edits)
 
-    def judgements(self) -> Iterator[dict[str, Any]]:
+    def judgements(self) -> Iterator[JudgementRow]:
         """Every task with its judgement, in the manifest's order.
 
         Raises `StoreError` where the store cannot be read.

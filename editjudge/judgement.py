@@ -6,12 +6,21 @@ never a number.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from functools import partial
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    TypedDict,
+    get_args,
+    get_type_hints,
+)
 
-from editjudge.rubrics.verdict import Remark
+from editjudge.rubrics.verdict import Remark, RemarkJson
 
 Status = Literal[
     "ok",
@@ -80,11 +89,6 @@ class Field:
     """Whether exports of version 0.1 lack the field."""
 
 
-def _stored_as(kind: Kind, **options: Any) -> dict[str, Any]:
-    """Declare how a field of `Judgement` is stored: SQL columns, the Arrow schema, import, the row and OpenAPI follow."""
-    return {"kind": kind, **options}
-
-
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens as counted by the server; None if it did not report them."""
@@ -139,65 +143,45 @@ class Judgement:
     Raises `ValueError` if scores and status contradict each other.
     """
 
-    key: str = field(metadata=_stored_as("hash"))
+    key: str
     """Hash of everything that can change the answer: primary key, cache key and resume key."""
-    status: Status = field(metadata=_stored_as("code", values=STATUSES))
-    judge: str = field(metadata=_stored_as("text"))
-    rubric: str = field(metadata=_stored_as("text"))
-    rubric_hash: str = field(metadata=_stored_as("hash"))
-    repeat: int = field(default=0, metadata=_stored_as("count"))
-    scores: Mapping[str, float] | None = field(
-        default=None, metadata=_stored_as("numbers", table="scores", column="score")
-    )
+    status: Status
+    judge: str
+    rubric: str
+    rubric_hash: str
+    repeat: int = 0
+    scores: Mapping[str, float] | None = None
     """Scores by factor. Integers stay integers."""
-    justifications: Mapping[str, str] | None = field(
-        default=None, metadata=_stored_as("texts")
-    )
-    abstained: Mapping[str, str] = field(
-        default_factory=dict, metadata=_stored_as("texts")
-    )
+    justifications: Mapping[str, str] | None = None
+    abstained: Mapping[str, str] = field(default_factory=dict)
     """Reasons why factors have no score."""
-    evidence: Mapping[str, Any] = field(
-        default_factory=dict, metadata=_stored_as("document")
-    )
-    violations: tuple[Remark, ...] = field(default=(), metadata=_stored_as("codes"))
-    notes: tuple[Remark, ...] = field(default=(), metadata=_stored_as("remarks"))
-    reasons: tuple[Remark, ...] = field(default=(), metadata=_stored_as("remarks"))
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    violations: tuple[Remark, ...] = ()
+    notes: tuple[Remark, ...] = ()
+    reasons: tuple[Remark, ...] = ()
     """Reasons why there is no verdict."""
     exchanges: tuple[Exchange, ...] = ()
-    schema_mode: SchemaMode | None = field(
-        default=None, metadata=_stored_as("code", values=get_args(SchemaMode))
-    )
-    prepared: Mapping[str, str] = field(
-        default_factory=dict, metadata=_stored_as("texts")
-    )
+    schema_mode: SchemaMode | None = None
+    prepared: Mapping[str, str] = field(default_factory=dict)
     """Preparation of each image, by role: `as-is`, or the recipe."""
-    cost: float | None = field(default=None, metadata=_stored_as("number"))
+    cost: float | None = None
     """US dollars; None if the price is unknown."""
-    created: float = field(default=0.0, metadata=_stored_as("time"))
+    created: float = 0.0
     """Seconds since 1970."""
-    choices: Mapping[str, str] | None = field(
-        default=None,
-        metadata=_stored_as("texts", table="scores", column="choice", added=True),
-    )
+    choices: Mapping[str, str] | None = None
     """Answers of a rubric that asks for choices instead of scores."""
-    expected: Mapping[str, float] = field(
-        default_factory=dict,
-        metadata=_stored_as("numbers", table="scores", column="expected", added=True),
-    )
+    expected: Mapping[str, float] = field(default_factory=dict)
     """Expected score of each factor under the judge's token probabilities, if it returned them."""
-    mass: Mapping[str, float] = field(
-        default_factory=dict,
-        metadata=_stored_as("numbers", table="scores", column="mass", added=True),
-    )
+    mass: Mapping[str, float] = field(default_factory=dict)
     """Total probability of the legal scores, by factor."""
-    order: Order | None = field(
-        default=None, metadata=_stored_as("code", values=get_args(Order), added=True)
-    )
+    order: Order | None = None
     """Output of a pair that was shown first. Scores and choices use the manifest's naming of the pair, whatever the order."""
 
     def __post_init__(self) -> None:
-        if problem := inconsistency(self):
+        problem = inconsistency(
+            self.status, self.scores, self.choices, self.expected, self.mass
+        )
+        if problem:
             raise ValueError(f"a judgement that is {self.status} {problem}")
 
     @property
@@ -228,22 +212,76 @@ class Task(NamedTuple):
     """Distinguishes several questions of one rubric about one edit, such as the two orders of a pair."""
 
 
-FIELDS: tuple[Field, ...] = (
-    Field("item", "text", table="tasks"),
-    Field("model", "text", optional=True, table="items"),
-    Field("group", "text", optional=True, table="items"),
-    Field("variant", "text", table="tasks", added=True),
-    *(
-        Field(field.name, optional=str(field.type).endswith("| None"), **field.metadata)
-        for field in dataclasses.fields(Judgement)
-        if field.metadata
-    ),
-    Field("attempts", "count"),
-    Field("usage", "counts"),
-    Field("server_model", "text", optional=True),
-    Field("cached", "flag", table="computed"),
-)
-"""Fields of a judgement, in the order of a row. To add a field, add it to `Judgement`."""
+class JudgementRow(TypedDict):
+    """A task with its judgement, as a store returns it and JSON has it. Each field declares how it is stored: SQL
+    columns, the Arrow schema, import and OpenAPI follow.
+
+    Without a judgement the status is `pending`, and every field of the answer is None or empty.
+    """
+
+    item: Annotated[str, partial(Field, kind="text", table="tasks")]
+    model: Annotated[str | None, partial(Field, kind="text", table="items")]
+    group: Annotated[str | None, partial(Field, kind="text", table="items")]
+    variant: Annotated[str, partial(Field, kind="text", table="tasks", added=True)]
+    key: Annotated[str, partial(Field, kind="hash")]
+    status: Annotated[
+        Status | Literal["pending"], partial(Field, kind="code", values=STATUSES)
+    ]
+    judge: Annotated[str, partial(Field, kind="text")]
+    rubric: Annotated[str, partial(Field, kind="text")]
+    rubric_hash: Annotated[str, partial(Field, kind="hash")]
+    repeat: Annotated[int, partial(Field, kind="count")]
+    scores: Annotated[
+        dict[str, float] | None,
+        partial(Field, kind="numbers", table="scores", column="score"),
+    ]
+    justifications: Annotated[dict[str, str] | None, partial(Field, kind="texts")]
+    abstained: Annotated[dict[str, str], partial(Field, kind="texts")]
+    evidence: Annotated[dict[str, Any], partial(Field, kind="document")]
+    violations: Annotated[list[str], partial(Field, kind="codes")]
+    notes: Annotated[list[RemarkJson], partial(Field, kind="remarks")]
+    reasons: Annotated[list[RemarkJson], partial(Field, kind="remarks")]
+    schema_mode: Annotated[
+        SchemaMode | None, partial(Field, kind="code", values=get_args(SchemaMode))
+    ]
+    prepared: Annotated[dict[str, str], partial(Field, kind="texts")]
+    cost: Annotated[float | None, partial(Field, kind="number")]
+    created: Annotated[float, partial(Field, kind="time")]
+    choices: Annotated[
+        dict[str, str] | None,
+        partial(Field, kind="texts", table="scores", column="choice", added=True),
+    ]
+    expected: Annotated[
+        dict[str, float],
+        partial(Field, kind="numbers", table="scores", column="expected", added=True),
+    ]
+    mass: Annotated[
+        dict[str, float],
+        partial(Field, kind="numbers", table="scores", column="mass", added=True),
+    ]
+    order: Annotated[
+        Order | None,
+        partial(Field, kind="code", values=get_args(Order), added=True),
+    ]
+    attempts: Annotated[int, partial(Field, kind="count")]
+    usage: Annotated[dict[str, int | None], partial(Field, kind="counts")]
+    server_model: Annotated[str | None, partial(Field, kind="text")]
+    cached: Annotated[bool, partial(Field, kind="flag", table="computed")]
+    """Whether an earlier run asked the question."""
+    position: NotRequired[int]
+    """Position of the task in its run. This and the following are in rows of a store."""
+    edit_type: NotRequired[str | None]
+    metadata: NotRequired[dict[str, object]]
+
+
+def _fields() -> Iterator[Field]:
+    for name, hint in get_type_hints(JudgementRow, include_extras=True).items():
+        for declare in getattr(hint, "__metadata__", ()):
+            yield declare(name, optional=type(None) in get_args(hint.__origin__))
+
+
+FIELDS = tuple(_fields())
+"""Fields of a judgement, in the order of a row."""
 
 PER_FACTOR: Mapping[str, str] = {
     field.name: field.column for field in FIELDS if field.table == "scores"
@@ -251,15 +289,20 @@ PER_FACTOR: Mapping[str, str] = {
 """Fields that have a value for each factor, and their columns in the table `scores`."""
 
 
-def inconsistency(judgement: Any) -> str | None:
+def inconsistency(
+    status: str,
+    scores: Mapping[str, float] | None,
+    choices: Mapping[str, str] | None,
+    *probabilities: Mapping[str, float],
+) -> str | None:
     """Return what contradicts the status (a score without a verdict, or a verdict without a score); None if nothing
     does."""
-    is_answered = judgement.scores is not None or judgement.choices is not None
-    if is_answered != (judgement.status == "ok"):
+    is_answered = scores is not None or choices is not None
+    if is_answered != (status == "ok"):
         return "has scores" if is_answered else "has no scores"
-    if judgement.choices is not None and not judgement.choices:
+    if choices is not None and not choices:
         return "has no choices: expected None in their place"
-    if not is_answered and (judgement.expected or judgement.mass):
+    if not is_answered and any(probabilities):
         return "has probabilities of scores"
     return None
 
@@ -270,42 +313,54 @@ def row(
     model: str | None,
     group: str | None,
     variant: str = "",
-) -> dict[str, Any]:
+) -> JudgementRow:
     """Return a judgement of an item as a dict for JSON: `judge --json`, or a line of an export."""
-    values: dict[str, Any] = {
+    return {
         "item": item,
         "model": model,
         "group": group,
         "variant": variant,
+        "key": judgement.key,
+        "status": judgement.status,
+        "judge": judgement.judge,
+        "rubric": judgement.rubric,
+        "rubric_hash": judgement.rubric_hash,
+        "repeat": judgement.repeat,
+        "scores": None if judgement.scores is None else dict(judgement.scores),
+        "justifications": (
+            None if judgement.justifications is None else dict(judgement.justifications)
+        ),
+        "abstained": dict(judgement.abstained),
+        "evidence": dict(judgement.evidence),
+        "violations": list(dict.fromkeys(r.code for r in judgement.violations)),
+        "notes": [remark.as_json() for remark in judgement.notes],
+        "reasons": [remark.as_json() for remark in judgement.reasons],
+        "schema_mode": judgement.schema_mode,
+        "prepared": dict(judgement.prepared),
+        "cost": judgement.cost,
+        "created": judgement.created,
+        "choices": None if judgement.choices is None else dict(judgement.choices),
+        "expected": dict(judgement.expected),
+        "mass": dict(judgement.mass),
+        "order": judgement.order,
+        "attempts": judgement.attempts,
+        "usage": judgement.usage.as_json(),
+        "server_model": judgement.server_model,
         "cached": False,  # a store sets it for answers of earlier runs
     }
-    for declared in FIELDS:
-        if declared.name not in values:
-            value = getattr(judgement, declared.name)
-            values[declared.name] = _plain(declared.kind, value)
-    return {declared.name: values[declared.name] for declared in FIELDS}
 
 
-def _plain(kind: Kind, value: Any) -> Any:
-    if kind == "codes":
-        return list(dict.fromkeys(remark.code for remark in value))
-    if kind == "remarks":
-        return [remark.as_json() for remark in value]
-    if kind == "counts":
-        return value.as_json()
-    return dict(value) if isinstance(value, Mapping) else value
-
-
-EMPTY_ROW: Mapping[str, Any] = row(Judgement("", "invalid", "", "", ""), "", None, None)
+EMPTY_ROW = row(Judgement("", "invalid", "", "", ""), "", None, None)
 """Row without an answer; provides defaults for the fields that an export of 0.1 lacks."""
 
 
-def factor_values(row: Mapping[str, Any], factor: str) -> dict[str, Any]:
+def factor_values(row: JudgementRow, factor: str) -> dict[str, float | str | None]:
     """Return the values of one factor in a row, by column of the table `scores`."""
-    values = {
-        column: (row[name] or {}).get(factor) for name, column in PER_FACTOR.items()
-    }
-    return values | {
+    return {
+        "score": (row["scores"] or {}).get(factor),
+        "choice": (row["choices"] or {}).get(factor),
+        "expected": row["expected"].get(factor),
+        "mass": row["mass"].get(factor),
         "justification": (row["justifications"] or {}).get(factor),
         "abstained": row["abstained"].get(factor),
     }

@@ -118,7 +118,8 @@ def command(
         return VerbReply(None, code=code)
     rows = [row(judgement, edit.id, edit.model, edit.group) for judgement in judgements]
     alone = len(rubrics) == 1 and len(rows) == 1 and load_set(rubrics[0]) is None
-    document = (rows[0] if alone else {}) | {"judgements": rows}
+    first = dict(rows[0]) if alone else {}
+    document = first | {"judgements": rows}
     lines = (
         line
         for judgement in judgements

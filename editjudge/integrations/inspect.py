@@ -29,11 +29,10 @@ from inspect_ai.solver import TaskState
 
 import editjudge
 from editjudge.api import judge as judge_one
-from editjudge.judgement import DONE, Judgement
+from editjudge.judgement import DONE, Judgement, JudgementRow
 from editjudge.store.records import Item, RunRecord
 from editjudge.store.store import Store
 
-Row = dict[str, Any]
 """A judgement in the form that a store yields."""
 
 
@@ -48,7 +47,7 @@ def export_inspect(store: Store, run: RunRecord, folder: Path) -> list[Path]:
         key: [factor.key for factor in rubric.factors]
         for key, rubric in store.rubrics().items()
     }
-    by_log: dict[tuple[str, str], list[Row]] = {}
+    by_log: dict[tuple[str, str], list[JudgementRow]] = {}
     for row in store.judgements(run):
         by_log.setdefault((row["model"] or "", row["judge"]), []).append(row)
     paths = []
@@ -106,7 +105,7 @@ def _log(run: RunRecord, model: str, judge: str, samples: list[EvalSample]) -> E
 def _sample(
     item: Item,
     repeat: int,
-    rows: list[Row],
+    rows: list[JudgementRow],
     factors: Mapping[str, list[str]],
 ) -> EvalSample:
     scores: dict[str, Score] = {}
@@ -130,7 +129,7 @@ def _sample(
     )
 
 
-def _score(row: Row, factor: str) -> Score:
+def _score(row: JudgementRow, factor: str) -> Score:
     about = {
         "key": row["key"],
         "rubric_hash": row["rubric_hash"],

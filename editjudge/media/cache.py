@@ -10,9 +10,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from editjudge.edit import ImageSource
 from editjudge.errors import ImageError
@@ -68,6 +68,10 @@ class FileState(NamedTuple):
         # Some file systems use 64 bits for inodes; databases need one of them for the sign.
         inode = status.st_ino & (2**63 - 1)
         return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, inode)
+
+
+KnownFiles: TypeAlias = Mapping[str, tuple[FileState, KnownImage]]
+"""Image files, by path, each with its state when it was read."""
 
 
 class LoadedImage(NamedTuple):
@@ -234,22 +238,14 @@ class DigestCache:
         paths = {os.path.abspath(s) for s in sources if isinstance(s, Path)}
         return paths - self._seen.keys()
 
-    def load(self, remembered: Mapping[str, Mapping[str, Any]]) -> None:
+    def load(self, remembered: KnownFiles) -> None:
         """Load the values of an earlier `dump`, unless everything is to be hashed again."""
-        if self._rehash:
-            return
-        for path, entry in remembered.items():
-            file = FileState(*(entry.get(name) for name in FileState._fields))
-            info = ImageInfo(**entry["info"]) if entry["info"] else None
-            identity = KnownImage(entry["digest"], info, entry["problem"])
-            self._seen[path] = (file, identity)
+        if not self._rehash:
+            self._seen.update(remembered)
 
-    def dump(self) -> dict[str, dict[str, Any]]:
-        """Return the entries that were added since the last call, as plain values for a store."""
-        entries = {}
-        for path in self._learnt:
-            file, identity = self._seen[path]
-            entries[path] = {**file._asdict(), **asdict(identity)}
+    def dump(self) -> KnownFiles:
+        """Return the entries that were added since the last call."""
+        entries = {path: self._seen[path] for path in self._learnt}
         self._learnt = set()
         return entries
 

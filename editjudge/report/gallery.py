@@ -15,7 +15,7 @@ import numpy as np
 from editjudge import plugins
 from editjudge.edit import Edit
 from editjudge.errors import EditjudgeError, ImageError
-from editjudge.judgement import DONE, instruction_warning
+from editjudge.judgement import DONE, JudgementRow, instruction_warning
 from editjudge.media.image import decode, digest
 from editjudge.report.contradictions import refutations
 from editjudge.report.run_data import RunData
@@ -250,7 +250,7 @@ class EditView:
     """Thumbnails and questions of the edits of a run."""
 
     def __init__(self, run: RunRecord, store: Store) -> None:
-        self._layout: Any = run.spec.get("layout", "images-first")
+        self._layout = run.spec.get("layout", "images-first")
         self._rubrics = store.rubrics()
         self._run = run
         manifest = Path(str(run.spec.get("manifest", ".")))
@@ -324,9 +324,9 @@ class Card:
     items: Sequence[Item]
     images: Sequence[tuple[str, bytes | str]]
     """Captions with images, or with the reason why there is none."""
-    judgements: Sequence[Mapping[str, Any]]
+    judgements: Sequence[JudgementRow]
     left_out: int
-    contradictions: Sequence[tuple[Mapping[str, Any], Refutation]]
+    contradictions: Sequence[tuple[JudgementRow, Refutation]]
     replies: Mapping[str, Sequence[str]]
     """The last raw replies of judgements that failed, by key."""
 
@@ -335,14 +335,14 @@ class Card:
         return self.items[0]
 
     @property
-    def failures(self) -> list[Mapping[str, Any]]:
+    def failures(self) -> list[JudgementRow]:
         return [row for row in self.judgements if row["status"] not in DONE]
 
     @property
     def columns(self) -> list[str]:
         return list(dict.fromkeys(map(self._column, self.judgements)))
 
-    def _column(self, row: Mapping[str, Any]) -> str:
+    def _column(self, row: JudgementRow) -> str:
         """Return the column of scores: the judge or, for two edits, the model, with the judge if there are several."""
         if len(self.items) == 1:
             return str(row["judge"])

@@ -8,10 +8,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
 from editjudge.errors import InputError, Option, UsageError, did_you_mean
-from editjudge.judgement import instruction_warning
+from editjudge.judgement import JudgementRow, instruction_warning
 from editjudge.matching import Match, MatchBy, RunEdits, match
 from editjudge.report.contradictions import Contradictions, contradictions_of
 from editjudge.report.tables import counted
@@ -270,7 +270,7 @@ def load(
     )
 
 
-def _rows(store: Store, run: RunRecord, of: Of) -> Iterator[dict[str, Any]]:
+def _rows(store: Store, run: RunRecord, of: Of) -> Iterator[JudgementRow]:
     """Yield the judgements; with `expected`, their scores are means by token probabilities."""
     if of == "scores":
         yield from store.judgements(run, fields=_FIELDS)
@@ -305,10 +305,10 @@ class _Reading:
         self._metadata = {*COLUMNS}
         self._scorer = scorer
         # One row for each edit, with its model, group and columns, for the scores of sets.
-        self._edits: dict[str, dict[str, Any]] = {}
+        self._edits: dict[str, dict[str, object]] = {}
 
     def scores(
-        self, rows: Iterator[dict[str, Any]], factors: Mapping[str, Sequence[str]]
+        self, rows: Iterator[JudgementRow], factors: Mapping[str, Sequence[str]]
     ) -> Scores:
         slices = (*COLUMNS, *self._by)
         parts = []
@@ -324,7 +324,7 @@ class _Reading:
             return scores
         return stacked([scores, self._set_scores(list(self._scorer.scores()))])
 
-    def _take(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _take(self, row: JudgementRow) -> dict[str, object]:
         """Count a judgement; return it with the columns that scores are sliced and paired by."""
         metadata = row["metadata"] or {}
         self._metadata.update(metadata)
@@ -335,7 +335,7 @@ class _Reading:
             for name, value in _marks(row):
                 self.seen[name].add(value)
         slices = {name: metadata.get(name, "") for name in self._by}
-        edit = {
+        edit: dict[str, object] = {
             **row,
             **slices,
             "rubric": row["rubric"],
@@ -388,7 +388,7 @@ def _told_apart(scores: Scores) -> Scores:
 def _provenance(run: RunRecord, seen: Mapping[str, set[str]]) -> dict[str, str]:
     spec = run.spec
     names = [name for name in ("layout", "fuse", "repeats") if name in spec]
-    settings = {name: str(spec[name]) for name in names}
+    settings: dict[str, str] = {name: str(spec[name]) for name in names}
     settings["judges"] = ", ".join(spec.get("judges", ()))
     settings["version"] = run.version
     for name, value in _flat(spec.get("options", {})):
@@ -396,7 +396,7 @@ def _provenance(run: RunRecord, seen: Mapping[str, set[str]]) -> dict[str, str]:
     return settings | {name: ", ".join(sorted(values)) for name, values in seen.items()}
 
 
-def _marks(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _marks(row: JudgementRow) -> Iterator[tuple[str, str]]:
     yield f"rubric {row['rubric']}", row["rubric_hash"][:12]
     if row["server_model"]:
         yield f"server model of {row['judge']}", row["server_model"]
@@ -406,7 +406,9 @@ def _marks(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"preparation of {role}", recipe
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(
+    values: Mapping[str, object], prefix: str = ""
+) -> Iterator[tuple[str, object]]:
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")

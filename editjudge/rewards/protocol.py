@@ -34,7 +34,7 @@ from editjudge.edit import IMAGE_ROLES, MAX_PICTURES, Edit
 from editjudge.judgement import FIELDS, STATUSES
 from editjudge.judges.judge import Options
 from editjudge.rewards.reduction import LEAST_WEIGHT, MOST_WEIGHT, Formula
-from editjudge.store.import_run import JudgementRow
+from editjudge.store.import_run import ImportedJudgement
 
 PROTOCOL = 1
 """Version of the reward protocol (docs/reward-protocol.md), which increases with every incompatible change."""
@@ -562,13 +562,13 @@ def openapi(models: RequestModels, *, secured: bool) -> dict[str, Any]:
     )
     document["info"]["version"] = editjudge.__version__
     requests = (models.one, models.batch, models.reward)
-    answers = (Rewards, Refusal, JudgementRow)
+    answers = (Rewards, Refusal, ImportedJudgement)
     schemas = document["components"]["schemas"]
     schemas |= _schemas((*requests, *answers), "#/components/schemas/")
     for name, texts in _MULTIPART.items():
         schemas[texts] = _without_images(schemas[name])
     schemas["Reward"]["properties"]["status"]["enum"] = [*STATUSES, "pending"]
-    columns = schemas.pop(JudgementRow.__name__)["properties"]
+    columns = schemas.pop(ImportedJudgement.__name__)["properties"]
     fields = {column.name: columns[column.name] for column in FIELDS}
     # A question that was never asked has no key.
     fields["key"] = {"anyOf": [fields["key"], {"type": "null"}]}

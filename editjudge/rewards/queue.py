@@ -158,11 +158,11 @@ class QueuedEdit:
         group = self.item.group if self.item else edit.group
         for judgement, variant, pending, cached in self.replies(since):
             values = row(judgement, edit.id, edit.model, group, variant)
-            values["key"] = judgement.key or None
             values["cached"] = cached
             if pending:
                 values["status"] = "pending"
-            yield {"id": edit.id, "stored_as": self.stored_as, **values}
+            names = {"id": edit.id, "stored_as": self.stored_as}
+            yield {**names, **values, "key": judgement.key or None}
 
 
 @dataclass

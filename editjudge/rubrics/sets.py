@@ -24,7 +24,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from editjudge.canonical import json_hash
 from editjudge.edit import Edit
@@ -35,7 +35,17 @@ from editjudge.rubrics.model import ASKING, Rubric
 from editjudge.values import column, place_among, word_of
 
 T = TypeVar("T")
-ScoreText = str | Mapping[str, Any]
+ScoreText = str | Mapping[str, str]
+"""A formula, or a formula and its settings."""
+
+
+class SetSpec(TypedDict):
+    """A set as a run stores it."""
+
+    hash: str
+    rubrics: list[dict[str, Any]]
+    """Name of each rubric, and the conditions on which it is asked."""
+    score: dict[str, ScoreText]
 
 
 @dataclass(frozen=True)
@@ -134,7 +144,9 @@ def _formula(
     name: str, entry: ScoreText, members: Sequence[Member], before: Mapping[str, Term]
 ) -> Formula:
     where = f"score {name}"
-    content = {"formula": entry} if isinstance(entry, str) else dict(entry)
+    content: dict[str, Any] = (
+        {"formula": entry} if isinstance(entry, str) else dict(entry)
+    )
     if "formula" not in content or content.keys() - _SCORE_KEYS:
         raise RubricError(
             f"{where}: expected a formula, or keys of {', '.join(_SCORE_KEYS)} with `formula`"
@@ -238,7 +250,7 @@ class RubricSet:
             "scores": list(self.score),
         }
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> SetSpec:
         """Return the set as a run stores it."""
         return {
             "hash": self.hash,
@@ -332,5 +344,5 @@ def _union(groups: Iterable[Iterable[T]]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(item for group in groups for item in group))
 
 
-def _plain(score: ScoreText) -> Any:
+def _plain(score: ScoreText) -> ScoreText:
     return score if isinstance(score, str) else dict(score)

@@ -6,10 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, TypedDict
 
 Finish = Literal["stop", "length", "refusal"]
 """End of a reply as the provider reports it."""
+
+
+class RemarkJson(TypedDict):
+    """A remark as JSON."""
+
+    code: str
+    factor: str | None
+    message: str
 
 
 @dataclass(frozen=True)
@@ -20,7 +28,7 @@ class Remark:
     message: str
     factor: str | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> RemarkJson:
         return {"code": self.code, "factor": self.factor, "message": self.message}
 
 
@@ -41,7 +49,7 @@ class Verdict:
     abstained: Mapping[str, str] = field(default_factory=dict)
     """Factors that do not apply according to the reply, with the word that it used."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the document that `editjudge parse --json` prints."""
         nothing = self.abstained and not self.scores and not self.choices
         document = {
@@ -65,7 +73,7 @@ class Failure:
     violations: tuple[Remark, ...] = ()
     notes: tuple[Remark, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the document that `editjudge parse --json` prints."""
         return {
             "status": self.status,
@@ -76,7 +84,7 @@ class Failure:
 
 def _remarks_as_json(
     outcome: Verdict | Failure, reasons: Sequence[Remark] = ()
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "violations": list(dict.fromkeys(remark.code for remark in outcome.violations)),
         "reasons": [remark.as_json() for remark in reasons],

@@ -8,7 +8,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -18,10 +18,15 @@ import sqlalchemy as sa
 
 from editjudge.errors import StoreError, StoreMoved
 from editjudge.store import location, migrations
+from editjudge.store.schema import Column
 
 T = TypeVar("T")
 Row: TypeAlias = Any
 """A row of a query. SQLAlchemy's own type has a different number of parameters in each version."""
+Query: TypeAlias = sa.Select[Any]
+"""A query; its columns are found by name."""
+Parameters: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]] | None
+"""Values of a statement, once or for each row."""
 
 MAX_IN = 900
 """Maximum number of values in one IN: below 999, the limit of older SQLites. 300 and 5,000 were not faster."""
@@ -202,7 +207,7 @@ class Database:
 
         return self._with_retry(once)
 
-    def _execute(self, statement: sa.Executable, rows: Any = None) -> int:
+    def _execute(self, statement: sa.Executable, rows: Parameters = None) -> int:
         """Execute a statement in its own transaction, and return how many rows it changed."""
         return self._transact(
             lambda connection: connection.execute(statement, rows).rowcount
@@ -237,7 +242,7 @@ class Database:
                 f"{self._name}: not a value that can be stored: {error.orig}"
             ) from error
 
-    def _read(self, query: sa.Select[Any], values: Any = None) -> Sequence[Row]:
+    def _read(self, query: Query, values: Parameters = None) -> Sequence[Row]:
         """Return all rows of a query that fits into memory."""
 
         def once() -> Sequence[Row]:
@@ -247,14 +252,14 @@ class Database:
         return self._with_retry(once)
 
     def _read_among(
-        self, query: sa.Select[Any], column: sa.Column[Any], values: Iterable[Any]
+        self, query: Query, column: Column, values: Iterable[str | int]
     ) -> Iterator[Row]:
         """Read the rows in which the column has one of these values, however many there are."""
         among = query.where(column.in_(sa.bindparam("among", expanding=True)))
         for chunk in chunks(values, MAX_IN):
             yield from self._read(among, {"among": chunk})
 
-    def stream(self, query: sa.Select[Any]) -> Iterator[Row]:
+    def stream(self, query: Query) -> Iterator[Row]:
         """Read the rows of a query over the tables of `editjudge.store.schema`, however many there are. Plug-ins use
         it too."""
         with (

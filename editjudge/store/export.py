@@ -16,7 +16,7 @@ from typing import Any
 import editjudge
 from editjudge.canonical import read_json
 from editjudge.errors import ManifestError
-from editjudge.judgement import EMPTY_ROW, factor_values
+from editjudge.judgement import EMPTY_ROW, JudgementRow, factor_values
 from editjudge.store import migrations
 from editjudge.store.ratings import annotations_of
 from editjudge.store.records import Count, RunRecord
@@ -113,14 +113,16 @@ def export_run(
     return [folder / name for name in (*written, "run.json")]
 
 
-def _factors(row: dict[str, Any], rubric_factors: Sequence[str]) -> list[str]:
+def _factors(row: JudgementRow, rubric_factors: Sequence[str]) -> list[str]:
     """Return the factors of a task: a failure has a row for each of them."""
     answered = (row["scores"] or {}, row["choices"] or {}, row["abstained"])
     factors = [*rubric_factors, *(factor for values in answered for factor in values)]
     return list(dict.fromkeys(factors)) or [""]
 
 
-def _items(store: Store, run: RunRecord, *, derived: bool) -> Iterator[dict[str, Any]]:
+def _items(
+    store: Store, run: RunRecord, *, derived: bool
+) -> Iterator[dict[str, object]]:
     """Read each edit, optionally with the scores of the run's rubric sets, verdicts on pairs, tags and note."""
     scores = None
     if derived and run.spec.get("sets"):

@@ -42,7 +42,7 @@ from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import LAYOUTS, Layout
 from editjudge.rubrics.scale import Scale
 from editjudge.store.database import chunks
-from editjudge.store.judgements import factor_fields
+from editjudge.store.judgements import Values, factor_fields
 from editjudge.store.ratings import NOTE, clean_tags
 from editjudge.store.records import PENDING, Item, RunRecord, State
 from editjudge.store.schema import (
@@ -70,7 +70,7 @@ Score = Annotated[int, Field(ge=-(2**53), le=2**53)] | float
 Tokens = Annotated[int, Field(ge=0, lt=2**63)]
 
 
-def _is_json(value: dict[str, Any]) -> dict[str, Any]:
+def _is_json(value: dict[str, object]) -> dict[str, object]:
     """Raise a ValueError for NaN and Infinity, which a store cannot hold."""
     json.dumps(value, allow_nan=False)
     return value
@@ -136,7 +136,10 @@ def _declared(column: Column) -> tuple[Any, Any]:
 class _JudgementChecks(_StrictModel):
     @model_validator(mode="after")
     def a_score_exists_only_in_ok(self) -> _JudgementChecks:
-        if problem := inconsistency(self):
+        problem = inconsistency(
+            self.status, self.scores, self.choices, self.expected, self.mass
+        )
+        if problem:
             raise ValueError(f"a row that is {self.status} {problem}")
         if self.status == "ok" and not self.scores and not self.choices:
             raise ValueError("a row that is ok has no scores")
@@ -152,7 +155,7 @@ class _JudgementChecks(_StrictModel):
         return self
 
 
-def _is_lines(lines: Any) -> bool:
+def _is_lines(lines: object) -> bool:
     """Whether these are lines of text that were read in an image, each with its bounding box."""
     if not isinstance(lines, list):
         return False
@@ -171,7 +174,7 @@ class _ItemChecks(_StrictModel):
 
     @model_validator(mode="before")
     @classmethod
-    def drop_derived(cls, row: Any) -> Any:
+    def drop_derived(cls, row: object) -> object:
         """Drop fields that are derived from the judgements and are computed again."""
         derived = ("verdict", "flipped", "half", "set_scores")
         if isinstance(row, dict):
@@ -197,11 +200,11 @@ class _ItemChecks(_StrictModel):
         return self
 
 
-JudgementRow = _row_model("JudgementRow", "judgements", _JudgementChecks)
+ImportedJudgement = _row_model("ImportedJudgement", "judgements", _JudgementChecks)
 """A judgement as it is exported."""
 _MODELS = {
     "items": _row_model("ItemRow", "items", _ItemChecks),
-    "judgements": JudgementRow,
+    "judgements": ImportedJudgement,
     "replies": _row_model("ReplyRow", "replies", _StrictModel),
 }
 _TASK_KEY = ("item", "rubric", "judge", "repeat", "variant")
@@ -314,7 +317,7 @@ def _read_about(folder: Path) -> RunFile:
     return about
 
 
-def _validated(source: str, values: Any, kind: type[R]) -> R:
+def _validated(source: str, values: object, kind: type[R]) -> R:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -597,7 +600,7 @@ def _import_items(store: Store, run: RunRecord, about: RunFile, folder: Path) ->
     store._insert(upsert(store._dialect, edit_annotations), annotated)
 
 
-def _judgement_row(row: _StrictModel) -> dict[str, Any]:
+def _judgement_row(row: _StrictModel) -> Values:
     values = row.model_dump(include={*judgements.columns.keys()})
     # An export has only the code of a violation.
     violations = [

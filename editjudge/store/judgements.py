@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 
@@ -18,12 +18,15 @@ from editjudge.judgement import (
     PER_FACTOR,
     Exchange,
     Judgement,
+    JudgementRow,
     Usage,
 )
-from editjudge.rubrics.verdict import Remark
+from editjudge.rubrics.verdict import Remark, RemarkJson
 from editjudge.store.database import MAX_IN, Database, chunks
 from editjudge.store.records import PENDING, RunRecord
 from editjudge.store.schema import (
+    Column,
+    NewRow,
     as_json,
     claims,
     edit_score_fills,
@@ -40,7 +43,7 @@ from editjudge.store.schema import (
 
 Values = dict[str, Any]
 """A row, by column."""
-FactorValues = dict[str, dict[str, Any]]
+FactorValues = dict[str, Values]
 """Values of one judgement by field, such as `scores` or `choices`, and factor; fields without values are absent."""
 
 SAME_KEY = judgements.c.key == tasks.c.key
@@ -57,9 +60,7 @@ _EXACT = 2.0**53
 """Largest range in which a double represents every integer."""
 
 
-def _score_rows(
-    key: str, fields: Mapping[str, Mapping[str, Any] | None]
-) -> Iterator[Values]:
+def _score_rows(key: str, fields: Mapping[str, Values | None]) -> Iterator[Values]:
     """Return the rows of `scores` for the per-factor fields of one judgement."""
     columns = {column: fields.get(name) or {} for name, column in PER_FACTOR.items()}
     factors = dict.fromkeys(factor for values in columns.values() for factor in values)
@@ -88,15 +89,15 @@ def _reply_rows(judgement: Judgement) -> Iterator[Values]:
         }
 
 
-def _remarks(stored: Iterable[Mapping[str, Any]]) -> tuple[Remark, ...]:
+def _remarks(stored: Iterable[RemarkJson]) -> tuple[Remark, ...]:
     return tuple(Remark(**remark) for remark in stored)
 
 
 def factor_fields(
     values: FactorValues, status: str, names: Iterable[str] = PER_FACTOR
-) -> dict[str, dict[str, Any] | None]:
+) -> dict[str, Values | None]:
     """Return the `PER_FACTOR` fields of a judgement; a field without values is None or empty."""
-    fields: dict[str, dict[str, Any] | None] = {
+    fields: dict[str, Values | None] = {
         name: values.get(name, None if name in _OPTIONAL else {}) for name in names
     }
     if status == "ok" and "scores" in fields and not {"scores", "choices"} & {*values}:
@@ -125,10 +126,10 @@ _EMPTY = {
 """Fields of a task that is pending."""
 
 
-def _field_columns() -> dict[str, sa.ColumnElement[Any]]:
+def _field_columns() -> dict[str, Column]:
     """Return the column, or the expression, for each field of a row."""
     # Fields of `PER_FACTOR` stay empty: they are in a separate table.
-    columns: dict[str, sa.ColumnElement[Any]] = {f.name: sa.null() for f in FIELDS}
+    columns: dict[str, Column] = {f.name: sa.null() for f in FIELDS}
     for field in FIELDS:
         # Names come from the task: another run may have received the same answer for the same rubric under another
         # name.
@@ -185,7 +186,7 @@ class JudgementStore(Database):
     def write_rows(
         self,
         rows: Sequence[Values],
-        values: Mapping[str, Mapping[str, Mapping[str, Any] | None]],
+        values: Mapping[str, Mapping[str, Values | None]],
         exchanges: Sequence[Values],
     ) -> None:
         """Store rows of `judgements`, the values of their factors by key and field, and rows of `replies`."""
@@ -226,7 +227,7 @@ class JudgementStore(Database):
 
     @property
     def _replace_failures(self) -> sa.Insert:
-        def is_done(table: sa.Table, _new: Any) -> sa.ColumnElement[bool]:
+        def is_done(table: sa.Table, _new: NewRow) -> sa.ColumnElement[bool]:
             return sa.or_(*(table.c.status == status for status in DONE))
 
         return upsert(self._dialect, judgements, _COLUMNS[1:], unless=is_done)
@@ -299,7 +300,7 @@ class JudgementStore(Database):
         *,
         fields: Collection[str] = (),
         **where: str | int | Collection[str] | None,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[JudgementRow]:
         """Read the tasks of a run in order, each with its judgement; without one its status is `pending`.
 
         A row has the fields of `editjudge.judgement.row`, then `position`, `edit_type` and `metadata`; or only
@@ -341,7 +342,7 @@ class JudgementStore(Database):
                 elif row.get("violations"):
                     codes = (remark["code"] for remark in row["violations"])
                     row["violations"] = list(dict.fromkeys(codes))
-                yield row
+                yield cast("JudgementRow", row)
 
     def mean_latency(self, judge: str) -> float | None:
         """Return the mean seconds that a judge took to reply; None if it was never asked live."""

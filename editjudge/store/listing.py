@@ -13,17 +13,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from editjudge import plugins
 from editjudge.judgement import DONE, STATUSES
-from editjudge.store.database import MAX_ROWS, chunks
+from editjudge.store.database import MAX_ROWS, Query, Row, chunks
 from editjudge.store.judgements import SAME_ITEM, SAME_KEY
 from editjudge.store.ratings import counting_ratings, ratings_of
 from editjudge.store.records import PENDING, Item, RunRecord
 from editjudge.store.schema import (
+    Column,
     as_json,
     edit_annotations,
     edit_score_fills,
@@ -256,7 +257,7 @@ def siblings_of(store: Store, run: RunRecord, item: Item, limit: int) -> list[It
     return [Item(*row) for row in store._read(query.limit(limit))]
 
 
-def tasks_of(store: Store, run: RunRecord, item: str) -> list[Any]:
+def tasks_of(store: Store, run: RunRecord, item: str) -> Sequence[Row]:
     """Return rubric, judge, repeat, variant and key of every question about an edit."""
     names = ("rubric", "judge", "repeat", "variant", "key", "position")
     columns = [tasks.c[name] for name in names]
@@ -365,7 +366,7 @@ def _is_filled(store: Store, run: RunRecord, judge: str) -> bool:
 # Each query selects rubric, factor, position, mean, low and high.
 
 
-def _judged_facts(run: RunRecord, judge: str) -> Iterator[sa.Select[Any]]:
+def _judged_facts(run: RunRecord, judge: str) -> Iterator[Query]:
     """Select the mean score of each factor, and the statuses."""
     conditions = (tasks.c.run_id == run.id, *_of_judge(judge))
     score = scores.c.score
@@ -382,9 +383,7 @@ def _judged_facts(run: RunRecord, judge: str) -> Iterator[sa.Select[Any]]:
     yield query.select_from(joined).where(*conditions).distinct()
 
 
-def _people_facts(
-    store: Store, run: RunRecord, columns: Columns
-) -> Iterator[sa.Select[Any]]:
+def _people_facts(store: Store, run: RunRecord, columns: Columns) -> Iterator[Query]:
     """Select the mean of people's ratings."""
     text = edit_scores.c.factor.type
     for column in columns.people:
@@ -397,7 +396,7 @@ def _people_facts(
 
 def _overall_facts(
     of_list: Sequence[sa.ColumnElement[bool]], columns: Columns
-) -> sa.Select[Any]:
+) -> Query:
     facts = edit_scores.c
     named = (sa.literal(""), sa.literal(OVERALL), facts.position)
     query = sa.select(*named, *_thrice(sa.func.avg(facts.mean)))
@@ -410,7 +409,7 @@ def _spread_facts(
     run: RunRecord,
     of_list: Sequence[sa.ColumnElement[bool]],
     columns: Columns,
-) -> sa.Select[Any]:
+) -> Query:
     """Select the largest disagreement of any factor among judges, repeats and people, as a share of its scale.
 
     Ratings outside the scale, which may be imported, are left out.
@@ -448,7 +447,7 @@ def _spread_facts(
     return query.group_by(by_factor.position)
 
 
-def _thrice(value: sa.ColumnElement[Any] | float) -> list[sa.ColumnElement[Any]]:
+def _thrice(value: Column | float) -> list[Column]:
     """Return a value as the mean, the lowest and the highest."""
     element = sa.literal(value) if isinstance(value, float) else value
     return [element.label(name) for name in ("mean", "low", "high")]
@@ -569,7 +568,7 @@ class EditList:
         every = {tag for (of_edit,) in self._store._read(tags) for tag in of_edit}
         return Choices(**choices, tags=sorted(every))
 
-    def _marked(self, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    def _marked(self, *conditions: sa.ColumnElement[bool]) -> Query:
         """Select the positions of the edits with such a fact."""
         of_list = _of_list(self._run, self._wanted.judge)
         return sa.select(edit_scores.c.position).where(*of_list, *conditions)
@@ -617,7 +616,7 @@ class EditList:
             conditions.append(items.c.position.in_(self._in_range()))
         return conditions
 
-    def _in_range(self) -> sa.Select[Any]:
+    def _in_range(self) -> Query:
         """Select the positions of the edits with a score of one factor, or of any, within a range."""
         chosen = self._columns.factors
         if self._wanted.factor:
@@ -640,7 +639,7 @@ class EditList:
         column = self._columns.find(name)
         return None if column is None else _is_column(column)
 
-    def _select(self, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    def _select(self, *columns: Column) -> Query:
         """Select columns of the edits that match, with the fact by which they are sorted."""
         query = sa.select(*columns).where(*self._conditions())
         fact = self._sort_fact()
@@ -651,11 +650,11 @@ class EditList:
         joined = items.outerjoin(edit_scores, sa.and_(same, *of_list, fact))
         return query.select_from(joined)
 
-    def _order(self) -> list[sa.ColumnElement[Any]]:
+    def _order(self) -> list[Column]:
         """Return the sort order: edits without a score come last in both directions, ties are in the order of the
         manifest."""
         name = self._wanted.sort.removeprefix("-")
-        key: sa.ColumnElement[Any] = items.c.position
+        key: Column = items.c.position
         if name == _SPREAD:
             key = sa.func.coalesce(edit_scores.c.mean, 0.0)
         elif self._sort_fact() is not None:

@@ -25,6 +25,7 @@ from editjudge.store.migrations import LEGACY
 from editjudge.store.records import Item, RunRecord
 from editjudge.store.schema import (
     BY_ID,
+    NewRow,
     edit_annotations,
     items,
     ratings,
@@ -115,7 +116,7 @@ def add_ratings(store: Store, rows: Iterable[Sequence[Any]]) -> int:
     """
     new = [StoredRating(*row) for row in rows]
 
-    def unchanged(old: sa.Table, row: Any) -> sa.ColumnElement[bool]:
+    def unchanged(old: sa.Table, row: NewRow) -> sa.ColumnElement[bool]:
         same_choice = old.c.choice.is_not_distinct_from(row["choice"])
         return sa.and_(
             old.c.score == row["score"], sa.or_(row["choice"].is_(None), same_choice)

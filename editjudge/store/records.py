@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 from pydantic import TypeAdapter
 
 from editjudge.rubrics.model import Factor, Rubric
+from editjudge.rubrics.prompt import Layout
+from editjudge.rubrics.sets import SetSpec
 
 State = Literal["running", "finished", "interrupted", "budget"]
 """`interrupted`: by the user. `budget`: the budget is spent. Both can be resumed."""
@@ -18,11 +20,36 @@ PENDING = "pending"
 """Status of a task without a judgement."""
 
 
+class RunSpec(TypedDict, total=False):
+    """Settings of a run, as they are stored. Runs over HTTP have no manifest, and other programs may add fields."""
+
+    manifest: str
+    rubrics: dict[str, str]
+    """Hashes, by name."""
+    sets: dict[str, SetSpec]
+    asked_for: list[str]
+    """Rubrics and sets that the command named."""
+    judges: list[str]
+    repeats: int
+    layout: Layout
+    fuse: bool
+    limit: int | None
+    allow_outside: bool
+    allow_urls: bool
+    options: dict[str, object]
+    order: Literal["both", "given"]
+    models: list[str]
+    columns: dict[str, str]
+    primary: list[str]
+    where: str | list[str]
+    best_of: str
+
+
 @dataclass(frozen=True, slots=True)
 class RunRecord:
     id: int
     name: str
-    spec: Mapping[str, Any]
+    spec: RunSpec
     spec_hash: str
     state: State
     created: float
@@ -93,7 +120,7 @@ class Item(NamedTuple):
     referring_expression: str = ""
     images: Mapping[str, Mapping[str, str | None]] = {}
     """Role to `source` and `digest`."""
-    metadata: Mapping[str, Any] = {}
+    metadata: Mapping[str, object] = {}
 
 
 Refutation: TypeAlias = tuple[str, str, str]

@@ -23,13 +23,16 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
 from editjudge.errors import StoreError
 from editjudge.judgement import FIELDS, Kind, Usage
 from editjudge.rubrics.verdict import Remark
+
+Column: TypeAlias = sa.ColumnElement[Any]
+"""A column or an expression; its values have the types of the rows that it is read into."""
 
 # --- values -------------------------------------------------------------------------------------------------
 
@@ -60,7 +63,7 @@ def unescaped(stored: str) -> str:
     )
 
 
-def json_column(value: Any) -> str:
+def json_column(value: object) -> str:
     return escaped(as_json(value))
 
 
@@ -68,7 +71,7 @@ def from_json(stored: str) -> Any:
     return json.loads(unescaped(stored))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Usage | Remark):
@@ -129,16 +132,16 @@ class EscapedText(sa.types.TypeDecorator[str]):
         return None if value is None else unescaped(value)
 
 
-class JsonText(sa.types.TypeDecorator[Any]):
+class JsonText(sa.types.TypeDecorator[object]):
     """JSON as plain text: the databases' JSON types reject NUL and reorder keys. None is NULL."""
 
     impl = sa.Text
     cache_ok = True
 
-    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str | None:
+    def process_bind_param(self, value: object, dialect: sa.Dialect) -> str | None:
         return None if value is None else json_column(value)
 
-    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> object:
         return None if value is None else from_json(value)
 
 
@@ -147,10 +150,20 @@ class JsonText(sa.types.TypeDecorator[Any]):
 metadata = sa.MetaData()
 
 
+_Type: TypeAlias = type[sa.types.TypeEngine[Any]]
+
+
 def _columns(
-    kind: type[sa.types.TypeEngine[Any]], *names: str, **options: Any
+    kind: _Type,
+    *names: str,
+    nullable: bool = True,
+    primary_key: bool = False,
 ) -> list[sa.Column[Any]]:
-    return [sa.Column(name, kind, **options) for name in names]
+    is_null = nullable and not primary_key
+    return [
+        sa.Column(name, kind, nullable=is_null, primary_key=primary_key)
+        for name in names
+    ]
 
 
 meta = sa.Table(
@@ -220,7 +233,7 @@ tasks = sa.Table(
     sa.Index("tasks_by_position", "run_id", "position"),
 )
 
-_TYPES: dict[Kind, type[sa.types.TypeEngine[Any]]] = {
+_TYPES: dict[Kind, _Type] = {
     "text": EscapedText,
     "code": sa.Text,
     "hash": sa.Text,
@@ -461,11 +474,15 @@ edit_score_fills = sa.Table(  # which of these are filled
 )
 
 
+NewRow: TypeAlias = sa.ColumnCollection[str, Column]
+"""Columns of the row that would replace an existing one."""
+
+
 def upsert(
     dialect: str,
     table: sa.Table,
     replace: Sequence[str] = (),
-    unless: Callable[[sa.Table, Any], sa.ColumnElement[bool]] | None = None,
+    unless: Callable[[sa.Table, NewRow], sa.ColumnElement[bool]] | None = None,
 ) -> sa.Insert:
     """Return an INSERT that leaves an existing row unchanged, or updates the columns `replace`, unless `unless` holds
     for it.
@@ -473,7 +490,7 @@ def upsert(
     SQLite and PostgreSQL have the same syntax, but SQLAlchemy has two classes for it. Only one is imported: the dialect
     of PostgreSQL would take a twentieth of a run's start-up time.
     """
-    insert: Any
+    insert: postgresql.Insert | sqlite.Insert
     if dialect == "postgresql":
         from sqlalchemy.dialects import postgresql
 

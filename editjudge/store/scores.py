@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from editjudge.errors import UsageError, did_you_mean
+from editjudge.judgement import DONE, JudgementRow
 from editjudge.orders import (
     ORDERS,
     Choice,
@@ -42,7 +43,7 @@ from editjudge.store.records import PENDING
 from editjudge.values import column, listed
 
 if TYPE_CHECKING:
-    from editjudge.store.records import RunRecord
+    from editjudge.store.records import RunRecord, RunSpec
     from editjudge.store.store import Store
 
 # --- pairs ----------------------------------------------------------------------------------------------------
@@ -81,7 +82,7 @@ def pair_answers(
     if not factors:
         return []
     where = {} if items is None else {"item": items}
-    groups: dict[tuple[str, str, str], dict[str, list[Mapping[str, Any]]]] = {}
+    groups: dict[tuple[str, str, str], dict[str, list[JudgementRow]]] = {}
     rubrics: dict[str, set[str]] = {}
     for row in store.judgements(run, fields=_PAIR_FIELDS, **where):
         if row["variant"] in ORDERS:
@@ -187,7 +188,7 @@ class SetScorer:
         self._judges: dict[str, _JudgeAnswers] = defaultdict(_JudgeAnswers)
         self._reasons = [*REASONS]
 
-    def add(self, row: Mapping[str, Any]) -> None:
+    def add(self, row: JudgementRow) -> None:
         """Add a judgement as the store returns it: item, judge, rubric, repeat, status, scores, choices and columns."""
         judge = self._judges[row["judge"]]
         if row["item"] not in judge.items:
@@ -208,7 +209,7 @@ class SetScorer:
                 _FactorAnswer(item, repeat, sample, element, value, code)
             )
 
-    def _describe(self, judge: _JudgeAnswers, row: Mapping[str, Any]) -> None:
+    def _describe(self, judge: _JudgeAnswers, row: JudgementRow) -> None:
         """Store the fields of an edit that formulas use."""
         judge.items[row["item"]] = len(judge.items)
         for name in self._columns:
@@ -222,19 +223,23 @@ class SetScorer:
                 ]
             )
 
-    def _value(self, row: Mapping[str, Any], ref: Ref) -> tuple[float, int]:
+    def _value(self, row: JudgementRow, ref: Ref) -> tuple[float, int]:
         status = row["status"]
         if status == PENDING:
             return math.nan, _NOT_FINAL
-        if status not in ("ok", "abstained"):
+        if status not in DONE:
             if status not in self._reasons[FAILED:]:
                 self._reasons.append(status)
             return math.nan, self._reasons.index(status, FAILED)
-        chosen = ref in self.choices
-        answer = (row.get("choices" if chosen else "scores") or {}).get(ref[1])
+        answers: Mapping[str, str | float] | None = row.get("scores")
+        if ref in self.choices:
+            answers = row.get("choices")
+        answer = (answers or {}).get(ref[1])
         if answer is None:
             return math.nan, ABSTAINED
-        return self._indices[ref].get(answer, math.nan) if chosen else float(answer), OK
+        if isinstance(answer, str):
+            return self._indices[ref].get(answer, math.nan), OK
+        return float(answer), OK
 
     def scores(self) -> Iterator[SetScore]:
         """Yield the scores of every edit to which a set applies; an edit without a question of its rubrics has none."""
@@ -301,8 +306,8 @@ class _JudgeAnswers:
     """Answers of one judge, and the fields of the edits that formulas use."""
 
     items: dict[str, int] = field(default_factory=dict)
-    columns: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    elements: dict[Ref, list[list[Any]]] = field(
+    columns: dict[str, list[object]] = field(default_factory=lambda: defaultdict(list))
+    elements: dict[Ref, list[list[object]]] = field(
         default_factory=lambda: defaultdict(list)
     )
     answers: dict[Ref, list[_FactorAnswer]] = field(
@@ -379,7 +384,7 @@ def _cells(answers: Sequence[_FactorAnswer], n: int) -> list[Quantity]:
     return [columns().cell(*pair) for pair in zip(means, codes, strict=True)]
 
 
-def _column_value(row: Mapping[str, Any], name: str) -> Any:
+def _column_value(row: JudgementRow, name: str) -> object:
     """Return a column of the manifest; other fields of a row belong to the judgement."""
     if name == "id":
         return row["item"]
@@ -405,9 +410,7 @@ def by_item(scores: Iterable[SetScore]) -> SetScores:
     return means
 
 
-def scorer_of(
-    spec: Mapping[str, Any], rubrics: Mapping[str, Rubric]
-) -> SetScorer | None:
+def scorer_of(spec: RunSpec, rubrics: Mapping[str, Rubric]) -> SetScorer | None:
     """Return the scorer of a run's sets, from its stored spec and its rubrics by name; None if no set defines a
     score."""
     formulas: dict[str, Formula] = {}

@@ -34,19 +34,20 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from editjudge.errors import StoreMoved
 from editjudge.judgement import Judgement, Task
 
 if TYPE_CHECKING:
+    from editjudge.media.cache import KnownFiles
     from editjudge.store.records import Item
 
 
 class Sink(Protocol):
     """Destination for the judgements of a run, from which a resumed run reads them again."""
 
-    def load_digests(self, paths: Sequence[str]) -> Mapping[str, Any]:
+    def load_digests(self, paths: Sequence[str]) -> KnownFiles:
         """Return remembered digests of image files."""
         ...
 
@@ -55,7 +56,7 @@ class Sink(Protocol):
         run: int,
         edits: Sequence[tuple[int, Item]],
         planned: Sequence[tuple[int, Task]],
-        learnt: Mapping[str, Mapping[str, Any]],
+        learnt: KnownFiles,
     ) -> Mapping[str, str]:
         """Store edits and tasks, each with its position in the run, and new digests of image files. Idempotent.
 

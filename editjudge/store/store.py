@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -38,6 +38,7 @@ from editjudge.store.records import (
     parse_rubric,
 )
 from editjudge.store.schema import (
+    NewRow,
     batch_lines,
     digests,
     edit_annotations,
@@ -56,6 +57,9 @@ from editjudge.store.schema import (
     upsert,
 )
 
+if TYPE_CHECKING:
+    from editjudge.media.cache import KnownFiles
+
 
 class Store(JudgementStore):
     """Runs and their judgements in SQLite or PostgreSQL. `with Store.open(path) as store` opens one; `judgements`
@@ -63,7 +67,7 @@ class Store(JudgementStore):
 
     # --- runs -------------------------------------------------------------------------------------------------
 
-    def open_run(self, name: str, spec: Mapping[str, Any]) -> RunRecord:
+    def open_run(self, name: str, spec: Mapping[str, object]) -> RunRecord:
         """Return the run of this name: a new one, or the existing one if it has the same spec."""
         now = time.time()
         run = self.import_record(
@@ -109,7 +113,7 @@ class Store(JudgementStore):
         self,
         run: RunRecord | int,
         state: State,
-        summary: Mapping[str, Any] | None = None,
+        summary: Mapping[str, object] | None = None,
     ) -> None:
         """Set the state and the summary of a run."""
         summary = None if summary is None else dict(summary)
@@ -332,7 +336,7 @@ class Store(JudgementStore):
         run: RunRecord | int,
         edits: Sequence[tuple[int, Item]],
         planned: Sequence[tuple[int, Task]],
-        learnt: Mapping[str, Mapping[str, Any]],
+        learnt: KnownFiles,
     ) -> dict[str, str]:
         """Store edits and tasks, each with its position and in that order, and digests in one transaction: one step of
         planning. Return the status of each task that the run already had and that is judged, by key.
@@ -353,7 +357,10 @@ class Store(JudgementStore):
             if (position, task) not in stored_tasks
         ]
         new_items = [_table_row(number, position, item) for position, item in new_edits]
-        new_digests = [{"path": path, **entry} for path, entry in learnt.items()]
+        new_digests = [
+            {"path": path, **file._asdict(), **dataclasses.asdict(image)}
+            for path, (file, image) in learnt.items()
+        ]
         columns = [column.key for column in digests.columns if not column.primary_key]
 
         def work(connection: sa.Connection) -> None:
@@ -505,18 +512,23 @@ class Store(JudgementStore):
         """Whether questions may be waiting for their answers at a provider."""
         return bool(self._read(sa.select(batch_lines.c.key).limit(1)))
 
-    def load_digests(
-        self, paths: Sequence[str] | None = None
-    ) -> dict[str, dict[str, Any]]:
+    def load_digests(self, paths: Sequence[str] | None = None) -> KnownFiles:
         """Return the argument of `editjudge.media.cache.DigestCache.load`: the digests of these files, or of all."""
+        from editjudge.media.cache import FileState, KnownImage
+        from editjudge.media.header import ImageInfo
+
         query = sa.select(digests)
         rows: Iterable[Row] = (
             self._read(query)
             if paths is None
             else self._read_among(query, digests.c.path, paths)
         )
-        entries = [row._asdict() for row in rows]
-        return {entry.pop("path"): entry for entry in entries}
+        known = {}
+        for row in rows:
+            file = FileState(row.size, row.mtime_ns, row.ctime_ns, row.inode)
+            info = ImageInfo(**row.info) if row.info else None
+            known[row.path] = (file, KnownImage(row.digest, info, row.problem))
+        return known
 
     def _insert(self, statement: sa.Insert, rows: Iterable[Values]) -> None:
         for chunk in chunks(rows, MAX_ROWS):
@@ -552,7 +564,7 @@ def _refresh(dialect: str, table: sa.Table) -> sa.Insert:
     """Return the statement that updates the rows of a resumed run: an image that was replaced has another key now."""
     names = [column.key for column in table.columns if not column.primary_key]
 
-    def unchanged(old: sa.Table, new: Any) -> sa.ColumnElement[bool]:
+    def unchanged(old: sa.Table, new: NewRow) -> sa.ColumnElement[bool]:
         return sa.and_(*(old.c[name].is_not_distinct_from(new[name]) for name in names))
 
     return upsert(dialect, table, names, unless=unchanged)
@@ -613,7 +625,7 @@ def _is_described_alike(stored: Item, now: Item) -> bool:
 
 
 def _differences(
-    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
+    old: Mapping[str, object], new: Mapping[str, object], prefix: str = ""
 ) -> Iterator[str]:
     """Return the keys whose values differ; inside objects, the keys there, as in `sampling.temperature`."""
     for key in sorted({*old, *new}):

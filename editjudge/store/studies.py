@@ -15,7 +15,6 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -24,6 +23,7 @@ from editjudge.store.judgements import mark_lists_stale
 from editjudge.store.ratings import one_line
 from editjudge.store.schema import (
     BY_ID,
+    NewRow,
     answers,
     assignments,
     invitations,
@@ -347,7 +347,7 @@ def fill_in(
         mark_lists_stale(connection)
 
 
-def _of_another_study(rating: sa.Table, new: Any) -> sa.ColumnElement[bool]:
+def _of_another_study(rating: sa.Table, new: NewRow) -> sa.ColumnElement[bool]:
     return sa.and_(rating.c.study_id.is_not(None), rating.c.study_id != new.study_id)
 
 

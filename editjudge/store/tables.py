@@ -26,7 +26,7 @@ from editjudge.judgement import FIELDS, Field, Kind
 from editjudge.store.schema import escaped, unescaped
 
 Form = Literal["jsonl", "parquet", "csv"]
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
 
 # --- columns --------------------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ _STRINGS = frozenset({"code", "hash"})
 """Kinds whose strings need no encoding."""
 
 
-def _encode_json(value: Any) -> str:
+def _encode_json(value: object) -> str:
     # ASCII: some readers treat U+2028 as the end of a line, and an unpaired surrogate cannot be encoded in UTF-8.
     return json.dumps(value, allow_nan=False)
 
@@ -197,7 +197,7 @@ class _ParquetTable:
             ]
         )
         self._codecs = _codecs(table, escaped, _encode_json)
-        self._waiting: list[dict[str, Any]] = []
+        self._waiting: list[dict[str, object]] = []
         self.rows: dict[str, int] = {}
         (folder / table).mkdir(parents=True, exist_ok=True)
         self._begin_file()  # a table without rows also has a file, with its columns

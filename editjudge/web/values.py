@@ -23,7 +23,7 @@ from starlette.responses import Response
 
 from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.rubrics.model import EACH, EARLIER, Anchor, Factor, Rubric
-from editjudge.rubrics.prompt import LAYOUTS, Layout, ask
+from editjudge.rubrics.prompt import LAYOUTS, ask
 from editjudge.store.records import Item, RunRecord
 
 # --- requests -------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def question_text(rubric: Rubric, run: RunRecord, item: Item) -> str:
         if image.get("digest")
     }
     layout = run.spec.get("layout", LAYOUTS[0])
-    return str(ask(rubric, edit, cast(dict[str, str], digests), cast(Layout, layout)))
+    return str(ask(rubric, edit, cast(dict[str, str], digests), layout))
 
 
 FILTERS: dict[str, Callable[..., Any]] = {

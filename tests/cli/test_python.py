@@ -134,7 +134,8 @@ def test_agree_answers_what_the_verb_prints(
         rows = csv.writer(file)
         rows.writerow(["item", "rater", "factor", "score"])
         for row in run.judgements():
-            rows.writerow([row["item"], "ann", "SC", row["scores"]["alignment"]])
+            scores = row["scores"] or {}
+            rows.writerow([row["item"], "ann", "SC", scores["alignment"]])
     result = run.agree(ratings, map_factor={"SC": "alignment"})
     document = call(
         "agree",

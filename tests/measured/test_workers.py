@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from editjudge.errors import ImageError
+from editjudge.judgement import JudgementRow
 from editjudge.running.job import Job, RunOptions, execute
 from editjudge.store.store import Store
 from editjudge.vision import workers
@@ -293,7 +294,7 @@ def test_a_run_gets_the_same_judgements_from_processes_as_from_a_thread(
         "evidence",
     )
 
-    def run(count: int) -> list[dict[str, Any]]:
+    def run(count: int) -> list[JudgementRow]:
         monkeypatch.setattr(f"editjudge.vision.{judge}.cores", lambda: count)
         with Store.open(tmp_path / f"{count}.db") as store:
             asyncio.run(execute(Job(manifest, rubrics, (judge,)), store, RunOptions()))

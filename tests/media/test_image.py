@@ -7,7 +7,6 @@ import base64
 import contextlib
 import hashlib
 import io
-import json
 import os
 import struct
 import subprocess
@@ -26,7 +25,13 @@ from PIL import Image, ImageCms, ImageFile, ImageOps, WebPImagePlugin
 
 from editjudge.errors import ImageError
 from editjudge.media import image as images
-from editjudge.media.cache import DigestCache, ImageCache, ImageReader
+from editjudge.media.cache import (
+    DigestCache,
+    FileState,
+    ImageCache,
+    ImageReader,
+    KnownImage,
+)
 from editjudge.media.image import (
     AS_IS,
     EncodedImage,
@@ -37,6 +42,7 @@ from editjudge.media.image import (
     probe,
 )
 from editjudge.media.source import ImageBounds, read, read_file
+from editjudge.store import Store
 
 UNLIMITED = ImageLimits()
 
@@ -854,22 +860,8 @@ def test_a_memory_without_inode_and_time_of_change_is_not_trusted(
     path = settled(tmp_path / "a.png", b"two")
     digests = DigestCache()
     status = path.stat()
-    of_0_1 = {
-        "size": status.st_size,
-        "mtime_ns": status.st_mtime_ns,
-        "digest": images.digest(b"one"),
-    }
-    digests.load(
-        {
-            str(path): {
-                **of_0_1,
-                "info": None,
-                "problem": "",
-                "ctime_ns": None,
-                "inode": None,
-            }
-        }
-    )
+    of_0_1 = FileState(status.st_size, status.st_mtime_ns, None, None)
+    digests.load({str(path): (of_0_1, KnownImage(images.digest(b"one"), None))})
     assert digests.of(path) == images.digest(b"two")
 
 
@@ -884,14 +876,16 @@ def test_a_file_written_this_moment_is_hashed_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("trusting_clock")
-def test_what_is_remembered_survives_as_plain_values_unless_distrusted(
+def test_what_is_remembered_survives_in_a_store_unless_distrusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = settled(tmp_path / "a.png", SAMPLES["png turned"](6, 4))
     broken = settled(tmp_path / "b.png", b"text")
     first = DigestCache()
     known, problem = first.look_up(path), first.look_up(broken)
-    kept = json.loads(json.dumps(first.dump()))
+    with Store.open(tmp_path / "store.db") as store:
+        store.add_batch(0, [], [], first.dump())
+        kept = store.load_digests()
     reads = counted(monkeypatch)
     trusting = DigestCache()
     distrusting = DigestCache(rehash=True)

@@ -61,13 +61,13 @@ def scores(folder: Path) -> dict[str, dict[str, list[float]]]:
     """By factor and editor, one for each source image, always in the same order."""
     rows = sorted(
         ej.open("demo", store=folder / "demo" / "editjudge.db").judgements(),
-        key=lambda row: row["group"],
+        key=lambda row: str(row["group"]),
     )
     by_factor: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         for factor, score in (row["scores"] or {}).items():
             by_factor.setdefault(factor, {model: [] for model in EDITORS})[
-                row["model"]
+                str(row["model"])
             ].append(score)
     return by_factor
 

@@ -212,7 +212,9 @@ def run(
         outcome = asyncio.run(
             execute(wanted, store, RunOptions(**{"say": said.append, **(manner or {})}))
         )
-        rows = list(store.judgements(outcome.run_id))
+        rows: list[dict[str, Any]] = [
+            {**row} for row in store.judgements(outcome.run_id)
+        ]
         replies = {row["key"]: store.replies(row["key"]) for row in rows}
     return Done(outcome, rows, replies, said)
 

@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -52,11 +51,11 @@ def running(
             process.kill()
 
 
-def rows_in(store: Path) -> dict[tuple[str, str], dict[str, Any]]:
+def rows_in(store: Path) -> dict[tuple[str, str], dict[str, object]]:
     """What is kept, less when it was kept."""
     with Store.open(store, readonly=True) as kept:
         (found,) = kept.runs()
-        rows = {(row["item"], row["rubric"]): row for row in kept.judgements(found)}
+        rows = {(row["item"], row["rubric"]): {**row} for row in kept.judgements(found)}
     for row in rows.values():
         del row["created"]
     return rows

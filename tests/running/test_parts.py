@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from editjudge.edit import Edit
 from editjudge.errors import UsageError
+from editjudge.judgement import JudgementRow
 from editjudge.judges.judge import Options
 from editjudge.running.job import Job, Outcome, Part, RunOptions, execute
 from editjudge.store.store import Store
@@ -22,7 +22,7 @@ JUDGE = "openai-compatible/stub"
 
 def judge_part(
     job: Job, place: Path, part: Part | None
-) -> tuple[Outcome, list[dict[str, Any]]]:
+) -> tuple[Outcome, list[JudgementRow]]:
     with Store.open(place) as store:
         outcome = asyncio.run(execute(job, store, RunOptions(part=part)))
         return outcome, list(store.judgements(outcome.run_id))

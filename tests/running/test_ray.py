@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from editjudge.errors import ManifestError
+from editjudge.judgement import JudgementRow
 from editjudge.judges.judge import Options
 from editjudge.running.asker import LOOKAHEAD
 from editjudge.running.engine import RunControl
@@ -103,12 +104,12 @@ def judge_all(
         return outcome, list(timeless(store.judgements(outcome.run_id)))
 
 
-def timeless(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def timeless(rows: Iterator[JudgementRow]) -> Iterator[dict[str, Any]]:
     """What was said, less when."""
     return (without(row, ("created",)) for row in rows)
 
 
-def without(row: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+def without(row: Mapping[str, object], names: Collection[str]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
 
 

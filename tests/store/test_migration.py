@@ -108,7 +108,7 @@ def test_a_store_of_schema_7_admits_choices_and_variants(
             for row in rows
         ] == [("ok", "", None, None)] * 3
         assert all(
-            set(row["scores"]) == {"alignment", "completeness", "plausibility"}
+            set(row["scores"] or ()) == {"alignment", "completeness", "plausibility"}
             for row in rows
         )
         first = rows[0]
@@ -146,7 +146,8 @@ def test_what_was_judged_is_all_there_after_the_migration(old_place: str) -> Non
             rows = list(store.judgements(run))
             assert [row["status"] for row in rows] == ["ok"] * 3
             assert all(
-                set(row["scores"]) == {"alignment", "completeness", "plausibility"}
+                set(row["scores"] or ())
+                == {"alignment", "completeness", "plausibility"}
                 for row in rows
             )
             assert all(len(store.replies(row["key"])) == 1 for row in rows)

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 
 import editjudge as ej
 from editjudge.errors import ManifestError, UsageError
-from editjudge.judgement import Judgement, Task
+from editjudge.judgement import Judgement, JudgementRow, Task
 from editjudge.rubrics.files import load
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.scale import Scale
@@ -209,7 +209,7 @@ def test_an_export_that_fails_leaves_the_earlier_one(
 
     first = next(store.judgements(run))
 
-    def breaks(*_: object, **__: object) -> Iterator[dict[str, object]]:
+    def breaks(*_: object, **__: object) -> Iterator[JudgementRow]:
         yield first
         raise OSError("the disk is gone")
 

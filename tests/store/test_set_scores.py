@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from editjudge.errors import RubricError
+from editjudge.judgement import JudgementRow
 from editjudge.rubrics.expression import Member
 from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.sets import formulas
@@ -43,10 +44,15 @@ def row(
     }
 
 
+def add(scorer: SetScorer, values: dict[str, Any]) -> None:
+    """Add a judgement with the fields that scores of sets need."""
+    scorer.add(cast(JudgementRow, values))
+
+
 def scored(texts: dict[str, Any], rows: list[dict[str, Any]]) -> list[SetScore]:
     scorer = SetScorer(formulas(texts, MEMBERS), CHOICES)
     for one in rows:
-        scorer.add(one)
+        add(scorer, one)
     return list(scorer.scores())
 
 
@@ -127,7 +133,7 @@ def test_each_answer_is_held_against_its_own_element() -> None:
         {"check": "checks"},
     )
     for one in rows:
-        scorer.add(one)
+        add(scorer, one)
     assert [one.value for one in scorer.scores()] == [pytest.approx(2 / 3)]
 
 
@@ -137,11 +143,11 @@ def test_a_question_that_failed_for_want_of_its_list_is_no_answer_without_a_labe
     texts = {"both": "mean(check == each.answer, success > 5)"}
     scorer = SetScorer(formulas(texts, MEMBERS), CHOICES, {"check": "checks"})
     labelled = {"metadata": {"checks": [{"answer": "no"}, {"answer": None}]}}
-    scorer.add(row("labelled", "sc", success=9, overedit=4) | labelled)
-    scorer.add(row("labelled", "check", answer="yes") | {"variant": "0"} | labelled)
-    scorer.add(row("labelled", "check", "invalid") | {"variant": "1"} | labelled)
-    scorer.add(row("no list", "sc", success=9, overedit=4))
-    scorer.add(row("no list", "check", "missing_input"))
+    add(scorer, row("labelled", "sc", success=9, overedit=4) | labelled)
+    add(scorer, row("labelled", "check", answer="yes") | {"variant": "0"} | labelled)
+    add(scorer, row("labelled", "check", "invalid") | {"variant": "1"} | labelled)
+    add(scorer, row("no list", "sc", success=9, overedit=4))
+    add(scorer, row("no list", "check", "missing_input"))
     found = {one.item: (one.value, one.reason) for one in scorer.scores()}
     assert found == {"labelled": (0.5, "ok"), "no list": (None, "missing_input")}
 
@@ -153,7 +159,7 @@ def test_both_orders_of_a_pair_count_alike() -> None:
     choices = {("pair", "winner"): ("Image A", "Image B", "Tie")}
     scorer = SetScorer(formulas({"a_wins": 'winner == "Image A"'}, members), choices)
     for variant, choice in (("ab", "a"), ("ba", "tie")):
-        scorer.add(row("p", "pair", winner=choice) | {"variant": variant})
+        add(scorer, row("p", "pair", winner=choice) | {"variant": variant})
     assert by_item(scorer.scores()) == {"p": {"j": {"a_wins": 0.5}}}
 
 
@@ -165,7 +171,7 @@ def test_an_answer_that_both_are_bad_is_told_from_a_tie() -> None:
         {("pair", "which"): words},
     )
     for variant, choice in (("ab", "both_bad"), ("ba", "tie")):
-        scorer.add(row("p", "pair", which=choice) | {"variant": variant})
+        add(scorer, row("p", "pair", which=choice) | {"variant": variant})
     assert by_item(scorer.scores()) == {"p": {"j": {"bad": 0.5, "tie": 0.5}}}
 
 
@@ -227,9 +233,10 @@ def test_a_list_in_a_cell_of_csv_is_read_as_the_question_read_it() -> None:
         {"check": "checks"},
     )
     for number in range(2):
-        scorer.add(
+        add(
+            scorer,
             row("a", "check", answer="yes")
-            | {"variant": f"{number}", "metadata": {"checks": checks}}
+            | {"variant": f"{number}", "metadata": {"checks": checks}},
         )
     assert [one.value for one in scorer.scores()] == [0.5]
 
@@ -245,9 +252,10 @@ def test_an_answer_held_against_what_nobody_can_answer_is_not_wrong_but_undefine
     )
     checks = [{"answer": "yes"}, {"answer": label}]
     for number in range(2):
-        scorer.add(
+        add(
+            scorer,
             row("a", "check", answer="yes")
-            | {"variant": f"{number}", "metadata": {"checks": checks}}
+            | {"variant": f"{number}", "metadata": {"checks": checks}},
         )
     assert [(one.value, one.reason) for one in scorer.scores()] == [(None, "undefined")]
 
@@ -284,7 +292,7 @@ def scored_with(
 ) -> list[SetScore]:
     scorer = SetScorer(formulas(texts, MEMBERS), CHOICES, samples=samples)
     for one in rows:
-        scorer.add(one)
+        add(scorer, one)
     return list(scorer.scores())
 
 
@@ -335,7 +343,7 @@ def test_words_that_are_asked_less_often_take_turns_and_are_never_averaged() -> 
     for one in answers("sc", "success", 3, 1, lambda _: 6) + answers(
         "seen", "what", 2, 1, ("cat", "cow").__getitem__
     ):
-        scorer.add(one)
+        add(scorer, one)
     # the mean of cat and cow would be a dog
     assert by_item(scorer.scores()) == {"a": {"j": {"total": 0.0}}}
 
@@ -352,9 +360,9 @@ def test_one_order_of_a_pair_with_samples_has_a_score_for_each() -> None:
     for one in [
         row("p", "pair", repeat=n, winner="a") | {"variant": "ab"} for n in range(4)
     ]:
-        scorer.add(one)
+        add(scorer, one)
     for one in [row("p", "sc", repeat=n, success=3) for n in range(2)]:
-        scorer.add(one)
+        add(scorer, one)
     assert [(one.value, one.reason) for one in scorer.scores()] == [(3.0, "ok")] * 4
 
 

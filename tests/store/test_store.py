@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, given, settings
 
 from editjudge.errors import StoreError, UsageError
 from editjudge.judgement import Judgement, Task, row
+from editjudge.media.cache import FileState, KnownImage
+from editjudge.media.header import ImageInfo
 from editjudge.rubrics.files import load
 from editjudge.running.summary import summary_of
 from editjudge.store import Store
@@ -57,7 +59,8 @@ def test_whatever_a_judge_said_comes_back_the_same(
     shared.write([said])
     assert shared.judgement(said.key) == said
     assert shared.replies(said.key) == list(said.exchanges)
-    (shown,) = shared.judgements(run)
+    (stored,) = shared.judgements(run)
+    shown = dict(stored)
     extra = {name: shown.pop(name) for name in ("position", "edit_type", "metadata")}
     assert shown == row(said, item, item, item) | {"cached": said.created < run.created}
     assert list(shown) == list(row(said, item, item, item))
@@ -294,7 +297,7 @@ def test_rows_are_picked_by_field(store: Store) -> None:
     assert numbers(model="a", status="pending") == [4]
     assert numbers(item="edit-5") == [5]
     assert numbers(group=None) == [1, 2, 3, 4, 5]
-    assert next(store.judgements(run, fields=["scores", "item"])) == {
+    assert dict(next(store.judgements(run, fields=["scores", "item"]))) == {
         "item": "edit-0",
         "scores": {"alignment": 5},
     }
@@ -347,20 +350,16 @@ def test_digests_are_remembered_also_of_files_whose_names_are_no_text(
     store: Store,
 ) -> None:
     odd = os.fsdecode(b"/pictures/\xff\xfe.png")
-    info = {"width": 3, "height": 2}
-    entry = {
-        "size": 2**40,
-        "mtime_ns": 1_800_000_000_000_000_001,
-        "digest": "d" * 64,
-        "info": info,
-        "problem": "",
-    }
-    entry |= {"ctime_ns": 1_800_000_000_000_000_002, "inode": 2**63 - 1}
-    broken = {**entry, "info": None, "problem": "no picture"}
-    store.add_batch(0, [], [], {odd: {**entry, "size": 1}, "b.png": broken})
-    store.add_batch(0, [], [], {odd: entry})
-    assert store.load_digests() == {odd: entry, "b.png": broken}
-    assert store.load_digests([odd, "unknown"]) == {odd: entry}
+    file = FileState(
+        2**40, 1_800_000_000_000_000_001, 1_800_000_000_000_000_002, 2**63 - 1
+    )
+    image = KnownImage("d" * 64, ImageInfo("png", 3, 2, 70))
+    broken = KnownImage("d" * 64, None, "no picture")
+    first = {odd: (file._replace(size=1), image), "b.png": (file, broken)}
+    store.add_batch(0, [], [], first)
+    store.add_batch(0, [], [], {odd: (file, image)})
+    assert store.load_digests() == {odd: (file, image), "b.png": (file, broken)}
+    assert store.load_digests([odd, "unknown"]) == {odd: (file, image)}
 
 
 # --- opening, and what can go wrong ---------------------------------------------------------------------------
@@ -633,7 +632,7 @@ def test_scores_come_back_to_the_last_digit_and_whole_ones_as_integers(
     store.add_items(run, [Item("edit-1")])
     store.add_tasks(run, [task(1)])
     (row,) = store.judgements(run, fields=["scores"])
-    for scores in (row["scores"], store.scores([key(1)])[key(1)]):
+    for scores in (row["scores"] or {}, store.scores([key(1)])[key(1)]):
         assert list(scores.items()) == list(given.items())
         assert [type(score) for score in scores.values()] == [
             int,
@@ -715,7 +714,7 @@ def test_a_summary_that_the_database_adds_up_is_that_of_its_rows(store: Store) -
         scores = [
             row["scores"][factor]
             for row in store.judgements(run)
-            if factor in (row["scores"] or {})
+            if row["scores"] and factor in row["scores"]
         ]
         cells = [cell for key, cell in summary.cells.items() if key[3] == factor]
         assert sum(cell.n for cell in cells) == 12

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import uvicorn
 
+from editjudge.judgement import JudgementRow
 from editjudge.judges.judge import Options
 from editjudge.rewards.protocol import Terms
 from editjudge.rewards.queue import JudgingQueue
@@ -48,7 +49,7 @@ class Served:
         rewards: list[dict[str, Any]] = answer.json()["rewards"]
         return rewards
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[JudgementRow]:
         return [row for run in self.store.runs() for row in self.store.judgements(run)]
 
     @property
