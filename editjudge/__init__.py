@@ -34,7 +34,7 @@ _WHERE = {
     "open": "api",
     "run": "api",
 }
-"""The public names and where they live; each is imported when it is first used."""
+"""Module of each public name. A module is imported when one of its names is first used."""
 
 __all__ = [
     "Edit",

@@ -1,4 +1,4 @@
-"""The Python functions: judge one edit, or run a manifest."""
+"""Python interface: judge a single edit, run a manifest, and open a finished run."""
 
 from __future__ import annotations
 
@@ -64,13 +64,15 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 Image: TypeAlias = "str | os.PathLike[str] | bytes | PILImage | numpy.ndarray[Any, Any]"
-"""A path, a `data:` or http(s) address, an encoded picture, a PIL picture, or an array as `media.source` takes it."""
+"""An image: a path, a `data:` or http(s) address, encoded bytes, a PIL image, or an array that `media.source`
+accepts.
+"""
 Rows: TypeAlias = "Iterable[Mapping[str, Any]] | Any"
-"""Rows in memory: a list of dicts, a data frame of pandas or polars, or a dataset of Hugging Face."""
+"""Rows in memory: a list of dicts, a pandas or polars data frame, or a Hugging Face dataset."""
 
 
 class JudgeOptions(TypedDict, total=False):
-    """How judges are asked: what `judge`, `run` and `arun` take beside their own arguments."""
+    """Options of the judges, which `judge`, `run` and `arun` accept as keyword arguments."""
 
     temperature: float | None
     seed: int | None
@@ -88,13 +90,13 @@ class JudgeOptions(TypedDict, total=False):
 
 
 _FORMER = {"called": "map_factor", "form": "format", "of": "use"}
-"""Arguments that work until 1.0, and the present ones."""
+"""Deprecated argument names, which work until 1.0, and their replacements."""
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """Check the names of a public function's arguments, and word its errors for callers in Python.
+    """Check the argument names of a public function, and rewrite options in its errors as Python arguments.
 
-    Raises `TypeError` with a suggestion for an argument that the function does not have.
+    The wrapped function raises `TypeError` with a suggestion for an unknown argument.
     """
     names = [*inspect.signature(function).parameters]
 
@@ -139,7 +141,7 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _with_options(function: Callable[P, T]) -> Callable[P, T]:
-    """Show every option with its type and default in the signature, in the place of `**options`."""
+    """Replace `**options` in the signature with every judge option, its type and its default."""
     defaults = {
         f.name: getattr(holder, f.name)
         for holder in (Parameters(), Options())
@@ -178,28 +180,30 @@ def judge(
     texts: Mapping[str, Any] | None = None,
     **options: Unpack[JudgeOptions],
 ) -> Judgements:
-    """Judge one edit: a judgement for each rubric, by its name. Nothing is stored.
+    """Judge one edit and return the judgements by rubric name. Nothing is stored.
 
         verdict = editjudge.judge(input="a.png", edited="b.png", instruction="make the left car blue")
         verdict["fidelity"].scores["alignment"]
 
-    A picture is a path, a `data:` or http(s) address, the encoded bytes, a PIL picture, or an array of NumPy: `uint8`
-    from 0 to 255, `bool`, or floating point from 0 to 1; height x width, with 1, 3 or 4 channels.
+    An image is a path, a `data:` or http(s) address, encoded bytes, a PIL image, or a NumPy array. An array is
+    `uint8` from 0 to 255, `bool`, or floating point from 0 to 1: height x width, with 1, 3 or 4 channels.
 
-    `rubrics` are names, sets or YAML files; by default `online` (for the judge `metrics` its own). `judge` is a spec
-    such as `openai/gpt-4.1`; by default EDITJUDGE_JUDGE, else the embedded `measured`. `pictures` (each one or a list)
-    and `texts` are further columns of a manifest, by the names that a rubric has for them. Where a rubric is asked
-    several times (`samples`, `for_each`), its judgements are `NAME[0]`, `NAME[1]` ...
+    `rubrics`: names, sets or YAML files; by default `online`, or the metrics' own rubric for the judge `metrics`.
+    `judge`: a spec such as `openai/gpt-4.1`; by default EDITJUDGE_JUDGE, else the embedded `measured`. `pictures` (an
+    image or a list of images for each name) and `texts`: further columns of a manifest, under the names that the
+    rubric uses. If a rubric is asked several times (`samples`, `for_each`), its judgements are `NAME[0]`, `NAME[1]`
+    ...
 
-    temperature, seed, max_tokens, reasoning_effort: of the request; by default the server's. `extra`: further
-    parameters, passed on as they are. `base_url`: of an OpenAI-compatible server. `schema`: request structured output
-    where the server supports it. `reasks`: retries for invalid replies. `timeout`: seconds per request. `strict`:
-    reject replies whose reasons are outside their word limits. `prices`: your own price file. `read="logprobs"`: also
-    the mean over all scores by their probabilities; a factor whose legal scores have less than `min_mass` abstains.
+    `temperature`, `seed`, `max_tokens`, `reasoning_effort`: parameters of the request; by default the server's.
+    `extra`: further parameters, passed on unchanged. `base_url`: address of an OpenAI-compatible server. `schema`:
+    request structured output if the server supports it. `reasks`: retries for invalid replies. `timeout`: seconds per
+    request. `strict`: reject replies whose reasons exceed the word limits. `prices`: your own price file.
+    `read="logprobs"`: also return the expected score under the token probabilities; a factor abstains if the
+    probability of all its legal scores is below `min_mass`.
 
-    Safe inside a running event loop, as in a notebook. What failed is a judgement too, with its `status` and no
-    scores. Raises `InputError` for a rubric, judge, key or option that is invalid, `WorldError` where the judge
-    refuses the key or cannot be reached at all, and `TypeError` for an argument that it does not have.
+    Safe inside a running event loop, such as in a notebook. A failure is also a judgement, with a `status` and no
+    scores. Raises `InputError` for an invalid rubric, judge, key or option, `WorldError` if the judge refuses the key
+    or cannot be reached, and `TypeError` for an unknown argument.
     """
     edit = Edit(
         id,
@@ -224,9 +228,9 @@ def judge(
 
 @dataclass(frozen=True)
 class Run:
-    """A run that has ended, finished or not (`ending` says which); its judgements are in the store.
+    """A run that has ended, completely or not (see `ending`). Its judgements are in the store.
 
-    Reading them raises `StoreError` where the store is gone.
+    Methods that read them raise `StoreError` if the store cannot be opened.
     """
 
     id: int
@@ -234,11 +238,11 @@ class Run:
     ending: Ending
     summary: Summary
     store: str
-    """A path, or an address that may hold a password, and so is not shown."""
+    """Path or address of the store. The repr leaves it out, since an address may contain a password."""
     edits: Callable[[], Iterator[Edit]] | None = field(
         default=None, repr=False, compare=False
     )
-    """The edits of rows in memory, whose pictures a store does not keep."""
+    """Function that yields the edits of rows in memory; the store does not keep their images."""
 
     def __repr__(self) -> str:
         counts = ", ".join(
@@ -252,25 +256,27 @@ class Run:
             return run_html(repr(self), store, self.id, self.edits)
 
     def judgements(self) -> Iterator[JudgementRow]:
-        """Every task with its judgement, in the manifest's order.
+        """Yield every task with its judgement, in the order of the manifest.
 
-        Raises `StoreError` where the store cannot be read.
+        Raises `StoreError` if the store cannot be read.
         """
         with Store.open(self.store, readonly=True) as store:
             yield from store.judgements(self.id)
 
     @checked
     def table(self, by: str | Sequence[str] = "model", *, use: Of | None = None) -> Any:
-        """Mean and coverage of each factor by `model`, `judge` or `rubric`: a pandas data frame where pandas is
-        installed, else a list of dicts, with the columns `by`, factor, mean, ok, n, mean_lo and mean_hi. What failed
-        is in `n` and not in the mean. mean_lo and mean_hi are the 95 % CI, clustered by source image: empty where
-        there are too few images for one, the extra `stats` is not installed, or the store is gone.
+        """Return the mean and coverage of each factor by `model`, `judge` or `rubric`.
+
+        The table is a pandas data frame if pandas is installed, else a list of dicts. Its columns are `by`, factor,
+        mean, ok, n, mean_lo and mean_hi. Failed judgements count in `n` and not in the mean. mean_lo and mean_hi are
+        the 95 % CI, clustered by source image. They are empty if there are too few images, the extra `stats` is not
+        installed, or the store cannot be opened.
 
             run.table(by=["edit_type", "difficulty"]).frame()    # sliced, with intervals
 
-        With `use` ("scores", or "expected" for token probabilities), or by any other columns of the manifest, one or a
-        list: a `Answer` with every figure of `report --json`, each mean with its 95 % CI. `.frame()` has a row for
-        each judge, model, factor and slice.
+        With `use` ("scores", or "expected" for token probabilities), or with other columns of the manifest in `by`,
+        the result is an `Answer` with every figure of `report --json`, and a 95 % CI for each mean. Its `.frame()`
+        has a row for each judge, model, factor and slice.
 
         Raises `UsageError` for a column that no edit has.
         """
@@ -282,7 +288,7 @@ class Run:
         if not plugins.missing("stats"):
             from editjudge.report.summary import pooled_intervals
 
-            # means are known here; a store that is gone leaves them without intervals
+            # Means come from the summary; if the store is gone, they are shown without intervals.
             with suppress(StoreError):
                 intervals = pooled_intervals(self._load(), by)
         totals: dict[tuple[str, str], SummaryCell] = defaultdict(SummaryCell)
@@ -311,16 +317,17 @@ class Run:
         use: Of = "scores",
         across_rubrics: bool = False,
     ) -> Answer:
-        """Paired differences, b minus a, as `editjudge compare --json` prints them.
+        """Return paired differences, b minus a, like `editjudge compare --json`.
 
             run.compare("old", "new")            # two models of this run
             run.compare(editjudge.open("before"))  # this run's edits against another's
 
-        Without names every pair of models (or of judges, or rubrics: `by`). Several judges decide by their mean, or
-        `judge` names one; `primary` names the scores that are corrected together, which are the rubric means and
-        `overall` by default; `guaranteed` asks for bounds that assume nothing about scores that were not seen. Raises
-        `UsageError` for a name that the run does not have, and for a run that asked by another rubric: `across_rubrics`
-        compares it on factors of the same scale.
+        Without names, every pair of models is compared, or of judges or rubrics (`by`). Several judges count by their
+        mean, unless `judge` names one. `primary` names the scores that are corrected together; by default the rubric
+        means and `overall`. `guaranteed` computes bounds that assume nothing about unseen scores.
+
+        Raises `UsageError` for a name that the run does not have, and for a run with another rubric. With
+        `across_rubrics` such runs are compared on factors of the same scale.
         """
         from editjudge.report import comparison
         from editjudge.report.selection import Choice
@@ -344,12 +351,13 @@ class Run:
         map_factor: Mapping[str, str] | None = None,
         use: Of = "scores",
     ) -> Answer:
-        """Judges against people's ratings, of a file or of the store, as `editjudge agree --json` prints it.
+        """Compare the judges with people's ratings, like `editjudge agree --json`.
 
             run.agree("ratings.csv", map_factor={"PQ": "quality"})
 
-        `ratings` is a file, rows in memory with item, rater, factor and score, or by default what the store has.
-        `map_factor` maps people's factors to those of judges. Raises `InputError` where no item or no factor has both.
+        `ratings` is a file, or rows in memory with item, rater, factor and score; by default, the ratings in the
+        store. `map_factor` maps people's factors to the judges' factors. Raises `InputError` if the two have no item
+        or no factor in common.
         """
         from editjudge.report.agreement import agree
 
@@ -382,13 +390,13 @@ class Run:
         primary: str | Sequence[str] = (),
         guaranteed: bool = False,
     ) -> Answer:
-        """Check the run against limits and a baseline, as `editjudge gate --json` does: `["outcome"]` is `pass`, `fail`
-        or `not enough evidence`, and `["error"]` says why where there is no score to decide on.
+        """Check the run against limits and a baseline, like `editjudge gate --json`.
 
             run.gate({"alignment": 5}, baseline=editjudge.open("before"), max_drop=0.2)
 
-        Raises `UsageError` for a factor, model or judge that the run does not have, and for a baseline that asked by
-        another rubric: `across_rubrics` compares with it on factors of the same scale.
+        `["outcome"]` of the answer is `pass`, `fail` or `not enough evidence`; `["error"]` is the reason if there is
+        no score to decide on. Raises `UsageError` for a factor, model or judge that the run does not have, and for a
+        baseline with another rubric. With `across_rubrics` such a baseline is compared on factors of the same scale.
         """
         from editjudge.report.gating import GateLimits, gate
 
@@ -417,10 +425,10 @@ class Run:
         format: str | None = None,  # noqa: A002  (the option's name)
         by: str | Sequence[str] = (),
     ) -> Path:
-        """Write a report; its format is `format` (html, fragment, md, latex, csv, json), else what the name ends in:
-        .html, .md, .tex, .csv, .json. `by` names columns to slice by.
+        """Write a report and return its path. `by` names columns to slice by.
 
-        Raises `UsageError` for a format that there is not, or a column that no edit has.
+        `format` is html, fragment, md, latex, csv or json; by default the extension decides: .html, .md, .tex, .csv
+        or .json. Raises `UsageError` for an unknown format, or a column that no edit has.
         """
         from editjudge.report.answers import FORMATS, format_of
         from editjudge.report.page import rendered
@@ -441,7 +449,7 @@ class Run:
 
     @checked
     def plot(self, a: str | None = None, b: str | None = None) -> Plot:
-        """The forest plot of paired differences between models, shown in a notebook.
+        """Return the forest plot of paired differences between models, which a notebook displays.
 
             run.plot("old", "new").save("forest.html")    # or .svg; .png and .pdf need Matplotlib
 
@@ -469,25 +477,25 @@ class Run:
 
 @checked
 def open(name: str | int, *, store: str | os.PathLike[str] | None = None) -> Run:  # noqa: A001  (editjudge.open)
-    """A run of a store, by its name or number; nothing is asked.
+    """Return a run of a store by its name or number. No judge is called.
 
         run = editjudge.open("mine", store="editjudge.db")
         run.compare("old", "new")
 
-    Without `store` EDITJUDGE_STORE, else editjudge.db. Raises `UsageError` where the store has no such run, and
-    `StoreError` where there is no store.
+    The default store is EDITJUDGE_STORE, else editjudge.db. Raises `UsageError` if the store has no such run, and
+    `StoreError` if there is no store.
     """
     from editjudge.running.summary import summary_of
 
     place = os.fspath(store or default_store())
     with Store.open(place, readonly=True) as opened:
         record = opened.find_run(str(name))
-        # Of a rubric that the store lacks no factor is known: its judgements are counted, and no mean is formed.
+        # The factors of a rubric that the store lacks are unknown: its judgements are counted, but have no mean.
         factors: defaultdict[str, list[str]] = defaultdict(list)
         for rubric, scored in opened.questions_of(record).scored.items():
             factors[rubric] = [factor.key for factor in scored]
         summary = summary_of(*opened.score_sums(record), factors)
-    # One that is not over, as far as the store knows, is as one that was interrupted: running it again goes on.
+    # A run that the store records as running counts as interrupted: running it again resumes it.
     ending = "interrupted" if record.state == "running" else record.state
     return Run(record.id, record.name, ending, summary, place)
 
@@ -514,12 +522,12 @@ async def arun(
     progress: bool | None = None,
     **options: Unpack[JudgeOptions],
 ) -> Run:
-    """Judge every edit of a manifest, resuming what was begun, as `run` does, for asynchronous callers.
+    """Judge every edit of a manifest, like `run`, for asynchronous callers. A run that was begun is resumed.
 
         run = await editjudge.arun("edits.jsonl", judges=["openai/gpt-4.1"], budget=5.0)
         run.table(by="model")
 
-    Takes what `run` takes and raises what it raises.
+    Accepts the arguments of `run` and raises the same errors.
     """
     place = os.fspath(store or default_store())
     path, rows = _rows(manifest, name)
@@ -558,7 +566,9 @@ async def arun(
 def _with_parameters_of(
     work: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """Return a decorator that applies `checked`, and sets the signature of `work` for type checkers and `help`."""
+    """Return a decorator that applies `checked` and gives the function the signature of `work`, for type checkers and
+    `help`.
+    """
 
     def signed(function: Callable[..., T]) -> Callable[P, T]:
         vars(function)["__signature__"] = inspect.signature(work)
@@ -569,29 +579,28 @@ def _with_parameters_of(
 
 @_with_parameters_of(arun)
 def run(*manifest: Any, **arguments: Any) -> Run:
-    """Judge every edit of a manifest, resuming what was begun.
+    """Judge every edit of a manifest. A run that was begun is resumed.
 
         run = editjudge.run("edits.jsonl", rubrics=["online"], judges=["openai/gpt-4.1"], store="editjudge.db")
         run.table(by="model")
 
-    `manifest` is a path (JSONL, JSON, CSV, Parquet or a folder), or rows in memory: a list of dicts, a data frame of
-    pandas or polars, or a Hugging Face dataset, streaming or not. Pictures in rows are as `judge` takes them; paths are
-    relative to the working directory. A streaming dataset needs a `name`.
+    `manifest` is a path (JSONL, JSON, CSV, Parquet or a folder), or rows in memory: a list of dicts, a pandas or
+    polars data frame, or a Hugging Face dataset, streaming or not. Images in rows have the same forms as in `judge`;
+    paths are relative to the working directory. A streaming dataset needs a `name`.
 
-    `rubrics` and `judges` are one or a list; by default `online`, and EDITJUDGE_JUDGE or `measured`. `store`: a SQLite
-    file or postgresql://...; by default EDITJUDGE_STORE, else editjudge.db. `models` judges only the edits of these
-    models, `limit` only the first so many of what is left. `primary` declares the scores that comparisons are about.
-    `columns` names the manifest's columns where they differ,
-    such as `{"input": "source"}`. `repeats`: judgements of each edit and rubric. `fuse`: one call for a whole set.
-    `budget`: stop before spending more US dollars. `allow_outside`: pictures outside the manifest's folder.
-    `allow_urls`: fetch http(s) addresses. `progress`: a bar; by default in notebooks and terminals. The other options
-    are those of `judge`.
+    `rubrics` and `judges`: one name or a list; by default `online`, and EDITJUDGE_JUDGE or `measured`. `store`: a
+    SQLite file or postgresql://...; by default EDITJUDGE_STORE, else editjudge.db. `models`: judge only the edits of
+    these models. `limit`: judge only this many of the remaining edits. `primary`: scores that comparisons are about.
+    `columns`: names of the manifest's columns if they differ, such as `{"input": "source"}`. `repeats`: judgements of
+    each edit and rubric. `fuse`: ask all rubrics of a set in one call. `budget`: stop before spending more US
+    dollars. `allow_outside`: allow images outside the manifest's folder. `allow_urls`: fetch http(s) addresses.
+    `progress`: show a progress bar; by default in notebooks and terminals. The other options are those of `judge`.
 
-    An edit that failed is a row with its status. Raises `InputError` for a manifest, rubric, judge or option that
-    is invalid, before a store is made, and `WorldError` where a judge is down or refuses the key, or the store
-    cannot be written; what was judged by then is kept, and the same call goes on from it.
+    A failed edit is a row with its status. Raises `InputError` for an invalid manifest, rubric, judge or option,
+    before the store is created. Raises `WorldError` if a judge is down or refuses the key, or the store cannot be
+    written; judgements so far are kept, and the same call resumes.
 
-    Safe inside a running event loop, as in a notebook. Ctrl-C stops it with `KeyboardInterrupt`.
+    Safe inside a running event loop, such as in a notebook. Ctrl-C stops it with `KeyboardInterrupt`.
     """
     return wait_for(arun(*manifest, **arguments))
 
@@ -599,7 +608,7 @@ def run(*manifest: Any, **arguments: Any) -> Run:
 def _rows(
     manifest: str | os.PathLike[str] | Rows, name: str | None
 ) -> tuple[Path, Iterable[Mapping[str, Any]] | None]:
-    """Return the path of a manifest; or a name for rows in memory, and the rows."""
+    """Return the path of a manifest and None, or a generated name and the rows for rows in memory."""
     if isinstance(manifest, str | os.PathLike):
         return Path(manifest), None
     if isinstance(manifest, Iterator):
@@ -611,10 +620,10 @@ def _rows(
             f"manifest: found {type(manifest).__name__}, expected a path, a list of dicts, a data frame or a dataset"
         )
     rows = records(manifest)
-    # Fingerprint by which `datasets` knows a dataset. The same rows are the same run, which resumes.
+    # `datasets` identifies a dataset by this fingerprint. The same rows give the same run, which resumes.
     mark = name or getattr(manifest, "_fingerprint", None)
     if not mark and isinstance(rows, Sized):
-        # Images have keys of their own.
+        # Hash only plain values: images have digests of their own.
         digest = hashlib.sha256()
         for row in rows:
             plain = {

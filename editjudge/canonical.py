@@ -1,6 +1,6 @@
-"""Strict JSON, and hashes over it, which are the identity of judgements, edits, specs and rubrics.
+"""Strict JSON and its hashes, which identify judgements, edits, specs and rubrics.
 
-Stored hashes must not change, so there are three spellings of the same JSON.
+Stored hashes must not change, so three formats of the same JSON exist side by side.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def json_hash(value: Any, spelling: Spelling = "spaced") -> str:
 
 
 def text_hash(text: str) -> str:
-    """Return the SHA-256 of a value whose JSON was assembled from parts that `compact_json` wrote."""
+    """Return the SHA-256 of a JSON text that was assembled from parts written by `compact_json`."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -40,8 +40,7 @@ json_text = json.encoder.encode_basestring_ascii
 
 
 def read_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text. Raise `ValueError` for a duplicate key in an object and for numbers that are not
-    finite."""
+    """Parse JSON. Raise `ValueError` for a duplicate key in an object, or a number that is not finite."""
     return _DECODER.decode(text.decode() if isinstance(text, bytes) else text)
 
 

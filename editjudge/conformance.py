@@ -1,4 +1,4 @@
-"""Run `editjudge.rewards.conformance` under its public name: `python -m editjudge.conformance URL`."""
+"""Public name of `editjudge.rewards.conformance`: `python -m editjudge.conformance URL`."""
 
 import sys
 

@@ -1,7 +1,7 @@
 """One edit to judge: the images before and after, and the instruction.
 
-The usual inputs (`input`, `edited`, `instruction` ...) are fields. A rubric may use any further column of a manifest as
-an image, a list of images or a text: these images are in `pictures`, the texts in `metadata`.
+The usual inputs (`input`, `edited`, `instruction` ...) are fields. A rubric may use any further column of a manifest
+as an image, a list of images or a text: such images are in `pictures`, such texts in `metadata`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAIR_ROLES = ("edited_a", "edited_b")
 """The two outputs of a pair."""
 
 MAX_PICTURES = 16
-"""Limit of images in a list: more than any published protocol uses, and few enough for one request."""
+"""Maximum number of images in a list: more than any published protocol uses, and few enough for one request."""
 
 _TEXT_FIELDS = frozenset(("id", *TEXT_ROLES, "model", "edit_type", "group"))
 _NUMBERED = re.compile(r"\[\d+\]$")
@@ -44,7 +44,7 @@ def column_of(name: str) -> str:
 def named_pictures(
     columns: Mapping[str, ImageSource | list[ImageSource]],
 ) -> dict[str, ImageSource]:
-    """Return images and lists of images by their names in an edit, such as `references[1]`."""
+    """Return images by their names in an edit; the images of a list are named `references[1]`, `references[2]` ..."""
     images: dict[str, ImageSource] = {}
     for name, sources in columns.items():
         if isinstance(sources, list):
@@ -56,14 +56,14 @@ def named_pictures(
 
 
 class DegenerateImage(NamedTuple):
-    """A degenerate image of an edit, whatever the instruction."""
+    """An image that cannot be a good edit for any instruction, such as a flat colour."""
 
     kind: str
     role: str
     words: str
-    """A clause with the image as its subject: "is one flat colour ..."."""
+    """Clause with the image as its subject, such as "is one flat colour"."""
     set_aside: bool = True
-    """Whether the reward is decided without a judge; if not, the finding is a flag on the answer."""
+    """Whether the reward is decided without a judge. If not, the finding is only a flag on the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,13 @@ class Edit:
     model: str | None = None
     edit_type: str | None = None
     group: str | None = None
-    """The source image that several edits share; statistics are clustered on it."""
+    """Name of the source image, which several edits may share; statistics are clustered on it."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     pictures: Mapping[str, ImageSource] = field(default_factory=dict)
-    """Further images that a rubric names, those of a list as `references[1]`, `references[2]` ..."""
+    """Further images that a rubric uses, by name; the images of a list are `references[1]`, `references[2]` ..."""
 
     def picture(self, name: str) -> ImageSource | None:
-        """Return the image of this name, or None; for a crop (`input@box`), the full image."""
+        """Return the image of this name, or None. For a crop (`input@box`), return the full image."""
         name = name.partition("@")[0]
         source: ImageSource | None = (
             getattr(self, name) if name in IMAGE_ROLES else self.pictures.get(name)
@@ -98,14 +98,14 @@ class Edit:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Roles of the images that models made: one output, or the two of a pair."""
+        """Roles of the images that a model made: `edited`, or both outputs of a pair."""
         is_pair = self.edited is None and not self.pictures.keys().isdisjoint(
             PAIR_ROLES
         )
         return PAIR_ROLES if is_pair else ("edited",)
 
     def picture_names(self, role: str) -> tuple[str, ...]:
-        """Return the names of the images of a role: the role itself, or a name for each image of a list."""
+        """Return the image names of a role: the role itself, or a name for each image if it is a list."""
         role, mark, part = role.partition("@")
         if role in IMAGE_ROLES or role in self.pictures:
             return (f"{role}{mark}{part}",)
@@ -124,13 +124,13 @@ class Edit:
         return images | dict(self.pictures)
 
     def value(self, name: str) -> Any:
-        """Return the value of a column, or None; dots lead into an object, as in `scene.light`."""
+        """Return the value of a column, or None. Dots lead into an object, as in `scene.light`."""
         if name in _TEXT_FIELDS:
             return getattr(self, name)
         return column(self.metadata, name)
 
     def with_outputs_swapped(self) -> Edit:
-        """Return the same pair with b in the place of a."""
+        """Return the pair with its outputs a and b exchanged."""
         a, b = PAIR_ROLES
         images = {n: s for n, s in self.pictures.items() if n not in PAIR_ROLES}
         swapped = {a: self.pictures.get(b), b: self.pictures.get(a)}
@@ -138,16 +138,18 @@ class Edit:
         return replace(self, pictures=images)
 
     def text(self, name: str) -> str:
-        """Return the text of this name; empty if there is none."""
+        """Return the text of this name, or an empty text."""
         value = self.value(name)
         return str(value) if isinstance(value, str | int | float) else ""
 
     def listed(self, name: str) -> list[Any] | None:
-        """Return the list in a column, which is JSON text in CSV; None if it is not a list."""
+        """Return the list in a column, parsed from JSON text for CSV, or None if the value is not a list."""
         return listed(self.value(name))
 
     def has(self, name: str) -> bool:
-        """Whether there is an image or a value of this name; an empty text or list and `false` do not count."""
+        """Whether there is an image or a value of this name. An empty text, an empty list and `false` do not
+        count.
+        """
         if any(self.picture(image) is not None for image in self.picture_names(name)):
             return True
         return is_given(self.value(name))

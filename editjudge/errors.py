@@ -1,16 +1,16 @@
-"""Everything that editjudge raises on purpose.
+"""Exceptions that editjudge raises on purpose.
 
 EditjudgeError
-├── InputError            your input is wrong: never retried, the message says what to change
+├── InputError            invalid input: never retried; the message says what to change
 │   ├── UsageError        an invalid option or argument
-│   ├── RubricError       a rubric that is unknown, or a rubric file that breaks its schema
-│   ├── ManifestError     a line or field of a manifest, ratings or scores file
-│   └── ImageError        an image that cannot be read, has another format than it claims, or is too large
+│   ├── RubricError       an unknown rubric, or a rubric file that breaks its schema
+│   ├── ManifestError     an invalid line or field of a manifest, ratings or scores file
+│   └── ImageError        an image that cannot be read, is not of its declared format, or is too large
 └── WorldError            a server, judge or store failed: the same call may succeed later
-    ├── JudgeError        a judge that did not answer
-    │   └── BudgetReached a question that was not asked, since it could exceed the budget
-    └── StoreError        a store that cannot be opened, read or written
-        └── StoreMoved    a store whose file was deleted, renamed or replaced: the data are in a copy
+    ├── JudgeError        a judge did not answer
+    │   └── BudgetReached a question was not asked, since it could exceed the budget
+    └── StoreError        a store cannot be opened, read or written
+        └── StoreMoved    the file of a store was deleted, renamed or replaced; a copy has the data
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Option:
 
     name: str
     value: object = None
-    """True for a flag, a mapping for an option that takes NAME=VALUE."""
+    """True for a flag; a mapping for an option that takes NAME=VALUE."""
     argument: str = ""
-    """Name of the Python argument, if it differs from the option's."""
+    """Name of the Python argument, if it differs from the name of the option."""
 
     def __str__(self) -> str:
         if self.value is None or self.value is True:
@@ -44,7 +44,9 @@ class Option:
         return f"--{self.name} {self.value}"
 
     def in_python(self, arguments: Collection[str]) -> str:
-        """Return the option as an argument of a function with these arguments; unchanged if the function lacks it."""
+        """Return the option as an argument of a Python function, or unchanged if the function has no such
+        argument.
+        """
         name = self.argument or self.name.replace("-", "_")
         if name not in arguments:
             name += "s"
@@ -73,7 +75,7 @@ class EditjudgeError(Exception):
         """Options that the message names."""
 
     def in_python(self, arguments: Collection[str]) -> str:
-        """Return the message with options replaced by the arguments of a Python function."""
+        """Return the message with its options spelled as arguments of a Python function."""
         message = str(self)
         for option in self.options:
             message = message.replace(str(option), option.in_python(arguments))
@@ -81,7 +83,7 @@ class EditjudgeError(Exception):
 
 
 class InputError(EditjudgeError):
-    """Invalid input; a retry with the same input fails again."""
+    """Invalid input. A retry with the same input fails again."""
 
 
 class UsageError(InputError):
@@ -89,7 +91,7 @@ class UsageError(InputError):
 
 
 class RubricError(InputError):
-    """A rubric that is unknown, or a rubric file that breaks its schema."""
+    """An unknown rubric, or a rubric file that breaks its schema."""
 
 
 class ManifestError(InputError):
@@ -97,47 +99,49 @@ class ManifestError(InputError):
 
 
 class ImageError(InputError):
-    """An image that cannot be read, has another format than it claims, or is too large."""
+    """An image that cannot be read, is not of its declared format, or is too large."""
 
 
 class WorldError(EditjudgeError):
-    """A failure outside editjudge, such as of a server; the same call may succeed later."""
+    """A failure outside editjudge, such as of a server. The same call may succeed later."""
 
 
 class JudgeError(WorldError):
-    """A judge that did not answer."""
+    """Raised if a judge does not answer."""
 
     spent = 0.0
-    """US dollars spent on the question before it failed."""
+    """US dollars that were spent on the question before it failed."""
 
 
 class BudgetReached(JudgeError):
-    """A question that was not asked, since it could exceed the budget."""
+    """Raised instead of asking a question that could exceed the budget."""
 
 
 class StoreError(WorldError):
-    """A store that cannot be opened, read or written."""
+    """Raised if a store cannot be opened, read or written."""
 
 
 class StoreMoved(StoreError):
-    """A store whose file was deleted, renamed or replaced; the message names a copy with the data."""
+    """Raised if the file of a store was deleted, renamed or replaced. The message names a copy with the data."""
 
 
 def near_miss(name: str, names: Iterable[str]) -> str | None:
-    """Return the name closest to a mistyped one; None if no name is close."""
+    """Return the name that is most similar to a mistyped one, or None if no name is similar."""
     folded = {other.casefold(): other for other in names}
     close = difflib.get_close_matches(name.casefold(), folded, n=1)
     return folded[close[0]] if close else None
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return the end of a sentence about a mistyped name: '; did you mean "quality"?', or '.' if no name is close."""
+    """Return the end of a sentence about a mistyped name: '; did you mean "quality"?', or '.' if no name is
+    similar.
+    """
     close = near_miss(name, names)
     return "." if close is None else f'; did you mean "{close}"?'
 
 
 def printable(text: str) -> str:
-    """Return untrusted text without control and invisible characters; line breaks and spaces stay."""
+    """Return untrusted text with control and invisible characters escaped; line breaks and spaces stay."""
     if text.isprintable():
         return text
     return "".join(c if _is_shown(c) else f"\\x{ord(c):02x}" for c in text)

@@ -1,4 +1,4 @@
-"""Files: reading JSONL, confining paths to a folder, atomic writes, and text that is safe in spreadsheets."""
+"""File helpers: read JSONL, confine paths to a folder, write atomically, escape text for spreadsheets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def default_store() -> str:
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield number and value of each line that is not empty. Manifests have a separate, stricter reader."""
+    """Yield the line number and the value of each line that is not blank. Manifests have a stricter reader of their
+    own.
+    """
     try:
         with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
@@ -38,7 +40,7 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 class LeavesFolder(Exception):
-    """Raised for a path that leads out of a folder."""
+    """Raised for a path that leads out of its folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -46,7 +48,7 @@ class LeavesFolder(Exception):
 
 
 def resolve_inside(path: str | os.PathLike[str], folder: Path) -> str:
-    """Return the path with symbolic links resolved. Raise `LeavesFolder` if it leads out of the folder."""
+    """Return a path with symbolic links resolved. Raise `LeavesFolder` if it leads out of the folder."""
     real = os.path.realpath(path)
     home = os.path.realpath(folder)
     if os.path.commonpath([real, home]) != home:
@@ -56,7 +58,7 @@ def resolve_inside(path: str | os.PathLike[str], folder: Path) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary file, which replaces `path` when the block ends and is removed if it raises."""
+    """Yield a temporary path, which replaces `path` when the block ends, or is removed if the block raises."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial
@@ -70,7 +72,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 
 
 def spreadsheet_safe(value: object) -> object:
-    """Return text escaped so that no spreadsheet takes it for a formula; numbers are returned unchanged."""
+    """Return a text escaped so that spreadsheets do not read it as a formula. Other values are returned unchanged."""
     if not isinstance(value, str):
         return "" if value is None else value
     # NUL ends the file for some readers; a lone surrogate cannot be encoded as UTF-8.

@@ -34,22 +34,24 @@ Status = Literal[
     "missing_input",
     "error",
 ]
-"""Outcome of a judgement. `ok`: scored, some factors may abstain. `abstained`: all factors abstain. `refused`: the model
-declined. `invalid`: no reply followed the contract. `truncated`: every reply was cut off. `unreachable`: the judge did
-not reply. `bad_image`: an image cannot be read. `missing_output`: the editing model produced nothing. `missing_input`:
-the edit lacks an input that the rubric needs. `error`: an unexpected exception on this edit, or a request that the server
-rejected."""
+"""Outcome of a judgement. `ok`: scored, although some factors may abstain. `abstained`: all factors abstain.
+`refused`: the model declined. `invalid`: no reply followed the contract. `truncated`: every reply was cut off.
+`unreachable`: the judge did not reply. `bad_image`: an image cannot be read. `missing_output`: the editing model
+produced nothing. `missing_input`: the edit lacks an input that the rubric needs. `error`: an unexpected exception on
+this edit, or a request that the server rejected.
+"""
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 DONE: tuple[Status, ...] = ("ok", "abstained")
 """Statuses of completed judgements, which are not retried and do not count as failed."""
 
 SchemaMode = Literal["enforced", "requested", "prompt only"]
-"""How the JSON schema reached the server: it guarantees the schema, it was asked to follow it, or only the prompt
-describes it."""
+"""How the JSON schema is applied: the server guarantees it, the server was asked to follow it, or only the prompt
+describes it.
+"""
 
 Order = Literal["ab", "ba"]
-"""Which of two outputs was shown first."""
+"""Order of the outputs of a pair: `ab` if a was shown first, `ba` if b was."""
 
 Kind = Literal[
     "text",
@@ -67,14 +69,15 @@ Kind = Literal[
     "remarks",
     "codes",
 ]
-"""Kind of a value. `text`: untrusted, any character. `code`: one of a fixed list. `integer`: 64 bits, signed. `texts` and
-`numbers`: mappings from names. `counts`: mapping from names to integers or None. `codes`: remarks, of which a row has
-only the codes."""
+"""Type of a field's value. `text`: untrusted, any character. `code`: one of a fixed list. `integer`: signed, 64 bits.
+`texts` and `numbers`: mappings from names. `counts`: a mapping from names to integers or None. `codes`: remarks that
+a row reduces to their codes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a judgement's row, and its location in a store."""
+    """One field of a judgement's row, and its table and column in a store."""
 
     name: str
     kind: Kind
@@ -91,7 +94,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as counted by the server; None if it did not report them."""
+    """Token counts reported by the server; None for those that it did not report."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -118,21 +121,23 @@ def _sum(a: int | None, b: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One reply of a judge, or the reason why there is none. Always stored, whether or not it could be used."""
+    """One reply of a judge, or the reason why there is none. Every exchange is stored, even if its reply was
+    invalid.
+    """
 
     text: str
     """The raw reply, byte for byte; empty if there was none."""
     outcome: str
-    """`ok`, the status that this exchange alone would lead to, or the error of its request."""
+    """`ok`, the status that this exchange alone would give, or the error of its request."""
     finish: str = "stop"
     usage: Usage = field(default_factory=Usage)
     model: str | None = None
-    """Model that the server reported."""
+    """Name of the model in the server's reply."""
     request_id: str | None = None
     latency: float | None = None
     """Seconds from the first byte sent to the last received."""
     retries: int = 0
-    """Earlier requests without a reply: rate limits, server errors, lost connections."""
+    """Number of earlier requests without a reply: rate limits, server errors, lost connections."""
     reasons: tuple[Remark, ...] = ()
 
 
@@ -144,17 +149,17 @@ class Judgement:
     """
 
     key: str
-    """Hash of everything that can change the answer: primary key, cache key and resume key."""
+    """Hash of everything that can change the answer; the primary key, cache key and resume key."""
     status: Status
     judge: str
     rubric: str
     rubric_hash: str
     repeat: int = 0
     scores: Mapping[str, float] | None = None
-    """Scores by factor. Integers stay integers."""
+    """Scores by factor. An integer stays an integer."""
     justifications: Mapping[str, str] | None = None
     abstained: Mapping[str, str] = field(default_factory=dict)
-    """Reasons why factors have no score."""
+    """Reason for each factor without a score."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     violations: tuple[Remark, ...] = ()
     notes: tuple[Remark, ...] = ()
@@ -163,7 +168,7 @@ class Judgement:
     exchanges: tuple[Exchange, ...] = ()
     schema_mode: SchemaMode | None = None
     prepared: Mapping[str, str] = field(default_factory=dict)
-    """Preparation of each image, by role: `as-is`, or the recipe."""
+    """Preparation of each image by role: `as-is`, or the steps that were applied."""
     cost: float | None = None
     """US dollars; None if the price is unknown."""
     created: float = 0.0
@@ -175,7 +180,9 @@ class Judgement:
     mass: Mapping[str, float] = field(default_factory=dict)
     """Total probability of the legal scores, by factor."""
     order: Order | None = None
-    """Output of a pair that was shown first. Scores and choices use the manifest's naming of the pair, whatever the order."""
+    """Order in which the outputs of a pair were shown. Scores and choices name the outputs as the manifest does, in
+    either order.
+    """
 
     def __post_init__(self) -> None:
         problem = inconsistency(
@@ -186,7 +193,7 @@ class Judgement:
 
     @property
     def attempts(self) -> int:
-        """Number of times that the judge was asked."""
+        """Number of requests that the judge was sent."""
         return len(self.exchanges)
 
     @property
@@ -201,7 +208,7 @@ class Judgement:
 
 
 class Task(NamedTuple):
-    """One combination of edit, rubric, judge and repeat. A run needs one judgement of each task."""
+    """One combination of edit, rubric, judge and repeat. A run needs a judgement for each task."""
 
     item: str
     rubric: str
@@ -209,7 +216,7 @@ class Task(NamedTuple):
     repeat: int
     key: str
     variant: str = ""
-    """Distinguishes several questions of one rubric about one edit, such as the two orders of a pair."""
+    """Distinguishes the questions of one rubric about one edit, such as the two orders of a pair."""
 
 
 class JudgementRow(TypedDict):
@@ -286,7 +293,7 @@ FIELDS = tuple(_fields())
 PER_FACTOR: Mapping[str, str] = {
     field.name: field.column for field in FIELDS if field.table == "scores"
 }
-"""Fields that have a value for each factor, and their columns in the table `scores`."""
+"""Fields with a value for each factor, and their columns in the table `scores`."""
 
 
 def inconsistency(
@@ -295,8 +302,9 @@ def inconsistency(
     choices: Mapping[str, str] | None,
     *probabilities: Mapping[str, float],
 ) -> str | None:
-    """Return what contradicts the status (a score without a verdict, or a verdict without a score); None if nothing
-    does."""
+    """Return how scores and status contradict each other, such as a score without a verdict, or None if they
+    agree.
+    """
     is_answered = scores is not None or choices is not None
     if is_answered != (status == "ok"):
         return "has scores" if is_answered else "has no scores"
@@ -351,11 +359,11 @@ def row(
 
 
 EMPTY_ROW = row(Judgement("", "invalid", "", "", ""), "", None, None)
-"""Row without an answer; provides defaults for the fields that an export of 0.1 lacks."""
+"""Row without an answer, which has the defaults of fields that exports of 0.1 lack."""
 
 
 def factor_values(row: JudgementRow, factor: str) -> dict[str, float | str | None]:
-    """Return the values of one factor in a row, by column of the table `scores`."""
+    """Return the values of one factor in a row, by their columns in the table `scores`."""
     return {
         "score": (row["scores"] or {}).get(factor),
         "choice": (row["choices"] or {}).get(factor),
@@ -367,11 +375,13 @@ def factor_values(row: JudgementRow, factor: str) -> dict[str, float | str | Non
 
 
 PIXEL_JUDGES = frozenset({"measured", "metrics"})
-"""Judges that compare pixels and do not read the instruction, except for a few phrasings that `measured` can verify."""
+"""Judges that compare pixels. They do not read the instruction, except for a few phrasings that `measured` can
+verify.
+"""
 
 
 def instruction_warning(judges: Iterable[str]) -> str | None:
-    """Return a warning if none of the judges can check whether the instruction was followed; else None."""
+    """Return a warning if none of the judges checks whether the instruction was followed; else None."""
     named = sorted({judge.partition("@")[0] for judge in judges})
     if not named or not set(named) <= PIXEL_JUDGES:
         return None

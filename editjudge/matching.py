@@ -1,8 +1,8 @@
-"""Matching of the edits of two runs by content.
+"""Matching the edits of two runs by content.
 
-Ids are not unique across manifests: an edit without one is named after its line number. So ratings and `drift` match by
-input, output and instruction, and `gate --baseline` and `compare RUN_A RUN_B` by the task: input, instruction, ground
-truth and mask, but not the output.
+Ids are not unique across manifests: an edit without an id is named after its line number. Ratings and `drift` match
+edits by input, output and instruction. `gate --baseline` and `compare RUN_A RUN_B` match them by task: input,
+instruction, ground truth and mask, but not the output.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from editjudge.canonical import json_hash
 from editjudge.edit import PAIR_ROLES
 
 MatchBy = Literal["edit", "task"]
-"""`edit`: the same input, output and instruction. `task`: the same task, for any model."""
+"""Content that must be equal. `edit`: input, output and instruction. `task`: the task, whatever model did it."""
 
 _ROLES: dict[MatchBy, tuple[str, ...]] = {
     "edit": ("input", "edited", *PAIR_ROLES),
@@ -24,7 +24,7 @@ _ROLES: dict[MatchBy, tuple[str, ...]] = {
 }
 
 UNREAD = "unread:"
-"""Prefix of the key of an edit with an image that is identified only by its path."""
+"""Key prefix of an edit with an image that is identified only by its path."""
 
 
 class StoredEdit(Protocol):
@@ -43,7 +43,9 @@ class StoredEdit(Protocol):
 
 
 class ImageIdentity(NamedTuple):
-    """Identity of an image: its digest, or its path if it was never read; `group` or `id` if the edit has none."""
+    """Identity of an image: its digest, or its path if it was never read. A missing image is identified by the group
+    or id of its edit.
+    """
 
     how: str
     value: str
@@ -63,7 +65,9 @@ class Content:
     """Identity of an edit across runs: image digests, instruction and model."""
 
     images: Mapping[str, ImageIdentity]
-    """Images by role. Without an input its entry is the name of the source image; without an output, the id of the edit."""
+    """Images by role. A missing input is identified by the source image's name, a missing output by the id of the
+    edit.
+    """
     instruction: str
     model: str
 
@@ -76,7 +80,7 @@ class Content:
         return cls({**defaults, **images}, item.instruction, item.model or "")
 
     def key(self, by: MatchBy = "edit") -> str:
-        """Return the hash that equal edits share, with a prefix if an image was never read."""
+        """Return a hash that equal edits share, with the prefix `UNREAD` if an image was never read."""
         images = {
             role: self.images[role][:2] for role in _ROLES[by] if role in self.images
         }
@@ -86,7 +90,7 @@ class Content:
 
 
 def is_unread(key: str) -> bool:
-    """Whether a key identifies an image by its path, since the image was never read."""
+    """Whether a key identifies an image only by its path."""
     return key.startswith(UNREAD)
 
 
@@ -113,7 +117,9 @@ class RunEdits:
     def keys(
         self, by: MatchBy, digests: Mapping[str, str], per_model: bool
     ) -> dict[str, str]:
-        """Return the key of each edit by id; `digests` has the digests of files that either run has read, by path."""
+        """Return the key of each edit by id. `digests` maps paths to the digests of files that either run has
+        read.
+        """
         keys = {}
         for item, content in self.edits.items():
             images = {
@@ -127,8 +133,9 @@ class RunEdits:
     def _resolve(
         self, image: ImageIdentity, digests: Mapping[str, str]
     ) -> ImageIdentity:
-        """Return an unread image with the digest that the other run read at its path, or else with its name in the
-        manifest, since the manifest may have moved to another folder."""
+        """Return the identity of an image that this run never read: the digest that the other run found at its path,
+        or else its path relative to the manifest, since the manifest may have moved.
+        """
         if image.how != "source":
             return image
         if image.source in digests:
@@ -138,23 +145,25 @@ class RunEdits:
 
 @dataclass(frozen=True)
 class Match:
-    """The edits that two runs share. Edits with equal content count once."""
+    """The edits that two runs have in common. Edits with equal content count once."""
 
     a: Mapping[str, str]
-    """Keys by id of the edits that are also in the other run."""
+    """Keys of the edits that are also in the other run, by id."""
     b: Mapping[str, str]
     matched: int
     unmatched_a: int
     unmatched_b: int
     unread: int
-    """Matched edits with an image that is identified by its name in the manifest, since neither run read it."""
+    """Number of matched edits with an image that neither run read, and that is identified by its name in the
+    manifest.
+    """
 
     def counts(self) -> dict[str, int]:
         names = ("matched", "unmatched_a", "unmatched_b", "unread")
         return {name: getattr(self, name) for name in names}
 
     def describe(self, a: str, b: str) -> list[str]:
-        """Return notices; empty if every edit has a counterpart."""
+        """Return notices about unmatched and unread edits, or an empty list."""
         messages = []
         if self.unmatched_a or self.unmatched_b:
             alone = f"{self.unmatched_a:,} of {a} and {self.unmatched_b:,} of {b} have no counterpart and are left out"
@@ -172,7 +181,7 @@ class Match:
 def match(a: RunEdits, b: RunEdits, by: MatchBy) -> Match:
     """Pair the edits of two runs by content.
 
-    Tasks are paired within a model if the runs have a model in common, else across models; equal edits of one run are
+    Tasks are paired for each model if the runs have a model in common, else across models. Equal edits of one run are
     averaged.
     """
     per_model = by == "task" and not a.models().isdisjoint(b.models())
@@ -191,7 +200,9 @@ def match(a: RunEdits, b: RunEdits, by: MatchBy) -> Match:
 
 
 def _digests(*runs: RunEdits) -> dict[str, str]:
-    """Return the digest of each file that either run has read, by path, without paths whose content differs."""
+    """Return the digests of files that either run has read, by path. Paths whose content differs between them are
+    left out.
+    """
     contents = [content for run in runs for content in run.edits.values()]
     read = {
         (image.source, image.value)

@@ -1,4 +1,4 @@
-"""Choices between two outputs that are shown in both orders, and decisions from the two answers."""
+"""Choices between two outputs that are shown in both orders, and the decision from the two answers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from editjudge.errors import UsageError
 Choice: TypeAlias = Literal["a", "b", "tie"]
 CHOICES: tuple[Choice, ...] = ("a", "b", "tie")
 Answer: TypeAlias = Literal["a", "b", "tie", "both_good", "both_bad"]
-"""An answer as it is stored; `both_good` and `both_bad` count as ties."""
+"""Answer as stored; `both_good` and `both_bad` count as ties."""
 _TIES: tuple[Answer, ...] = ("tie", "both_good", "both_bad")
 SWAPPED: dict[Answer, Answer] = {"a": "b", "b": "a", **{tie: tie for tie in _TIES}}
-"""Answers with a and b swapped, for a question in which b was shown first."""
+"""Each answer with a and b exchanged, for a question that showed b first."""
 _COUNTED: dict[str, Choice] = {"a": "a", "b": "b", **dict.fromkeys(_TIES, "tie")}
 ORDERS = ("ab", "ba")
-"""Orders in which the outputs of a pair are shown, which are variants of the question."""
+"""Orders in which the outputs of a pair are shown. Each order is a variant of the question."""
 
 _SPELLINGS: dict[str, Answer] = {
     **dict.fromkeys(
@@ -54,7 +54,7 @@ _SPELLINGS: dict[str, Answer] = {
 
 
 def read_choice(text: str) -> Answer | None:
-    """Return the answer for a spelling of people or published judges; None if it is unknown."""
+    """Return the answer for a spelling that people or published judges use, or None if it is unknown."""
     return _SPELLINGS.get(text.strip().strip("[]").replace("_", " ").casefold())
 
 
@@ -64,7 +64,7 @@ class Decision(NamedTuple):
     verdict: Choice | None
     """None if an order has no answer."""
     flipped: bool = False
-    """Whether one order gives a and the other b: the judge decides by position."""
+    """Whether one order gives a and the other b, so that the judge decides by position."""
     half: bool = False
     """Whether one order gives a tie and the other a or b."""
 
@@ -82,7 +82,7 @@ def decide(ab: str | None, ba: str | None) -> Decision:
 
 
 def majority(answers: Iterable[str | None]) -> Choice | None:
-    """Return the more frequent of a and b over repeats of one order, or a tie if neither is; None without answers."""
+    """Return the most frequent choice over repeats of one order. Equal counts are a tie; None without answers."""
     choices = [choice for answer in answers if (choice := _choice(answer)) is not None]
     if not choices:
         return None
@@ -93,7 +93,7 @@ def majority(answers: Iterable[str | None]) -> Choice | None:
 
 
 def _choice(answer: str | None) -> Choice | None:
-    """Return the choice that a stored answer counts as; both_good and both_bad count as a tie."""
+    """Return the choice that a stored answer counts as; `both_good` and `both_bad` count as a tie."""
     if answer is None:
         return None
     if answer in _COUNTED:

@@ -54,7 +54,7 @@ EXTRAS = {
     "ray": {"ray": "ray"},
     "stats": {"numpy": "numpy", "scipy": "scipy", "jinja2": "jinja2"},
 }
-"""Distributions of the extras that are checked before use, by the module to import."""
+"""Modules and distributions of the extras that are checked before use."""
 EXTRA_OF_MODULE = {
     "cv2": "measured",
     "datasets": "hf",
@@ -80,7 +80,7 @@ EXTRA_OF_MODULE = {
     "uvicorn": "web",
     "xllamacpp": "local",
 }
-"""The smallest extra that installs a module."""
+"""The smallest extra that installs each module."""
 
 
 def default_judge() -> str:
@@ -89,7 +89,7 @@ def default_judge() -> str:
 
 
 class Plugin(NamedTuple):
-    """Location of an object, and the extra that it needs."""
+    """Import path of an object, and the extra that it needs."""
 
     target: str
     extra: str = ""
@@ -144,7 +144,7 @@ class MissingExtra(UsageError):
     def of(
         cls, what: str, error: ModuleNotFoundError, extra: str = ""
     ) -> MissingExtra | None:
-        """Return the error for a module that an extra would install; None if no extra does, which is a defect."""
+        """Return the error for a module that an extra installs, or None if no extra does, since that is a bug."""
         module = (error.name or "").partition(".")[0]
         if module not in EXTRA_OF_MODULE:
             return None
@@ -152,7 +152,7 @@ class MissingExtra(UsageError):
 
 
 def need_extra(extra: str, what: str) -> None:
-    """Raise `MissingExtra` if an extra is not installed; `what` is the subject of its message."""
+    """Raise `MissingExtra` if an extra is not installed; `what` is the subject of the message."""
     if lacking := missing(extra):
         raise MissingExtra(what, extra, lacking)
 
@@ -172,7 +172,7 @@ def _is_installed(module: str) -> bool:
 
 @functools.cache
 def providers(kind: Kind) -> dict[str, Plugin]:
-    """Return all providers of a kind by name, built-in ones first; other distributions cannot replace them."""
+    """Return all providers of a kind by name. Other distributions cannot replace the built-in providers."""
     import importlib.metadata
 
     others = importlib.metadata.entry_points(group=f"editjudge.{kind}")
@@ -181,15 +181,16 @@ def providers(kind: Kind) -> dict[str, Plugin]:
 
 
 def load(kind: Kind, name: str, what: str) -> Any:
-    """Return a provider's object. Raise `MissingExtra` if its extra is not installed; `what` is the subject of the
-    message."""
+    """Return the object of a provider. Raise `MissingExtra` if its extra is not installed; `what` is the subject of
+    the message.
+    """
     provider = providers(kind)[name]
     need_extra(provider.extra, what)
     return provider.load()
 
 
 def usable(kind: Kind) -> list[Any]:
-    """Return the objects of all providers of a kind whose extras are installed."""
+    """Return the objects of all providers of a kind, except those whose extras are not installed."""
     return [
         provider.load()
         for provider in providers(kind).values()

@@ -1,4 +1,4 @@
-"""Ratings and preferences of people and scores of judges, read from CSV, JSONL or Parquet files."""
+"""Readers for people's ratings and preferences and for judges' scores in CSV, JSONL or Parquet files."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ VOTES = {
     "both_bad": "tie", "both bad": "tie",
     "[[a>b]]": "A", "[[b>a]]": "B", "[[a=b=good]]": "tie", "[[a=b=bad]]": "tie",
 }  # fmt: skip
-"""Spellings of votes in lower case, plain and as in arenas. "Both bad" is a tie."""
+"""Votes by their spellings in lower case, including those of arenas. "Both bad" counts as a tie."""
 GUESSED = "guessed"
-"""Status of a score that its source guessed because it could not read the answer."""
+"""Status of a score that its source guessed, since it could not read the answer."""
 
 
 class Origin(NamedTuple):
@@ -40,7 +40,7 @@ class Origin(NamedTuple):
 
 
 class PairRating(NamedTuple):
-    """Preference of one person between the outputs of a pair."""
+    """One person's preference between the outputs of a pair."""
 
     item: str
     rater: str
@@ -68,7 +68,7 @@ class _Row:
         return str(self.cells.get(name) or "")
 
     def name(self, name: str) -> str:
-        """Return a cell that must not be empty, as text."""
+        """Return a cell as text. Raise `ManifestError` if it is empty."""
         value = self.cells.get(name)
         if isinstance(value, int) and not isinstance(value, bool):
             value = str(value)  # items and raters are often numbered
@@ -77,7 +77,7 @@ class _Row:
         return value
 
     def number(self, name: str) -> float | None:
-        """Return a number; None if the cell is empty."""
+        """Return a cell as a number, or None if it is empty."""
         value = self.cells.get(name)
         if value is None or (isinstance(value, str) and not value.strip()):
             return None
@@ -96,7 +96,7 @@ class _Row:
         return number
 
     def human_vote(self, expected: str) -> str:
-        """Return the vote of a person."""
+        """Return the person's vote in this row. Raise `ManifestError` if it cannot be read."""
         has_judges = "human_preference" in self.cells
         name = "human_preference" if has_judges else "preference"
         vote = vote_of(self.cells.get(name))
@@ -136,11 +136,11 @@ def _table(path: Path, columns: tuple[str, ...] = ()) -> Iterator[_Row]:
 # --- ratings --------------------------------------------------------------------------------------------------
 
 _QUOTED = re.compile(r"\A'(?='*[=+\-@\t\r\n])")
-"""The quotation mark that `ratings export` puts before a text that a spreadsheet would take for a formula."""
+"""Quotation mark that `ratings export` puts before a text that a spreadsheet would read as a formula."""
 
 
 def read_ratings(path: Path) -> Iterator[tuple[int, StoredRating, Origin]]:
-    """Yield line, rating and origin of each row, except rows with an empty score."""
+    """Yield the line number, rating and origin of each row. Rows with an empty score are skipped."""
     quoted = path.suffix.lower() not in (".jsonl", ".parquet")
     for row in _table(path, RATING):
         score = row.number("score")
@@ -158,7 +158,7 @@ def read_ratings(path: Path) -> Iterator[tuple[int, StoredRating, Origin]]:
 
 
 def _choice(row: _Row, score: float) -> str:
-    """Return the choice that `ratings export` writes beside the score of a pair; empty if there is none."""
+    """Return the choice that `ratings export` writes beside the score of a pair, or an empty text."""
     choice = read_choice(row.text("choice"))
     if choice is None:
         return ""
@@ -171,7 +171,7 @@ def _choice(row: _Row, score: float) -> str:
 
 
 def unique_ratings(path: Path) -> Iterator[StoredRating]:
-    """Yield one rating for each item, rater and factor, as a store has them. Raises `ManifestError` if two scores differ."""
+    """Yield one rating for each item, rater and factor. Raise `ManifestError` if two of their scores differ."""
     seen: dict[tuple[str, ...], tuple[int, float]] = {}
     for line, rating, _ in read_ratings(path):
         key = (rating.item, rating.rater, rating.factor, rating.content, rating.rubric)
@@ -189,10 +189,11 @@ def unique_ratings(path: Path) -> Iterator[StoredRating]:
 def by_content(
     path: Path, ratings: Iterable[StoredRating], contents: Mapping[str, str]
 ) -> list[StoredRating]:
-    """Return the ratings with the content that they belong to, except ratings of items that `contents` does not have.
+    """Return the ratings with the content key of their edit. Ratings of items that are not in `contents` are left
+    out.
 
-    Two ids may have the same content, such as when two models returned the input. A store keeps one rating of it by each
-    rater, so two different scores are an error: one would silently replace the other.
+    Two ids may have the same content, for example if two models returned the input. A store keeps one rating for each
+    rater and content, so two different scores are an error: one would silently replace the other.
     """
     seen: dict[tuple[str, ...], StoredRating] = {}
     scoped = []
@@ -226,9 +227,9 @@ def ratings_columns(ratings: Iterable[StoredRating]) -> Ratings:
 def read_scores(
     path: Path, origins: Mapping[str, Origin] | None = None
 ) -> tuple[Scores, Scores | None]:
-    """Return the scores of judges without guessed ones; and with them, if there are any.
+    """Return the judges' scores without guessed scores, and with them if there are any.
 
-    An empty score counts as failed; a second row for the same item, judge and factor is a repeat.
+    An empty score counts as failed. A second row for the same item, judge and factor is a repeat.
     """
     times = Counter[tuple[str, ...]]()
     origin_by_item: dict[str, Origin] = {}
@@ -270,7 +271,7 @@ def read_scores(
 
 
 def origins_of(path: Path, columns: manifest.Columns = ()) -> dict[str, Origin]:
-    """Return model and source image of every item of a manifest; images are not opened."""
+    """Return the model and source image of every item of a manifest, without opening images."""
     edits = manifest.read(
         path,
         allow_outside=True,
@@ -287,14 +288,14 @@ def origins_of(path: Path, columns: manifest.Columns = ()) -> dict[str, Origin]:
 
 
 def vote_of(value: object) -> str | None:
-    """Return the vote A, B or tie for any of its spellings; None for another value."""
+    """Return the vote A, B or tie for one of its spellings, or None for another value."""
     return VOTES.get(value.strip().casefold()) if isinstance(value, str) else None
 
 
 def read_preferences(path: Path, *, of_run: bool) -> Iterator[tuple[int, Preference]]:
-    """Yield line and preference of each row; pairs name two edits of a run (`of_run`), or two models.
+    """Yield the line number and the preference of each row. A pair names two edits of a run (`of_run`) or two models.
 
-    A vote of a judge that cannot be read counts as failed.
+    A judge's vote that cannot be read counts as failed.
     """
     names = ("a", "b") if of_run else ("model_a", "model_b")
     for row in _table(path, names):
@@ -316,7 +317,9 @@ def read_preferences(path: Path, *, of_run: bool) -> Iterator[tuple[int, Prefere
 
 
 def read_pair_ratings(path: Path) -> Iterator[tuple[int, PairRating]]:
-    """Yield line and vote of each row, with the columns `item` or `id`, `preference` and optionally `rater`."""
+    """Yield the line number and the vote of each row. The columns are `item` or `id`, `preference` and optionally
+    `rater`.
+    """
     for row in _table(path):
         vote = row.human_vote("A, B, tie or both_bad")
         item = row.name("item" if "item" in row.cells else "id")

@@ -1,8 +1,8 @@
 """Redaction of stored and displayed data: passwords and signatures in addresses, and keys among a judge's options.
 
-A secret is recognised by its name (`token`, `X-Amz-Signature`, `api_key`), by its value (that of a key in the
-environment, or the form of a provider's key), or by its position (the password of an address, the headers of a
-request). Data without secrets is returned unchanged to the byte, so that the keys of questions do not change.
+A secret is recognised by its name (`token`, `X-Amz-Signature`, `api_key`), by its value (a key in the environment, or
+the format of a provider's key), or by its position (the password of an address, the headers of a request). Data
+without secrets is returned unchanged to the byte, so that the keys of questions do not change.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 HIDDEN = "***"
-"""Text in place of a secret."""
+"""Replacement of a secret."""
 LEAST = 8
-"""Least length of the value of an environment variable that is redacted anywhere."""
+"""Minimum length of an environment variable's value that is redacted wherever it occurs."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SECRET_WORDS = frozenset(
@@ -40,13 +40,13 @@ _HARMLESS_BEFORE = frozenset(
     {"cache", "primary", "sort", "foreign", "group", "public"}
     | {"eos", "bos", "pad", "unk", "stop", "special", "mask", "image", "end", "start"}
 )
-"""Words before `key` and `token` in names that are not secrets: prompt_cache_key, eos_token."""
+"""Words before `key` and `token` that make a name harmless: prompt_cache_key, eos_token."""
 
 _SIGNED_WITH = re.compile(
     r"(?i)x-(amz|goog|oss)-.*|awsaccesskeyid|googleaccessid|ossaccesskeyid|key-pair-id|policy|expires|s[vterp]|s[pi][rp]"
     r"|sk(oid|tid|t|e|s|v)|srt?|ss"
 )
-"""Parameters that change with each signature of an address."""
+"""Query parameters that change whenever an address is signed again."""
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
 _PROVIDER_KEY = re.compile(
@@ -58,7 +58,7 @@ _PROVIDER_KEY = re.compile(
 
 @functools.lru_cache(1024)
 def is_secret_name(name: str) -> bool:
-    """Whether a parameter, header or variable of this name holds a secret."""
+    """Whether a parameter, header or variable with this name holds a secret."""
     parts = [part.lower() for part in _WORD.findall(name)]
     if not parts:
         return False
@@ -68,10 +68,10 @@ def is_secret_name(name: str) -> bool:
 
 
 def redacted_address(address: str) -> str:
-    """Return an address without its password and without the secret values of its query.
+    """Return an address without its password and the secret values of its query.
 
-    If a query is signed, parameters that change with each signature are redacted too, so that a file has the same
-    address after it is signed again.
+    If the query is signed, parameters that change with each signature are redacted too, so that the same file keeps
+    the same address after it is signed again.
     """
     before, mark, rest = address.partition("://")
     if not mark:
@@ -103,12 +103,12 @@ def _redacted_query(query: str) -> str:
 
 
 def redacted_text(text: str) -> str:
-    """Return a text with its addresses redacted."""
+    """Return a text with the addresses in it redacted."""
     return _ADDRESS.sub(lambda match: redacted_address(match[0]), text)
 
 
 def redacted_metadata(value: Any) -> Any:
-    """Return values of a manifest with addresses redacted; the same object if nothing changes."""
+    """Return manifest values with addresses redacted, or the same object if nothing changes."""
 
     def redacted(leaf: Any, _: bool) -> Any:
         return redacted_text(leaf) if isinstance(leaf, str) else leaf
@@ -118,7 +118,7 @@ def redacted_metadata(value: Any) -> Any:
 
 
 def address_secrets(address: str) -> Iterator[str]:
-    """Yield the secret parts of an address in the forms in which a server may repeat them."""
+    """Yield the secret parts of an address, in all forms in which a server may repeat them."""
     try:
         parts = urllib.parse.urlsplit(address)
     except ValueError:
@@ -132,7 +132,7 @@ def address_secrets(address: str) -> Iterator[str]:
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with these secrets hidden, the longest first."""
+    """Return a text with these secrets hidden."""
     for secret in sorted({*secrets}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
@@ -144,7 +144,9 @@ def without(text: str, secrets: Iterable[str]) -> str:
 def _changed(
     value: Any, change: Callable[[Any, bool], Any], *, hidden: bool = False
 ) -> Any:
-    """Return a tree of mappings and lists with its leaves changed; `hidden` is whether a name above is that of a secret."""
+    """Return a tree of mappings and lists with its leaves changed. `hidden` says whether the leaf is below a secret
+    name.
+    """
     if isinstance(value, Mapping):
         return {
             name: _changed(member, change, hidden=hidden or is_secret_name(str(name)))
@@ -156,7 +158,7 @@ def _changed(
 
 
 def environment_secrets(environ: Mapping[str, str] = os.environ) -> set[str]:
-    """Return the values of all variables with names of secrets."""
+    """Return the values of all environment variables whose names mark a secret."""
     values = {value.strip() for name, value in environ.items() if is_secret_name(name)}
     return {value for value in values if len(value) >= LEAST}
 
@@ -164,7 +166,7 @@ def environment_secrets(environ: Mapping[str, str] = os.environ) -> set[str]:
 def redacted_options(
     extra: Mapping[str, Any], environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
-    """Return further parameters of a request for storage, without secrets by name or value."""
+    """Return further request parameters for storage, with secrets hidden by name and by value."""
     secrets = environment_secrets(environ)
 
     def redacted(leaf: Any, hidden: bool) -> Any:
@@ -179,14 +181,14 @@ def redacted_options(
 
 
 def option_secrets(extra: Mapping[str, Any]) -> list[str]:
-    """Return the values that `redacted_options` hides, so that they can be hidden in messages of a server too."""
+    """Return the values that `redacted_options` hides, so that they can be hidden in a server's messages too."""
     secrets: list[str] = []
 
     def collect(leaf: Any, hidden: bool) -> None:
         if not isinstance(leaf, str):
             return
         if hidden and leaf:
-            # A header has "Bearer" before its key.
+            # A header's value starts with "Bearer" before the key.
             secrets.extend((leaf, *leaf.split()[1:]))
         secrets.extend(match[0] for match in _PROVIDER_KEY.finditer(leaf))
         for address in _ADDRESS.findall(leaf):
@@ -197,7 +199,7 @@ def option_secrets(extra: Mapping[str, Any]) -> list[str]:
 
 
 def redacted_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a judge as a run stores them."""
+    """Return the options of a judge without secrets, as a run stores them."""
     settings = dict(options)
     if isinstance(settings.get("base_url"), str):
         settings["base_url"] = redacted_address(settings["base_url"])
@@ -209,5 +211,5 @@ def redacted_settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hidden_names(extra: Mapping[str, Any]) -> list[str]:
-    """Return the names of parameters whose values are hidden."""
+    """Return the names of the parameters whose values are hidden."""
     return [name for name, value in extra.items() if HIDDEN in str(value)]

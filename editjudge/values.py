@@ -37,7 +37,9 @@ _ABSOLUTE = 1e-12
 
 
 def word_of(value: Any) -> str:
-    """Return the text by which a value is compared: equal for equal values, empty for a missing value."""
+    """Return the text that represents a value in comparisons: the same for equal values, empty for a missing
+    value.
+    """
     match value:
         case None:
             return ""
@@ -58,7 +60,7 @@ def word_of(value: Any) -> str:
 
 
 def _number_word(text: str) -> str:
-    """Return the digits without trailing zeros, and the power of ten: exact for any number of digits."""
+    """Return the digits without trailing zeros and the power of ten, which is exact for any number of digits."""
     sign, digits, power = Decimal(text).as_tuple()
     shortest = "".join(map(str, digits)).rstrip("0")
     if not shortest:
@@ -68,12 +70,12 @@ def _number_word(text: str) -> str:
 
 
 def is_given(value: Any) -> bool:
-    """Whether a value is given: anything except null, blank text, an empty list or object, and `false`."""
+    """Whether a value is neither null, blank text, an empty list or object, nor `false`."""
     return word_of(value).strip() not in _NOTHING
 
 
 def place_among(value: Any, choices: Sequence[str]) -> int | None:
-    """Return the index of the choice that equals a value, exactly or else by meaning; None if none does."""
+    """Return the index of the choice that equals a value, exactly or else by meaning, or None."""
     if value in choices:
         return choices.index(value)
     keys = [word_of(choice) for choice in choices]
@@ -82,8 +84,9 @@ def place_among(value: Any, choices: Sequence[str]) -> int | None:
 
 
 def column(fields: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a column; None if there is none. `scene.light` is a field of an object, or else a column of that
-    name."""
+    """Return the value of a column, or None. `scene.light` is a field of the object `scene`, or else a column of that
+    name.
+    """
     value: Any = fields
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -91,7 +94,7 @@ def column(fields: Mapping[str, Any], name: str) -> Any:
 
 
 def listed(value: Any) -> list[Any] | None:
-    """Return a list unchanged, or parse one from JSON text, as in a CSV cell; None for any other value."""
+    """Return a list unchanged, or parse a list from JSON text as in a CSV cell. Return None for any other value."""
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):
             value = json.loads(value)
@@ -99,7 +102,9 @@ def listed(value: Any) -> list[Any] | None:
 
 
 def compare(a: Any, sign: str, b: Any) -> Any:
-    """Whether a comparison of two numbers or arrays holds; numbers that differ only by rounding are equal."""
+    """Return whether a comparison of two numbers or arrays is true. Numbers that differ only by rounding are
+    equal.
+    """
     close = (a == b) | (abs(a - b) <= _ABSOLUTE + _RELATIVE * abs(b))
     match sign:
         case "==" | "=":

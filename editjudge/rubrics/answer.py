@@ -1,7 +1,7 @@
 """The answer that a rubric asks for, as a tree of its keys.
 
-The JSON Schema, the shape that a question shows and an answer filled in by a program derive from this tree. The
-contract (`editjudge.rubrics.contract`) walks the same tree.
+The JSON Schema, the shape that a question shows, and the answers that programs fill in are derived from this tree.
+The contract (`editjudge.rubrics.contract`) walks the same tree.
 """
 
 from __future__ import annotations
@@ -15,28 +15,30 @@ from typing import Any, Literal
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric
 
 _ORDER = ("id", "text", "object", "list", "score", "reason", "other")
-"""Order in which failures are reported."""
+"""Order in which the failures of an answer are reported, by kind of node."""
 
 
 @dataclass(frozen=True)
 class AnswerNode:
-    """A part of an answer: an object, a list of scores, or a value."""
+    """A node of an answer: an object, a list of scores, or a value."""
 
     kind: Literal["object", "list", "score", "reason", "text", "id", "other"]
     factor: Factor | None = None
-    """The factor of a score or a reason, or of the object that is its entry."""
+    """Factor of a score or a reason, or of the object that contains both."""
     json_type: str = "string"
     """JSON type of a value that is not scored."""
     members: Mapping[str, AnswerNode] = field(default_factory=dict)
-    """Parts of an object by their keys, in the order in which an answer has them."""
+    """Members of an object by key, in the order of the answer."""
     in_order: tuple[tuple[str, AnswerNode], ...] = ()
-    """The same parts in the order in which failures are reported."""
+    """The same members in the order in which failures are reported."""
     items: tuple[AnswerNode, ...] = ()
-    """Scores of a list."""
+    """Scores in a list."""
 
     @functools.cached_property
     def factors(self) -> dict[str, str]:
-        """Keys of an object that name a factor, and the factor of each; empty for an entry."""
+        """Factor keys of the members that are factors, by the member's key; empty if this object belongs to one
+        factor.
+        """
         return {
             key: part.factor.key
             for key, part in self.members.items()
@@ -52,7 +54,7 @@ class AnswerNode:
 
 @functools.lru_cache(maxsize=64)
 def answer_tree(rubric: Rubric) -> AnswerNode:
-    """Return the tree of a JSON answer. Reasons come before scores, or after them if the rubric says so."""
+    """Return the tree of a JSON answer. Reasons come before scores, unless the rubric says otherwise."""
     answer = rubric.answer
     scores: list[tuple[tuple[str, ...], AnswerNode]] = []
     for factor in rubric.factors:
@@ -99,7 +101,7 @@ def _object(tree: Mapping[str, Any], answer: AnswerFormat) -> AnswerNode:
 
 
 def _sorted_keys(keys: Iterable[str], answer: AnswerFormat) -> list[str]:
-    """Return keys in the order of the prompt, if the rubric has it; other keys follow."""
+    """Return the keys in the order of the prompt, if the rubric has stored it; other keys follow."""
     positions = {key: position for position, key in enumerate(answer.keys)}
     return sorted(keys, key=lambda key: positions.get(key, len(positions)))
 
@@ -107,7 +109,7 @@ def _sorted_keys(keys: Iterable[str], answer: AnswerFormat) -> list[str]:
 def _factor_paths(
     factor: Factor, answer: AnswerFormat
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the paths of the score and the reason of a factor; an empty path for one that is not asked for."""
+    """Return the paths of a factor's score and reason; a path is empty if its value is not asked for."""
     if answer.form == "nested":
         score = _split(factor.path or factor.key, answer)
         return score, _split(factor.reason_path, answer)
@@ -125,7 +127,7 @@ def _split(path: str, answer: AnswerFormat) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=64)
 def answer_keys(rubric: Rubric) -> tuple[str, ...]:
-    """Return every key of an answer at any level; an object with one of them is a candidate for the answer."""
+    """Return every key of an answer, at any level. An object in a reply with one of these keys may be the answer."""
     keys = [*answer_tree(rubric).keys()]
     if rubric.answer.form != "nested":
         keys += [factor.key for factor in rubric.factors]
@@ -166,7 +168,9 @@ def _schema(rubric: Rubric, part: AnswerNode) -> dict[str, Any]:
 
 
 def _item_schema(rubric: Rubric) -> dict[str, Any]:
-    """Return the schema of the items of a list; it cannot tell factors apart, so it allows the scores of all of them."""
+    """Return the schema of a list item. It allows the scores of all factors, since a schema cannot distinguish
+    items.
+    """
     schemas = [factor.scale.json_schema() for factor in rubric.factors]
     options: list[Any] = []
     if any("anyOf" in schema for schema in schemas):
@@ -187,7 +191,7 @@ def _item_schema(rubric: Rubric) -> dict[str, Any]:
 
 
 def answer_shape(rubric: Rubric, identifier: str | None) -> str:
-    """Return the answer as a question shows it: keys and labels to the letter, values described."""
+    """Return the answer as the question shows it, with exact keys and labels, and descriptions in place of values."""
     if rubric.answer.form == "lines":
         values = {factor.key: f"<{plain_words(factor)}>" for factor in rubric.factors}
         return _as_lines(rubric, values, f"<{reason_words(rubric)}>")
@@ -231,14 +235,14 @@ def _as_lines(rubric: Rubric, values: Mapping[str, str], reason: str) -> str:
 
 
 def reason_words(rubric: Rubric) -> str:
-    """Return the description of a reason, as the question words it."""
+    """Return the description of a reason in the question."""
     if limits := rubric.answer.words:
         return f"{limits[0]} to {limits[1]} words of visible evidence"
     return rubric.answer.reason or "the reason for the score"
 
 
 def plain_words(factor: Factor) -> str:
-    """Return a scale in words, for answers that have no quotation marks."""
+    """Return the description of a factor's scale, without quotation marks."""
     return factor.scale.words.replace('"', "")
 
 
@@ -252,7 +256,9 @@ def envelope(
     justifications: Mapping[str, str],
     why_not: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return a verdict as the JSON that the rubric asks for; a factor without a score is null, with the reason."""
+    """Return a verdict as the JSON that the rubric asks for. A factor without a score is null and has the reason for
+    that.
+    """
     reasons = {
         factor.key: justifications.get(factor.key) or why_not.get(factor.key, "")
         for factor in rubric.factors
@@ -285,7 +291,9 @@ def as_lines(
     justifications: Mapping[str, str],
     why_not: Mapping[str, str],
 ) -> str:
-    """Return a verdict as an answer that is not JSON; a factor without a score has the reason instead, in brackets."""
+    """Return a verdict as an answer that is not JSON. A factor without a score has the reason for that, in
+    brackets.
+    """
     values = {
         f.key: str(scores[f.key]) if f.key in scores else f"({why_not.get(f.key, '')})"
         for f in rubric.factors

@@ -1,7 +1,7 @@
-"""Reply in, `Verdict` or `Failure` out.
+"""The contract of a rubric: `check` turns a reply into a `Verdict` or a `Failure`.
 
-A verdict has every score, exactly as the reply said it, or there is no verdict: nothing is repaired, rounded,
-guessed or taken from one of two answers. Each remark carries a code that stays the same between releases.
+A verdict has every score, exactly as the reply states it. Nothing is repaired, rounded, guessed or chosen from two
+different answers. The codes of remarks do not change between releases.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from editjudge.rubrics.verdict import Failure, Finish, Remark, Verdict
 
 MAX_REASONS = 40
 MAX_SECTIONS = 1_000
-"""Headings of an answer that are read; prompts ask for three."""
+"""Limit of headings that are read in a reply; prompts ask for three."""
 
 
 def check(
@@ -35,10 +35,10 @@ def check(
     strict: bool = False,
     finish: Finish = "stop",
 ) -> Verdict | Failure:
-    """Compare a reply with the rubric's contract.
+    """Check a reply against the rubric's contract.
 
-    `identifier` is the one in the question; without it any is accepted. `strict` refuses reasons outside their word
-    limits instead of noting them. Never raises: a reply that is not an answer is a `Failure`.
+    `identifier` is the identifier in the question; None accepts any. `strict` refuses reasons that exceed their word
+    limits, instead of adding a remark. Never raises: a reply without a valid answer is a `Failure`.
     """
     reading = _ReplyReading(rubric, identifier)
     try:
@@ -81,11 +81,11 @@ _DECLINES = re.compile(
     re.IGNORECASE,
 )
 _OPENING = 400
-"""Characters in which a refusal is looked for; later in a text the same words describe the images."""
+"""Number of characters in which a refusal is searched for; later in a reply the same words describe the images."""
 
 
 def _no_answer(rubric: Rubric, reply: Scan, message: str) -> NoAnswer:
-    """Return the failure of a reply that has no answer."""
+    """Return the failure for a reply without an answer."""
     if reply.ends_in_thought:
         cut = "the reply ends inside its own reasoning"
         return NoAnswer("truncated", cut, "truncated")
@@ -106,7 +106,7 @@ def _no_answer(rubric: Rubric, reply: Scan, message: str) -> NoAnswer:
 
 
 def _without_thoughts(rubric: Rubric, text: str) -> Scan:
-    """Return a reply whose answer is not JSON, without its thoughts."""
+    """Return a reply that is not JSON without its thoughts. Raise `NoAnswer` if a thought never ends."""
     reply = scan(text, joint=CUT)
     if reply.ends_in_thought:
         raise _no_answer(rubric, reply, "")
@@ -114,7 +114,7 @@ def _without_thoughts(rubric: Rubric, text: str) -> Scan:
 
 
 def canonical(candidate: Candidate) -> str | None:
-    """Return the canonical JSON of a candidate, which distinguishes true from 1; None if it is not strict JSON."""
+    """Return the canonical JSON of a candidate, in which true and 1 differ, or None if it is not strict JSON."""
     try:
         return json.dumps(_value(candidate), sort_keys=True)
     except NoAnswer:
@@ -141,7 +141,7 @@ def _value(candidate: Candidate) -> dict[str, Any]:
 
 
 class _ReplyReading:
-    """Collects scores and reasons from an answer, and everything that is wrong with it."""
+    """Collects the scores and reasons of an answer, and its faults."""
 
     def __init__(self, rubric: Rubric, identifier: str | None) -> None:
         self.rubric = rubric
@@ -203,7 +203,7 @@ class _ReplyReading:
         self.violations += _remarks_around(rubric, reply, sections)
 
     def take_lines(self, reply: Scan) -> None:
-        """Take the scores and reasons of labelled lines."""
+        """Read scores and reasons from labelled lines."""
         rubric = self.rubric
         factors = {rubric.label(factor): factor for factor in rubric.factors}
         headings = [factor.heading for factor in rubric.factors if factor.heading]
@@ -238,7 +238,7 @@ class _ReplyReading:
             self._violate("prose", "text stands around the lines that were asked for")
 
     def take_word(self, reply: Scan) -> None:
-        """Take the score that is the whole reply, or one of several marks in it."""
+        """Read the score that is the whole reply, or the one mark that the reply contains."""
         (factor,) = self.rubric.factors
         text = reply.before
         if self.rubric.answer.form == "token":
@@ -262,7 +262,9 @@ class _ReplyReading:
     # JSON
 
     def _chosen(self, candidates: Sequence[Candidate]) -> dict[str, Any]:
-        """Return the object that is the answer. Two different objects are refused, unless the rubric takes the last one."""
+        """Return the object that is the answer. Several different objects are refused, unless the last one counts for
+        the rubric.
+        """
         last_counts = bool(self.rubric.answer.sections)
         values = [_value(c) for c in candidates[-1:] if last_counts] or [
             _value(c) for c in candidates
@@ -281,7 +283,7 @@ class _ReplyReading:
     def _take_object(
         self, part: AnswerNode, value: Mapping[str, Any], path: str = ""
     ) -> None:
-        """Take the scores and reasons of an object and of all objects below it; `path` holds the keys that lead to it."""
+        """Read the scores and reasons of an object and everything inside it; `path` is its path in the answer."""
         if value.keys() != part.members.keys():
             self._compare_keys(part, value)
         for key, inner in part.in_order:
@@ -331,7 +333,7 @@ class _ReplyReading:
             self._refuse("wrong_id", message)
 
     def _compare_keys(self, part: AnswerNode, value: Mapping[str, Any]) -> None:
-        """Record keys that are missing in an object, and keys that were not asked for."""
+        """Record missing and unknown keys of an object."""
         factors = part.factors
         entry = part.factor.key if part.factor else None
         for key, _ in part.in_order:
@@ -352,14 +354,14 @@ class _ReplyReading:
             self._refuse(f"unknown_{kind}", f"{message} was not asked for{hint}", entry)
 
     def _share(self, text: str) -> None:
-        """Take the first free text as the reason for every factor without a reason."""
+        """Use the first free text as the reason for every factor that has none."""
         if self.shared_reason is None:
             self.shared_reason = text
 
     # scores
 
     def take_score(self, factor: Factor, value: object) -> None:
-        """Take the value of a factor: a score, a choice or an abstention."""
+        """Read the value of a factor: a score, a choice or an abstention."""
         scale = factor.scale
         is_text = _is_text(value)
         if is_text and value in scale.abstain:
@@ -386,11 +388,11 @@ class _ReplyReading:
             )
 
     def _compare_list(self, rule: Consistency, sections: Sequence[_Section]) -> None:
-        """Record a list of differences that contradicts the score, or that cannot be read.
+        """Record a list of differences that contradicts the score or cannot be read.
 
-        The message never names the score that would be accepted: a judge would just repeat it.
+        The message never names the score that would be accepted, since a judge would just repeat it.
         """
-        # Without its heading the list may be anywhere.
+        # Without its heading, the list may be in any section.
         lists = [s for s in sections if s.title == rule.section] or sections
         marks = read_marks("\n".join(section.text for section in lists), rule)
         score = self.scores[rule.factor]
@@ -452,8 +454,9 @@ def _score_code(value: object, *, decimals: bool) -> str:
 
 
 def _kind_in_words(value: object) -> str:
-    """Return the type of a value for a message. Messages go back to the judge, so they must not contain a score that it
-    could copy."""
+    """Return the type of a value for a message. The judge sees the message, so it must not contain a score to
+    copy.
+    """
     match value:
         case bool() | None:
             return json.dumps(value)
@@ -467,7 +470,7 @@ def _kind_in_words(value: object) -> str:
 
 
 def _text_in_words(text: str) -> str:
-    """Describe a score in an answer that is not JSON, without quoting a number, as `_kind_in_words` does."""
+    """Describe a score in an answer that is not JSON. Like `_kind_in_words`, it never quotes a number."""
     if not text:
         return "left out"
     if _OUT_OF.search(text):
@@ -486,7 +489,7 @@ _OUT_OF = re.compile(r"\d\s*(?:/|out of|%)", re.IGNORECASE)
 
 class _Section(NamedTuple):
     title: str | None
-    """None for the text before the first heading."""
+    """Heading above the text; None for the text before the first heading."""
     text: str
     before_json: bool
 
@@ -503,7 +506,7 @@ def _heading(titles: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _sections(rubric: Rubric, reply: Scan) -> list[_Section]:
-    """Return a reply split at the headings that were asked for, as often as each occurs."""
+    """Split a reply at the headings that the rubric asks for. A heading may occur several times."""
     titles = dict.fromkeys(rubric.answer.sections)
     if rubric.consistency:
         titles[rubric.consistency.section] = None
@@ -576,16 +579,15 @@ def _length_remarks(
 
 # --- positions of the scores ----------------------------------------------------------------------------------
 
-# Strings are matched without a group, so that group 1 holds the numbers, in the order of a decoder.
+# Strings are matched without a group, so that group 1 holds only the numbers, in the order of a decoder.
 _NUMBER = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?\d[\d.eE+-]*+)', re.DOTALL)
 
 
 def score_places(rubric: Rubric, reply: str) -> dict[str, tuple[int, int]]:
-    """Return start and end of each score that is a number, by factor, in a reply that the contract accepted. Answers in
-    labelled lines have none.
+    """Return the start and end of each numeric score in an accepted reply, by factor. Labelled lines have none.
 
-    Of several equal answers the first is taken: the others are copies. If answers differ, the contract has taken the
-    last.
+    If equal answers occur several times, the positions are those of the first. If answers differ, they are those of
+    the last, which the contract accepted.
     """
     text = reply.removeprefix("\ufeff")
     start = len(reply) - len(text)
@@ -612,7 +614,7 @@ def score_places(rubric: Rubric, reply: str) -> dict[str, tuple[int, int]]:
 
 
 def _scores(part: AnswerNode, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the factors of an answer, each with the value of its score."""
+    """Yield each factor of an answer with the value of its score."""
     if part.kind == "score" and part.factor:
         yield part.factor.key, value
     for key, inner in part.members.items():

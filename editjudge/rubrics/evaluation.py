@@ -1,4 +1,6 @@
-"""Evaluation of expressions: a number or the reason why there is none, for one edit or for all edits of a run."""
+"""Evaluation of expressions for one edit or for all edits of a run. The result is a number, or a code if there is
+none.
+"""
 
 from __future__ import annotations
 
@@ -15,63 +17,64 @@ from editjudge.rubrics.expression import Ref, Term, parse_when
 from editjudge.values import compare, is_given, place_among, word_of
 
 OK, NOT_ASKED, LEFT_OUT, ABSTAINED, UNDEFINED, FAILED = range(6)
-"""Codes of a missing number; of several codes the highest counts. `LEFT_OUT` is an abstention inside `applies`; codes
-from `FAILED` on are kinds of failure that the caller defines."""
+"""Codes for a missing number; if several apply, the highest counts. `LEFT_OUT` is an abstention inside `applies`.
+`FAILED` and higher codes are kinds of failure that the caller defines.
+"""
 
 REASONS = ("ok", "not_asked", "abstained", "abstained", "undefined")
 """Names of the codes below `FAILED`."""
 
 NO_ELEMENT = object()
-"""Value of a field if the element does not exist, as opposed to an element without a label."""
+"""Value of a field of an element that does not exist. An element without a label has None instead."""
 
 Number = Any
-"""A float, or a NumPy array with one for each edit. Codes (integers) and truth values have the same two forms."""
+"""A float, or a NumPy array with a value for each edit. Codes (integers) and truth values have the same two forms."""
 Column = Any
-"""Value of a column for one edit, or a sequence with the value for each edit."""
+"""Value of a column for one edit, or a sequence with a value for each edit."""
 
 
 class Quantity(NamedTuple):
-    """One value of each edit."""
+    """A value and its code, for one edit or for each edit."""
 
     value: Number
-    """NaN if `code` is not OK; for a word, its index among the choices."""
+    """NaN if `code` is not OK. A word is represented by its index among the choices."""
     code: Number
 
 
 Cells = Sequence[Quantity]
-"""The values of a term for each edit: one, or those of a list."""
+"""Values of a term: a single one, or one for each element of a list."""
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Operations that differ between single numbers and arrays of them."""
+    """Operations that differ between single numbers and arrays."""
 
     where: Callable[[Number, Number, Number], Number]
     larger: Callable[[Number, Number], Number]
     smaller: Callable[[Number, Number], Number]
     is_finite: Callable[[Number], Number]
     nearest: Callable[[Number], Number]
-    """Return the nearest whole number."""
+    """Return the nearest integer."""
     sqrt: Callable[[Number], Number]
     log: Callable[[Number], Number]
     exp: Callable[[Number], Number]
     power: Callable[[Number, Number], Number]
     divide: Callable[[Number, Number], Number]
     total: Callable[[Sequence[Number]], Number]
-    """Add up several numbers. Published scores are equal to the last digit only if they are added in the same order."""
+    """Return the sum. Published scores are equal to the last digit only if they are added in the same order."""
     each: Callable[[Callable[[Any], Any], Column], Number]
-    """Apply a function to the value of a column of each edit."""
+    """Apply a function to each edit's value of a column."""
     without_warnings: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def cell(self, value: Number, code: Number = OK) -> Quantity:
-        """Return a value with its code; a number that is not finite is undefined."""
+        """Return a value with its code. A number that is not finite is undefined."""
         undefined = (code == OK) & (self.is_finite(value) ^ True)
         code = self.where(undefined, UNDEFINED, code)
         return Quantity(self.where(code == OK, value * 1.0, math.nan), code)
 
 
 def _or_nan(function: Callable[..., float]) -> Callable[..., float]:
-    """Make a function return NaN instead of raising, as NumPy does."""
+    """Return a function that gives NaN instead of raising, as NumPy does."""
 
     def safe(*numbers: float) -> float:
         try:
@@ -96,12 +99,12 @@ SINGLE = Arithmetic(
     total=_or_nan(math.fsum),
     each=lambda function, value: function(value),
 )
-"""Arithmetic for one edit. Sums are rounded once."""
+"""Arithmetic for one edit. A sum is rounded once, at the end."""
 
 
 @functools.cache
 def columns() -> Arithmetic:
-    """Return the arithmetic of NumPy arrays. Sums go from left to right, as a loop adds them."""
+    """Return the arithmetic for NumPy arrays. Sums are added from left to right, as in a loop."""
     import numpy as np
 
     return Arithmetic(
@@ -123,15 +126,16 @@ def columns() -> Arithmetic:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The edits that an expression is evaluated for."""
+    """Edits for which an expression is evaluated."""
 
     factors: Mapping[Ref, Cells]
-    """The value of each factor, or its values for the elements of a list. A missing factor was not asked."""
+    """Value of each factor, or its values for the elements of a list. A factor that is missing here was not asked."""
     columns: Mapping[str, Column] = field(default_factory=dict)
-    """Values of the manifest's columns."""
+    """Values of the manifest's columns, by name."""
     elements: Mapping[Ref, Sequence[Column]] = field(default_factory=dict)
-    """Labels of the elements of a list, by the rubric and a field of the elements: a column for each position;
-    `NO_ELEMENT` if an edit's list is shorter."""
+    """Labels of list elements, by rubric and field of the element. There is a column for each position, with
+    `NO_ELEMENT` for edits whose list is shorter.
+    """
     absent: Column = None
     """Value of a column that does not exist."""
     arithmetic: Arithmetic = SINGLE
@@ -143,7 +147,7 @@ class Rows:
         return self.arithmetic.where(test, yes, no)
 
     def each(self, function: Callable[[Any], Any], values: Column) -> Number:
-        """Apply a function to the value of a column of each edit."""
+        """Apply a function to each edit's value of a column."""
         return self.arithmetic.each(function, values)
 
     def constant(self, value: Any) -> Number:
@@ -154,7 +158,7 @@ class Rows:
         return self.columns.get(str(term.value), self.absent)
 
     def matches(self, name: str | float, options: Iterable[str]) -> Number:
-        """Whether a column has one of these values, for each edit."""
+        """Return whether a column has one of these values, for each edit."""
         keys = {word_of(option) for option in options}
         values = self.columns.get(str(name), self.absent)
         return self.each(lambda value: word_of(value) in keys, values)
@@ -166,12 +170,12 @@ def column_rows(
     values: Mapping[str, Sequence[Any]] | None = None,
     elements: Mapping[Ref, Sequence[Any]] | None = None,
 ) -> Rows:
-    """Return `n` edits whose cells are arrays."""
+    """Return `n` edits with arrays as values."""
     return Rows(factors, values or {}, elements or {}, [None] * n, columns())
 
 
 def applies(when: str, edit: Edit) -> bool:
-    """Whether the condition of a rubric holds for an edit; an empty condition holds for all."""
+    """Whether the condition of a rubric is true for an edit; an empty condition is always true."""
     if not when:
         return True
     term = parse_when(when)
@@ -183,17 +187,17 @@ def applies(when: str, edit: Edit) -> bool:
 
 
 _IMAGE = object()
-"""Value of a column that holds an image: it counts as given and equals no text."""
+"""Value of a column that contains an image: it is given, and does not equal any text."""
 
 
 def evaluate(term: Term, rows: Rows) -> Quantity:
-    """Return the value of an expression that has one value for each edit."""
+    """Return the value of an expression that has a single value for each edit."""
     with rows.arithmetic.without_warnings():
         return values_of(term, rows)[0]
 
 
 def value_for_edit(term: Term, scores: Mapping[Ref, float]) -> float | None:
-    """Return the value for one edit with these scores; None if a score that counts is missing."""
+    """Return the value for one edit with these scores, or None if a needed score is missing."""
     factors = {
         ref: [Quantity(scores.get(ref, math.nan), OK if ref in scores else ABSTAINED)]
         for part in term.walk()
@@ -204,7 +208,7 @@ def value_for_edit(term: Term, scores: Mapping[Ref, float]) -> float | None:
 
 
 def values_of(term: Term, rows: Rows) -> Cells:
-    """Return the values of a term: one, or those of a list."""
+    """Return the values of a term: a single one, or one for each element of a list."""
     if term.op in _SPECIAL:
         return _SPECIAL[term.op](term, rows)
     parts = [values_of(part, rows) for part in term.parts]
@@ -236,7 +240,7 @@ _ELEMENTWISE: Mapping[str, Callable[..., Number]] = {
         for sign in ("==", "!=", "<", "<=", ">", ">=")
     },
 }
-"""Operations on each value of a list, or on the values of two lists pair by pair."""
+"""Operations on each value of a list, or on corresponding values of two lists."""
 
 
 def _combined(
@@ -245,7 +249,7 @@ def _combined(
     right: Cells,
     rows: Rows,
 ) -> list[Quantity]:
-    """Apply a function to pairs of values; a single value is paired with each of a list."""
+    """Apply a function to corresponding values. A single value is combined with each value of a list."""
     width = max(len(left), len(right))
     pairs = zip(_widened(left, width), _widened(right, width), strict=True)
     return [
@@ -284,7 +288,7 @@ def _if(term: Term, rows: Rows) -> Cells:
 
 def _by(term: Term, rows: Rows) -> Cells:
     rest = term.parts[len(term.cases) :]
-    # An edit whose value is not among the cases was not asked for this score.
+    # An edit whose value is not among the cases counts as not asked for this score.
     result = evaluate(rest[0], rows) if rest else _not_asked(rows)
     for case, part in zip(term.cases, term.parts, strict=False):
         holds = rows.matches(term.value, [case])
@@ -306,8 +310,9 @@ def _compared(term: Term, rows: Rows) -> Cells:
 
 
 def _compared_with_labels(term: Term, rows: Rows) -> Cells:
-    """Return whether each answer equals the label of the edit. An answer without a label counts as not asked, and one
-    with a label outside the choices as undefined. A question that failed because the edit has no list stays a failure."""
+    """Return whether each answer equals the label of its edit. An answer without a label counts as not asked; a label
+    outside the choices is undefined. If the question failed because the edit has no list, it stays a failure.
+    """
     left, right = term.parts
     where = rows.arithmetic.where
 
@@ -345,7 +350,7 @@ def _all(tests: Iterable[Number]) -> Number:
 
 
 def _scored(term: Term, rows: Rows) -> Cells:
-    """Return whether there is a number; an abstention has none, and a failure stays a failure."""
+    """Return whether there is a number. An abstention has none, and a failure stays a failure."""
     cells = values_of(term.parts[0], rows)
     worst = functools.reduce(rows.arithmetic.larger, (cell.code for cell in cells))
     code = rows.where(worst >= UNDEFINED, worst, OK)
@@ -384,7 +389,7 @@ def _full(term: Term, rows: Rows) -> Cells:
 
 
 def _weighted_mean(term: Term, rows: Rows) -> Cells:
-    """Return the weighted mean over the factors that were asked; their weights are normalised."""
+    """Return the weighted mean over the factors that were asked, with normalised weights."""
     arithmetic = rows.arithmetic
     cells = [evaluate(pair.parts[0], rows) for pair in term.parts]
     weights = [
@@ -413,8 +418,9 @@ def _skipped(code: Number) -> Number:
 def _joint_code(
     cells: Cells, answered: Sequence[bool], arithmetic: Arithmetic
 ) -> Number:
-    """Return the worst code among the values that were asked, or the reason if none was. `answered` marks the values that
-    are answers: constants alone do not make a score."""
+    """Return the worst code among the values that were asked, or the reason why none was asked. `answered` marks the
+    values that are answers, since constants alone do not make a score.
+    """
     worst: Number = OK
     reason: Number = OK
     nothing: Number = True
@@ -428,7 +434,7 @@ def _joint_code(
 
 
 def _reduced(term: Term, parts: Sequence[Cells], rows: Rows) -> Quantity:
-    """Return one value of many; there is none if no answer was asked for, even if there are constants."""
+    """Reduce many values to one. There is no value if no answer was asked for, even if there are constants."""
     arithmetic = rows.arithmetic
     cells = [cell for part in parts for cell in part]
     answered = [True] * len(cells)
@@ -475,7 +481,7 @@ _REDUCTIONS: Mapping[
     "mean": (0.0, lambda a, values, count: a.total(values) / count),
     "geomean": (1.0, _geomean),
 }
-"""Value in place of one that was not asked, and the function of all values and their number."""
+"""Neutral value in place of a value that was not asked, and the function, which takes all values and their number."""
 
 _SPECIAL: Mapping[str, Callable[[Term, Rows], Cells]] = {
     "number": lambda term, rows: [rows.cell(rows.constant(float(term.value)))],
@@ -494,12 +500,13 @@ _SPECIAL: Mapping[str, Callable[[Term, Rows], Cells]] = {
     "weights": _weighted_mean,
     **dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), _compared),
 }
-"""Terms that depend on more than the values of their parts."""
+"""Terms whose value depends on more than the values of their parts."""
 
 
 def was_asked(term: Term, rows: Rows) -> Number:
-    """Whether each edit was asked for a factor that its value depends on; cases and branches that do not apply do not
-    count."""
+    """Return whether each edit was asked for a factor on which the value depends. Cases and branches that do not
+    apply are ignored.
+    """
     match term.op:
         case "factors":
             return _any(cell.code != NOT_ASKED for cell in _factors(term, rows))

@@ -1,7 +1,7 @@
 """The shape of the JSON example in a published prompt.
 
-Such examples are not strict JSON: values are described (`<integer between 1-7>`, `[5, 3, or 1]`) instead of given,
-lines have comments, quotation marks are single. Only prompts are read this way; replies must be strict JSON.
+Such examples are not strict JSON: values are described (`<integer between 1-7>`, `[5, 3, or 1]`), lines have
+comments, and quotation marks are single. Only prompts are read this way; replies must be strict JSON.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MAX_DEPTH = 8
 
 @dataclass(frozen=True)
 class Leaf:
-    """A value that is described or given."""
+    """Value in an example: a literal value or a description."""
 
     text: str
     quoted: bool = False
     items: tuple[str, ...] | None = None
-    """Items of a bracketed list, which are several values or the choice between them; None without brackets."""
+    """Items of a bracketed list, which are several values or the options for one value; None without brackets."""
 
 
 Example: TypeAlias = "dict[str, Example] | Leaf"
@@ -39,7 +39,7 @@ OWN_FORM = "--example 0, which has a form of ours added below the text"
 
 
 class Ask(ValueError):
-    """A question that the text leaves open: the reason, the subject, and the option that answers it."""
+    """An open question to the user about a prompt: the reason, the subject, and the option that answers it."""
 
     def __init__(
         self, reason: str, about: str = "answer", option: str = OWN_FORM
@@ -54,7 +54,9 @@ class Ask(ValueError):
 
 
 def find(text: str) -> Iterator[tuple[int, int, dict[str, Example] | Ask]]:
-    """Yield start, end and shape of every block of braces with keys and values; an `Ask` if it has no clear shape."""
+    """Yield the start, end and shape of every block of braces with keys and values. The shape is an `Ask` if it is
+    unclear.
+    """
     end = 0
     for start, end in replies.blocks(text):
         if not re.search(r"""["'\w]\s*:""", text[start:end]):
@@ -70,7 +72,7 @@ def find(text: str) -> Iterator[tuple[int, int, dict[str, Example] | Ask]]:
 
 
 def read(block: str) -> dict[str, Example]:
-    """Return the keys of an example and the descriptions of their values. Raises `Ask` if it is not an object."""
+    """Return the keys of an example with the descriptions of their values. Raise `Ask` if it is not an object."""
     try:
         return _read(_DOUBLE.findall(block))
     except Ask:
@@ -89,7 +91,7 @@ def _read(tokens: Sequence[str]) -> dict[str, Example]:
 
 
 def _value(rest: list[str], depth: int) -> Example:
-    """Take a value from the end of `rest`, which holds the tokens in reverse."""
+    """Take a value from the end of `rest`, which has the tokens in reverse order."""
     if not rest or depth > _MAX_DEPTH:
         raise Ask("it breaks off")
     if rest[-1] == "{":
@@ -148,7 +150,7 @@ def _is_key(rest: list[str]) -> bool:
 def objects(
     example: dict[str, Example], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], dict[str, Leaf]]]:
-    """Yield every object: the keys that lead to it, and its members that are not objects."""
+    """Yield every object: its path of keys, and its members that are not objects."""
     yield path, {k: value for k, value in example.items() if isinstance(value, Leaf)}
     for key, value in example.items():
         if isinstance(value, dict):
@@ -160,14 +162,14 @@ def leaves(example: dict[str, Example]) -> list[Leaf]:
 
 
 def outline(example: dict[str, Example]) -> frozenset[tuple[tuple[str, ...], str]]:
-    """Return every key with its path, so that examples with the same keys compare equal."""
+    """Return every key with its path. Examples with the same keys have equal outlines."""
     return frozenset(
         (path, key) for path, members in objects(example) for key in ("", *members)
     )
 
 
 def keys_in(example: dict[str, Example]) -> list[str]:
-    """Return every key at any level, once each, in the order in which the example shows them."""
+    """Return every key at any level, in the order of the example and without duplicates."""
     keys = list(example)
     for value in example.values():
         if isinstance(value, dict):
@@ -182,12 +184,14 @@ Kind: TypeAlias = Literal["score", "text", "unclear", "neither"]
 
 
 def values_of(described: str) -> tuple[int, ...]:
-    """Return the legal scores that a placeholder names: '1-7', 'integer_1_to_7', '5, 3, or 1'; empty if it is unclear."""
+    """Return the legal scores that a placeholder describes ('1-7', 'integer_1_to_7', '5, 3, or 1'), or an empty
+    tuple.
+    """
     text = described.replace("_", " ")
     if span := pattern("span").search(text):
         low, high = (int(number) for number in span.groups() if number is not None)
         values = span_of(low, high)
-        # '1-5, or 0 if there is no edit': the rest names another score.
+        # '1-5, or 0 if there is no edit': the text outside the range may name another score.
         rest = text[: span.start()] + " " + text[span.end() :]
         others = re.findall(load_table("prompts")["parts"]["INTEGER"], rest)
         return values if {*map(int, others)} <= {*values} else ()
@@ -205,7 +209,9 @@ def span_of(low: int, high: int) -> tuple[int, ...]:
 
 
 def kind_of(key: str, leaf: Leaf) -> Kind:
-    """Return whether a leaf is a score or a text; `unclear` is asked about, `neither` cannot be in a rubric."""
+    """Return whether a leaf is a score or a text. `unclear` leads to a question to the user; a rubric cannot have
+    `neither`.
+    """
     if offers_words(leaf):
         return "neither"
     if leaf.items is not None:
@@ -241,7 +247,9 @@ def _is_placeholder(text: str) -> bool:
 
 
 def _kind_by_key(key: str) -> Kind:
-    """Return the kind that the last relevant word of a key names: `score_reason` is a text, `reason_score` a score."""
+    """Return the kind that the last relevant word of a key suggests: `score_reason` is a text, `reason_score` is a
+    score.
+    """
     text_end, score_end = (
         max((match.end() for match in pattern(kind).finditer(key)), default=0)
         for kind in ("text_key", "score_key")
@@ -252,7 +260,7 @@ def _kind_by_key(key: str) -> Kind:
 
 
 def offers_words(leaf: Leaf) -> bool:
-    """Whether a value is a choice between words, such as "pass | fail" or "yes or no"."""
+    """Whether a leaf offers a choice between words, such as "pass | fail" or "yes or no"."""
     text = leaf.text.strip("<>[]() ")
     options = [option.strip("\"' ") for option in text.split("|")]
     several = len(options) > 1 and all(map(pattern("offered_word").fullmatch, options))
@@ -260,12 +268,12 @@ def offers_words(leaf: Leaf) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number, not a description of one."""
+    """Whether a text is a number, as opposed to the description of one."""
     return bool(re.fullmatch(r"[-+]?\d+(?:\.\d+)?", text))
 
 
 def is_given(leaf: Leaf) -> bool:
-    """Whether an example gives a score (4, "8/10", true, "Yes") instead of describing it."""
+    """Whether an example has a literal score (4, "8/10", true, "Yes") instead of a description."""
     text = leaf.text
     says_score = pattern("says_score").search(text.replace("_", " "))
     if values_of(text) or says_score or not re.search(r"\w", text):
@@ -276,7 +284,7 @@ def is_given(leaf: Leaf) -> bool:
 
 
 def gives_numbers(example: dict[str, Example]) -> bool:
-    """Whether an example gives any score instead of describing every value."""
+    """Whether an example has a literal number instead of only descriptions."""
     texts: list[str] = []
     for leaf in leaves(example):
         texts += [leaf.text] if leaf.items is None else leaf.items
@@ -292,19 +300,19 @@ class ExampleShape:
 
     answer: AnswerFormat
     described: Mapping[str, str]
-    """Text in place of the score of each factor; scores of a list, which has no names, are numbered."""
+    """Description of each factor's score in the example. The scores of a list have no names and are numbered."""
     paths: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Keys of a nested answer that lead to each factor's score, and to its reason, with dots between them."""
+    """Paths of each factor's score and reason in a nested answer, as keys joined by dots."""
 
 
 class _Group(NamedTuple):
-    """The leaves of an object of an example: texts by key, in place of scores and in place of texts."""
+    """Leaves of one object of an example. `scores` and `texts` map keys to descriptions."""
 
     path: tuple[str, ...]
     scores: dict[str, str]
     texts: dict[str, str]
     unclear: str = ""
-    """The first key that may be a score or a text. In an entry, which has one of each, the name of the key decides."""
+    """First key that may be a score or a text. In an entry, which has one of each, the name of the key decides."""
 
     def check(self) -> None:
         if self.unclear:
@@ -318,10 +326,10 @@ _ONE_SENTENCE = r"(?i)\b(?:one|a single)[- ]sentence\b"
 
 
 def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> ExampleShape:
-    """Return the shape that an example describes; `named` are the factors, if the user named them.
+    """Return the shape that an example describes; `named` are the factors that the user named, if any.
 
-    An answer has its scores in one object, in one list, or in an entry for each factor; any other answer is nested, with
-    a path for each score. Raises `Ask`.
+    An answer has its scores in one object, in one list, or in an entry for each factor. Any other answer is nested,
+    with a path for each score. Raises `Ask` if the shape is unclear.
     """
     lists: dict[str, Leaf] = {}
     id_key = None
@@ -375,14 +383,14 @@ def _group(
 
 
 def _is_list(key: str, leaf: Leaf, named: Collection[str]) -> bool:
-    """Whether brackets hold several scores, and not the scale of one score that the user named."""
+    """Whether brackets contain several scores, as opposed to the scale of one score that the user named."""
     if leaf.items is None or offers_words(leaf) or kind_of(key, leaf) != "neither":
         return False
     return not (key in named and may_be_scale(leaf.items))
 
 
 def may_be_scale(items: Collection[str]) -> bool:
-    """Whether the items of a list are neighbouring integers (`[1, 2, 3]`), which may be the scale of one score."""
+    """Whether the items of a list are consecutive integers (`[1, 2, 3]`), which may be the scale of one score."""
     numbers = sorted(int(item) for item in items if re.fullmatch(r"-?\d{1,4}", item))
     return len(items) == len(numbers) > 1 and numbers == list(
         range(numbers[0], numbers[-1] + 1)
@@ -404,7 +412,9 @@ def _list_shape(
 
 
 def _with_own_reasons(shape: ExampleShape) -> ExampleShape:
-    """Return scores that each have a reason by their keys (`fit_score`, `fit_reason`) as a nested answer."""
+    """Return a nested answer if each score has a reason of the same name (`fit_score`, `fit_reason`), else the same
+    shape.
+    """
     texts = shape.answer.texts
     reasons = {_stem(text): text for text in texts}
     paths = {key: (key, reasons.get(_stem(key), "")) for key in shape.described}
@@ -419,7 +429,7 @@ def _with_own_reasons(shape: ExampleShape) -> ExampleShape:
 
 
 def _stem(key: str) -> str:
-    """Return a key without its words for a score or a text: `fit` of `fit_score`."""
+    """Return a key without its words for a score or a text: `fit_score` becomes `fit`."""
     kinds = (pattern("score_key"), pattern("text_key"))
     parts = [
         part
@@ -432,7 +442,7 @@ def _stem(key: str) -> str:
 def _even_shape(
     answer: AnswerFormat, groups: Sequence[_Group], named: Collection[str]
 ) -> ExampleShape | None:
-    """Return the shape of several scores in an envelope, or of one entry for each factor; None if it is neither."""
+    """Return the shape of several scores in an envelope or of an entry for each factor, or None if it is neither."""
     entries = [group for group in groups if group.scores]
     first = entries[0]
     *parents, factor = first.path
@@ -451,7 +461,7 @@ def _even_shape(
         or len(first.texts) > 1
         or not (reason_key or says_score)
         or len(parents) > 1
-        # The other groups are the top level and, if there is one, an envelope without leaves.
+        # Other than the entries there may only be the top level and an envelope without leaves.
         or len(groups) != 1 + len(parents) + len(entries)
         or (parents and groups[1].texts)
     ):
@@ -470,7 +480,7 @@ def _even_shape(
 
 
 def _nested_shape(answer: AnswerFormat, groups: Sequence[_Group]) -> ExampleShape:
-    """Return the shape of scores at several levels or next to other keys, each with a path."""
+    """Return the shape of scores that are at several levels or next to other keys, each with a path."""
     texts: list[str] = []
     described: dict[str, str] = {}
     paths: dict[str, tuple[str, str]] = {}
@@ -480,7 +490,7 @@ def _nested_shape(answer: AnswerFormat, groups: Sequence[_Group]) -> ExampleShap
         if dotted := [key for key in (*path, *scores, *group_texts) if "." in key]:
             raise Ask(f'the key "{dotted[0]}" has a dot, which separates keys')
         reasons = [".".join((*path, key)) for key in group_texts]
-        # The only score of an object is named by its path, and the only text next to it is its reason.
+        # If an object has one score, its path names the score, and the only text next to it is the reason.
         is_alone = len(scores) == 1 and path != ()
         reason = reasons.pop() if is_alone and len(reasons) == 1 else ""
         texts += reasons

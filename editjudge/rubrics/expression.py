@@ -18,8 +18,8 @@ The condition `when` of a rubric is written in a short form, in which every word
     edit_type in [add, remove]         edit_type == add         tags.scene != "indoor light"
     not (edit_type == add and mask is given) or edit_type not in [style]
 
-Values are compared as `editjudge.values` says. A column that an edit does not have equals no word, so that only `!=`,
-`not in` and `is not given` hold for it. `editjudge.rubrics.evaluation` computes the value of an expression.
+Values are compared as `editjudge.values` says. A column that an edit does not have does not equal any word, so only
+`!=`, `not in` and `is not given` are true for it. `editjudge.rubrics.evaluation` computes the value of an expression.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Ends = tuple[float, float]
 REDUCTIONS = (
     "min", "max", "mean", "geomean", "sum", "product", "all", "any", "count", "full",
 )  # fmt: skip
-"""Functions that reduce many values to one. Factors that were not asked are left out; all others must have a value."""
+"""Functions that reduce many values to one. Factors that were not asked are ignored; all others must have a value."""
 
 FUNCTIONS = {
     **dict.fromkeys(REDUCTIONS, (1, None)),
@@ -62,12 +62,14 @@ FUNCTIONS = {
     "factor": (2, 2),
     "given": (1, 1),
 }
-"""Every function, with its least and its largest number of arguments."""
+"""All functions, with their minimum and maximum number of arguments (None: no maximum)."""
 
 _MAX_LENGTH = 2_000
 _MAX_DEPTH = 30
 _MAX_TERMS = 1_000
-"""Limits of one expression, including the scores that it names; the longest published one has about 200 characters."""
+"""Limits of one expression, including the scores that it refers to. The longest published formula has about 200
+characters.
+"""
 
 _OPERATORS = {
     "+": operator.add,
@@ -86,49 +88,51 @@ _COMPARISONS = {
 }
 _WORDS = ("text", "column", "each")
 _NOT_STORED = (*IMAGE_ROLES, *TEXT_ROLES, "group")
-"""Fields of a manifest that a formula cannot use: a run stores them in another form, or not at all."""
+"""Manifest fields that a formula cannot use, since a run stores them in another form or not at all."""
 _LEAST_WEIGHT = 1e-6
 EVERY = "_every_"
 _IF = "_if_"
-"""Names that replace `*` and `if(` before Python's parser reads an expression."""
+"""Names that replace `*` and `if(`, so that Python's parser can read an expression."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """Factors of one rubric, as an expression sees them."""
+    """A rubric and its factors, for use in expressions."""
 
     name: str
     factors: Mapping[str, Scale]
     for_each: bool = False
-    """Asked once for each element of a list, so that each of its factors has many values."""
+    """Whether the rubric is asked once for each element of a list, so that its factors have many values."""
 
 
 Ref = tuple[str, str]
-"""A rubric's name and a factor's key."""
+"""Name of a rubric and key of a factor."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """A part of an expression."""
+    """A node of an expression."""
 
     op: str
     parts: tuple[Term, ...] = ()
     value: float | str = 0.0
-    """A number or a text; the column of `column`, `by`, `in` and `given`; the name of `factors` in the expression."""
+    """A number or a text. For `column`, `by`, `in` and `given`, the column; for `factors`, their name in the
+    expression.
+    """
     refs: tuple[Ref, ...] = ()
-    """The factors of `factors`."""
+    """Factors of a `factors` term."""
     scales: tuple[Scale, ...] = ()
-    """The scales of `refs`."""
+    """Scales of the factors in `refs`."""
     cases: tuple[str, ...] = ()
-    """Values of the column; for `by`, in the order of the parts."""
+    """Values of the column; for `by`, in the order of `parts`."""
     shape: tuple[str, ...] = ()
-    """The rubric of each value of a list; empty for a single value. Lists of one shape can be combined."""
+    """Rubric of each value of a list; empty for a single value. Lists of the same shape can be combined."""
     for_each: bool = False
-    """Whether one of the factors has as many values as a list has elements."""
+    """Whether a factor has a value for each element of a list."""
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Words that the answer may be; empty if the answer is a number."""
+        """Words of which the answer is one; empty if the answer is a number."""
         return self.scales[0].choices if self.scales else ()
 
     @property
@@ -143,12 +147,12 @@ class Term:
 
     @functools.cached_property
     def has_answers(self) -> bool:
-        """Whether it depends on an answer of a judge."""
+        """Whether the term depends on a judge's answer."""
         return any(term.refs for term in self.walk())
 
     @functools.cached_property
     def ends(self) -> Ends | None:
-        """The lowest and the highest value, if they are known."""
+        """Lowest and highest value, or None if they are unknown."""
         match self.op:
             case "number":
                 return float(self.value), float(self.value)
@@ -166,7 +170,7 @@ class Term:
         return None if None in parts else _ENDS[self.op](self, *parts)
 
     def ends_of_sum(self, low: float, high: float) -> Ends | None:
-        """Return the ends of a sum of values between `low` and `high`, any of which may be missing (not asked)."""
+        """Return the bounds of a sum of values between `low` and `high`, some of which may not have been asked."""
         if any(term.for_each for term in self.walk()):
             return None
         most = 0
@@ -181,13 +185,13 @@ class Term:
 
 
 def reduction(op: str, refs: Sequence[Ref]) -> Term:
-    """Return one value of several factors, such as their `mean`, `min` or `geomean`."""
+    """Return a reduction of several factors, such as their `mean`, `min` or `geomean`."""
     shape = tuple(rubric for rubric, _ in refs)
     return Term(op, (Term("factors", refs=tuple(refs), shape=shape),))
 
 
 def share(ref: Ref, scale: Scale) -> Term:
-    """Return a factor's score between the worst, 0, and the best, 1."""
+    """Return a factor's score, scaled from 0 (worst) to 1 (best)."""
     return Term("share", (Term("factors", refs=(ref,), scales=(scale,)),))
 
 
@@ -204,7 +208,7 @@ def _corners(term: Term, a: Ends, b: Ends) -> Ends | None:
 
 
 def _of_shares(*parts: Ends) -> Ends | None:
-    """Return the ends of a product or power, which is a share if all parts are."""
+    """Return the bounds of a product or power, which is between 0 and 1 if all its parts are."""
     return (0.0, 1.0) if all(low >= 0 and high <= 1 for low, high in parts) else None
 
 
@@ -228,7 +232,7 @@ _ENDS: Mapping[str, Callable[..., Ends | None]] = {
         max(map(abs, part)),
     ),
 }
-"""The ends of a term by those of its parts; a term that is not listed is true or false, or a share."""
+"""Functions that compute the bounds of a term from the bounds of its parts. Terms not listed are between 0 and 1."""
 
 
 def parse(
@@ -237,16 +241,16 @@ def parse(
     scores: Mapping[str, Term] | None = None,
     where: str = "formula",
 ) -> Term:
-    """Return the expression as a tree, checked against the factors of a set: one number for each edit.
+    """Parse an expression and check it against the factors of a set. It must have a single number for each edit.
 
-    `scores` are the terms that it may name; `where` begins the message of a `RubricError`.
+    `scores` are the terms that it may refer to by name; `where` begins the message of a `RubricError`.
     """
     return _parse(text, _as_python, _ExpressionReader(members, scores or {}, where))
 
 
 @functools.lru_cache(maxsize=256)
 def parse_when(text: str) -> Term:
-    """Return the condition `when` of a rubric. Raises `FieldError` if the text is wrong."""
+    """Parse the condition `when` of a rubric. Raise `FieldError` if it is invalid."""
     reader = _ExpressionReader((), {}, f"when {text!r:.120}", stored=False)
     try:
         return _parse(text, _condition_as_python, reader)
@@ -256,7 +260,9 @@ def parse_when(text: str) -> Term:
 
 
 def names_in(text: str, where: str) -> tuple[str, ...]:
-    """Return the names of factors in a comparison, unchecked. Raises `RubricError` if it is not a comparison."""
+    """Return the names of factors in a comparison, without checking them. Raise `RubricError` if it is not a
+    comparison.
+    """
     tree = _tree(text, _as_python, where)
     if not isinstance(tree, ast.Compare | ast.BoolOp | ast.UnaryOp):
         raise RubricError(f"{where}: expected a comparison")
@@ -298,8 +304,8 @@ def _parse(
 
 
 def _as_python(text: str) -> str:
-    """Return an expression as Python: `*` and `if(...)` become names."""
-    # In parentheses an expression may span several lines.
+    """Return an expression as Python, with `*` and `if(...)` replaced by names."""
+    # In parentheses, an expression may span several lines.
     tokens = list(tokenize.generate_tokens(io.StringIO(f"({text}\n)").readline))
     replaced: list[tuple[int, str]] = []
     for number, token in enumerate(tokens):
@@ -332,7 +338,7 @@ _AFTER_COLUMN = ("==", "!=", "in", "not", "is")
 
 
 def _condition_as_python(text: str) -> str:
-    """Return a condition as Python: words become texts, and words before an operator become columns."""
+    """Return a condition as Python: a word before an operator becomes a column, any other word a text."""
     tokens = _TOKEN.findall(text.strip())
     written: list[str] = []
     after_word = False
@@ -356,7 +362,7 @@ def _condition_as_python(text: str) -> str:
 
 
 class _ExpressionReader:
-    """Reads a syntax tree of Python as terms; any node that is not listed here is refused."""
+    """Converts a Python syntax tree to terms. Any other kind of node is refused."""
 
     def __init__(
         self,
@@ -370,7 +376,7 @@ class _ExpressionReader:
         self._scores = scores
         self.where = where
         self._stored = stored
-        """Whether columns are those that a run stores, and not those of an edit."""
+        """Whether columns must be stored by a run, as for formulas. A condition may use all columns of an edit."""
         self._depth = 0
 
     def error(self, message: str) -> RubricError:
@@ -542,7 +548,9 @@ class _ExpressionReader:
         return self._combined(sign, a, b)
 
     def _check_words(self, a: Term, sign: str, b: Term) -> None:
-        """Check that a factor or a column is compared with a text, or a factor with a column or a field of its element."""
+        """Check a comparison with words: a factor or a column with a text, or a factor with a column or a field of
+        its element.
+        """
         if sign not in ("==", "!="):
             raise self.error("words can only be compared with == or !=")
         if b.op == "text":
@@ -614,7 +622,7 @@ class _ExpressionReader:
         return Term(name, parts, shape=tuple(shape))
 
     def _all_factors(self, node: ast.expr) -> Term:
-        """Read an argument; the name of a rubric means all its factors."""
+        """Parse an argument. The name of a rubric means all its factors."""
         if (
             isinstance(node, ast.Name)
             and node.id in self._members
@@ -714,7 +722,7 @@ _SIGNS = {"*": "x", "==": "=", "!=": "is not"}
 
 
 def _written(term: Term, least: int = 0) -> str:
-    """Return a term as text, in parentheses if it binds less strongly than `least`."""
+    """Return a term as text, in parentheses if it binds less tightly than `least`."""
     text = _phrase(term)
     return f"({text})" if _LEVEL.get(term.op, 9) < least else text
 
@@ -747,7 +755,7 @@ def _phrase(term: Term) -> str:
             return f"by {term.value}: {', '.join(phrases)}"
         case op if op in _LEVEL:
             level = _LEVEL[op]
-            # On the right side an equally strong term keeps its parentheses: a - (b - c).
+            # An equally strong term on the right side keeps its parentheses: a - (b - c).
             return f" {_SIGNS.get(op, op)} ".join(
                 _written(part, level + (number > 0))
                 for number, part in enumerate(term.parts)

@@ -31,7 +31,7 @@ SETS: dict[str, tuple[str, ...]] = {
     "online": ("preservation", "quality", "fidelity"),
     "offline": ("reference",),
 }
-"""Names of built-in sets, and their rubrics."""
+"""Rubrics of each built-in set."""
 PAIRWISE = ("preference",)
 """Built-in rubrics that ask which of two edits is better."""
 COMPUTED = ("metrics", "metrics_truth", "metrics_clip")
@@ -39,11 +39,11 @@ COMPUTED = ("metrics", "metrics_truth", "metrics_clip")
 
 
 class UnknownRubric(RubricError, UsageError):
-    """A name that no rubric has, such as a mistyped one."""
+    """Raised for a name that is not that of a rubric, such as a mistyped one."""
 
 
 def names() -> list[str]:
-    """Return the names of the built-in rubrics for judges, in the order of the documentation."""
+    """Return the names of the built-in rubrics that judges answer, in the order of the documentation."""
     return [
         "preservation",
         "quality",
@@ -58,9 +58,9 @@ def names() -> list[str]:
 
 
 def load(word: str) -> Rubric:
-    """Return a rubric by its built-in name or the path of a YAML file; `FILE#NAME` is one of a set.
+    """Return a rubric by its built-in name or by the path of a YAML file. `FILE#NAME` is a rubric of a set.
 
-    Raises `RubricError`, an `InputError`, if there is none or, with the line, if the file breaks its schema.
+    Raises `RubricError`, an `InputError`, if there is no such rubric, or if the file breaks its schema.
     """
     loaded = load_any(word)
     if isinstance(loaded, Rubric):
@@ -75,7 +75,7 @@ def load(word: str) -> Rubric:
 
 
 def load_any(name_or_path: str) -> Rubric | RubricSet:
-    """Return a rubric as `load` does, or the set of a name or a file."""
+    """Return a rubric like `load`, or a set by its name or file."""
     if name_or_path in SETS:
         return RubricSet(name_or_path, tuple(map(_builtin, SETS[name_or_path])))
     builtin = [*names(), *PAIRWISE, *COMPUTED]
@@ -102,13 +102,13 @@ def load_any(name_or_path: str) -> Rubric | RubricSet:
 
 
 def load_set(name_or_path: str) -> RubricSet | None:
-    """Return the set of a name or a file; None if it is a rubric."""
+    """Return a set by its name or file, or None if it is a single rubric."""
     loaded = load_any(name_or_path)
     return loaded if isinstance(loaded, RubricSet) else None
 
 
 def load_one(name_or_path: str) -> Rubric:
-    """Return a rubric; a set is fused into one rubric."""
+    """Return a rubric; the rubrics of a set are fused into one."""
     loaded = load_any(name_or_path)
     if isinstance(loaded, Rubric):
         return loaded
@@ -122,7 +122,7 @@ def load_one(name_or_path: str) -> Rubric:
 
 
 def resolve(wanted: Sequence[str]) -> list[Rubric]:
-    """Return the rubrics of names, sets and files, without duplicates."""
+    """Return the rubrics of these names, sets and files, without duplicates."""
     rubrics: dict[str, Rubric] = {}
     for loaded in map(load_any, wanted):
         for rubric in _rubrics(loaded):
@@ -153,7 +153,7 @@ def _is_file(path: str) -> bool:
 
 
 def parse(text: str, source: str = "rubric") -> Rubric:
-    """Return the rubric of a file's text, checked."""
+    """Parse and check the text of a rubric file."""
     rubric = parse_any(text, source)
     if not isinstance(rubric, Rubric):
         raise RubricError(f"{source}: is a set of rubrics; expected one rubric")
@@ -163,7 +163,7 @@ def parse(text: str, source: str = "rubric") -> Rubric:
 def parse_any(
     text: str, source: str = "rubric", folder: Path | None = None
 ) -> Rubric | RubricSet:
-    """Return the rubric or the set of a file's text, checked; a set's `use` names files of the `folder`."""
+    """Parse and check the text of a rubric or set file. `use` in a set names files of `folder`."""
     data, lines = parse_yaml(text, source)
     if not isinstance(data, dict):
         raise RubricError(
@@ -182,7 +182,7 @@ def parse_any(
 
 @dataclasses.dataclass(frozen=True)
 class _SetFile(FileContent):
-    """The keys of a set's file; rubrics and scores are checked one by one."""
+    """Top-level keys of a set file; its rubrics and scores are checked separately."""
 
     name: str
     rubrics: tuple[Any, ...]
@@ -222,7 +222,7 @@ def _set(
 
 
 def _set_member(entry: Any, lines: Lines, source: str, folder: Path | None) -> Rubric:
-    """Return a rubric that a set's file defines, or the one that `use` names, with the set's overrides."""
+    """Return a rubric that a set file defines, or the rubric that `use` names with the set's overrides."""
     entry = {"use": entry} if isinstance(entry, str) else entry
     if not isinstance(entry, dict):
         raise RubricError(
@@ -252,7 +252,7 @@ def _set_member(entry: Any, lines: Lines, source: str, folder: Path | None) -> R
 
 
 def _file_below(name: Any, folder: Path | None) -> str | None:
-    """Return the path of a file inside the folder; None for any other file, since a set may come from a stranger."""
+    """Return the path of a file inside the folder, or None for any other file, since a set may be untrusted."""
     if folder is None or not isinstance(name, str):
         return None
     try:
@@ -264,7 +264,7 @@ def _file_below(name: Any, folder: Path | None) -> str | None:
 
 
 def _rubric(data: dict[str, Any], lines: Lines, source: str) -> Rubric:
-    # The scale of a rubric applies to every factor without one.
+    # The rubric's scale applies to every factor without a scale.
     scale = data.pop("scale", None)
     factors = data.get("factors")
     for factor in factors if scale is not None and isinstance(factors, list) else ():
@@ -285,11 +285,11 @@ def _rubric(data: dict[str, Any], lines: Lines, source: str) -> Rubric:
 
 
 def _keys(owner: Any) -> list[str]:
-    """Return the legal keys of a part of a rubric's file."""
+    """Return the legal keys of a part of a rubric file."""
     keys = field_names(owner)
     if owner is not Rubric:
         return keys
-    # `members` is the result of fusing, and `after` belongs in a set.
+    # Only fusing sets `members`, and `after` belongs in a set.
     return [*(key for key in keys if key not in ("members", "after")), "scale"]
 
 
@@ -297,7 +297,7 @@ def _keys(owner: Any) -> list[str]:
 
 
 def dump(rubric: Rubric) -> str:
-    """Return the YAML file of a rubric; reading it back gives an equal one."""
+    """Return a rubric as YAML, which parses back to an equal rubric."""
     data = plain_content(rubric, _is_default)
     scale = data["factors"][0]["scale"]
     if all(factor["scale"] == scale for factor in data["factors"]):

@@ -1,8 +1,8 @@
-"""Import of a published prompt as a rubric that keeps the prompt's text.
+"""Import of a published prompt as a rubric, with the prompt's text unchanged.
 
-The importer looks for the inputs of the prompt and for the answer that the prompt asks for. Facts stated in the text
-are inferred and reported. The user is asked for all others, and told which option supplies each. Nothing is guessed
-silently.
+The importer searches the prompt for its inputs and for the answer that it asks for. Facts stated in the text are
+inferred and reported. For everything else the user is asked, with the option that answers the question. Nothing is
+guessed silently.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ROLES = (*IMAGE_ROLES[:3], *TEXT_ROLES)
 """The usual inputs of a rubric."""
 
 Values = tuple[int, ...] | Scale
-"""Scores of a factor: integers, or a scale of decimals, which only the user can name."""
+"""Scores of a factor: integers, or a scale of decimals, which only the user can specify."""
 
 _SCALE = "--scale 1-5 or --scale 5,3,1; --scale KEY=1-5 for one factor"
 _WHICH_EXAMPLE = "--example NUMBER for the one that is a whole answer, or --example 0 for a form of ours"
@@ -55,39 +55,41 @@ _WORDS = "--words LEAST-MOST, or --words none"
 
 @dataclass(frozen=True)
 class Hints:
-    """The user's answers to questions that the text leaves open."""
+    """The user's answers to questions that the prompt leaves open."""
 
     factors: tuple[str, ...] = ()
     scale: Values = ()
     scales: Mapping[str, Values] = field(default_factory=dict)
-    """Scales of single factors, if they differ."""
+    """Scales of individual factors, if they differ."""
     images: tuple[str, ...] = ()
     texts: tuple[str, ...] | None = None
-    """Texts to show without a placeholder; empty for none, None if the user did not say."""
+    """Texts to show although the prompt has no placeholder for them; empty for none, None if the user did not say."""
     slots: Mapping[str, str] = field(default_factory=dict)
-    """Placeholder to role, such as {"user_prompt": "instruction"}; the role "-" leaves it as it is."""
+    """Role of each placeholder, such as {"user_prompt": "instruction"}; the role "-" leaves a placeholder
+    unchanged.
+    """
     words: tuple[int, int] | None = None
     no_words: bool = False
-    """Whether a number of words in the text is not a limit for reasons."""
+    """Whether a number of words in the prompt is not a limit for reasons."""
     example: int | None = None
-    """Number of the JSON example that shows the answer, from 1; 0 for none of them."""
+    """Number of the JSON example that shows the answer, from 1; 0 if none does."""
     lines: tuple[str, ...] = ()
-    """Labels of the lines that hold a score each, if the answer is not JSON."""
+    """Labels of the lines with a score, if the answer is not JSON."""
     add_format: bool = False
-    """Whether to append our JSON form, since the form of answer in the text does not matter."""
+    """Whether to append our JSON format, so that the prompt's own format of the answer does not matter."""
 
 
 @dataclass(frozen=True)
 class Imported:
     rubric: Rubric | None
-    """None if there are open questions."""
+    """None if questions are open."""
     inferred: tuple[str, ...]
-    """Each inference and its source in the prompt."""
+    """Inferred facts, each with its source in the prompt."""
     asks: tuple[Ask, ...]
 
 
 def import_prompt(text: str, name: str, hints: Hints | None = None) -> Imported:
-    """Read a prompt; the result has a rubric only if no question to the user is left."""
+    """Read a prompt. The result has a rubric only if no question is open."""
     importer = _Importer(text, hints or Hints())
     rubric = importer.rubric(name)
     asks = tuple(importer.asks.values())
@@ -100,7 +102,7 @@ class _Importer:
         self.hints = hints
         self.inferred: list[str] = []
         self.asks: dict[str, Ask] = {}
-        """Open questions by subject, the first on each."""
+        """Open questions by subject; only the first on each subject."""
         parts = _format_parts(text)
         self.is_format = parts is not None
         self.format_parts = parts or []
@@ -114,9 +116,9 @@ class _Importer:
                 "the prompt has more braces and brackets than any answer needs"
             ) from None
         self.shown_answers: list[dict[str, Example]] = []
-        """JSON examples of the answer; the first one describes most values."""
+        """JSON examples of the answer; the first one describes the most values."""
         self.shown_keys: Sequence[str] = ()
-        """Keys or labels of that answer, in the order of the prompt."""
+        """Keys or labels of the answer in the order of the prompt."""
         self.shows_form = True
 
     def rubric(self, name: str) -> Rubric | None:
@@ -149,7 +151,7 @@ class _Importer:
             consistency=self._consistency(answer, factors),
             template=template,
         )
-        # The order of keys is stored only if it differs from the usual one.
+        # The order of keys is stored only if it differs from the default.
         in_order = replace(answer, keys=tuple(self.shown_keys))
         ordered = replace(rubric, answer=in_order)
         if answer_shape(ordered, "") != answer_shape(rubric, ""):
@@ -184,7 +186,7 @@ class _Importer:
             yield json.dumps(answer, ensure_ascii=False)
 
     def _line_answers(self, rubric: Rubric) -> Iterator[str]:
-        """Yield an answer for each line of the prompt that gives a score, or a score out of a total."""
+        """Yield an answer for each line of the prompt that has a score, or a score out of a total."""
         is_lines = rubric.answer.form == "lines"
         best = {
             rubric.label(factor): str(factor.scale.best)
@@ -227,28 +229,30 @@ class _Importer:
         return _one_a_role(ordered)
 
     def _braced(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield mark, name and role of each placeholder in braces."""
+        """Yield the mark, name and role of each placeholder in braces."""
         if not self.is_format:
             for mark in placeholders_in(self.text):
                 name = mark.strip("${} ")
                 yield mark, name, _role_of(name)
             return
         fields = dict.fromkeys(f"{{{name}}}" for name in self.format_fields)
-        # Doubled braces around a name are literal to str.format and a placeholder to other engines.
+        # Doubled braces around a name are literal for str.format and a placeholder for other engines.
         literal = pattern("literal_name").findall(_joined(self.format_parts, "\0"))
         for mark in fields | dict.fromkeys(literal):
             name = mark.strip("{} ")
             yield mark, name, _role_of(name) if name in self.format_fields else None
 
     def _bracketed(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield mark, name and role of each placeholder in brackets, except in JSON examples, which have brackets too."""
+        """Yield the mark, name and role of each placeholder in brackets. JSON examples, which also have brackets, are
+        skipped.
+        """
         for match in pattern("bracketed").finditer(self.plain):
             name = match["square"] or match["angle"]
             if any(start <= match.start() < end for start, end, _ in self.blocks):
                 continue
             mark = match.group()
             if match["angle"] and f"</{name}>" in self.plain:
-                # An element: its input goes between the tags, if there is nothing yet.
+                # An element: the input goes between its tags if they are empty.
                 mark = f"{mark}</{name}>"
                 if mark not in self.plain:
                     continue
@@ -257,7 +261,7 @@ class _Importer:
                 yield mark, name, role
 
     def _has_place(self, slot: Slot) -> bool:
-        """Whether an input is inserted into the text: not if its heading occurs more than once."""
+        """Whether to insert an input into the text. A heading that occurs more than once is not a clear position."""
         line = rf"^[ \t]*{re.escape(slot.mark)}"
         if not slot.keep or len(re.findall(line, self.plain, re.MULTILINE)) < 2:
             return True
@@ -318,8 +322,9 @@ class _Importer:
     # --- the answer that the prompt asks for
 
     def _asked_answer(self) -> ExampleShape:
-        """Return the shape of the answer: that of the JSON example or labelled lines in the prompt, or else of our own
-        JSON form. Raises `Ask`."""
+        """Return the shape of the answer from the prompt's JSON example or labelled lines, or else our own JSON
+        format. Raises `Ask`.
+        """
         hints = self.hints
         self.shown_answers = self._json_examples()
         if self.shown_answers:
@@ -374,7 +379,7 @@ class _Importer:
         if sum(not examples.gives_numbers(example) for example in shapes) > 1:
             reason = "the prompt describes a JSON object more than once, and an answer may hold one of them or all"
             raise Ask(reason, "answer", _WHICH_EXAMPLE)
-        # The example that describes most of its values, instead of giving them, comes first.
+        # The example that describes the most values comes first.
         return sorted(
             shapes,
             key=lambda example: sum(
@@ -406,8 +411,9 @@ class _Importer:
         return replace(shape, answer=replace(answer, sections=sections))
 
     def _line_shape(self) -> ExampleShape | None:
-        """Return the shape of labelled lines below words such as `Response format`; None if the text shows none. Raises
-        `Ask` if it is unclear what the lines contain."""
+        """Return the shape of labelled lines after words such as `Response format`, or None if there are none. Raise
+        `Ask` if the content of the lines is unclear.
+        """
         placeholders = (*self.format_fields, *placeholders_in(self.text))
         lines = _shown_lines(self.plain, placeholders)
         hinted = self.hints.lines
@@ -443,19 +449,19 @@ class _Importer:
         )
 
     def _stands_often(self, label: str) -> bool:
-        """Whether a label is on several answer lines, not counting lines that give an example score."""
+        """Whether a label is on several answer lines, not counting lines with an example score."""
         *_, form = pattern("format").split(self.plain)
         given_score = pattern("given_score")
         contents = _line_contents(form, label)
         return sum(not given_score.fullmatch(content) for content in contents) > 1
 
     def _named(self, shape: ExampleShape) -> ExampleShape:
-        """Check the factors that the user named against the example, and name the scores of a list after them."""
+        """Check the user's factors against the example, and name the scores of a list after them."""
         named = self.hints.factors
         described = shape.described
         envelope = shape.answer.envelope
         if shape.answer.form != "list":
-            # A factor may be named by the last of the keys that lead to its score.
+            # The user may name a factor by the last key of its path.
             last_keys = {
                 key: shape.paths.get(key, (key, ""))[0].rpartition(".")[2]
                 for key in described
@@ -481,7 +487,7 @@ class _Importer:
         return replace(shape, described=dict(zip(named, texts, strict=False)))
 
     def _compare(self, described: Mapping[str, str], other: dict[str, Example]) -> None:
-        """Ask if another example of the same shape has different scores from the first one."""
+        """Ask if another example of the same shape has other scores than the first."""
         if self.hints.scale:
             return
         try:
@@ -502,7 +508,9 @@ class _Importer:
     # --- its scales and limits
 
     def _answer(self, shape: ExampleShape) -> tuple[AnswerFormat, tuple[Factor, ...]]:
-        """Return the format and factors of an answer; ask about factors without a scale, and leave them out."""
+        """Return the format and the factors of an answer. Factors without a scale are left out, and the user is asked
+        about them.
+        """
         answer = shape.answer
         named = {values_of(text) for text in shape.described.values()}
         factors = []
@@ -524,7 +532,7 @@ class _Importer:
         return replace(answer, words=limits), tuple(factors)
 
     def _compare_count(self, factors: Sequence[Factor]) -> None:
-        """Ask if a list of scores in the text (`score = [a, b]`) differs in length from the factors."""
+        """Ask if a list of scores in the text (`score = [a, b]`) has another length than the factors."""
         for match in pattern("score_list").finditer(self.plain):
             count = match.group().partition("[")[2].count(",") + 1
             if factors and count != len(factors):
@@ -535,7 +543,7 @@ class _Importer:
     def _scale(
         self, key: str, described: str, named: set[tuple[int, ...]]
     ) -> Scale | None:
-        """Return the scale of a factor. If the example and the text do not settle it, ask and return None."""
+        """Return the scale of a factor. If the example and the text leave it open, ask and return None."""
         hinted = self.hints.scales.get(key) or self.hints.scale
         doubt = "" if hinted else self._doubt(key, described, named)
         if doubt:
@@ -554,7 +562,7 @@ class _Importer:
         return scale
 
     def _doubt(self, key: str, described: str, named: set[tuple[int, ...]]) -> str:
-        """Return the reason why example and text do not settle the scores of a factor; empty if they do."""
+        """Return the reason why example and text leave a factor's scores open, or an empty text."""
         decimals = self._decimals
         if not decimals and re.search(r"(?i)float|decimal|\d\.\d", described):
             decimals = described
@@ -577,9 +585,10 @@ class _Importer:
 
     @functools.cached_property
     def _stated(self) -> list[tuple[int, ...]]:
-        """The scales that the text states in words, or line by line."""
+        """Scales that the text states in words or line by line."""
         scales = {*ranges_in(self.plain)}
-        # 'Score = 1 ... Score = 0', a line each, is a full scale; with gaps it may be anchors of a wider one.
+        # 'Score = 1 ... Score = 0', one on each line, is a full scale; with gaps, these may be anchors of a wider
+        # scale.
         lines = {int(number) for number in pattern("enumerated").findall(self.plain)}
         if len(lines) > 1 and max(lines) - min(lines) == len(lines) - 1:
             scales.add(tuple(sorted(lines)))
@@ -587,7 +596,7 @@ class _Importer:
 
     @functools.cached_property
     def _decimals(self) -> str:
-        """The words that allow decimals, unless the same sentence forbids them; empty if there are none."""
+        """Words that allow decimals, unless the same sentence forbids them; empty if there are none."""
         text = self.plain
         for match in itertools.chain(
             pattern("decimals").finditer(text), pattern("score_decimal").finditer(text)
@@ -600,7 +609,7 @@ class _Importer:
 
     @functools.cached_property
     def _abstention(self) -> str:
-        """The abstention (such as N/A) that the text mentions outside JSON examples; empty if there is none."""
+        """Abstention (such as N/A) that the text mentions outside JSON examples; empty if there is none."""
         abstention = pattern("abstention")
         for start, end, _ in self.blocks:
             if abstention.search(self.plain, start, end):
@@ -633,7 +642,9 @@ class _Importer:
     def _consistency(
         self, answer: AnswerFormat, factors: tuple[Factor, ...]
     ) -> Consistency | None:
-        """Return a rule if differences are listed as allowed or not, with a 1 only if all are allowed; else None."""
+        """Return a rule if the answer lists differences as allowed or not and scores 1 only if all are allowed; else
+        None.
+        """
         values = [{*factor.scale.values} for factor in factors]
         has_marks = "(not allowed)" in self.plain
         if not (
@@ -659,7 +670,7 @@ class _Importer:
 
 
 def _filled(part: AnswerNode | None, example: Example) -> Any:
-    """Turn an example into an answer: given values are kept, and descriptions are replaced by legal values."""
+    """Return an example as an answer: literal values are kept, and descriptions are replaced by legal values."""
     if isinstance(example, dict):
         if part is None or part.kind != "object":
             return "."
@@ -685,7 +696,7 @@ def _score_of(factor: Factor, leaf: Leaf) -> Any:
 
 
 def _line_contents(text: str, label: str) -> list[str]:
-    """Return the text after a label, for every line that begins with the label."""
+    """Return the text after the label for every line that begins with the label."""
     line = rf"^[ \t>#*-]*{re.escape(label)}[ \t*_]*:[ \t*_]*(\S.*)$"
     return [
         content.strip(" \t*_.`") for content in re.findall(line, text, re.MULTILINE)
@@ -693,8 +704,9 @@ def _line_contents(text: str, label: str) -> list[str]:
 
 
 def _shown_lines(text: str, placeholders: Sequence[str]) -> dict[str, str]:
-    """Return the labelled lines after the last mention of a format, up to the first line without a label, as contents
-    keyed by label; empty if a label occurs twice."""
+    """Return the labelled lines after the last mention of a format, as contents by label. The first line without a
+    label ends them. The result is empty if a label occurs twice.
+    """
     forms = pattern("format").split(text)[1:]
     lines: dict[str, str] = {}
     for line in forms[-1].splitlines() if forms else ():
@@ -714,7 +726,7 @@ def _shown_lines(text: str, placeholders: Sequence[str]) -> dict[str, str]:
 
 
 def ranges_in(text: str) -> Iterator[tuple[int, ...]]:
-    """Yield the ranges of scores that a text states in words."""
+    """Yield the ranges of scores that a text states."""
     for match in pattern("stated").finditer(text):
         low, high = (int(number) for number in match.groups() if number is not None)
         around = text[max(0, match.start() - 80) : match.end() + 30]
@@ -736,7 +748,9 @@ def _is_off(text: str, values: tuple[int, ...]) -> bool:
 
 
 def word_limits_in(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the minimum and maximum words that a text states for a reason, unless they are reversed ("60-20 words")."""
+    """Yield the minimum and maximum number of words that a text states for a reason. Reversed limits ("60-20 words")
+    are skipped.
+    """
     for name, less in (("word_range", 0), ("word_most", 0), ("word_below", 1)):
         for match in pattern(name).finditer(text):
             numbers = [int(number) for number in match.groups() if number is not None]
@@ -747,8 +761,9 @@ def word_limits_in(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _sections(text: str) -> tuple[str, ...]:
-    """Return the headings that the answer must have: those in a list or in backticks. Headings of the prompt itself
-    begin a line."""
+    """Return the headings that the answer must have. They are in a list or in backticks; a heading at the start of a
+    line belongs to the prompt itself.
+    """
     listed = r"^[ \t]*(?:[-*•]|\d+[.)])[ \t]+`?#{1,6}[ \t]+([^`\na-z][^`\n]*)"
     named = re.findall(rf"{listed}|`#{{1,6}}[ \t]+([^`\n]+)`", text, re.M)
     return tuple(dict.fromkeys((a or b).strip() for a, b in named))
@@ -758,13 +773,13 @@ def _sections(text: str) -> tuple[str, ...]:
 
 
 def placeholders_in(text: str) -> list[str]:
-    """Return placeholders such as {instruction} or {{instruction}}, with their braces."""
+    """Return the placeholders of a text, such as {instruction} or {{instruction}}, including their braces."""
     matches = pattern("braced").finditer(text)
     return list(dict.fromkeys(match.group() for match in matches))
 
 
 def _headings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the exact mark and the role of each heading that an input follows."""
+    """Yield the exact text and the role of each heading that an input follows."""
     for match in pattern("label").finditer(text):
         if role := _role_of(match["title"]):
             yield match["mark"], role
@@ -775,8 +790,9 @@ def _headings(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _role_of(name: str) -> str | None:
-    """Return the role that a name stands for; None unless every word fits. The name of an image must contain a word
-    such as "image", or be "ground truth"."""
+    """Return the role that a name describes, or None unless every word fits. The name of an image must contain a word
+    such as "image", or be "ground truth".
+    """
     separated = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     parts = {*re.findall(r"[a-z]+", separated.lower())}
     is_image = parts & word_list("prompts", "image_nouns") or parts == {
@@ -784,7 +800,7 @@ def _role_of(name: str) -> str | None:
         "truth",
     }
     for kind in ("images", "texts") if is_image else ("texts",):
-        # 'Instructions' may be those of the prompt itself and a 'prompt' may be a caption, unless the name has 'edit'.
+        # 'Instructions' may be those of the prompt, and a 'prompt' may be a caption, unless the name also has 'edit'.
         is_vague = parts & {"prompt", "instructions"} and not parts & {
             "edit",
             "editing",
@@ -800,7 +816,7 @@ def _role_of(name: str) -> str | None:
 
 
 def _checked_role(role: str) -> str:
-    """Return the role if it is a standard input or may be a column. Raises `RubricError` if it is mistyped."""
+    """Return a role that is a standard input or may be a column. Raise `RubricError` if it is mistyped."""
     mistyped = near_miss(role, _ROLES) and not role.startswith(_ROLES)
     is_name = re.fullmatch(r"[^\W\d][\w.@-]{0,99}", role)
     if role not in _ROLES and (mistyped or not is_name):
@@ -811,7 +827,9 @@ def _checked_role(role: str) -> str:
 
 
 def _one_a_role(slots: list[Slot]) -> list[Slot]:
-    """Return the preferred slots of each role: braces before brackets, brackets before headings, first headings first."""
+    """Return the preferred slots of each role: braces before brackets, brackets before headings, the first heading
+    before others.
+    """
     braced = {slot.role for slot in slots if _is_braced(slot)}
     filled = {slot.role for slot in slots if not slot.keep}
     chosen: list[Slot] = []
@@ -831,7 +849,7 @@ def _is_braced(slot: Slot) -> bool:
 
 
 def _format_parts(text: str) -> list[tuple[str, str | None]] | None:
-    """Return the literal texts and fields of a prompt written for str.format; None if its braces are literal."""
+    """Return the literal texts and fields of a prompt written for str.format, or None if its braces are literal."""
     if "{{" not in text:
         return None
     parts = []
@@ -842,13 +860,13 @@ def _format_parts(text: str) -> list[tuple[str, str | None]] | None:
             parts.append((literal, name))
     except ValueError:
         return None
-    # If all names are in doubled braces, these are the placeholders, as in Jinja and Mustache.
+    # If all names are in doubled braces, those are the placeholders, as in Jinja and Mustache.
     has_fields = any(name is not None for _, name in parts)
     return parts if has_fields or not placeholders_in(text) else None
 
 
 def _joined(parts: list[tuple[str, str | None]], form: str) -> str:
-    """Join the parts of a prompt, with each field written in the given form."""
+    """Join the parts of a prompt, with each field formatted by `form`."""
     return "".join(
         literal if name is None else literal + form.format(name)
         for literal, name in parts

@@ -1,4 +1,4 @@
-"""Checks of a valid rubric: texts that contradict its data, and gaps that a judge would have to fill."""
+"""Checks of a valid rubric for texts that contradict its data, and for gaps that a judge would have to fill."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LintFinding:
 
 
 def lint(rubric: Rubric) -> list[LintFinding]:
-    """Return all findings, once each."""
+    """Return all findings without duplicates."""
     findings = [
         *_wrong_numbers(rubric),
         *_undescribed(rubric),
@@ -84,7 +84,7 @@ def _wrong_numbers(rubric: Rubric) -> _Findings:
 
 
 def _undescribed(rubric: Rubric) -> _Findings:
-    # An imported prompt describes its factors in its own text, and computed factors are not asked of a judge.
+    # An imported prompt describes its factors in its own text, and no judge is asked for computed factors.
     for factor in () if rubric.template or rubric.computed_by else rubric.factors:
         where = f"factors.{factor.key}"
         if not factor.anchors and not factor.scale.choices:
@@ -129,7 +129,7 @@ def _stems(text: str) -> frozenset[str]:
 
 
 _SAME = 0.6
-"""Share of common words (Jaccard) from which two lines count as the same difference."""
+"""Share of common words (Jaccard index) from which two lines describe the same difference."""
 
 
 def _contradictions(rubric: Rubric) -> _Findings:

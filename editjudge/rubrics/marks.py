@@ -1,7 +1,7 @@
-"""Marks in a list of differences: lines that pass, lines that fail, and lines that cannot be read.
+"""Marks in a list of differences: each line passes, fails or cannot be read.
 
-A mark is read only if a line has one of a few clear forms: a description, a separator, the mark, and nothing that
-could negate it. Every other line is unread: it neither passes nor fails. The words are in `tables/marks.yaml`.
+A mark is read only if its line has one of a few clear forms: a description, a separator, the mark, and nothing that
+could negate it. Any other line is unread: it neither passes nor fails. The vocabulary is in `tables/marks.yaml`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from editjudge.rubrics.model import Consistency
 from editjudge.rubrics.strict_yaml import load_table, word_list
 
 MAX_LINES = 1_000
-"""Lines that are read; a judge lists about ten differences. Further lines count as unread."""
+"""Limit of lines that are read; a judge lists about ten differences. Further lines count as unread."""
 MAX_LINE = 2_000
-"""Length limit of a line that is read; a difference takes about 100 characters."""
+"""Maximum length of a line that is read; a difference takes about 100 characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Counts over the lines of a list."""
+    """Counts of the lines of a list."""
 
     failing: str | None = None
-    """The words of the first failing mark."""
+    """Text of the first failing mark."""
     passing: int = 0
     unread: int = 0
-    """Listed lines without a mark that can be read."""
+    """Number of listed lines without a readable mark."""
     prose: int = 0
-    """Sentences outside the list, which may mention a difference that the list does not."""
+    """Number of sentences outside the list, which may mention a difference that is not listed."""
 
     @property
     def all_pass(self) -> bool:
@@ -51,7 +51,7 @@ class Mark(NamedTuple):
 
 
 def read_marks(text: str, rule: Consistency) -> Marks:
-    """Read every line of a list."""
+    """Read the marks of every line of a list."""
     matches = list(itertools.islice(_LINE.finditer(text), MAX_LINES + 1))
     lines = _lines(matches[:MAX_LINES])
     marks = [
@@ -63,7 +63,7 @@ def read_marks(text: str, rule: Consistency) -> Marks:
         _kind(line, follower, mark)
         for line, follower, mark in zip(lines, followers, marks, strict=False)
     ]
-    # Without bullets, every line belongs to the list if one of them has a mark.
+    # In a list without bullets, every line is an item if one of them has a mark.
     if "item" not in kinds and any(marks):
         kinds = ["item" if kind == "prose" else kind for kind in kinds]
     listed = {"item", "title"} if "item" in kinds else set()
@@ -101,7 +101,7 @@ class _Line(NamedTuple):
 
 
 def _lines(matches: Iterable[re.Match[str]]) -> list[_Line]:
-    """Return the lines that have words; an indented line without a bullet belongs to the bullet above."""
+    """Return the lines with words. An indented line without a bullet continues the bullet above it."""
     lines: list[_Line] = []
     end = rows = 0
     for match in matches:
@@ -168,7 +168,7 @@ _WORD = re.compile(r"\w+")
 _NOT = r"(?:not|never|isn't|is not|aren't|are not|cannot be|can't be)(?: an?)?"
 _SEPARATOR = r"(?::|;|[-=]>|[→⇒—–|]|(?<=\s)-(?=\s))"
 _CLEAN = re.compile(r"""[\w\s,.;:'"()/%°&+|—–→-]*""")
-"""Description before a passing mark; other symbols may negate it."""
+"""Pattern of a description before a passing mark; other symbols may negate the mark."""
 _REMARK = re.compile(
     r"\s*(?:\(([^()]*)\)|\[([^\[\]]*)\]|[,;|](.*)|((?:because|since)\b.*))[\s.|]*"
 )
@@ -179,13 +179,13 @@ _RULE_VERB = re.compile(
 
 class _Patterns(NamedTuple):
     mark: re.Pattern[str]
-    """A mark with its separator, in the group `passes`, `fails` or `synonym`."""
+    """A mark with its separator, as the group `passes`, `fails` or `synonym`."""
     answer: re.Pattern[str]
-    """`allowed: yes` and `allowed? no`."""
+    """Answers such as `allowed: yes` and `allowed? no`."""
     emphasised: re.Pattern[str]
-    """A failing mark in bold or italics, which separates it as quotation marks do."""
+    """A failing mark in bold or italics, which separates it like quotation marks."""
     vocabulary: re.Pattern[str]
-    """Any word that marks are made of."""
+    """All words of marks."""
     denied: re.Pattern[str]
     doubtful: re.Pattern[str]
 
@@ -227,7 +227,7 @@ def _patterns(rule: Consistency) -> _Patterns:
 
 
 def read_mark(line: str, rule: Consistency) -> Mark | None:
-    """Return the mark of a line; None unless its form is clear."""
+    """Return the mark of a line, or None if its form is not clear."""
     patterns = _patterns(rule)
     text = _plain(line, patterns)
     answer = patterns.answer.search(text)
@@ -271,7 +271,7 @@ _JOINED = re.compile(r"(?<=\w)_(?=\w)")
 
 
 def _plain(line: str, patterns: _Patterns) -> str:
-    """Return a line in lower case, without emphasis, and with one spelling of quotation marks."""
+    """Return a line in lower case, without emphasis, and with uniform quotation marks."""
     text = unicodedata.normalize("NFKC", line).casefold().translate(_ONE_SPELLING)
     if "*" in text or "_" in text or "`" in text:
         text = _JOINED.sub(" ", patterns.emphasised.sub(r'"\2"', text)).translate(
@@ -281,7 +281,7 @@ def _plain(line: str, patterns: _Patterns) -> str:
 
 
 def _is_clean(description: str, patterns: _Patterns, *, passes: bool) -> bool:
-    """Whether nothing in the description before a mark can negate it."""
+    """Whether the description before a mark contains nothing that could negate the mark."""
     if "?" in description or "~" in description:
         return False
     if patterns.denied.search(description) or patterns.vocabulary.search(description):
@@ -292,7 +292,7 @@ def _is_clean(description: str, patterns: _Patterns, *, passes: bool) -> bool:
 
 
 def _is_clean_remark(remark: str, description: str, *, passes: bool) -> bool:
-    """Whether the words after a mark only give its reason."""
+    """Whether the text after a mark only gives a reason for it."""
     if not remark.strip(" .|"):
         return True
     match = _REMARK.fullmatch(remark)

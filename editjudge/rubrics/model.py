@@ -1,9 +1,9 @@
-"""The rubric: factors on scales, the inputs it shows, and the answer it asks for.
+"""The rubric: factors with scales, the inputs that it shows, and the answer that it asks for.
 
 Everything that depends on a range, a factor's name or a word limit (the question, the JSON schema, the
-validator, a form in the browser, a column of a report) derives from these objects.
+validator, a form in the browser, a column of a report) is derived from these objects.
 
-A rubric of your own is a YAML file whose keys are the fields of `Rubric`; pass its path instead of a rubric's name::
+To define your own rubric, write a YAML file with the fields of `Rubric` as keys, and pass its path as its name::
 
     name: sky
     description: Was the sky replaced, and nothing else?
@@ -42,7 +42,9 @@ from editjudge.rubrics.expression import parse_when
 from editjudge.rubrics.scale import ADDED, FileContent, Number, Scale, refuse
 
 _ASKING: Any = {"absent_at_default": True, "not_hashed": True}
-"""Metadata of a field that selects edits or the number of questions: it changes neither a question nor its answer."""
+"""Metadata of a field that selects edits or sets the number of questions. It changes neither a question nor its
+answer.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,25 +63,25 @@ class Factor(FileContent):
     """One aspect that is scored."""
 
     key: str
-    """Its exact name in the answer."""
+    """Exact name in the answer."""
     scale: Scale
     title: str = ""
     definition: str = ""
     examine: tuple[str, ...] = ()
     """Aspects to examine."""
     consider: tuple[str, ...] = ()
-    """Rules of judging: expectations, what counts, how to distinguish cases."""
+    """Rules for judging: expectations, what counts, how to distinguish cases."""
     excludes: str = ""
-    """Aspects that the factor is not about."""
+    """Aspects that do not belong to the factor."""
     anchors: tuple[Anchor, ...] = ()
     label: str = field(default="", metadata=ADDED)
-    """Exact text before the colon in an answer of lines; the key if it is empty."""
+    """Exact text before the colon in an answer of lines; by default the key."""
     heading: str = field(default="", metadata=ADDED)
-    """Heading (`Heading:`) above its line in an answer of lines, if one label is below several of them."""
+    """Heading (`Heading:`) above the line in an answer of lines, if the same label occurs below several headings."""
     path: str = field(default="", metadata=ADDED)
-    """Keys that lead to the score in a nested answer, with dots between them; the key if it is empty."""
+    """Path of the score in a nested answer, as keys joined by dots; by default the key."""
     reason_path: str = field(default="", metadata=ADDED)
-    """Keys that lead to the reason in a nested answer; empty if the factor shares a reason or has none."""
+    """Path of the reason in a nested answer; empty if the factor shares a reason or has none."""
 
     def __post_init__(self) -> None:
         scores = itertools.chain(*(anchor.scores for anchor in self.anchors))
@@ -91,33 +93,35 @@ OTHER_KINDS = ("integer", "number", "boolean", "string")
 
 @dataclass(frozen=True)
 class AnswerFormat(FileContent):
-    """The form of a reply: a JSON object, labelled lines or one word, and the text around it."""
+    """Format of a reply: a JSON object, labelled lines or one word, and the text around it."""
 
     id_key: str | None = None
-    """The key that echoes the identifier of the question."""
+    """Key that repeats the identifier of the question."""
     envelope: str = ""
-    """The key that holds the factors; empty if they are at the top level."""
+    """Key of the object with the factors; empty if they are at the top level."""
     form: Literal["entries", "scores", "list", "nested", "lines", "token", "marked"] = (
         "entries"
     )
-    """The form. In JSON: each factor as an object with score and reason (`entries`), as a bare score (`scores`), all of
-    them as one list, or each where its `path` leads (`nested`). Without JSON: a line for each, `Label: 4` (`lines`), the
-    one score as the whole reply (`token`), or one of its choices, such as `[[A>B]]`, anywhere in it (`marked`)."""
+    """Form of the answer. In JSON, each factor is an object with score and reason (`entries`), a bare score
+    (`scores`), an item of one list (`list`), or a value at its `path` (`nested`). Without JSON, there is a line for
+    each factor, `Label: 4` (`lines`), the score is the whole reply (`token`), or one of the choices, such as
+    `[[A>B]]`, is anywhere in the reply (`marked`).
+    """
     score_key: str = "score"
     reason_key: str = "justification"
     """Key of the reason inside an entry; empty if no reason is asked for."""
     texts: tuple[str, ...] = ()
-    """Keys of free texts; the first one is the reason for every factor without a reason."""
+    """Keys of free texts. The first text is the reason for every factor without one."""
     others: tuple[str, ...] = field(default=(), metadata=ADDED)
-    """Values of a nested answer that are asked for but not scored, by path and JSON type: `confidence: number`."""
+    """Values of a nested answer that are asked for but not scored, as path and JSON type: `confidence: number`."""
     words: tuple[int, int] | None = None
-    """Least and largest number of words of a reason."""
+    """Minimum and maximum number of words of a reason."""
     reason: str = ""
     """Description of a reason, if it has no word limits."""
     sections: tuple[str, ...] = ()
-    """Headings of the reasoning before the JSON, in order; the last one heads the JSON itself."""
+    """Headings of the reasoning before the JSON, in order; the last one is above the JSON itself."""
     keys: tuple[str, ...] = field(default=(), metadata=ADDED)
-    """Keys or labels of an answer in the order of the prompt; empty for the usual order."""
+    """Keys or labels of an answer in the order of the prompt; empty for the default order."""
 
     def __post_init__(self) -> None:
         form = self.form
@@ -126,22 +130,22 @@ class AnswerFormat(FileContent):
         refuse(
             (
                 form == "list" and not self.envelope,
-                "a list of scores needs an envelope: the key under which the list stands",
+                "form list: expected an envelope, the key of the list",
                 "envelope",
             ),
             (
                 not self.is_json and (self.id_key or self.envelope or self.sections),
-                f"form {form}: has neither id_key, envelope nor sections, which are of JSON",
+                f"form {form}: id_key, envelope and sections are only for JSON; remove them",
                 "form",
             ),
             (
                 form == "token" and self.texts,
-                "form token: the score is the whole reply, so that there are no texts",
+                "form token: the score is the whole reply; remove texts",
                 "form",
             ),
             (
                 self.others and form != "nested",
-                "others: only a nested answer has them",
+                "others: only for form nested",
                 "others",
             ),
             (
@@ -151,12 +155,12 @@ class AnswerFormat(FileContent):
             ),
             (
                 form == "nested" and self.envelope,
-                "form nested: paths begin at the top, so that there is no envelope",
+                "form nested: paths begin at the top level; remove the envelope",
                 "form",
             ),
             (
                 not 0 <= least <= most,
-                f"words {[least, most]}: the least comes before the most",
+                f"words {[least, most]}: expected the least number before the largest",
                 "words",
             ),
         )
@@ -168,13 +172,13 @@ class AnswerFormat(FileContent):
 
 @dataclass(frozen=True)
 class Consistency(FileContent):
-    """A rule that checks the score against a list: the marks at the ends of its lines decide the score."""
+    """A rule that the score must agree with a list: the marks at the ends of its lines decide the score."""
 
     section: str
-    """Heading above the lines."""
+    """Heading above the list."""
     passes: tuple[str, ...]
     fails: tuple[str, ...]
-    """Failing marks; one such line requires the failing score."""
+    """Failing marks. A single line with such a mark requires the failing score."""
     factor: str
     pass_score: int
     fail_score: int
@@ -182,17 +186,17 @@ class Consistency(FileContent):
 
 @dataclass(frozen=True)
 class Slot(FileContent):
-    """A position in a published prompt that an input fills."""
+    """A position in a published prompt that is filled with an input."""
 
     mark: str
-    """The exact characters of the prompt."""
+    """Exact text of the mark in the prompt."""
     role: str
     keep: bool = False
-    """Whether the mark stays and the input follows it, as for a heading; a placeholder is replaced."""
+    """Whether the mark stays and the input follows it, as for a heading. A placeholder is replaced instead."""
 
     @property
     def is_image_part(self) -> bool:
-        """Whether a recipe put an image here between two texts, so that the mark is not shown to a judge."""
+        """Whether a recipe put an image here between two texts. The mark is then not shown to the judge."""
         return self.mark == image_part_mark(self.role)
 
 
@@ -208,7 +212,7 @@ def text_part_mark(role: str) -> str:
 
 @dataclass(frozen=True)
 class Template(FileContent):
-    """The exact text of a published prompt, and the slots of its inputs."""
+    """Exact text of a published prompt, with the slots of its inputs."""
 
     text: str
     slots: tuple[Slot, ...] = ()
@@ -220,21 +224,21 @@ class Template(FileContent):
 
 @dataclass(frozen=True)
 class Rubric(FileContent):
-    """A question to a judge, its inputs, and the contract of the answer."""
+    """A question to a judge, with its inputs and the contract of the answer."""
 
     name: str
     images: tuple[str, ...]
-    """Images, or lists of images, by their names in the manifest."""
+    """Images or lists of images, by their names in the manifest."""
     factors: tuple[Factor, ...]
     answer: AnswerFormat
     texts: tuple[str, ...] = ()
-    """Texts by their names in the manifest. An empty text is a missing input, except a referring expression."""
+    """Texts, by their names in the manifest. An empty text is a missing input, except for a referring expression."""
     description: str = ""
-    """One line for users who choose a rubric; not shown to judges."""
+    """One line for users who choose a rubric. Judges do not see it."""
     role: str = ""
     task: str = ""
     scope: tuple[str, ...] = ()
-    """Aspects that are or are not judged."""
+    """Aspects that are judged or not judged."""
     allowed: tuple[str, ...] = ()
     """Differences that do not lower the score."""
     forbidden: tuple[str, ...] = ()
@@ -245,24 +249,27 @@ class Rubric(FileContent):
     constraints: tuple[str, ...] = ()
     consistency: Consistency | None = None
     example: str = ""
-    """An answer that the contract accepts, for users; not shown to judges, which would anchor on its scores."""
+    """An answer that the contract accepts, for users. Judges do not see it, since they would anchor on its scores."""
     template: Template | None = None
-    """Set for an imported prompt, whose text is the question."""
+    """The prompt of an imported rubric, whose text is the question."""
     members: tuple[Rubric, ...] = ()
-    """Set for a fused set: the rubrics that are asked in one question."""
+    """Rubrics of a fused set, which are asked in one question."""
     computed_by: str = field(default="", metadata=ADDED)
-    """The only judge that answers it: a program that computes the factors. They are figures of different kinds, so they
-    are neither asked of people nor averaged."""
+    """The only judge that answers the rubric: a program that computes the factors. They are figures of different
+    kinds, so people are not asked for them and they are not averaged.
+    """
     system: str = field(default="", metadata=ADDED)
-    """A system message that goes before the question."""
+    """System message before the question."""
     reason: Literal["before", "after"] = field(default="before", metadata=ADDED)
-    """Whether the reason comes before or after the score in an answer; models write in this order."""
+    """Whether the reason is asked for before or after the score. Models write in this order."""
     when: str = field(default="", metadata=_ASKING)
-    """Condition (`editjudge.rubrics.expression`) on the edits that are asked about."""
+    """Condition (see `editjudge.rubrics.expression`) that selects the edits to ask about."""
     for_each: str = field(default="", metadata=_ASKING)
-    """Column with a list; the rubric is asked once for each element, named `each` (its fields: `each.question`)."""
+    """Column with a list. The rubric is asked once for each element, named `each`, with fields such as
+    `each.question`.
+    """
     after: str = field(default="", metadata=_ASKING)
-    """An earlier rubric of the set, whose scores and reasons are the text `earlier`."""
+    """Earlier rubric of the set, whose scores and reasons are available as the text `earlier`."""
     samples: int = field(default=1, metadata=_ASKING)
     """Number of questions in each repeat of a run."""
 
@@ -274,12 +281,12 @@ class Rubric(FileContent):
             (len(scales) < len(keys), f"factor keys must differ: {keys}", "factors"),
             (
                 len({bool(scale.choices) for scale in scales.values()}) > 1,
-                "a rubric asks for scores or for choices: some factors have choices, others none",
+                "some factors have choices and others do not: expected scores for all factors, or choices for all",
                 "factors",
             ),
             (
                 not self.images or len({*self.images}) < len(self.images),
-                "a rubric shows at least one image, and each once",
+                "images: expected at least one image, and each only once",
                 "images",
             ),
         )
@@ -289,12 +296,12 @@ class Rubric(FileContent):
         refuse(
             (
                 self.reason == "after" and self.template,
-                "reason: after: an imported prompt has its own order",
+                "reason: after: not for an imported prompt, which has its own order",
                 "reason",
             ),
             (
                 self.reason == "after" and self.answer.sections,
-                "reason: after: its sections put the reasoning first",
+                "reason: after: not for an answer with sections, which puts the reasoning first",
                 "reason",
             ),
         )
@@ -327,7 +334,7 @@ class Rubric(FileContent):
             )
 
     def _answer_names(self) -> list[str]:
-        """Return the keys at the top of an answer, the labels of its lines, or the paths of a nested one."""
+        """Return the top-level keys of an answer, the labels of its lines, or the paths of a nested answer."""
         answer = self.answer
         names = [answer.id_key or "", *answer.texts]
         if answer.form == "nested":
@@ -366,12 +373,12 @@ class Rubric(FileContent):
             ),
             (
                 len({bool(factor.heading) for factor in self.factors}) > 1,
-                "heading: all factors stand below one, or none does",
+                "heading: expected for all factors or for none",
                 "factors",
             ),
             (
                 not self.answer.is_json and self.consistency,
-                f"form {form}: a list of differences needs sections, which are of JSON",
+                f"form {form}: consistency needs sections, which are only for JSON",
             ),
             (
                 form == "lines" and labels,
@@ -388,11 +395,11 @@ class Rubric(FileContent):
             refuse(
                 (
                     not choices or any(map(str.isalnum, ends)),
-                    "form marked: its choices are marks such as [[A>B]], with no letter or digit at their ends",
+                    "form marked: expected choices such as [[A>B]], without a letter or digit at their ends",
                 ),
                 (
                     any(a in b for a, b in itertools.permutations(choices, 2)),
-                    "form marked: no choice is a part of another one",
+                    "form marked: expected choices that do not contain each other",
                 ),
             )
 
@@ -418,18 +425,18 @@ class Rubric(FileContent):
         )
 
     def _check_parts(self) -> None:
-        """Refuse a template with an input that the rubric does not show: its mark would reach the judge."""
+        """Refuse a template with an input that the rubric does not show, since the judge would see the mark."""
         for slot in self.template.slots if self.template else ():
             refuse(
                 (
                     slot.is_image_part and slot.role not in self.images,
-                    f"template: {slot.mark} stands for an image that `images` does not list",
+                    f"template: {slot.mark} is an image that `images` does not list",
                     "template",
                 ),
                 (
                     slot.mark == text_part_mark(slot.role)
                     and slot.role not in self.texts,
-                    f"template: {slot.mark} stands for a text that `texts` does not list",
+                    f"template: {slot.mark} is a text that `texts` does not list",
                     "template",
                 ),
             )
@@ -482,17 +489,17 @@ class Rubric(FileContent):
         return hash(self.hash)  # makes functions of a rubric cacheable
 
     def factor(self, key: str) -> Factor:
-        """Return the factor of this key; raises `StopIteration` if there is none."""
+        """Return the factor with this key. Raise `StopIteration` if there is none."""
         return next(factor for factor in self.factors if factor.key == key)
 
     @property
     def pairwise(self) -> bool:
-        """Whether it shows two outputs and asks which of them is better."""
+        """Whether the rubric shows two outputs and asks which is better."""
         return {*PAIR_ROLES} <= {*self.images}
 
     @property
     def chooses(self) -> bool:
-        """Whether an answer has choices instead of scores."""
+        """Whether answers are choices instead of scores."""
         return bool(self.factors[0].scale.choices)
 
     def content(self) -> dict[str, Any]:
@@ -508,7 +515,7 @@ class Rubric(FileContent):
 
     @functools.cached_property
     def hash(self) -> str:
-        """Hash of everything that can change the question or the verdict, which excludes name and description."""
+        """Hash of everything that can change the question or the verdict; name and description are left out."""
         content = self.content()
         for part in (content, *content["members"]):
             for key in ("name", "description", "example", *ASKING):
@@ -516,7 +523,7 @@ class Rubric(FileContent):
         return json_hash(content, "compact_utf8")
 
     def contract(self) -> dict[str, Any]:
-        """Return the inputs and the answer in the form in which rubrics are compared."""
+        """Return the inputs and the answer, in the form in which rubrics are compared."""
         location = {"nested": "path", "lines": "label"}.get(self.answer.form)
         factors = [
             {"key": f.key}
@@ -548,7 +555,7 @@ ASKING = tuple(
 """Fields that say for which edits, how often and after which rubric a rubric is asked."""
 EACH = "each"
 EARLIER = "earlier"
-"""Names of the element of a list, and of the answer to an earlier rubric."""
+"""Name of the current list element, and name of the answer to an earlier rubric."""
 MAX_SAMPLES = 100
 _INPUT_NAME = re.compile(
     r"[^\W\d][\w-]{0,63}(?:\[[1-9]\d?\])?(?:@[^\W\d][\w.-]{0,99})?"
@@ -565,7 +572,7 @@ def _check_names(
     other_kind = "texts" if kind == "images" else "images"
     for wanted_name in wanted:
         name = wanted_name if kind == "texts" else wanted_name.partition("@")[0]
-        # `edited_a` and `inputs` are names of other columns; `edite` is a typing error.
+        # `edited_a` and `inputs` may be other columns; `edite` is a typo.
         meant = [
             role
             for role in difflib.get_close_matches(name, usual, 1, cutoff=0.8)
@@ -594,8 +601,9 @@ def _check_names(
 def plain_content(
     value: Any, hidden: Callable[[dataclasses.Field[Any], Any], Any]
 ) -> Any:
-    """Return plain data with lists for tuples and without fields for which `hidden` is true, such as newer fields with
-    their default, so that hashes of older content stay the same."""
+    """Return plain data, with lists for tuples and without the fields for which `hidden` is true. Newer fields with
+    their default are hidden, so that hashes of older content stay the same.
+    """
     if dataclasses.is_dataclass(value):
         content = {}
         for f in dataclasses.fields(value):

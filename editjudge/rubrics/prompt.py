@@ -1,4 +1,4 @@
-"""Rendering of a question from a rubric and an edit: ordered parts, each image with its label.
+"""Rendering of a question from a rubric and an edit, as ordered parts with a label for each image.
 
 Rendering is a single pass. Untrusted texts (the instruction, the referring expression) are never parsed, formatted or
 escaped: they are copied between two marks that they cannot contain.
@@ -23,14 +23,16 @@ from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.verdict import Failure
 
 Layout = Literal["images-first", "published"]
-"""`images-first` shares the long image prefix between the rubrics and repeats of an edit; `published` keeps
-the order in which prompts are usually written."""
+"""Order of the parts. `images-first` lets rubrics and repeats of an edit share the long image prefix; `published`
+keeps the order in which prompts are usually written.
+"""
 
 LAYOUTS: tuple[Layout, ...] = ("images-first", "published")
 
 RENDERING = 1
-"""Part of every task's key; incremented when this module words the questions of all rubrics differently. If only a few
-rubrics change, `rewordings` increments it for them."""
+"""Version of the wording, which is part of every task's key. It is incremented if the questions of all rubrics
+change; if only a few change, `rewordings` is incremented for those.
+"""
 
 _OUTPUT_LABEL = (
     "Edited image {}: the picture after the edit, as one editing model returned it."
@@ -72,7 +74,7 @@ class TextPart:
 @dataclass(frozen=True)
 class ImagePart:
     role: str
-    """Role of the image; the part before it is its label."""
+    """Role of the image. The part before it is its label."""
 
 
 Part = TextPart | ImagePart
@@ -80,21 +82,21 @@ Part = TextPart | ImagePart
 
 @dataclass(frozen=True)
 class Question:
-    """A message to a judge, without the bytes of the images."""
+    """A message to a judge, without the image data."""
 
     rubric: Rubric
     parts: tuple[Part, ...]
     identifier: str | None
-    """The identifier that the answer must echo; None for a rubric that has no such key."""
+    """Identifier that the answer must repeat; None if the rubric has no key for it."""
     layout: Layout
 
     @property
     def system(self) -> str:
-        """The system message; empty if there is none."""
+        """System message; empty if there is none."""
         return self.rubric.system
 
     def __str__(self) -> str:
-        """Return the question as readable text, with images as [image: role]."""
+        """Return the question as readable text, with images shown as [image: role]."""
         parts = (
             p.text if isinstance(p, TextPart) else f"[image: {p.role}]"
             for p in self.parts
@@ -103,13 +105,13 @@ class Question:
 
 
 def rewordings(rubric: Rubric) -> int:
-    """Return how often the questions of a rubric were reworded since RENDERING changed; keys contain the sum of both."""
+    """Return how often a rubric's questions were reworded since `RENDERING` changed. Keys contain the sum of both."""
     says_booleans = any(factor.scale.boolean for factor in rubric.factors)
     return 1 if says_booleans and not rubric.template else 0
 
 
 def layout_of(rubric: Rubric, layout: Layout) -> Layout:
-    """Return the layout of a question: a prompt with image parts keeps its images in place."""
+    """Return the layout of a rubric's questions. A prompt with image parts keeps its images in position."""
     slots = rubric.template.slots if rubric.template else ()
     return "published" if any(slot.is_image_part for slot in slots) else layout
 
@@ -120,7 +122,7 @@ def ask(
     digests: Mapping[str, str],
     layout: Layout = "images-first",
 ) -> Question:
-    """Return the question for one edit; `digests` holds the digests of its images by role."""
+    """Return the question about one edit. `digests` has the digests of its images by role."""
     layout = layout_of(rubric, layout)
     name = identifier(rubric, edit, digests) if rubric.answer.id_key else None
     if rubric.template:
@@ -133,8 +135,9 @@ def ask(
 
 
 def identifier(rubric: Rubric, edit: Edit, digests: Mapping[str, str]) -> str:
-    """Return an opaque name made from the content: ids often contain the name of the editing model, which a judge must
-    not see."""
+    """Return an opaque identifier made from the content. The edit's id would often reveal the editing model to the
+    judge.
+    """
     images = {
         name: digests.get(name, "")
         for role in rubric.images
@@ -145,7 +148,7 @@ def identifier(rubric: Rubric, edit: Edit, digests: Mapping[str, str]) -> str:
 
 
 def reask(failure: Failure, question: Question) -> str:
-    """Return the message to a judge whose reply was not an answer."""
+    """Return the message to a judge after a reply without a valid answer."""
     reasons = "\n".join(f"- {remark.message}" for remark in failure.reasons)
     return (
         f"That reply cannot be used:\n{reasons}\n\n"
@@ -173,7 +176,7 @@ def _our_prompt(
 
 @functools.lru_cache(maxsize=64)
 def _directions(rubric: Rubric, layout: Layout) -> tuple[str, str]:
-    """Return the texts before and after the inputs, which are the same for every edit."""
+    """Return the texts before and after the inputs, which do not depend on the edit."""
     members = rubric.members or (rubric,)
     roles = [member.role for member in members if member.role]
     blocks = [_GUARD if rubric.texts else _IMAGE_GUARD]
@@ -190,7 +193,7 @@ def _directions(rubric: Rubric, layout: Layout) -> tuple[str, str]:
 
 
 def _labelled(edit: Edit, role: str) -> Iterator[tuple[str, str]]:
-    """Yield label and name of each image of a role."""
+    """Yield the label and the name of each image of a role."""
     base, _, crop = role.partition("@")
     names = edit.picture_names(role)
     crop_label = _CROPS.get(crop, _CROPS["crop"])
@@ -201,7 +204,7 @@ def _labelled(edit: Edit, role: str) -> Iterator[tuple[str, str]]:
 
 
 def _title(role: str) -> str:
-    """Return a name as a heading: `reference_text` is "Reference text"."""
+    """Return a name as a heading: `reference_text` becomes "Reference text"."""
     title = " ".join(re.split(r"[_-]+", role.rpartition(".")[2])).strip()
     return title[:1].upper() + title[1:]
 
@@ -215,8 +218,8 @@ def _quoted(role: str, text: str) -> str:
 
 
 def _mark(text: str) -> str:
-    """Return a mark that the text does not contain, the same for the same text."""
-    # An unpaired surrogate passes here; building the request refuses it with a message.
+    """Return a mark that the text does not contain. It is always the same for the same text."""
+    # An unpaired surrogate passes here; the request builder refuses it with a message.
     mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     while mark in text:
         mark = hashlib.sha256(mark.encode()).hexdigest()[:12]
@@ -224,7 +227,7 @@ def _mark(text: str) -> str:
 
 
 def _task_section(rubric: Rubric, heading: str) -> str:
-    """Return the task and its factors, without the name of the rubric, which may change."""
+    """Return the task and its factors. The name of the rubric is left out, since it may change."""
     blocks = [
         heading,
         rubric.task,
@@ -262,7 +265,7 @@ def _scale_text(scale: Scale) -> str:
 
 
 _NAME = "\0name\0"
-"""Placeholder of the identifier in a text that is the same for every edit; a rubric file cannot contain it."""
+"""Placeholder of the identifier in texts that are shared by all edits. A rubric file cannot contain it."""
 
 
 def _answer_section(rubric: Rubric) -> str:
@@ -356,7 +359,7 @@ def _inline(template: Template, images: tuple[str, ...]) -> set[str]:
 
 
 def _preamble(rubric: Rubric, edit: Edit, name: str | None) -> str:
-    """Return the text before the published prompt: the identifier, and the quoted inputs."""
+    """Return the text before a published prompt: the identifier and the quoted inputs."""
     lines = []
     if name:
         lines.append(
@@ -370,10 +373,10 @@ def _preamble(rubric: Rubric, edit: Edit, name: str | None) -> str:
 def _filled(
     template: Template, rubric: Rubric, edit: Edit, inline: set[str]
 ) -> Iterator[Part]:
-    """Yield the prompt with its slots filled in one pass, so that marks inside an input are not filled.
+    """Yield the prompt with its slots filled in a single pass, so that marks inside an input are not filled.
 
-    An image is shown once, and so is a text below a heading; further marks for it stay as they are, except image
-    parts, each of which is shown.
+    An image is shown once, and so is a text below a heading: further marks for it stay unchanged. Every image part is
+    shown, however.
     """
     done: set[str] = set()
     for piece in pieces(template):
@@ -400,7 +403,7 @@ def _filled(
 
 
 def pieces(template: Template) -> Iterator[str | Slot]:
-    """Yield the texts of the prompt and the slots between them, in order."""
+    """Yield the texts of a prompt and the slots between them, in order."""
     slots = {slot.mark: slot for slot in template.slots}
     if template.braces == "literal":
         yield from _split(template.text, slots)
@@ -421,7 +424,7 @@ def pieces(template: Template) -> Iterator[str | Slot]:
 
 
 def _split(text: str, slots: Mapping[str, Slot]) -> Iterator[str | Slot]:
-    """Yield texts and slots; a placeholder is found anywhere, a heading only at the start of a line."""
+    """Yield texts and slots. A placeholder may be anywhere, a heading only at the start of a line."""
     marks = sorted(filter(None, slots), key=len, reverse=True)
     starts = {mark: r"^[ \t]*" if slots[mark].keep else "" for mark in marks}
     pattern = "|".join(
@@ -443,7 +446,7 @@ def _split(text: str, slots: Mapping[str, Slot]) -> Iterator[str | Slot]:
 
 
 def _merged(parts: Iterable[Part], joint: str) -> Iterator[Part]:
-    """Join neighbouring texts into one."""
+    """Join neighbouring texts into one part."""
     for is_text, run in itertools.groupby(
         parts, lambda part: isinstance(part, TextPart)
     ):
@@ -460,7 +463,7 @@ def _paragraphs(blocks: Iterable[str]) -> str:
 
 
 def _bullets(title: str, items: tuple[str, ...]) -> str:
-    """Return a list below a title; empty if it has no items."""
+    """Return a list below a title, or an empty text if there are no items."""
     lines = "\n".join(f"- {item}" for item in items)
     return f"{title}{lines}" if items else ""
 

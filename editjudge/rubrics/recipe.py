@@ -81,9 +81,9 @@ class TextSource(FileContent):
     after: str = ""
     before: str = ""
     replace: Mapping[str, str] = field(default_factory=dict)
-    """Replacements that the code of the repository makes before it asks; each old text must be present."""
+    """Replacements that the repository's code makes before it asks. Each old text must be present."""
     strip: bool = False
-    """Whether the code of the repository strips white space at both ends."""
+    """Whether the repository's code strips white space at both ends."""
 
     def __post_init__(self) -> None:
         if self.constant and self.function:
@@ -113,22 +113,23 @@ class PromptPart(FileContent):
 
 @dataclass(frozen=True)
 class RecipeRubric:
-    """One question of the set; `rest` holds the keys that it shares with a rubric file."""
+    """One question of the set. `rest` has the keys that a rubric file also has."""
 
     name: str
     prompt: tuple[str | PromptPart, ...]
     join: str | None = None
-    """Text between the parts of the prompt and between those of the system message, as in the code of the repository.
-    By default there is nothing between the parts of the prompt, and an empty line between those of the system message."""
+    """Text between the parts of the prompt and of the system message, as in the repository's code. By default, the
+    parts of the prompt are joined directly, and those of the system message with an empty line.
+    """
     slots: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
-    """Inputs by mark; each mark must be in the text."""
+    """Inputs by mark. Each mark must occur in the text."""
     braces: Literal["literal", "format"] = "literal"
     system: tuple[str, ...] = ()
     """Texts of the system message."""
     removes: tuple[str, ...] = ()
-    """Texts that the code of the repository removes from the prompt."""
+    """Texts that the repository's code removes from the prompt."""
     expects: tuple[str, ...] = ()
-    """Further words that the text must contain, such as labels of lines and keys of the answer."""
+    """Further texts that the prompt must contain, such as labels of lines and keys of the answer."""
     adds_answer_format: bool = False
     rest: Mapping[str, Any] = field(default_factory=dict)
 
@@ -150,7 +151,7 @@ class Recipe(FileContent):
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Entry in the list of recipes."""
+        """Entry of the recipe in the list of recipes."""
         return {
             "name": self.name,
             "title": self.title,
@@ -168,7 +169,7 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name_or_path: str) -> Recipe:
-    """Return a recipe by its name, or by the path of a recipe file."""
+    """Return a recipe by its name or by the path of a recipe file."""
     names = recipe_names()
     path = Path(name_or_path)
     if name_or_path in names:
@@ -182,7 +183,7 @@ def load_recipe(name_or_path: str) -> Recipe:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Return the recipe of a file, checked."""
+    """Read and check a recipe file."""
     data, lines = parse_yaml(read_text(path), str(path))
     if not isinstance(data, dict):
         raise RubricError(
@@ -210,7 +211,7 @@ def _recipe_rubric(
 
 
 def import_checkout(recipe: Recipe, checkout: Path) -> dict[str, Any]:
-    """Return the rubric set as the plain data of a set's file. Raises `RubricError` if the checkout is not as expected."""
+    """Return the rubric set as plain data of a set file. Raise `RubricError` if the checkout is not as expected."""
     texts = {
         name: read_source(checkout, source) for name, source in recipe.texts.items()
     }
@@ -262,7 +263,7 @@ def _built(
 def _assembled(
     rubric: RecipeRubric, texts: Mapping[str, str]
 ) -> tuple[str, list[dict[str, Any]]]:
-    """Return the parts of a prompt as one text, and the slots of its inputs."""
+    """Return the prompt as one text, with the slots of its inputs."""
     parts = []
     slots = []
     for part in rubric.prompt:
@@ -272,7 +273,7 @@ def _assembled(
             parts.append(part.text)
         else:
             role = part.picture or part.input
-            # The mark has no braces, since str.format would take it for a field.
+            # The mark has no braces, since str.format would read it as a field.
             mark = image_part_mark(role) if part.picture else text_part_mark(role)
             slots.append({"mark": mark, "role": role})
             parts.append(mark)
@@ -287,8 +288,9 @@ def _with_slots(
     slots: list[dict[str, Any]],
     where: str,
 ) -> str:
-    """Return the text with a mark for each input, and add their slots. The mark of an image becomes that of an image
-    part, and a mark for several inputs becomes one mark for each."""
+    """Return the text with a mark for each input, and add the slots of these marks to `slots`. The mark of an image
+    becomes that of an image part, and a mark for several inputs becomes a mark for each.
+    """
     pattern = re.escape(mark)
     if rubric.braces == "format" and mark.startswith("{"):
         pattern = rf"(?<!\{{){pattern}(?!\}})"  # doubled braces are literal
@@ -313,7 +315,7 @@ def _with_slots(
 
 _MAX_BYTES = 5_000_000
 _MAX_STEPS = 200
-"""Limit of the terms of one text, for a file that refers to itself."""
+"""Limit of the terms of one text, in case a file refers to itself."""
 
 
 def read_source(checkout: Path, source: TextSource) -> str:
@@ -392,7 +394,7 @@ def _entry(source: TextSource, content: str) -> str:
 
 
 class _PythonFile:
-    """The constants of a Python file, which is parsed and never executed."""
+    """Constants of a Python file, which is parsed and never executed."""
 
     def __init__(self, name: str, content: str) -> None:
         self._name = name
@@ -422,7 +424,7 @@ class _PythonFile:
         return RubricError(f"{self._name}:{getattr(node, 'lineno', 1)}: {message}")
 
     def _scope(self, classes: Sequence[str]) -> Sequence[ast.stmt]:
-        """Return the statements of the file, or of a class inside classes."""
+        """Return the statements of the file, or of a class that may be inside other classes."""
         body: Sequence[ast.stmt] = self._tree.body
         for name in classes:
             bodies = [
@@ -465,7 +467,7 @@ class _PythonFile:
         )
 
     def _from_function(self, source: TextSource) -> ast.expr:
-        """Return the value that a function returns, or that it assigns to a variable."""
+        """Return the value that a function returns or assigns to a variable."""
         *classes, name = source.function.split(".")
         functions = [
             node
@@ -511,7 +513,7 @@ class _PythonFile:
         raise self._error(node, f"expected a dictionary or a list with {key!r}")
 
     def _text(self, node: ast.expr) -> str:
-        """Return a text that is built from constants; the fields of an f-string stay as `{name}`."""
+        """Return a text that is built from constants. The fields of an f-string stay as `{name}`."""
         self._steps += 1
         if self._steps > _MAX_STEPS:
             raise self._error(node, f"the text has more than {_MAX_STEPS} terms")

@@ -1,7 +1,7 @@
-"""Parts of a reply, for any rubric: thoughts, which are removed, JSON objects, and labelled lines.
+"""Parsing of replies for any rubric: removes thoughts, and finds JSON objects and labelled lines.
 
-A reply is untrusted and may be megabytes of brackets, so each reader is a single pass without recursion.
-Only strict JSON is accepted, and numbers keep their exact value.
+A reply is untrusted and may be megabytes of brackets, so each reader is a single pass without recursion. Only strict
+JSON is accepted, and numbers keep their exact value.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from editjudge.rubrics.scale import WrittenNumber
 from editjudge.rubrics.strict_yaml import load_table
 
 MAX_TOKENS = 100_000
-"""Limit of strings, brackets and commas in a reply; the largest built-in answer has about 100."""
+"""Limit of strings, brackets and commas in a reply. The largest built-in answer has about 100."""
 MAX_DEPTH = 32
-"""Nesting limit, deeper than any contract; it bounds the recursion of the JSON decoder."""
+"""Nesting limit, higher than any contract needs. It bounds the recursion of the JSON decoder."""
 MAX_LINES = 100_000
-"""Limit of lines in a reply; an answer has about ten."""
+"""Limit of lines in a reply. An answer has about ten."""
 
 
 class NoAnswer(ValueError):
-    """A reply that is not an answer, or a text that is not strict JSON."""
+    """Raised for a reply without a valid answer, or a text that is not strict JSON."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class NoAnswer(ValueError):
         self.code = code
         self.status = status
         self.at_end = at_end
-        """Whether the text is valid up to its end, where it breaks off."""
+        """Whether the text is valid, but incomplete at its end."""
 
 
 def too_complex() -> NoAnswer:
@@ -50,9 +50,9 @@ def too_complex() -> NoAnswer:
 
 # --- thoughts -------------------------------------------------------------------------------------------------
 
-# One part of a name is a word for thinking: `think`, `seed:think`, `thought_start`, `chain-of-thought`. The lookaheads
-# reject most positions sooner than the names do: the first one takes 5 MB of `<a>` from 1.7 s to .3 s, the second one
-# 5 MB of `[a_a_a_a_a_a]` from .6 s to .3 s.
+# A name has a part that means thinking: `think`, `seed:think`, `thought_start`, `chain-of-thought`. The lookaheads
+# reject most positions early: the first one reduces 5 MB of `<a>` from 1.7 s to .3 s, the second one 5 MB of
+# `[a_a_a_a_a_a]` from .6 s to .3 s.
 _TAG = (
     r"(?=[a-z0-9:_./ -]{3,64}+[^a-z0-9:_./ <[-])/?\s?(?:[a-z0-9]{1,16}[:_.-]){0,3}?"
     r"(?=[a-z]{3})(?:chain[ _-]of[ _-]thoughts?|inner[ _-]monologue|internal[ _-](?:reasoning|thoughts?)"
@@ -67,7 +67,7 @@ _CLOSES = re.compile(
 
 @dataclass(frozen=True)
 class ThoughtFormat:
-    """One way to mark a thought; `tables/thoughts.yaml` lists them and explains the fields."""
+    """A syntax for thoughts in replies. `tables/thoughts.yaml` lists them and explains the fields."""
 
     source: str
     example: tuple[str, str]
@@ -81,7 +81,7 @@ class ThoughtFormat:
 
     @functools.cached_property
     def inner_marks(self) -> re.Pattern[str]:
-        """Pattern of the marks inside a thought of this format."""
+        """Pattern of the marks inside a thought."""
         nested = self.opening if self.nested is None else self.nested or _NEVER
         return re.compile(
             rf"(?P<closing>{self.closing})|(?P<opening>{nested})|(?P<mark>{self.mark})",
@@ -89,7 +89,7 @@ class ThoughtFormat:
         )
 
     def end(self, text: str, position: int) -> int | None:
-        """Return the end of the thought that was opened before `position`; None if it never ends."""
+        """Return the end of the thought that was opened before `position`, or None if it never ends."""
         depth = 1
         for match in self.inner_marks.finditer(text, position):
             depth += 1 if _opens(match) else -1
@@ -109,7 +109,7 @@ def _opens(match: re.Match[str]) -> bool:
 
 @functools.cache
 def thought_formats() -> tuple[ThoughtFormat, ...]:
-    """Return every format of the table."""
+    """Return all formats of the table."""
     formats = []
     for row in load_table("thoughts"):
         lists = {name: tuple(row[name]) for name in ("example", "hints")}
@@ -119,12 +119,12 @@ def thought_formats() -> tuple[ThoughtFormat, ...]:
 
 
 def marks_in(text: str) -> re.Pattern[str]:
-    """Return a pattern for a brace and for the marks of every format whose hints are in the text.
+    """Return a pattern for braces and for the marks of every format whose hints occur in the text.
 
-    Few texts have any mark, and searching millions of positions for all of them takes seconds.
+    Few texts have any mark, and searching millions of positions for all marks takes seconds.
     """
     lowered = text.lower()
-    # Each hint costs a pass over the text, so each is searched for once.
+    # Searching for a hint takes a pass over the text, so each hint is searched for only once.
     return _marks_pattern(frozenset(hint for hint in _hints() if hint in lowered))
 
 
@@ -140,7 +140,8 @@ def _marks_pattern(hints: frozenset[str]) -> re.Pattern[str]:
         for number, form in enumerate(thought_formats())
         if not hints.isdisjoint(form.hints)
     ]
-    # The name of a group is the kind of mark and the format. A pattern that never matches costs as much as another.
+    # A group's name is the kind of mark and the number of the format. Patterns that never match are left out, since
+    # they cost as much as others.
     marks = [
         f"|(?P<{role}{number}>{getattr(form, role)})"
         for number, form in forms
@@ -155,41 +156,41 @@ def _marks_pattern(hints: frozenset[str]) -> re.Pattern[str]:
 
 # --- positions of JSON ----------------------------------------------------------------------------------------
 
-# Possessive, and an unfinished string or escape extends to the end of the text, so that no start is tried twice.
+# Possessive, and an unfinished string or escape extends to the end of the text, so that no position is tried twice.
 _INSIDE = re.compile(r'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)|[][{},]', re.DOTALL)
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*\r?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An outermost `{...}` with a key of the answer, or one that breaks off in its first key."""
+    """An outermost `{...}` that contains a key of the answer, or that breaks off in its first key."""
 
     text: str
     closed: bool
     depth: int
     start: int = 0
-    """Position of its first character in the scanned text."""
+    """Position of the first character in the scanned text."""
 
 
 @dataclass(frozen=True)
 class Scan:
-    """The candidates of a reply, and the prose around them."""
+    """Candidates for the answer in a reply, and the prose around them."""
 
     candidates: tuple[Candidate, ...]
     before: str
-    """Text outside thoughts and candidates, before the last candidate (all of it if there is none)."""
+    """Text outside thoughts and candidates, up to the last candidate, or all of it without candidates."""
     after: str
     """Text after the last candidate."""
     ends_in_thought: bool = False
-    """Whether a thought is never closed, so that no answer can follow it."""
+    """Whether the last thought is never closed, so that no answer can follow it."""
     prose: tuple[tuple[int, int], ...] = ()
-    """Start and end of each piece of `before` and `after` in the scanned text."""
+    """Start and end of each piece of prose in the scanned text."""
 
 
 def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
-    """Remove thoughts and find the objects with one of the keys. A thought is never searched for an answer.
+    """Remove thoughts and find the objects that contain one of the keys. Thoughts are not searched for answers.
 
-    `joint` separates two pieces of prose.
+    `joint` separates the pieces of prose.
     """
     key_pattern = _any_of(tuple(keys))
     marks = marks_in(text)
@@ -216,7 +217,7 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
             candidates.append(Candidate(text[start:end], closed, depth, start))
             begin = position = end
         elif not _opens(match):
-            # The opening mark was in the prompt: all text so far is a thought.
+            # The opening mark was in the prompt, so all text so far is a thought.
             candidates = []
             prose = []
             prose_before = 0
@@ -239,7 +240,7 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
 
 
 def blocks(text: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of every closed outermost `{...}`."""
+    """Yield the start and end of every closed outermost `{...}`."""
     position = tokens = 0
     while (start := text.find("{", position)) >= 0:
         position, closed, _, tokens = _object_end(text, start, tokens)
@@ -248,13 +249,13 @@ def blocks(text: str) -> Iterator[tuple[int, int]]:
 
 
 def without_fences(text: str) -> str:
-    """Return prose without the lines that only open or close a code block."""
+    """Return prose without the lines that open or close a code block."""
     return _FENCE.sub("", text).strip()
 
 
 @functools.lru_cache(maxsize=64)
 def _any_of(keys: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern for the keys in quotation marks, each character plain or as its JSON escape."""
+    """Return a pattern for the quoted keys. Each character may be plain or a JSON escape."""
     spelled = [
         "".join(rf"(?:{re.escape(mark)}|\\u(?i:{ord(mark):04x}))" for mark in key)
         for key in keys
@@ -263,7 +264,9 @@ def _any_of(keys: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int]:
-    """Return the end of the object at `start`, whether it is closed, its depth, and the tokens read so far."""
+    """Return the end of the object at `start`, whether it is closed, its depth, and the number of tokens read so
+    far.
+    """
     braces = nesting = deepest = 0
     for match in _INSIDE.finditer(text, start):
         tokens += 1
@@ -283,7 +286,7 @@ def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text has no unpaired surrogate."""
+    """Whether a text is valid Unicode, without unpaired surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -295,7 +298,7 @@ def is_unicode(text: str) -> bool:
 
 
 def decode(text: str) -> Any:
-    """Return the value of a JSON text; raises `NoAnswer`."""
+    """Parse strict JSON. Raise `NoAnswer` if it is invalid."""
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -308,7 +311,7 @@ def decode(text: str) -> Any:
     return value
 
 
-# The beginning of an escape, a word or a number.
+# Beginning of an escape, a word or a number.
 _STUMP = re.compile(r"(?:u[0-9a-fA-F]{0,4}|tr?u?|fa?l?s?|nu?l?|-|\.|[eE][-+]?)?")
 
 
@@ -343,10 +346,10 @@ _DECODER = json.JSONDecoder(
 # --- labelled lines -------------------------------------------------------------------------------------------
 
 CUT = "\0"
-"""Mark of a removed thought, so that the texts on both sides are never read as one."""
+"""Mark in place of a removed thought, so that the texts before and after it are not read as one."""
 
 AROUND = " \t\r\n" + CUT
-"""Characters allowed around an answer that is the whole reply."""
+"""Characters that may surround an answer that is the whole reply."""
 _BREAK = re.compile(r"\r\n|\n|\r")
 _FENCE_LINE = re.compile(r"[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*")
 _LIST_MARK = re.compile(r"\A(?:[-*+\u2022]|#{1,6}|\d{1,2}[.)])[ \t]+")
@@ -360,9 +363,9 @@ class LabelledLines:
     """The labelled lines of a reply."""
 
     values: dict[str, list[str]] = field(default_factory=dict)
-    """Texts after the colon, by label, as often as the label occurs."""
+    """Texts after the colon, by label. A label may occur several times."""
     texts: dict[str, list[str]] = field(default_factory=dict)
-    """Texts by label; each goes on up to the next label."""
+    """Free texts by label. Each continues up to the next label."""
     prose: bool = False
     """Whether there are lines without a label."""
 
@@ -370,7 +373,7 @@ class LabelledLines:
 def read_lines(
     text: str, labels: Sequence[str], texts: Sequence[str], headings: Sequence[str] = ()
 ) -> LabelledLines:
-    """Return the labelled lines of a reply without thoughts; with headings each is named `Heading > Label`.
+    """Return the labelled lines of a reply without thoughts. Below headings, a line is named `Heading > Label`.
 
     A line that begins with a label and a colon is part of the answer. A list mark before the label and emphasis
     (`**Label:** 4`) are ignored.
@@ -405,7 +408,9 @@ def read_lines(
 
 
 def _split_label(line: str, labels: Sequence[str]) -> tuple[str, str]:
-    """Return the label at the start of a line and the text after its colon; two empty texts if it has none."""
+    """Return the label at the start of a line and the text after its colon, or two empty texts if there is no
+    label.
+    """
     rest = _LIST_MARK.sub("", line.lstrip(" \t" + CUT), count=1)
     match = _EMPHASIS.match(rest)
     emphasis = match.group() if match else ""
@@ -426,14 +431,16 @@ def _split_label(line: str, labels: Sequence[str]) -> tuple[str, str]:
 
 
 def value_of(text: str) -> Any:
-    """Return a number as strict JSON reads it, or the text itself."""
+    """Return the number that a text represents in strict JSON, or else the text itself."""
     if match := _EMPHASISED.fullmatch(text):
         text = match[2]
     return decode(text) if _NUMBER.fullmatch(text) else text
 
 
 def lone_number(reply: str) -> tuple[int, int] | None:
-    """Return start and end of the number that is the whole reply apart from thoughts; None if there is other text."""
+    """Return the start and end of the number that is the whole reply apart from thoughts, or None if there is other
+    text.
+    """
     scanned = scan(reply)
     pieces = [(start, reply[start:end]) for start, end in scanned.prose]
     pieces = [(start, piece) for start, piece in pieces if piece.strip(AROUND)]

@@ -15,19 +15,19 @@ Number = int | float
 
 
 class WrittenNumber(str):
-    """A number that is not a plain integer, in its original spelling: 6.0 and -0 are not integers."""
+    """A number in its original spelling that is not a plain integer, such as 6.0 or -0."""
 
     __slots__ = ()
 
 
 class FileContent:
-    """Content of a file that pydantic reads: a key that is not a field is an error, not a comment."""
+    """Base class for file content that pydantic validates. An unknown key is an error."""
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
 
 class FieldError(ValueError):
-    """File content that breaks a rule. The error is located at the first of `keys` that the file has."""
+    """Raised for file content that breaks a rule. The error is reported at the first of `keys` that the file has."""
 
     def __init__(self, message: str, *keys: str) -> None:
         super().__init__(message)
@@ -35,14 +35,16 @@ class FieldError(ValueError):
 
 
 def refuse(*rules: tuple[object, str, *tuple[str, ...]]) -> None:
-    """Raise `FieldError` for the first rule that is broken: whether it is, the message, and the keys to look at."""
+    """Raise `FieldError` for the first broken rule. A rule is a tuple: whether it is broken, the message, and the
+    keys.
+    """
     for is_broken, message, *keys in rules:
         if is_broken:
             raise FieldError(message, *keys)
 
 
 ADDED: Any = {"absent_at_default": True}
-"""Metadata of a field that is newer than hashes in stores: it is left out of the content if it has its default."""
+"""Metadata of a field that is newer than stored hashes. It is left out of the content if it has its default."""
 
 
 @dataclass(frozen=True)
@@ -50,23 +52,23 @@ class Scale(FileContent):
     """The legal answers of a factor: integers (`values`), decimals (`range`) or words (`choices`)."""
 
     values: tuple[int, ...] = ()
-    """Integers, in the order in which the question names them."""
+    """Legal integers, in the order in which the question lists them."""
     labels: Mapping[int, str] = field(default_factory=dict)
-    """Meanings of single values, such as the seven Likert labels."""
+    """Meanings of individual values, such as the seven Likert labels."""
     range: tuple[Number | None, Number | None] | None = field(
         default=None, metadata=ADDED
     )
-    """The lowest and the highest decimal; None if that end is open, as for PSNR."""
+    """Lowest and highest decimal; None for an open end, as for PSNR."""
     step: Number | None = field(default=None, metadata=ADDED)
-    """Distance between neighbouring decimals, counted from the lowest; None if any decimal is legal."""
+    """Distance between legal decimals, counted from the lowest; None if any decimal is legal."""
     direction: Literal["up", "down"] = field(default="up", metadata=ADDED)
-    """`down`: lower is better, as for a distance."""
+    """`down` if lower is better, as for a distance."""
     choices: tuple[str, ...] = field(default=(), metadata=ADDED)
     """Words to choose from instead of numbers."""
     abstain: tuple[str, ...] = field(default=(), metadata=ADDED)
-    """Words such as N/A that an answer may have instead of a score; the factor is then without one."""
+    """Words such as N/A that an answer may have in place of a score. The factor then has no score."""
     boolean: bool = field(default=False, metadata=ADDED)
-    """Whether the values 0 and 1 are false and true in JSON."""
+    """Whether answers have false and true for the values 0 and 1."""
 
     def __post_init__(self) -> None:
         kinds = [bool(self.values), self.range is not None, bool(self.choices)]
@@ -89,22 +91,22 @@ class Scale(FileContent):
             ),
             (
                 self.range is None and self.step is not None,
-                "step: only a range has one",
+                "step: only for a range",
                 "step",
             ),
             (
                 self.choices and self.direction == "down",
-                "direction: choices have none",
+                "direction: not for choices",
                 "direction",
             ),
             (
                 len({"", *texts}) <= len(texts),
-                "abstain: each word once, and none that is a choice",
+                "abstain: expected each word once, and not one of the choices",
                 "abstain",
             ),
             (
                 self.boolean and sorted(self.values) != [0, 1],
-                "boolean: its values are 0 and 1",
+                "boolean: expected the values 0 and 1",
                 "boolean",
             ),
         )
@@ -119,7 +121,7 @@ class Scale(FileContent):
         refuse((stray, message, subject))
 
     def _check_range(self, ends: tuple[Number | None, Number | None]) -> None:
-        # Whole numbers as integers, so that 1 and 1.0 are the same content.
+        # Whole numbers become integers, so that 1 and 1.0 have the same hash.
         low, high = map(_plain_number, ends)
         step = _plain_number(self.step)
         object.__setattr__(self, "range", (low, high))
@@ -128,10 +130,10 @@ class Scale(FileContent):
         refuse(
             (
                 not in_order,
-                f"range {list(ends)}: the lowest comes before the highest",
+                f"range {list(ends)}: expected the lowest before the highest",
                 "range",
             ),
-            (step is not None and step <= 0, "step: more than 0", "step"),
+            (step is not None and step <= 0, "step: expected a number above 0", "step"),
         )
         off_step = step is not None and high is not None and self.read(high) is None
         message = (
@@ -141,7 +143,7 @@ class Scale(FileContent):
 
     @property
     def low(self) -> Number | None:
-        """The lowest score; None if that end is open, and for choices. The same holds for `high`, `worst` and `best`."""
+        """Lowest score; None for an open end and for choices. The same applies to `high`, `worst` and `best`."""
         return self.range[0] if self.range else min(self.values, default=None)
 
     @property
@@ -157,7 +159,7 @@ class Scale(FileContent):
         return self.high if self.direction == "up" else self.low
 
     def share(self, score: float) -> float | None:
-        """Return a score on a scale from 0 (worst) to 1 (best); None if an end is open."""
+        """Return a score rescaled to 0 (worst) to 1 (best), or None if an end is open."""
         worst = self.worst
         best = self.best
         return (
@@ -166,7 +168,7 @@ class Scale(FileContent):
 
     @property
     def steps(self) -> tuple[Number, ...]:
-        """Every legal score in ascending order; empty if there are more than 101, the number for a percentage."""
+        """All legal scores in ascending order; empty if there are more than 101, the number for a percentage."""
         if self.values:
             return tuple(sorted(self.values))
         low = self.low
@@ -184,21 +186,22 @@ class Scale(FileContent):
         )
 
     def accepts(self, value: object) -> bool:
-        """Whether a value of JSON is a legal score; a string never is, nor 6.0 on a scale of integers."""
+        """Whether a JSON value is a legal score. A string never is, nor 6.0 on a scale of integers."""
         return self.read(value) is not None
 
     def has(self, score: Number) -> bool:
-        """Whether a number is a score of the scale, even if answers have another form: 1 is, if answers are true or false."""
+        """Whether a number is a score of the scale, even if answers spell it differently, such as true for 1."""
         return score in self.values if self.boolean else self.accepts(score)
 
     def in_answer(self, score: Number) -> str:
-        """Return a score in the form of an answer."""
+        """Return a score as it is written in an answer."""
         return str(bool(score)).lower() if self.boolean else str(score)
 
     def read(self, value: object) -> Number | None:
-        """Return the score of a value of strict JSON; None if it is not legal. Nothing is rounded.
+        """Return the score for a value of strict JSON, or None if it is not legal. Nothing is rounded.
 
-        A number that is not a plain integer is passed as a `WrittenNumber`, so that 0.30000000000000001 is not 0.3.
+        A number that is not a plain integer is passed as a `WrittenNumber`, so that 0.30000000000000001 does not
+        equal 0.3.
         """
         if self.boolean:
             return int(value) if isinstance(value, bool) else None
@@ -221,7 +224,7 @@ class Scale(FileContent):
             or (self.step and (written - _exact(low or 0)) % _exact(self.step))
         ):
             return None
-        # adding 0.0 turns -0.0 into 0.0
+        # Adding 0.0 turns -0.0 into 0.0.
         return value if type(value) is int else number + 0.0
 
     @property
@@ -259,8 +262,9 @@ class Scale(FileContent):
         return f" from {low} to {high}{steps}"
 
     def json_schema(self) -> dict[str, Any]:
-        """Return the schema without `minimum`, `maximum` and `multipleOf`, which some strict modes refuse; a description
-        states the range."""
+        """Return the JSON Schema of an answer. It has no `minimum`, `maximum` and `multipleOf`, which some strict
+        modes refuse; a description states the range.
+        """
         if self.abstain:
             abstentions = {"type": "string", "enum": list(self.abstain)}
             return {
@@ -280,7 +284,7 @@ class Scale(FileContent):
         return {"type": "number", "description": self.words}
 
     def contract(self) -> dict[str, Any]:
-        """Return the form in which scales of two factors are compared."""
+        """Return the properties by which the scales of two factors are compared."""
         contract: dict[str, Any] = {"values": list(self.values)}
         if self.choices:
             contract = {"choices": list(self.choices)}
@@ -296,14 +300,14 @@ class Scale(FileContent):
 
 
 _MAX_DIGITS = 40
-"""Length limit of a number, since exact arithmetic on a megabyte of digits takes too long."""
+"""Maximum length of a number, since exact arithmetic on a megabyte of digits takes too long."""
 
 
 def _plain_number(value: Number | None) -> Number | None:
     if value is None:
         return None
     if not math.isfinite(value):
-        message = "range and step are finite; an end that is open is null"
+        message = "range and step: expected finite numbers; an open end is null"
         raise FieldError(message, "range", "step")
     return int(value) if value == int(value) else float(value)
 

@@ -50,25 +50,26 @@ class SetSpec(TypedDict):
 
 @dataclass(frozen=True)
 class Label:
-    """A value of an edit that a formula compares with an answer; it must be one of the choices."""
+    """Value of an edit that a formula compares with an answer. It must be one of the choices."""
 
     rubric: str
     field: str
-    """A column of the manifest, or a field of an element."""
+    """Column of the manifest, or field of a list element."""
     choices: tuple[str, ...]
     of_element: bool
 
 
 @dataclass(frozen=True)
 class Formula:
-    """One named score of a set."""
+    """A named score of a set."""
 
     name: str
     text: str
     term: Term
     repeats: Literal["after", "before"] = "after"
-    """`before`: the formula is applied to the mean of each factor over repeats and samples; `after`: the formula is
-    applied to each repeat and sample, and the mean is taken of its values."""
+    """Order of formula and mean over repeats and samples. `before`: take the mean of each factor, then apply the
+    formula. `after`: apply the formula to each repeat and sample, then take the mean.
+    """
     direction: Literal["up", "down"] = "up"
     description: str = ""
 
@@ -78,7 +79,7 @@ class Formula:
 
     @property
     def columns(self) -> frozenset[str]:
-        """Columns of the manifest that it uses."""
+        """Manifest columns that the formula uses."""
         ops = ("column", "by", "in", "given")
         return frozenset(str(t.value) for t in self.term.walk() if t.op in ops)
 
@@ -90,7 +91,7 @@ class Formula:
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """Values of edits that answers are compared with."""
+        """Values of edits that the formula compares with answers."""
         labels = []
         for term in self.term.walk():
             if term.op in ("==", "!="):
@@ -104,7 +105,7 @@ class Formula:
 
     @property
     def words(self) -> str:
-        """The formula as text below a table: `overall = sqrt(min SC x min PQ)`."""
+        """The formula as text below a table, such as `overall = sqrt(min SC x min PQ)`."""
         mean = ", of the means over repeats" if self.repeats == "before" else ""
         return f"{self.name} = {self.term}{mean}"
 
@@ -115,11 +116,11 @@ _SCORE_KEYS = {
     "direction": ("up", "down"),
     "description": None,
 }
-"""Keys of a score that is a mapping, and their legal values."""
+"""Keys of a score that is written as a mapping, and their legal values."""
 
 
 class ScoreError(RubricError):
-    """A score of a set that cannot be computed."""
+    """Raised for a score of a set that cannot be computed."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
@@ -129,7 +130,7 @@ class ScoreError(RubricError):
 def formulas(
     scores: Mapping[str, ScoreText], members: Sequence[Member]
 ) -> list[Formula]:
-    """Return the scores of a set, each a formula of factors and earlier scores. Raises `ScoreError` if one is wrong."""
+    """Return the scores of a set as formulas of factors and earlier scores. Raise `ScoreError` if one is invalid."""
     parsed: dict[str, Formula] = {}
     for name, entry in scores.items():
         terms = {earlier: formula.term for earlier, formula in parsed.items()}
@@ -197,7 +198,7 @@ class RubricSet:
 
     @functools.cached_property
     def formulas(self) -> list[Formula]:
-        """The scores as formulas. Raises `RubricError` if one is wrong."""
+        """Scores of the set, as formulas. Raises `RubricError` if one is invalid."""
         return formulas(self.score, [member(rubric) for rubric in self.rubrics])
 
     @functools.cached_property
@@ -212,7 +213,7 @@ class RubricSet:
 
     @functools.cached_property
     def labels(self) -> tuple[Label, ...]:
-        """Values of an edit that its scores compare with answers."""
+        """Values of edits that the scores compare with answers."""
         return tuple(
             dict.fromkeys(
                 label for formula in self.formulas for label in formula.labels
@@ -242,7 +243,7 @@ class RubricSet:
                     )
 
     def contract(self) -> dict[str, Any]:
-        """Return the contract of each rubric, and the names of the scores."""
+        """Return the contract of each rubric and the names of the scores."""
         return {
             "name": self.name,
             "hash": self.hash,
@@ -262,7 +263,7 @@ class RubricSet:
 
 
 def member(rubric: Rubric) -> Member:
-    """Return the factors of a rubric, for formulas."""
+    """Return a rubric with its factors, for use in formulas."""
     return Member(
         rubric.name,
         {factor.key: factor.scale for factor in rubric.factors},
@@ -271,7 +272,7 @@ def member(rubric: Rubric) -> Member:
 
 
 def asking(rubric: Rubric) -> dict[str, Any]:
-    """Return the conditions on which a rubric is asked, except defaults."""
+    """Return a rubric's conditions, such as `when` and `samples`, except defaults."""
     defaults = Rubric.__dataclass_fields__
     return {
         name: value
@@ -283,7 +284,7 @@ def asking(rubric: Rubric) -> dict[str, Any]:
 def check_unconditional(
     rubrics: Sequence[Rubric], who: str, allowed: Sequence[str] = ()
 ) -> None:
-    """Raise `UsageError` for a rubric with conditions that are not allowed."""
+    """Raise `UsageError` for a rubric that has conditions other than the allowed ones."""
     for rubric in rubrics:
         if conditions := [name for name in asking(rubric) if name not in allowed]:
             raise UsageError(
@@ -292,7 +293,7 @@ def check_unconditional(
 
 
 def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:
-    """Return rubrics by stage; a rubric is asked in a later stage than the rubric that its `after` names."""
+    """Group rubrics into stages. A rubric is in a later stage than the rubric in its `after`."""
     by_stage: list[list[Rubric]] = [[]]
     names = {rubric.name for rubric in rubrics}
     numbers: dict[str, int] = {}
@@ -309,7 +310,7 @@ def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:
 
 
 def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
-    """Return one rubric that asks the questions of several, which must have the same form of answer."""
+    """Return one rubric that asks the questions of several rubrics with the same answer format."""
     first, *others = rubrics
     if not others:
         return replace(first, name=name)

@@ -1,7 +1,7 @@
-"""Strict YAML for rubric files, checked against a dataclass; every error names file, line and key.
+"""Strict YAML for rubric files, validated against a dataclass. Every error names the file, line and key.
 
-PyYAML's composer crashes the process on deep nesting and expands aliases without bound, so events are checked first.
-Its constructor takes the last of two equal keys and reads `no` as false, so a constructor of our own replaces it.
+PyYAML's composer crashes the process on deep nesting and expands aliases without limit, so events are checked first.
+Its constructor accepts duplicate keys and reads `no` as false, so a constructor of our own replaces it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from editjudge.errors import RubricError, did_you_mean, near_miss, one_line
 T = TypeVar("T")
 YamlPath = tuple[str | int, ...]
 Lines = Mapping[YamlPath, int]
-"""The line of each key and item of a document."""
+"""Line numbers of the keys and items of a document, by path."""
 
 _MAX_BYTES = 1_000_000
 _MAX_DEPTH = 20
@@ -28,13 +28,15 @@ _MAX_COMPLAINTS = 20
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"[-+]?[0-9]+\.[0-9]+")
 _NUMBERLIKE = re.compile(r"[-+.\s\d]*\d[-+.\s\d]*")
-"""Numbers as keys; several spellings of one integer would be several keys here and one label later."""
+"""Keys that look like numbers. Several spellings of one integer would be different keys here and the same label
+later.
+"""
 _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 _DECIMALS = frozenset({"range", "scores"})
-"""Keys whose lists hold numbers; under other keys 1.5 is a text, such as the number of a paragraph."""
+"""Keys whose lists contain numbers. Under other keys 1.5 is a text, such as the number of a paragraph."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# YAML takes these for line breaks and reads the first one back as a newline; in quotes they are escaped.
+# YAML reads these as line breaks and turns the first one into a newline; in quotes they are escaped.
 _OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
 
 
@@ -43,7 +45,7 @@ _OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
 
 @functools.cache
 def load_table(name: str) -> Any:
-    """Return the table `tables/NAME.yaml`: words and patterns for reading prompts and replies."""
+    """Return `tables/NAME.yaml`, a table of words and patterns for reading prompts and replies."""
     import yaml
 
     path = Path(__file__).parent / "tables" / f"{name}.yaml"
@@ -52,7 +54,7 @@ def load_table(name: str) -> Any:
 
 @functools.cache
 def pattern(name: str) -> re.Pattern[str]:
-    """Return a pattern for reading prompts."""
+    """Return a compiled pattern of the table `prompts`."""
     table = load_table("prompts")
     text: str = table["patterns"][name]
     for part, content in table["parts"].items():
@@ -62,7 +64,7 @@ def pattern(name: str) -> re.Pattern[str]:
 
 @functools.cache
 def word_list(table: str, name: str) -> frozenset[str]:
-    """Return a list of words of a table."""
+    """Return a word list of a table as a set."""
     return frozenset(load_table(table)[name].split())
 
 
@@ -70,7 +72,7 @@ def word_list(table: str, name: str) -> frozenset[str]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file, which must be small and UTF-8."""
+    """Read a file. Raise `RubricError` if it is too large or not UTF-8."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RubricError(
@@ -90,7 +92,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_yaml(text: str, source: str) -> tuple[Any, Lines]:
-    """Return a YAML document as plain data, and the line of each key."""
+    """Parse a YAML document. Return its plain data and the line of each key."""
     import yaml
 
     loader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
@@ -107,13 +109,13 @@ def parse_yaml(text: str, source: str) -> tuple[Any, Lines]:
 
 
 def lines_below(lines: Lines, *path: str | int) -> Lines:
-    """Return the lines of a part of a document, by the paths inside that part."""
+    """Return the line numbers of a part of a document, by their paths inside that part."""
     depth = len(path)
     return {key[depth:]: n for key, n in lines.items() if key[:depth] == path}
 
 
 def _look_over(events: Iterable[Any], source: str) -> None:
-    """Raise `RubricError` for events that the composer must not get."""
+    """Raise `RubricError` for events that must not reach the composer."""
     import yaml
 
     tagged = yaml.ScalarEvent | yaml.CollectionStartEvent
@@ -137,7 +139,7 @@ def _look_over(events: Iterable[Any], source: str) -> None:
 
 
 def _built(node: Any, path: YamlPath, lines: dict[YamlPath, int], source: str) -> Any:
-    """Return the plain data of a node, and add the lines of its keys and items."""
+    """Return the plain data of a node, and add the lines of its keys and items to `lines`."""
     if node.id == "scalar":
         decimals = path[-1:] == ("step",) or not _DECIMALS.isdisjoint(path)
         return node.value if node.style else _plain(node.value, decimals=decimals)
@@ -166,7 +168,7 @@ def _built(node: Any, path: YamlPath, lines: dict[YamlPath, int], source: str) -
 
 
 def _plain(text: str, decimals: object = False) -> Any:
-    """Return an unquoted scalar: an integer, a decimal if `decimals`, true, false, null, or text."""
+    """Return the value of an unquoted scalar: an integer, a decimal if `decimals`, true, false, null, or text."""
     if decimals and _DECIMAL.fullmatch(text) and len(text) < 20:
         return float(text)
     if _INTEGER.fullmatch(text) and len(text) < 10:
@@ -188,11 +190,11 @@ def validated(
     source: str,
     keys_of: Callable[[Any], list[str]] = field_names,
 ) -> T:
-    """Return data as the dataclass `kind`; `keys_of` returns the keys that a dataclass may have, for messages."""
+    """Validate data as the dataclass `kind`. `keys_of` returns the legal keys of a dataclass, for messages."""
     from pydantic import ValidationError
 
     try:
-        # Strict JSON mode takes a list for a tuple, but neither a string nor 6.0 for an integer.
+        # Strict JSON mode accepts a list for a tuple, but neither a string nor 6.0 for an integer.
         checked: T = _adapter(kind).validate_json(json.dumps(data), strict=True)  # type: ignore[arg-type]
         return checked
     except ValidationError as error:
@@ -209,14 +211,14 @@ def validated(
 
 @functools.cache
 def _adapter(kind: type[object]) -> Any:
-    """Return the validator of a class; building one takes longer than checking a hundred rubrics."""
+    """Return the cached validator of a class; building one takes longer than validating a hundred rubrics."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
 
 
 def _class_at(kind: Any, path: Iterable[str | int]) -> Any:
-    """Return the innermost dataclass on a path that begins at `kind`."""
+    """Return the innermost dataclass on a path from `kind`."""
     for key in path:
         hint = typing.get_type_hints(kind).get(key) if isinstance(key, str) else None
         classes = filter(dataclasses.is_dataclass, (hint, *typing.get_args(hint)))
@@ -254,7 +256,7 @@ def _complaint(
 
 
 def _fault_path(path: YamlPath, error: dict[str, Any], lines: Lines) -> YamlPath:
-    """Return the path of a fault in the file: of the shared scale of the factors, or of a key of a `FieldError`."""
+    """Return the path of a fault in the file, which may be the factors' shared scale, or a key of a `FieldError`."""
     # Pydantic adds the types of a union to the path, which are not keys.
     kinds = ("str", "PromptPart", "tuple[str, ...]")
     path = tuple(key for key in path if key not in kinds)
@@ -271,11 +273,11 @@ def _fault_path(path: YamlPath, error: dict[str, Any], lines: Lines) -> YamlPath
 
 
 def dump_plain(data: Any) -> str:
-    """Return plain data as readable YAML that `parse_yaml` reads back unchanged."""
+    """Return plain data as readable YAML, which `parse_yaml` reads back unchanged."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Writes texts of several lines as blocks, which are easy to read and edit."""
+        """Writes texts with several lines as blocks, which are easy to read and edit."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True

@@ -1,6 +1,7 @@
-"""Outcomes of a reply: a `Verdict` or a `Failure`, with remarks.
+"""Outcome of a reply: a `Verdict` or a `Failure`, with remarks.
 
-Separate from the contract, whose patterns are compiled at the first reply only."""
+This module is separate from the contract, whose patterns are compiled only when the first reply arrives.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypedDict
 
 Finish = Literal["stop", "length", "refusal"]
-"""End of a reply as the provider reports it."""
+"""How a reply ended, as reported by the provider."""
 
 
 class RemarkJson(TypedDict):
@@ -22,7 +23,7 @@ class RemarkJson(TypedDict):
 
 @dataclass(frozen=True)
 class Remark:
-    """A finding about a reply: a code, a message and the factor."""
+    """A finding about a reply: its code, message and factor."""
 
     code: str
     message: str
@@ -39,15 +40,15 @@ class Verdict:
     status: ClassVar[Literal["ok"]] = "ok"
 
     scores: Mapping[str, float]
-    """Integers stay integers; empty if the rubric asks for choices."""
+    """Scores by factor; integers stay integers. Empty if the rubric asks for choices."""
     justifications: Mapping[str, str]
     violations: tuple[Remark, ...] = ()
     """Broken rules that do not affect the scores."""
     notes: tuple[Remark, ...] = ()
     choices: Mapping[str, str] = field(default_factory=dict)
-    """Choices in place of scores, if the rubric asks for them."""
+    """Choices by factor, if the rubric asks for choices instead of scores."""
     abstained: Mapping[str, str] = field(default_factory=dict)
-    """Factors that do not apply according to the reply, with the word that it used."""
+    """Factors that do not apply according to the reply, and the word it used for that."""
 
     def as_json(self) -> dict[str, object]:
         """Return the document that `editjudge parse --json` prints."""
@@ -65,10 +66,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Failure:
-    """A reply that is not an answer."""
+    """A reply without a valid answer."""
 
     status: Literal["refused", "invalid", "truncated"]
-    """`refused`: the model declined. `invalid`: it broke the contract. `truncated`: it was cut off."""
+    """`refused`: the model declined. `invalid`: the reply broke the contract. `truncated`: the reply was cut off."""
     reasons: tuple[Remark, ...]
     violations: tuple[Remark, ...] = ()
     notes: tuple[Remark, ...] = ()

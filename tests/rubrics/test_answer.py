@@ -252,5 +252,5 @@ def test_a_reason_is_asked_for_before_its_score_or_after_it_as_the_rubric_says(
 
 
 def test_a_question_whose_order_is_its_own_takes_no_other() -> None:
-    with pytest.raises(ValueError, match="sections put the reasoning first"):
+    with pytest.raises(ValueError, match=r"reason: after: .*sections"):
         dataclasses.replace(load("lighting"), reason="after")

@@ -251,7 +251,7 @@ WRONG = {
     "words the wrong way round": (
         "envelope: results",
         "words: [30, 15]",
-        "mine.yaml:13: answer.words: words [30, 15]: the least comes before the most",
+        "mine.yaml:13: answer.words: words [30, 15]: ",
     ),
     "words in words": (
         "envelope: results",
