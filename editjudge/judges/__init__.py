@@ -1,4 +1,4 @@
-"""Judges: vision-language models over HTTP or in a file, recorded replies, and the registry of others."""
+"""Judges: vision-language models behind an API or in a file, recorded replies, and plug-ins."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def read_table(name: str) -> Any:
-    """Read a YAML file of this package."""
+    """Read a YAML file that belongs to this package."""
     return read_yaml(Path(__file__).parent / name)
 
 

@@ -25,12 +25,13 @@ from editjudge.rubrics.verdict import Finish
 
 VERSION = "2026-10-21"
 SAMPLING_VERSION = "2023-06-01"
-"""The version before, which still takes the sampling parameters: the current one refuses a request that has any."""
+"""Earlier version, which accepts sampling parameters. The current version refuses requests with any of them."""
 _SAMPLING = ("temperature", "top_p", "top_k")
 
 DEFAULT_MAX_TOKENS = 16_384
-"""The format has no default. Twelve factors with their reasons take about 1,500; the rest is room for thinking, and
-is not paid for unless it is used."""
+"""Token limit, since the format has no default. Twelve factors with reasons take about 1,500 tokens; the rest is for
+thinking, and is billed only if it is used.
+"""
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _RESERVED = frozenset({"model", "messages", "stream"})
@@ -51,7 +52,7 @@ def request(
 
 
 def _settings(conversation: Conversation, parameters: Parameters) -> dict[str, Any]:
-    """Return the optional fields of a request; this format has no seed."""
+    """Return the optional fields of a request. This format has no seed."""
     settings: dict[str, Any] = (
         {"system": conversation.system} if conversation.system else {}
     )
@@ -70,8 +71,8 @@ def _settings(conversation: Conversation, parameters: Parameters) -> dict[str, A
                 f'Anthropic has no reasoning effort "{effort}"; expected none, {", ".join(EFFORTS)}'
             )
     if conversation.schema is not None:
-        # Structured outputs as the API has them now: `output_config.format`, with no beta header. The older
-        # `output_format` with `structured-outputs-2025-11-13` is gone from the vendor's client.
+        # Current form of structured outputs: `output_config.format`, without a beta header. The vendor's client has
+        # dropped the older `output_format` with `structured-outputs-2025-11-13`.
         output["format"] = {"type": "json_schema", "schema": conversation.schema}
     return settings | ({"output_config": output} if output else {})
 
@@ -79,7 +80,7 @@ def _settings(conversation: Conversation, parameters: Parameters) -> dict[str, A
 def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
     yield {"role": "user", "content": list(_content(conversation))}
     for turn in conversation.turns:
-        # Blank content is refused. Two user messages in a row are read as one.
+        # The API refuses blank content, and reads two user messages in a row as one.
         if turn.reply.strip():
             yield {"role": "assistant", "content": wire.echoed(turn.reply)}
         yield {"role": "user", "content": turn.feedback}
@@ -96,7 +97,7 @@ def _content(conversation: Conversation) -> Iterator[dict[str, Any]]:
 
 
 def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-    """Return the reply in a response; raise `CallFailed` if there is none."""
+    """Return the reply in a response. Raise `CallFailed` if it has none."""
     document = wire.document(body)
     if not 200 <= status < 300:
         raise _problem(status, headers, body, document)
@@ -106,7 +107,7 @@ def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     if not isinstance(document.get("content"), list):
         raise failures.no_answer(body)
     finish = _FINISHES.get(string(document.get("stop_reason")), "stop")
-    # Without the blocks in which the model thinks.
+    # Leave out the blocks with the model's thoughts.
     blocks = [b for b in objects(document["content"]) if b.get("type") == "text"]
     text = "".join(string(block.get("text")) for block in blocks)
     if finish == "refusal" and not text:
@@ -128,11 +129,11 @@ _FINISHES: dict[str, Finish] = {
     "pause_turn": "length",
     "refusal": "refusal",
 }
-"""All others are ordinary ends: the contract checks the text."""
+"""Finish of each stop reason. All others are normal ends, and the contract checks the text."""
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    """Return the usage; here, unlike elsewhere, the input tokens leave out those written to and read from the cache."""
+    """Return the usage. Unlike other APIs, this one does not include cached tokens in its input tokens."""
     cached = count(usage.get("cache_read_input_tokens"))
     written = count(usage.get("cache_creation_input_tokens"))
     return Usage(
@@ -165,7 +166,7 @@ def _problem(
     status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]
 ) -> CallFailed:
     error = mapping(document.get("error"))
-    # A 429 by status, but the month has to end first.
+    # The status is 429, but the limit is reset only at the end of the month.
     code = mapping(error.get("details")).get("error_code")
     return failures.failure(
         status,

@@ -24,24 +24,24 @@ from editjudge.judges.wire import ChatRequest, count, document, mapping, objects
 Body = tuple[bytes, ...]
 """A request body in pieces."""
 BatchAnswer = tuple[str, int, bytes]
-"""Our id of a question, and the status and body of the HTTP response that it would have had alone."""
+"""Our id of a question, with the status and body of the HTTP response that it would have received on its own."""
 
 MAX_PAGES = 1_000
-"""Pages of a provider's list of batches that are read, so that an endless list does not hold up a run."""
+"""Limit of pages that are read from a provider's list of batches, so that an endless list cannot block a run."""
 CLOCK_SKEW = 600.0
-"""Seconds by which our clock and a provider's may differ."""
+"""Maximum difference in seconds between our clock and the provider's."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """The provider's view of a batch."""
+    """State of a batch at the provider."""
 
     ended: bool
     answered: int = 0
     results: tuple[str, ...] = ()
-    """Paths of files with a line for each answer."""
+    """Paths of result files, with an answer on each line."""
     problem: str = ""
-    """Reason for which the batch was rejected, if it was."""
+    """Reason why the batch was rejected; empty if it was not."""
 
 
 @dataclass(slots=True)
@@ -50,20 +50,21 @@ class BatchPart:
 
     model: str
     mark: str
-    """Our own identifier, by which the batch can be found again."""
+    """Our own identifier, for finding the batch again."""
     lines: list[Body] = field(default_factory=list)
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers that one of its questions would have alone."""
+    """Headers that each question would have on its own."""
 
     @property
     def body(self) -> Body:
-        """Lines as one body."""
+        """All lines as one body."""
         return tuple(piece for line in self.lines for piece in line)
 
 
 class BatchCalls:
-    """Requests to a provider other than questions, with the judge's address and key; each raises `CallFailed` unless it
-    succeeds."""
+    """Requests to a provider that are not questions, with the judge's address and key. Each raises `CallFailed`
+    unless it succeeds.
+    """
 
     def __init__(self, judge: ChatJudge, transport: HttpTransport) -> None:
         self._judge = judge
@@ -72,7 +73,9 @@ class BatchCalls:
     async def post(
         self, path: str, body: Body, headers: Mapping[str, str] = {}
     ) -> tuple[dict[str, Any], Mapping[str, str]]:
-        """Send once and return the document and the headers of the response; the caller decides about retries."""
+        """Send a request once and return the document and headers of the response. The caller decides about
+        retries.
+        """
         address = self._address(path, headers)
         response = self._checked(await self._transport.post(*address, body))
         return document(response.body), response.headers
@@ -88,7 +91,7 @@ class BatchCalls:
     async def head_of(
         self, path: str, headers: Mapping[str, str] = {}
     ) -> dict[str, Any]:
-        """Return the first line of a file of JSON lines."""
+        """Return the first line of a JSONL file."""
         with tempfile.TemporaryFile() as file:
             await self.download(path, file, headers)
             file.seek(0)
@@ -97,7 +100,7 @@ class BatchCalls:
     async def download(
         self, path: str, into: IO[bytes], headers: Mapping[str, str]
     ) -> int:
-        """Save a file; return its size."""
+        """Save a file and return its size."""
         address = self._address(path, headers)
         self._checked(await self._transport.get(*address, into))
         return into.tell()
@@ -105,7 +108,7 @@ class BatchCalls:
     def _address(
         self, path: str, headers: Mapping[str, str]
     ) -> tuple[str, dict[str, str]]:
-        # Ids in it come from a server.
+        # The ids in a path come from a server.
         if ".." in path or not re.fullmatch(r"[\x21-\x7e]+", path):
             raise CallFailed(
                 "server", "the provider named something that cannot be an id"
@@ -123,18 +126,18 @@ class BatchCalls:
 
 
 class BatchClient(Protocol):
-    """The batch API of a provider."""
+    """Batch API of a provider."""
 
     max_questions: int
     max_bytes: int
     headers: Mapping[str, str] = {}
 
     def line(self, custom_id: str, body: Body) -> Body:
-        """Return a question as part of a batch."""
+        """Return a question as a line of a batch."""
         ...
 
     async def submit(self, calls: BatchCalls, part: BatchPart) -> str:
-        """Submit a batch, with our mark if the API has a field for it, and return its id."""
+        """Submit a batch and return its id. The batch has our mark if the API has a field for it."""
         ...
 
     async def look(self, calls: BatchCalls, batch_id: str) -> BatchJob:
@@ -142,22 +145,22 @@ class BatchClient(Protocol):
         ...
 
     def answer(self, line: Mapping[str, Any]) -> BatchAnswer:
-        """Read a line of a file of results."""
+        """Read a line of a result file."""
         ...
 
     async def find(
         self, calls: BatchCalls, mark: str, since: float, questions: int
     ) -> str | None:
-        """Look for a batch of ours whose submission was not confirmed.
+        """Search for a batch whose submission was not confirmed.
 
-        Return its id; an empty text if there is none, and None if that cannot be said yet.
+        Return its id, an empty text if there is no such batch, or None if that is not known yet.
         """
         ...
 
     async def _listed(
         self, calls: BatchCalls, path: str, name: str
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yield the batches of the account, the newest first."""
+        """Yield the batches of the account, newest first."""
         page = ""
         for _ in range(MAX_PAGES):
             listed = await calls.get(f"{path}{page}", self.headers)
@@ -168,12 +171,12 @@ class BatchClient(Protocol):
                 return
 
     def _next_page(self, listed: Mapping[str, Any]) -> str:
-        """Return the parameter of the next page of a list; empty if it was the last one."""
+        """Return the query parameter for the next page of a list, or an empty text after the last page."""
         ...
 
 
 class OpenAIBatches(BatchClient):
-    """A file of questions, a batch over it, files of answers and of errors."""
+    """Batch API of OpenAI: a file of questions, a batch that processes it, and files of answers and errors."""
 
     max_questions = 50_000
     max_bytes = 190_000_000  # 200 MB, less room for the form around it
@@ -189,8 +192,8 @@ class OpenAIBatches(BatchClient):
         )
 
     async def submit(self, calls: BatchCalls, part: BatchPart) -> str:
-        # Written by hand: the HTTP client's own forms copy what they send.
-        # Neither base64 nor JSON has a line that begins with two hyphens.
+        # Written by hand, since the HTTP client's own forms copy their content. Neither base64 nor JSON has a line
+        # that begins with two hyphens.
         boundary = f"editjudge-{part.mark}"
         opening = (
             f'--{boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
@@ -255,7 +258,7 @@ class OpenAIBatches(BatchClient):
 
 
 class AnthropicBatches(BatchClient):
-    """All questions in one request, answers as lines of one file."""
+    """Batch API of Anthropic: all questions in one request, and one file of answers."""
 
     max_questions = 100_000
     max_bytes = 240_000_000  # 256 MB
@@ -303,10 +306,10 @@ class AnthropicBatches(BatchClient):
     async def find(
         self, calls: BatchCalls, mark: str, since: float, questions: int
     ) -> str | None:
-        """Look for a batch of the same time and size.
+        """Search for a batch of the same time and size.
 
-        The API has no field for a mark. Our mark is in the answers alone, which are there once a batch has ended:
-        until then it cannot be told whether it is ours.
+        The API has no field for our mark. Only the answers contain it, and they are available when a batch has ended.
+        Until then it is unknown whether the batch is ours.
         """
         none: str | None = ""
         async for batch in self._listed(calls, f"{self._PATH}?limit=100", "data"):
@@ -330,12 +333,12 @@ class AnthropicBatches(BatchClient):
 
 
 class GoogleBatches(BatchClient):
-    """A file of questions, an operation over it, a file of answers."""
+    """Batch API of Google: a file of questions, an operation that processes it, and a file of answers."""
 
     max_questions = 50_000
-    """Google names no limit; this many answers are fetched at once elsewhere too."""
+    """Google states no limit; this is the limit of OpenAI."""
     max_bytes = 190_000_000
-    """2 GB are allowed; a batch is in memory while it is sent."""
+    """Google allows 2 GB, but a batch is kept in memory while it is sent."""
 
     _TYPE = "application/jsonl"
     _ENDED = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")
@@ -350,7 +353,7 @@ class GoogleBatches(BatchClient):
         14: 503,
         16: 401,
     }
-    """HTTP statuses of google.rpc's codes; all other codes are failures of the server."""
+    """HTTP statuses for google.rpc codes. All other codes are server failures."""
 
     def line(self, custom_id: str, body: Body) -> Body:
         return (f'{{"key":{json.dumps(custom_id)},"request":'.encode(), *body, b"}\n")
@@ -373,7 +376,7 @@ class GoogleBatches(BatchClient):
         file = {"displayName": part.mark, "mimeType": self._TYPE, "sizeBytes": size}
         opening = wire.encode({"file": file})
         _, headers = await calls.post("upload/v1beta/files", opening, start)
-        # Only the path of it: the key goes along, and to no other host.
+        # Only the path is used, so that the key is not sent to another host.
         url = urllib.parse.urlsplit(wire.header(headers, "x-goog-upload-url") or "")
         send = {
             "x-goog-upload-command": "upload, finalize",
@@ -439,7 +442,7 @@ CLIENTS: Mapping[str, BatchClient] = {
 
 
 def batch_client(spec: str) -> BatchClient:
-    """Return the batch API of a judge; raise `UsageError` if it has none."""
+    """Return the batch API of a judge. Raise `UsageError` if it has none."""
     client = CLIENTS.get(spec.partition("/")[0])
     if client is None:
         providers = ", ".join(f"{name}/..." for name in CLIENTS)
@@ -459,7 +462,9 @@ def _reason(error: Mapping[str, Any]) -> str:
 
 
 def _seconds(text: object) -> float:
-    """Return an RFC 3339 time as seconds since 1970; infinite if it is none, so that the batch is not passed over."""
+    """Return an RFC 3339 time as seconds since 1970, or infinity if it cannot be parsed, so that the batch is not
+    skipped.
+    """
     try:
         return datetime.datetime.fromisoformat(str(text)).timestamp()
     except ValueError:
@@ -467,7 +472,7 @@ def _seconds(text: object) -> float:
 
 
 def _int64(value: object) -> int:
-    """Return an integer of 64 bits, which JSON for protocol buffers writes as text."""
+    """Return a 64-bit integer, which JSON for protocol buffers writes as text."""
     if isinstance(value, str) and value.isdecimal():
         return int(value)
     return count(value) or 0

@@ -1,4 +1,4 @@
-"""A vision-language model as a judge: ask, check the reply, and ask again with the reasons if it is rejected."""
+"""Vision-language models as judges: ask, check the reply, and ask again with the reasons if it is rejected."""
 
 from __future__ import annotations
 
@@ -37,21 +37,26 @@ from editjudge.rubrics.prompt import ImagePart, Question, reask
 from editjudge.rubrics.verdict import Failure, Remark, Verdict
 
 MORE_REASKS = 4
-"""Re-asks beyond the user's number, if the judge mostly answers: with 15 % of replies unreadable by chance, three asks
-leave one question in 300 without an answer, and seven leave one in 600,000."""
+"""Additional re-asks beyond the user's number, if most replies of the judge are valid. If 15 % of replies are
+unreadable by chance, three asks leave one question in 300 without an answer, and seven asks one in 600,000.
+"""
 _MIN_VALID_SHARE = 0.6
 _MIN_REPLIES = 20
-"""Share of the judge's replies that must have been valid, and how many replies decide it: of 20, 8 may be invalid."""
+"""Minimum share of valid replies for additional re-asks, and the number of replies before it is decided: of 20, 8 may
+be invalid.
+"""
 TOP_LOGPROBS = 20
-"""Alternatives requested for each token: the most that OpenAI gives, and vLLM by default."""
+"""Number of alternatives to request for each token: the maximum of OpenAI, and the default maximum of vLLM."""
 _MAX_QUOTED = 4_000
-"""Characters of an invalid reply that are shown to the model again; a runaway reply would cost more each time."""
+"""Number of characters of an invalid reply that are quoted to the model, since a runaway reply would cost more each
+time.
+"""
 MAX_CHOICES = 8
-"""Replies of one request. More would hold up the first of them, and lose more with a request that fails."""
+"""Maximum number of replies of one request. More would delay the first reply, and lose more if the request fails."""
 
 
 class Transport(Protocol):
-    """A way to send requests."""
+    """Interface for sending requests."""
 
     async def post(
         self,
@@ -60,25 +65,27 @@ class Transport(Protocol):
         body: tuple[bytes, ...],
         patience: float = 1.0,
     ) -> Response:
-        """Send a request; raise `CallFailed` if no complete response comes within `patience` timeouts."""
+        """Send a request. Raise `CallFailed` if there is no complete response within `patience` timeouts."""
         ...
 
 
 class _Received(NamedTuple):
-    """A reply, and how it was come by."""
+    """A reply with details of its request."""
 
     reply: Reply
     seconds: float | None
     retries: int
-    """Number of requests before it that failed."""
+    """Number of failed requests before this one."""
     mode: SchemaMode
     replies: int = 1
-    """Number of replies that its request brought."""
+    """Number of replies to the same request."""
 
 
 @dataclass(eq=False)
 class _PendingTask:
-    """A task while it is being asked: its replies, their cost, and the repeats of its question that share a request."""
+    """State of a task while it is asked: its replies, their cost, and the repeats of its question that share a
+    request.
+    """
 
     work: Work
     question: Question
@@ -87,32 +94,34 @@ class _PendingTask:
     turns: tuple[RejectedTurn, ...] = ()
     exchanges: list[Exchange] = field(default_factory=list)
     shared: asyncio.Future[_Received | None] | None = None
-    """Set once another repeat asks for this one too; None is its result if that failed, and it asks for itself."""
+    """Set when another repeat requests a reply for this one too. Its result is None if that fails, and this repeat
+    then asks itself.
+    """
     followers: list[_PendingTask] = field(default_factory=list)
-    """Repeats that this one asks for."""
+    """Repeats for which this one requests replies."""
     shared_by: int = 1
-    """Number of repeats that the first request was for."""
+    """Number of repeats that shared the first request."""
     estimated: float = 0.0
-    """Cost of requests that brought no answer and may be billed."""
+    """Cost of unanswered requests that may be billed."""
     lost: int = 0
-    """Number of those requests."""
+    """Number of unanswered requests that may be billed."""
     problem: CallFailed | None = None
-    """Failure of the latest of them."""
+    """Failure of the latest of these requests."""
     capped: int | None = None
-    """Token limit of an answer, if the budget left less than was wanted."""
+    """Token limit of the answer, if the budget allowed fewer tokens than wanted."""
     out_of_budget: bool = False
-    """Whether the budget did not pay for asking again."""
+    """Whether the budget did not allow another request."""
 
     @functools.cached_property
     def group(self) -> Hashable:
-        """Identity that its repeats have in common."""
+        """Key that all repeats of the same question share."""
         work = self.work
         digests = tuple(sorted(work.digests.items()))
         task = work.task
         return task.item, task.variant, work.rubric.hash, digests, self.question.parts
 
     def share(self, received: _Received) -> _Received:
-        """Give each follower its reply with its share of the tokens, and return our own."""
+        """Pass each follower its reply with its share of the tokens, and return our own."""
         usage = received.reply.usage
         others = received.reply.others
         later = _share(usage, received.replies, first=False)
@@ -126,25 +135,25 @@ class _PendingTask:
         return received._replace(reply=reply)
 
     def release(self) -> None:
-        """Let the followers that have no reply ask for themselves."""
+        """Release the followers without a reply, so that they ask themselves."""
         for follower in self.followers:
             if follower.shared and not follower.shared.done():
                 follower.shared.set_result(None)
         self.followers = []
 
     def lose(self, problem: CallFailed | None, amount: float) -> None:
-        """Record a request that brought no answer and may be billed."""
+        """Record an unanswered request that may be billed."""
         self.estimated += amount
         self.lost += 1
         self.problem = problem or self.problem
 
     def cost(self) -> float | None:
-        """Return the cost; None if the price, or a server's count of tokens, is unknown."""
+        """Return the cost, or None if the price or a token count is unknown."""
         if self.price is None:
             return None if self.exchanges or self.lost else 0.0
         total = 0.0
         for exchange in self.exchanges:
-            # A reply that the server refused to send has no count.
+            # A reply that the server refused to send has no token count.
             if exchange.finish == "error":
                 continue
             cost = self.price.of(exchange.usage)
@@ -154,7 +163,7 @@ class _PendingTask:
         return total + self.estimated
 
     def notes(self) -> tuple[Remark, ...]:
-        """Return what a reader of the cost has to know."""
+        """Return remarks that explain the cost."""
         notes: list[Remark] = []
         if self.lost and self.price:
             count = "1 request" if self.lost == 1 else f"{self.lost} requests"
@@ -175,8 +184,9 @@ class _PendingTask:
 
 
 def _share(usage: Usage, replies: int, *, first: bool) -> Usage:
-    """Return a reply's share of the tokens of a request: the first has the input and the remainder of the output, since
-    servers do not count each reply."""
+    """Return a reply's share of the tokens of a request. The first reply gets the input and the remainder of the
+    output, since servers do not count tokens for each reply.
+    """
 
     def whole(count: int | None) -> int | None:
         return count if first or count is None else 0
@@ -196,20 +206,20 @@ def _share(usage: Usage, replies: int, *, first: bool) -> Usage:
 
 
 class RepeatGroups:
-    """Repeats of the same question that wait at the same time, to be asked with one request.
+    """Repeats of the same question that wait at the same time and can be asked with one request.
 
-    The input, images above all, is billed once for a request with several replies. Prefix caching saves less: a
-    cached token still costs a tenth to a half, and repeats sent at the same time miss the cache.
+    A request with several replies is billed for its input once, which is mostly images. Prefix caching saves less: a
+    cached token still costs a tenth to a half, and repeats that are sent at the same time miss the cache.
     """
 
     def __init__(self, max_choices: int) -> None:
         self.max_choices = max_choices
-        """Replies to request at once; 1 as soon as a server refuses or ignores the number."""
+        """Number of replies to request at once; 1 as soon as a server refuses or ignores the number."""
         self._waiting: dict[Hashable, list[_PendingTask]] = {}
 
     @contextmanager
     def waiting(self, task: _PendingTask) -> Iterator[None]:
-        """Within the context, let other repeats of the same question include a task in their request."""
+        """Within the context, other repeats of the same question may include the task in their request."""
         group = task.group
         line = self._waiting.setdefault(group, [])
         line.append(task)
@@ -223,7 +233,7 @@ class RepeatGroups:
                 del self._waiting[group]
 
     def begin(self, task: _PendingTask) -> None:
-        """Give a task that is about to be asked its followers, unless another one asks for it."""
+        """Assign followers to a task that is about to be asked, unless another task already asks for it."""
         if task.shared is not None:
             return
         line = self._waiting[task.group]
@@ -236,17 +246,16 @@ class RepeatGroups:
 
 class ChatJudge(Judge):
     """A vision-language model behind an API. A question passes through these layers:
-
-    judge                 joins the repeats of a question, loads the images, and adds cost and notes to the judgement
-    _in_slot              waits for a place in flight, or for the repeat that asks for this one
+    judge                 groups the repeats of a question, loads the images, and adds cost and notes to the judgement
+    _in_slot              waits for a free slot, or for the repeat that requests this reply
     _ask_until_valid      asks again, with the reasons, while replies break the contract
     _ask_once             checks one reply and records it
-    _send_with_fallbacks  sends without what the server refuses: schema, several replies, probabilities
+    _send_with_fallbacks  retries without a feature that the server refuses: schema, several replies, probabilities
     _send                 reserves money for each request
-    send_with_retries     (`Pacing`) keeps the rate, and repeats requests that failed for a while
+    send_with_retries     (`Pacing`) limits the rate, and retries requests that failed temporarily
 
-    Six gates hold a question back, in this order: how many tasks are open (`running.asker.Window`), the places in
-    flight (`Pacing.slot`), the limits that the user set, a judge that is down, the rate that the server admits (all in
+    Six limits can delay a question, in this order: the number of open tasks (`running.asker.Window`), the slots in
+    flight (`Pacing.slot`), the limits that the user set, a judge that is down, the rate that the server allows (all in
     `running.pace.Pace`), and the budget (`Budget.hold`).
     """
 
@@ -263,7 +272,7 @@ class ChatJudge(Judge):
         funds: BudgetProtocol | None = None,
         identity: Mapping[str, Any] | None = None,
     ) -> None:
-        """`identity`: fields of the identity that differ from those of a model behind an API."""
+        """Create a judge. `identity` has identity fields that differ from those of a model behind an API."""
         parameters = options.parameters
         self.spec = spec
         self.limits = endpoint.limits
@@ -282,10 +291,10 @@ class ChatJudge(Judge):
             endpoint.schema_mode if options.schema else "prompt only"
         )
         self._schema_refused: set[str] = set()
-        """Keys of the tasks whose question was accepted without the schema, and rejected with it."""
+        """Keys of tasks whose question was rejected with the schema and accepted without it."""
         self._price = price
         self._funds = funds or Budget()
-        # With a seed, repeats are to be equal; a budget is reserved for one reply at a time.
+        # With a seed, repeats must be equal. With a budget, money is reserved for one reply at a time.
         can_share = (
             endpoint.wire == "openai"
             and parameters.seed is None
@@ -305,7 +314,7 @@ class ChatJudge(Judge):
             "schema": options.schema,
             "strict": options.strict,
         }
-        # Omitted otherwise, so that keys are what they were before there were probabilities.
+        # Left out otherwise, so that keys are the same as before probabilities were supported.
         if self._min_mass is not None:
             self._identity |= {"read": "logprobs", "min_mass": self._min_mass}
         self._identity |= identity or {}
@@ -313,7 +322,7 @@ class ChatJudge(Judge):
     def with_transport(
         self, transport: Transport, pace: Pacing, funds: BudgetProtocol
     ) -> Self:
-        """Return the same judge, with the same questions and keys, asked another way."""
+        """Return the same judge, with the same questions and keys, but another transport."""
         other = copy.copy(self)
         other._transport = transport
         other._pace = pace
@@ -363,7 +372,8 @@ class ChatJudge(Judge):
             self._repeats.begin(pending)
             if pending.shared is None:
                 return await self._ask_until_valid(pending, None)
-        # Without a slot: the repeat that asks for this one releases its own before it tries again, and needs one then.
+        # Wait without a slot: the repeat that requests this reply releases its own slot before a retry, and then
+        # needs one.
         shared = await pending.shared
         async with self._pace.slot(has_reply=shared is not None):
             return await self._ask_until_valid(pending, shared)
@@ -379,7 +389,7 @@ class ChatJudge(Judge):
         for ask in range(1 + self._reasks + self._more_reasks):
             if ask > self._reasks and not self._is_worth_more(pending):
                 break
-            # A model that cannot keep to the schema may keep to the question.
+            # A model that cannot follow the schema may still follow the question.
             drops_schema = mismatches > 1 or (mismatches and ask >= self._reasks)
             mode = "prompt only" if drops_schema else self._mode(work.rubric)
             try:
@@ -403,7 +413,7 @@ class ChatJudge(Judge):
             if isinstance(outcome, Verdict):
                 readings = self._readings(work.rubric, received.reply, outcome)
                 break
-            # An empty turn is refused by some servers, and says nothing.
+            # Some servers refuse an empty turn, and it carries no information.
             if text := received.reply.text:
                 feedback = reask(outcome, pending.question)
                 pending.turns += (RejectedTurn(text[:_MAX_QUOTED], feedback),)
@@ -415,9 +425,10 @@ class ChatJudge(Judge):
         )
 
     def _is_worth_more(self, pending: _PendingTask) -> bool:
-        """Whether a question that used up its re-asks is asked again: its replies were probably invalid by chance.
+        """Whether to ask again although the re-asks are used up, since the replies were probably invalid by chance.
 
-        A model that declines each time will decline again, and an answer that the budget cuts off stays cut off.
+        A model that declined every time will decline again, and an answer that was cut off by the budget stays cut
+        off.
         """
         if pending.capped is not None or self._replies < _MIN_REPLIES:
             return False
@@ -428,7 +439,7 @@ class ChatJudge(Judge):
     def _readings(
         self, rubric: Rubric, reply: Reply, verdict: Verdict
     ) -> dict[str, Any]:
-        """Return the fields of the judgement that the probabilities of an accepted reply give."""
+        """Return the fields of the judgement that are computed from the probabilities of an accepted reply."""
         if self._min_mass is None:
             return {}
         from editjudge.judges.probabilities import SPREAD, score_probabilities
@@ -447,12 +458,12 @@ class ChatJudge(Judge):
     async def _ask_once(
         self, pending: _PendingTask, mode: SchemaMode, shared: _Received | None
     ) -> tuple[Verdict | Failure, _Received]:
-        """Ask once and check the reply, which is recorded even if checking it raises: it is paid for."""
+        """Ask once and check the reply. It is recorded even if the check raises, since it is paid for."""
         received = shared
         if received is None:
             received = pending.share(await self._send_with_fallbacks(pending, mode))
         pending.shared_by = max(pending.shared_by, received.replies)
-        # Imported here since its patterns take time to compile, and are not needed before there is a reply.
+        # Imported here, since its patterns take time to compile and are not needed before the first reply.
         from editjudge.rubrics.contract import check
 
         reply = received.reply
@@ -528,7 +539,7 @@ class ChatJudge(Judge):
     async def _send(
         self, pending: _PendingTask, conversation: Conversation
     ) -> tuple[Reply, float | None, int]:
-        """Return the reply, its seconds, and the number of requests before it that failed."""
+        """Return the reply, its seconds, and the number of failed requests before it."""
         parameters = self._parameters
         max_tokens = parameters.max_tokens or DEFAULT_MAX_OUTPUT
         if self._funds.bounded:
@@ -547,7 +558,7 @@ class ChatJudge(Judge):
                 sent = self.endpoint.request(conversation, shorter)
             url, headers = self.endpoint.address(sent)
             try:
-                # A question that took longer than the timeout takes no less the next time.
+                # A question that exceeded the timeout needs more time on the next attempt.
                 response = await self._transport.post(
                     url, headers, sent.body, 2.0**timeouts
                 )
@@ -571,10 +582,10 @@ class ChatJudge(Judge):
         return reply, seconds, retries
 
     def _note_refused_schema(self, work: Work, problem: CallFailed) -> None:
-        """Record that a question was accepted without the schema that it was rejected with.
+        """Record that a question was rejected with the schema and accepted without it.
 
-        The judge requests none from now on if a named field said so, or the errors of two questions did, in words that
-        are not quoted from the question.
+        The judge stops requesting schemas if a named field of the error said so, or if the messages for two questions
+        did, in words that are not quoted from the question.
         """
         if problem.ignoring_quotes_of(_quotable(work)) is problem:
             self._schema_refused.add(work.task.key)
@@ -582,9 +593,10 @@ class ChatJudge(Judge):
                 self._schema_mode = "prompt only"
 
     def parse_response(self, response: Response, work: Work | None = None) -> Reply:
-        """Return the reply in a response; raise `CallFailed` if there is none.
+        """Return the reply in a response. Raise `CallFailed` if it has none.
 
-        Neither holds a key, whatever the server sends back: all replies and errors pass here, live and from batches.
+        All replies and errors, live and from batches, pass through here and are redacted, so that neither contains a
+        key.
         """
         try:
             reply = self.endpoint.reply(
@@ -592,7 +604,7 @@ class ChatJudge(Judge):
             )
         except CallFailed as problem:
             problem = problem.with_message(self._redacted_message(response))
-            # Without the schema a question is asked again in any case, so that a quotation does no harm there.
+            # For a schema error the question is repeated without the schema in any case, so a quotation does no harm.
             if work is not None and problem.kind != "schema":
                 problem = problem.ignoring_quotes_of(_quotable(work))
             raise problem from None
@@ -609,23 +621,24 @@ class ChatJudge(Judge):
         )
 
     def _redacted_message(self, response: Response) -> str:
-        """Return the message of an error response, made from the redacted body: a message is cut short, perhaps in the
-        middle of a key.
+        """Return the message of an error response. It is made from the redacted body, since truncation may cut a key
+        in half.
 
-        The kind of the failure comes from the body as it is: a stand-in such as "x" is a key too.
+        The kind of the failure is read from the original body, because redacting a placeholder key such as "x" would
+        distort it.
         """
         body = self.endpoint.redacted_body(response.body)
         try:
             self.endpoint.reply(response.status, response.headers, body)
         except CallFailed as problem:
-            # Only now are JSON's escapes decoded.
+            # JSON escapes are decoded only now.
             return self.redacted(str(problem))
         return "no reason given"
 
     def _maximum_cost(
         self, pending: _PendingTask, request: ChatRequest, max_tokens: int
     ) -> MaximumCost | None:
-        """Return a bound on the bill of a request; None if the price is unknown."""
+        """Return an upper bound on the cost of a request, or None if the price is unknown."""
         if self._price is None:
             return None
         tokens = _text_bytes(request)  # a token is a byte at least
@@ -633,7 +646,7 @@ class ChatJudge(Judge):
             if isinstance(part, ImagePart):
                 size = pending.work.sizes[part.role]
                 tokens += max_image_tokens(self.spec, *size)
-        # With the user's own settings an answer may need all the tokens that it is allowed, say to think.
+        # With the user's own settings an answer may need all its tokens, for example for thinking.
         min_tokens = max_tokens
         if not self._parameters.extra and self._parameters.reasoning_effort is None:
             min_tokens = min(max_tokens, 4 * answer_tokens(pending.work.rubric))
@@ -645,13 +658,15 @@ class ChatJudge(Judge):
         )
 
     def _tokens(self, work: Work, request: ChatRequest) -> int:
-        """Estimate the tokens of a question and its answer."""
+        """Estimate the number of tokens of a question and its answer."""
         sizes = [work.sizes[role] for role in work.images]
         question = question_tokens(self.endpoint.provider, sizes, _text_bytes(request))
         return question + answer_tokens(work.rubric)
 
     def _mode(self, rubric: Rubric) -> SchemaMode:
-        """Return how a schema is requested: not at all if the answer has sections, which are not JSON."""
+        """Return how a schema is requested for a rubric. It is not requested for answers with sections, which are not
+        JSON.
+        """
         if rubric.answer.sections or not rubric.answer.is_json:
             return "prompt only"
         return self._schema_mode
@@ -679,7 +694,7 @@ def _no_reply(status: Status, reason: Remark) -> Exchange:
 
 
 def outcome_of(problem: CallFailed) -> tuple[Status, str]:
-    """Return the status and the code of a question that brought no reply."""
+    """Return the status and code of a question without a reply."""
     match problem.kind:
         case "refusal":
             return "refused", "refusal"
@@ -701,5 +716,5 @@ def _quotable(work: Work) -> str:
 
 
 def _text_bytes(request: ChatRequest) -> int:
-    """Return the length of all that is not an image: messages, schema and settings."""
+    """Return the length of everything except images: messages, schema and settings."""
     return sum(map(len, request.body[::2]))

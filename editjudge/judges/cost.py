@@ -1,4 +1,4 @@
-"""Cost of asking: list prices, token estimates made before a request is sent, and a budget that holds."""
+"""Cost of judging: list prices, token estimates before a request is sent, and the budget."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Price:
     cached: float | None = None
 
     def of(self, usage: Usage) -> float | None:
-        """Return the cost of a reply; None if the server did not count its tokens."""
+        """Return the cost of a reply, or None if the server did not report its tokens."""
         if usage.input_tokens is None or usage.output_tokens is None:
             return None
         cached = min(usage.cached_tokens or 0, usage.input_tokens)
@@ -42,7 +42,7 @@ class Price:
         ) / 1e6
 
     def times(self, factor: float) -> Price:
-        """Return a share of the price."""
+        """Return the price multiplied by a factor."""
         cached = None if self.cached is None else self.cached * factor
         return Price(self.input * factor, self.output * factor, cached)
 
@@ -54,10 +54,10 @@ class Prices:
     as_of: str
     models: Mapping[str, Price]
     batch: Mapping[str, float] = field(default_factory=dict)
-    """Share of the price that a question in a batch costs, by provider."""
+    """Factor for the price of a question in a batch, by provider."""
 
     def of(self, spec: str, *, batch: bool = False) -> Price | None:
-        """Return the price of a judge, for a dated snapshot that of its model; None if it is unknown."""
+        """Return the price of a judge, or None if it is unknown. A dated snapshot has the price of its model."""
         undated = re.sub(r"[-@](?:\d{4}-?\d{2}-?\d{2}|latest)$", "", spec)
         price = self.models.get(spec) or self.models.get(undated)
         if price is None or not batch:
@@ -68,7 +68,7 @@ class Prices:
 
 @functools.cache
 def prices(path: Path | None = None) -> Prices:
-    """Read the user's price file, else the built-in one."""
+    """Read the user's price file, or else the built-in one."""
     import yaml
 
     chosen = path or Path(os.environ.get("EDITJUDGE_PRICES") or BUILTIN)
@@ -94,14 +94,14 @@ def _check_amounts(name: str, *amounts: object) -> None:
 
 
 def price_of(spec: str, options: Options, *, batch: bool = False) -> Price | None:
-    """Return the price of a judge; None if it is unknown. A judge in this process costs nothing."""
+    """Return the price of a judge, or None if it is unknown. A judge in this process costs nothing."""
     if is_local(spec) or spec.startswith(GGUF):
         return Price(0.0, 0.0)
     return prices(options.prices).of(spec, batch=batch)
 
 
 def near_price(spec: str, options: Options) -> str:
-    """Return the end of a sentence about a judge whose price is unknown: a priced one that may be meant."""
+    """Return the end of a sentence about a judge without a price, which suggests a similar judge that has one."""
     provider = f"{spec.partition('/')[0]}/"
     models = prices(options.prices).models
     return did_you_mean(spec, (name for name in models if name.startswith(provider)))
@@ -115,7 +115,7 @@ _LENGTH_SETTINGS = (
     "n",
     "candidateCount",
 )
-"""Settings by which an answer may become longer than a budget reckons with."""
+"""Settings that can make an answer longer than the budget assumes."""
 
 
 def check_budget(
@@ -125,7 +125,7 @@ def check_budget(
     *,
     batch: bool = False,
 ) -> None:
-    """Raise `UsageError` if a budget cannot be kept with these judges."""
+    """Raise `UsageError` if the budget cannot be enforced for these judges."""
     if budget is None:
         return
     unknown = [spec for spec in judges if price_of(spec, options, batch=batch) is None]
@@ -153,44 +153,47 @@ def _length_settings(extra: object) -> Iterator[str]:
 
 
 def image_tokens(provider: str, width: int, height: int) -> int:
-    """Estimate the tokens of an image by the provider's published rule; the server's own count is recorded."""
+    """Estimate the tokens of an image by the provider's published rule. The server's own count is recorded later."""
     if provider == "anthropic":
         shrink = min(1.0, 1568 / max(width, height))
         return math.ceil(width * shrink * height * shrink / 750)
     if provider == "google":
         return 258 * max(1, math.ceil(width / 768) * math.ceil(height / 768))
-    # OpenAI's rule for gpt-4o and gpt-4.1, which others come close to: 170 a tile of 512 pixels, and 85.
+    # OpenAI's rule for gpt-4o and gpt-4.1, to which others are close: 85 tokens, and 170 for each tile of 512 pixels.
     shrink = min(1.0, 2048 / max(width, height))
     shrink *= min(1.0, 768 / (min(width, height) * shrink))
     return 85 + 170 * math.ceil(width * shrink / 512) * math.ceil(height * shrink / 512)
 
 
 def max_image_tokens(spec: str, width: int, height: int) -> int:
-    """Return an upper bound on the tokens of an image, by any rule that its provider has published for any model."""
+    """Return an upper bound on the tokens of an image, over all rules that the provider has published for its
+    models.
+    """
     provider, _, model = spec.partition("/")
     rule = image_tokens(provider, width, height)
-    # It counts 2,833 where others count 85, and 5,667 where they count 170.
+    # This model counts 2,833 tokens instead of 85, and 5,667 instead of 170.
     if "4o-mini" in model:
         return 34 * rule
     # 1,536 patches at 2.46 each (OpenAI), 4,784 (Anthropic), 2,240 (Gemini 3).
     if provider in ("openai", "azure", "anthropic", "google"):
         return max(rule, 4_784)
-    # The user's own server may count each 28 x 28 pixels as a token, as Qwen-VL does, without a bound.
+    # The user's own server may count each 28 x 28 pixels as a token without an upper bound, as Qwen-VL does.
     return max(rule, 4_784, math.ceil(width / 28) * math.ceil(height / 28))
 
 
 def question_tokens(
     provider: str, sizes: Iterable[tuple[int, int]], characters: int
 ) -> int:
-    """Estimate the tokens of a question: its images, and one for each four characters of text, which is on the high
-    side for rubric text."""
+    """Estimate the tokens of a question: its images, and a token for every four characters of text, which is rather
+    high for rubric text.
+    """
     return sum(image_tokens(provider, *size) for size in sizes) + math.ceil(
         characters / 4
     )
 
 
 def answer_tokens(rubric: Rubric) -> int:
-    """Estimate the tokens of an answer: a word is a token and a half, and each factor has keys around its score."""
+    """Estimate the tokens of an answer: 1.5 tokens a word, plus keys around the score of each factor."""
     length = rubric.answer.words[1] if rubric.answer.words else 80
     sections = 150 * len(rubric.answer.sections)
     return 30 + sections + len(rubric.factors) * (20 + math.ceil(1.5 * length))
@@ -199,12 +202,13 @@ def answer_tokens(rubric: Rubric) -> int:
 # --- budget ---------------------------------------------------------------------------------------------------
 
 DEFAULT_MAX_OUTPUT = 16_384
-"""Token limit of an answer if the user sets none. It is what the Messages format is sent in any case, room for
-thinking included, and every model of the price list takes it. Sent to the others only if there is a budget."""
+"""Token limit of an answer if the user sets none. It leaves room for thinking, and every model of the price list
+accepts it. The Messages format always sends a limit; other formats send it only with a budget.
+"""
 
 
 class MaximumCost(NamedTuple):
-    """Upper bound on the bill of one request, in US dollars."""
+    """Upper bound on the cost of one request, in US dollars."""
 
     prompt_cost: float
     cost_per_token: float
@@ -212,14 +216,14 @@ class MaximumCost(NamedTuple):
     max_tokens: int
     """Token limit of the answer."""
     min_tokens: int
-    """Token limit below which an answer would be cut off: such a request is not worth sending."""
+    """Minimum token limit: with fewer tokens the answer would be cut off, so the request is not sent."""
 
     def of(self, tokens: int) -> float:
-        """Return the cost with an answer of this length."""
+        """Return the cost with an answer of this many tokens."""
         return self.prompt_cost + tokens * self.cost_per_token
 
     def tokens_within(self, money: float) -> int:
-        """Return how long an answer may be for this amount."""
+        """Return the maximum number of answer tokens for this amount."""
         if not self.cost_per_token:
             return self.max_tokens if self.prompt_cost <= money else 0
         affordable = int((money - self.prompt_cost) / self.cost_per_token)
@@ -227,26 +231,28 @@ class MaximumCost(NamedTuple):
 
 
 class Shortfall(NamedTuple):
-    """A budget that did not cover the next request, in US dollars."""
+    """A request that the budget did not cover. Amounts are in US dollars."""
 
     budget: float
     spent: float
     next: float
-    """Bound on the cost of the next request, with the shortest answer that is worth requesting."""
+    """Maximum cost of the next request, with the shortest useful answer."""
 
 
 class BudgetProtocol(Protocol):
     """The budget of a run or of a batch."""
 
     bounded: bool
-    """Whether there is a limit: then the length of answers must be limited."""
+    """Whether there is a limit. If so, the length of answers must be limited too."""
 
     async def hold(self, most: MaximumCost) -> Reservation:
-        """Reserve money for one request, once there is enough; raise `BudgetReached` if there will not be."""
+        """Reserve money for one request, waiting until there is enough. Raise `BudgetReached` if there never will
+        be.
+        """
 
 
 class Budget:
-    """A limit, the amount spent, and the amount reserved for requests in flight."""
+    """A spending limit, the amount spent, and the amount reserved for requests in flight."""
 
     def __init__(self, budget: float | None = None) -> None:
         self._budget = budget
@@ -254,27 +260,29 @@ class Budget:
         self.spent = 0.0
         self.reserved = 0.0
         self.estimated = 0.0
-        """Part of `spent` that is for requests which brought no answer and may be billed."""
+        """Part of `spent` for unanswered requests that may be billed."""
         self.open = 0
         """Number of open reservations."""
         self.short: Shortfall | None = None
-        """The first request that there was not enough for; after it nothing more is reserved."""
+        """First request that the budget did not cover. Nothing is reserved after it."""
         self._overrun = 1.0
-        """Factor by which bills exceeded their bound."""
+        """Factor by which actual costs exceeded their upper bound."""
         self._stopped = False
         self._settled = asyncio.Event()
 
     async def hold(self, most: MaximumCost) -> Reservation:
-        """Reserve money for one request, once there is enough; raise `BudgetReached` if there will not be."""
+        """Reserve money for one request, waiting until there is enough. Raise `BudgetReached` if there never will
+        be.
+        """
         while (hold := self.try_hold(most)) is None:
             self._settled.clear()
             await self._settled.wait()
         return hold
 
     def try_hold(self, most: MaximumCost) -> Reservation | None:
-        """Reserve money for one request; None if there may be enough once others are settled.
+        """Reserve money for one request, or return None if there may be enough after other requests are settled.
 
-        The last request that can be paid for is allowed a shorter answer.
+        The last request that the budget covers may get a shorter answer.
         """
         if self._stopped or self.short:
             raise BudgetReached(self._message())
@@ -295,16 +303,16 @@ class Budget:
         return Reservation(self, amount, tokens)
 
     def stop(self) -> None:
-        """End the waiting of `hold` since the run is being stopped."""
+        """Stop waiting in `hold`, since the run is being stopped."""
         self._stopped = True
         self._settled.set()
 
     def settle(self, amount: float, cost: float | None) -> None:
-        """Book the cost of a request that this amount was reserved for."""
+        """Record the cost of a request for which this amount was reserved."""
         self.open -= 1
         self.reserved = self.reserved - amount if self.open else 0.0
         self.spent += amount if cost is None else cost
-        # A bound that proved too low is corrected for all that follow.
+        # If a bound was too low, the bounds of later requests are corrected.
         if cost is not None and cost > amount > 0:
             self._overrun *= cost / amount
         self._settled.set()
@@ -317,21 +325,21 @@ class Budget:
 
 @dataclass(slots=True)
 class Reservation:
-    """Money set aside for one request; settled once."""
+    """Money that is reserved for one request and settled once."""
 
     budget: Budget
     amount: float
     tokens: int
-    """Token limit of the answer: the one requested, or what the budget leaves."""
+    """Token limit of the answer: the requested limit, or fewer tokens if the budget allows no more."""
     refunded: bool = False
-    """Whether a request that brings no answer is not billed, as in a batch."""
+    """Whether an unanswered request is not billed, as in a batch."""
 
     def settle(self, cost: float | None) -> None:
-        """Book the cost of the request; None if it is unknown, so that the whole reservation counts as spent."""
+        """Record the cost of the request. If it is None (unknown), the whole reservation counts as spent."""
         self.budget.settle(self.amount, cost)
 
     def lost(self) -> float:
-        """Book the whole reservation as spent, since an unanswered request may be billed; return the amount."""
+        """Record the whole reservation as spent and return the amount, since an unanswered request may be billed."""
         amount = 0.0 if self.refunded else self.amount
         self.budget.estimated += amount
         self.settle(amount)

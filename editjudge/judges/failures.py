@@ -1,8 +1,8 @@
-"""Failed requests: the kinds of failure, and how a server's error response is read.
+"""Failed requests: the kinds of failure, and the classification of error responses.
 
-The errors that servers send are rows of server_errors.yaml. A row that compares named fields (codes, types,
-parameters) is certain. A row that searches the message is not, since servers quote their input: so a failure keeps the
-words that matched, to be compared with the question.
+The known errors of servers are rows of server_errors.yaml. A row that compares named fields (codes, types,
+parameters) is certain. A row that searches the message is not, since servers quote their input: the failure keeps the
+matched words, so that they can be compared with the question.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ProblemKind = Literal[
 
 
 class CallFailed(Exception):
-    """A request that brought no reply."""
+    """Raised for a request without a reply."""
 
     def __init__(
         self,
@@ -51,16 +51,17 @@ class CallFailed(Exception):
     ) -> None:
         super().__init__(message)
         self.kind = kind
-        """`rate limit`, `server`, `timeout`, `connection`: worth another try. `request`: this question was refused as
-        malformed. `key`, `model`: every question will fail. `refusal`: declined before a model saw it.
-        `schema`: the server does not take the JSON schema. `context`: the question does not fit. `image`: an image
-        was rejected. `grammar`: a reply was made, and the server refuses it for breaking the schema."""
+        """Kind of failure. `rate limit`, `server`, `timeout`, `connection`: may succeed on a retry. `request`: this
+        question was refused as malformed. `key`, `model`: every question will fail. `refusal`: declined before a
+        model saw it. `schema`: the server does not accept the JSON schema. `context`: the question does not fit.
+        `image`: an image was rejected. `grammar`: the server refuses its own reply because it breaks the schema.
+        """
         self.status = status
         self.retry_after = retry_after
         self.cut_off = cut_off
-        """Whether the request was sent, and its answer broke off or never came."""
+        """Whether the request was sent, but the answer was cut off or never arrived."""
         self.words = words
-        """Words of the message that decided the kind; empty if a status or a named field did."""
+        """Words of the message that determined the kind; empty if a status or a named field did."""
 
     @property
     def is_transient(self) -> bool:
@@ -69,7 +70,9 @@ class CallFailed(Exception):
 
     @property
     def may_be_billed(self) -> bool:
-        """Whether a model may have worked on it: a vendor bills what it made, received or not."""
+        """Whether a model may have worked on the request. Vendors bill generated tokens even if they are not
+        received.
+        """
         answered = self.status is not None and 200 <= self.status < 300
         return self.kind == "timeout" or self.cut_off or answered
 
@@ -78,7 +81,9 @@ class CallFailed(Exception):
         return self._with(self.kind, message)
 
     def ignoring_quotes_of(self, text: str) -> CallFailed:
-        """Reclassify by HTTP status if the telling words were quoted from this text, which was sent."""
+        """Return the failure classified by its HTTP status if the matched words are quoted from this text, else
+        unchanged.
+        """
         words = " ".join(self.words.split()).casefold()
         quoted = words and words in " ".join(text.split()).casefold()
         if not quoted or self.status is None:
@@ -113,7 +118,7 @@ _KINDS: dict[int, ProblemKind] = {
 
 
 def kind_of(status: int) -> ProblemKind:
-    """Return the kind of failure that an HTTP status means."""
+    """Return the kind of failure for an HTTP status."""
     if status in _KINDS:
         return _KINDS[status]
     if 300 <= status < 400:
@@ -141,7 +146,7 @@ class ErrorRow:
 
 @functools.cache
 def error_rows() -> list[ErrorRow]:
-    """Read the table."""
+    """Read the table of server errors."""
     return [_row(**row) for row in read_table("server_errors.yaml")]
 
 
@@ -160,8 +165,9 @@ def _row(
 def read_error(
     status: int, names: Iterable[object], message: str
 ) -> tuple[ProblemKind, str] | None:
-    """Return the kind of failure that the first fitting row of the table states, and the words of the message that
-    matched; they are empty if a named field did. Fields are compared before words."""
+    """Return the kind of failure from the first matching row of the table, and the matched words of the message.
+    Named fields are compared before words; if one matches, the words are empty.
+    """
     fields = {re.split(r"[.\[]", name)[0] for name in names if isinstance(name, str)}
     rows = [row for row in error_rows() if status in row.statuses]
     for row in rows:
@@ -187,7 +193,7 @@ def context_limit(message: str) -> int | None:
 
 
 def context_advice(setting: str, message: str) -> str:
-    """Return what to do about a context that is too small, with its size if the server states it."""
+    """Return advice about a context that is too small, with its size if the server states it."""
     limit = context_limit(message)
     size = f" of {limit:,} tokens" if limit else ""
     return (
@@ -198,11 +204,12 @@ def context_advice(setting: str, message: str) -> str:
 # --- responses ------------------------------------------------------------------------------------------------
 
 MAX_WAIT = 600.0
-"""Seconds. A server that asks for more has a quota by the hour or the day: asking every ten minutes does no harm,
-and an absurd number cannot stop a run."""
+"""Maximum wait in seconds. A server that asks for more has an hourly or daily quota: asking every ten minutes does no
+harm, and an absurd number cannot stop a run.
+"""
 MAX_MESSAGE = 300
 _MAX_READ = 4_000
-"""Characters of an error that are read; a page of HTML says nothing more after them."""
+"""Number of characters of an error that are read; an HTML page has nothing useful after them."""
 
 
 def failure(
@@ -215,7 +222,9 @@ def failure(
     names: Iterable[object] = (),
     retry_after: float | None = None,
 ) -> CallFailed:
-    """Return an HTTP error as a failure: of this kind, else by the table of errors, else by its status."""
+    """Return the failure for an HTTP error. Its kind is `kind` if given, else from the table of errors, else from the
+    status.
+    """
     reason = message or _page(body)
     words = ""
     if kind is None:
@@ -231,14 +240,16 @@ def failure(
 
 
 def no_answer(body: bytes) -> CallFailed:
-    """Return the failure of a success without an answer: a proxy's page, a cut body, other JSON."""
+    """Return the failure for a successful response without an answer: a proxy's page, a truncated body, other
+    JSON.
+    """
     text = cleaned(_page(body))
     message = "the server sent no answer"
     return CallFailed("server", f"{message}: {text}" if text else message, status=200)
 
 
 def retry_after_of(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that the server asks to wait."""
+    """Return the number of seconds that the server asks us to wait, or None."""
     milliseconds = _number(header(headers, "retry-after-ms"))
     if milliseconds is not None:
         return bounded(milliseconds / 1000)
@@ -246,14 +257,14 @@ def retry_after_of(headers: Mapping[str, str]) -> float | None:
     seconds = _number(wait)
     until = _timestamp(wait)
     if seconds is None and until is not None:
-        # By the server's own clock if it sends the time: ours may be wrong.
+        # Use the server's clock if it sends the time, since ours may be wrong.
         now = _timestamp(header(headers, "date"))
         seconds = until - (time.time() if now is None else now)
     return None if seconds is None else bounded(seconds)
 
 
 def bounded(seconds: float) -> float | None:
-    """Return a wait of at most `MAX_WAIT`; None if it is not a number."""
+    """Return a wait limited to `MAX_WAIT`, or None if it is not a number."""
     return None if math.isnan(seconds) else min(max(seconds, 0.0), MAX_WAIT)
 
 
@@ -272,13 +283,13 @@ def _timestamp(text: str | None) -> float | None:
 
 
 def _page(body: bytes) -> str:
-    """Return the text of a body that is not what was expected, such as a proxy's page."""
+    """Return the text of an unexpected body, such as a proxy's HTML page."""
     text = body[:_MAX_READ].decode("utf-8", "replace")
     text = re.sub(r"(?is)<(script|style)\b.*?(</\1>|\Z)", " ", text)
     return re.sub(r"<[^>]*>?", " ", text)
 
 
-# Providers repeat the key they refuse, entire or with its middle starred out.
+# Providers repeat the key that they refuse, in full or with asterisks in the middle.
 _KEYS = re.compile(
     r"""(?ix)
     (?<![a-z0-9]) (?: sk|rk|pk|gsk|hf|xai ) [-_] [\w.*…-]+          # OpenAI, Anthropic, OpenRouter and their like
@@ -292,7 +303,7 @@ _KEYS = re.compile(
 
 
 def cleaned(message: str) -> str:
-    """Return a server's message as a terminal may show it: one short line, no control characters, no key."""
+    """Return a server's message for display: one short line without control characters and keys."""
     line = "".join(
         " " if unicodedata.category(c)[0] in "CZ" else c for c in message[:_MAX_READ]
     )
@@ -301,5 +312,5 @@ def cleaned(message: str) -> str:
 
 
 def without_keys(text: str) -> str:
-    """Return the text with what looks like a provider's key replaced."""
+    """Return a text with everything that looks like a provider's key replaced."""
     return _KEYS.sub("[key]", text)

@@ -29,7 +29,7 @@ _RESERVED = frozenset({"contents", "model"})
 
 _LEVELS = ("minimal", "low", "medium", "high")
 _BUDGETS = {"none": 0, "minimal": 1_024, "low": 1_024, "medium": 8_192, "high": 24_576}
-"""Tokens to think with, for models before Gemini 3: what Google's own OpenAI-compatible address makes of the words."""
+"""Thinking tokens for models before Gemini 3, with the values of Google's own OpenAI-compatible API."""
 
 
 def request(
@@ -40,7 +40,7 @@ def request(
         "seed": parameters.seed,
         "maxOutputTokens": parameters.max_tokens,
         "thinkingConfig": _thinking(model, parameters.reasoning_effort),
-        # Takes JSON Schema as it is; the older `responseSchema` takes a dialect of OpenAPI.
+        # `responseJsonSchema` accepts plain JSON Schema; the older `responseSchema` needs a dialect of OpenAPI.
         "responseMimeType": None if conversation.schema is None else "application/json",
         "responseJsonSchema": conversation.schema,
     }
@@ -79,7 +79,7 @@ def _thinking(model: str, effort: str | None) -> dict[str, Any] | None:
 def _contents(conversation: Conversation) -> Iterator[dict[str, Any]]:
     yield {"role": "user", "parts": list(_parts(conversation))}
     for turn in conversation.turns:
-        # A part without content is refused.
+        # The API refuses a part without content.
         if turn.reply:
             yield {"role": "model", "parts": [{"text": wire.echoed(turn.reply)}]}
         yield {"role": "user", "parts": [{"text": turn.feedback}]}
@@ -96,7 +96,7 @@ def _parts(conversation: Conversation) -> Iterator[dict[str, Any]]:
 
 
 def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-    """Return the reply in a response; raise `CallFailed` if there is none."""
+    """Return the reply in a response. Raise `CallFailed` if it has none."""
     document = wire.document(body)
     if not 200 <= status < 300:
         raise _problem(status, headers, body, document)
@@ -131,11 +131,13 @@ _FINISHES: dict[str, Finish] = {
     "IMAGE_PROHIBITED_CONTENT": "refusal",
     "IMAGE_RECITATION": "refusal",
 }
-"""All others are ordinary ends: the contract checks the text."""
+"""Finish of each reason. All others are normal ends, and the contract checks the text."""
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    """Return the usage; here, unlike elsewhere, the output leaves out the thoughts, which are paid for as output too."""
+    """Return the usage. Unlike other APIs, this one does not include thoughts in its output tokens, although they are
+    billed as output.
+    """
     thought = count(usage.get("thoughtsTokenCount"))
     return Usage(
         input_tokens=count(usage.get("promptTokenCount")),
@@ -170,7 +172,7 @@ def _kind(status: int, name: str, details: list[dict[str, Any]]) -> ProblemKind 
     if status == 400 and reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"}:
         return "key"
     if name == "FAILED_PRECONDITION":
-        # No billing, or not from this country: the same for every question.
+        # No billing account, or a country that is not supported: every question will fail.
         return "key"
     violations = [v for d in details for v in objects(d.get("violations"))]
     if status == 429 and any("PerDay" in string(v.get("quotaId")) for v in violations):
@@ -179,7 +181,7 @@ def _kind(status: int, name: str, details: list[dict[str, Any]]) -> ProblemKind 
 
 
 def _delay(details: list[dict[str, Any]]) -> float | None:
-    """Return the seconds to wait before a retry, which `google.rpc.RetryInfo` writes as "34.07s"; None if it has none."""
+    """Return the seconds to wait before a retry, which `google.rpc.RetryInfo` writes as "34.07s", or None."""
     for detail in details:
         if match := re.fullmatch(
             r"(\d{1,9}(?:\.\d{1,9})?)s", string(detail.get("retryDelay"))

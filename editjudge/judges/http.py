@@ -1,7 +1,7 @@
-"""HTTP to judges: the one module that imports the client.
+"""HTTP connections to judges. Only this module imports the client.
 
-aiohttp, chosen by `bench/throughput.py`. Bodies go out in pieces, so that megabytes of base64 are shared between the
-requests that show an image instead of being copied into each of them.
+The client is aiohttp, chosen by `bench/throughput.py`. Bodies are sent in pieces, so that requests share megabytes of
+base64 instead of each having a copy.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from aiohttp.abc import AbstractStreamWriter
 from editjudge.judges.failures import CallFailed
 
 MAX_REPLY_BYTES = 20_000_000
-"""No answer comes near it; a server that sends more is broken or hostile."""
+"""Maximum size of a reply. No answer comes near it; a server that sends more is broken or hostile."""
 _CONNECT = 30.0
-"""Seconds to get a connection; a server that takes longer is not there."""
+"""Seconds to establish a connection. A server that takes longer counts as unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An HTTP response, read to its end."""
+    """A complete HTTP response."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     seconds: float | None
-    """None if the response was not waited for."""
+    """Seconds until the response was complete; None if the response was not waited for."""
 
 
 class _Pieces(aiohttp.Payload):
-    """A body of known length, sent piece by piece and as often as needed."""
+    """A body of known length that is sent piece by piece, and may be sent again."""
 
     _autoclose = True
 
@@ -56,7 +56,7 @@ class _Pieces(aiohttp.Payload):
 
 
 class HttpTransport:
-    """Connections to judges, kept open and reused for as long as a run lasts."""
+    """Connections to judges, which stay open and are reused during a run."""
 
     def __init__(self, *, timeout: float = 300.0) -> None:
         self._timeout = timeout
@@ -65,8 +65,8 @@ class HttpTransport:
         """Proxies by scheme and host."""
 
     async def __aenter__(self) -> Self:
-        # Concurrency is the pace's business, so the connector sets no limit of its own. Cookies would tie requests
-        # together.
+        # The pace limits concurrency, so the connector has no limit of its own. Cookies would link requests to each
+        # other.
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -89,7 +89,9 @@ class HttpTransport:
         body: tuple[bytes, ...],
         patience: float = 1.0,
     ) -> Response:
-        """Send and read to the end; raise `CallFailed` if no complete response came within `patience` timeouts."""
+        """Send a request and read the response. Raise `CallFailed` if it is not complete within `patience`
+        timeouts.
+        """
         return await self._request(
             "POST", url, headers, _Pieces(body), patience=patience
         )
@@ -97,7 +99,7 @@ class HttpTransport:
     async def get(
         self, url: str, headers: Mapping[str, str], into: IO[bytes] | None = None
     ) -> Response:
-        """Read to the end; a success may be of any size if it goes `into` a file."""
+        """Read a response. If it is written `into` a file, its size is not limited."""
         return await self._request("GET", url, headers, None, into)
 
     async def _request(
@@ -138,9 +140,9 @@ class HttpTransport:
                 )
 
     def _proxy(self, url: str) -> str | None:
-        """Return the proxy that the environment names, as for the vendors' own clients.
+        """Return the proxy that the environment names, as the vendors' own clients do.
 
-        Looked up once for a host: aiohttp's `trust_env` does it for each request, in two threads.
+        It is looked up once for each host; aiohttp's `trust_env` does it for each request, in two threads.
         """
         parts = urlsplit(url)
         key = (parts.scheme, parts.netloc)

@@ -1,4 +1,4 @@
-"""The protocol of judges, how they are asked, and the unit of work that they are given."""
+"""The protocol of judges, their options, and the unit of work that they receive."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from editjudge.rubrics.verdict import Failure, Remark, Verdict
 T = TypeVar("T")
 
 Load = Callable[[str], Awaitable[EncodedImage]]
-"""Loads an image of the edit by role, prepared for the judge."""
+"""Function that loads an image of the edit by role, prepared for the judge."""
 METRICS = "metrics"
 GGUF = "gguf:"
 SCHEMA_REQUEST = "schema_request"
-"""Parameter that chooses how a server is asked for a schema (`-J schema_request=json_object`); part of no key."""
+"""Parameter for how a server is asked for a schema (`-J schema_request=json_object`). It is not part of any key."""
 
 
 def provider_of(spec: str) -> str | None:
-    """Return the name of the plug-in that a spec asks for: `NAME` or `NAME:REST`; None if it asks for none."""
+    """Return the plug-in that a spec names, as `NAME` or `NAME:REST`, or None if it does not name one."""
     name = spec.partition(":")[0]
-    # A model of a provider has a slash: those specs are decided without a look at what else is installed.
+    # A provider's model has a slash, so such specs are decided without searching for installed plug-ins.
     return name if "/" not in name and name in plugins.providers("judges") else None
 
 
 def is_local(spec: str) -> bool:
-    """Whether nothing is sent to anybody, as far as is known of plug-ins."""
+    """Whether a judge sends nothing to a server. Plug-ins count as local."""
     return spec.startswith("replay:") or provider_of(spec) is not None
 
 
 class Work(NamedTuple):
-    """A task with all that a judge needs to do it."""
+    """A task with everything that a judge needs for it."""
 
     task: Task
     edit: Edit
@@ -52,16 +52,16 @@ class Work(NamedTuple):
     digests: Mapping[str, str] = {}
     """Digests of the edit's images, by role."""
     recipes: Mapping[str, str] = {}
-    """How each image is prepared for this judge, by role."""
+    """Preparation of each image for this judge, by role."""
     sizes: Mapping[str, tuple[int, int]] = {}
     """Width and height of each image, by role."""
     layout: Layout = "images-first"
     problem: tuple[Status, Remark] | None = None
-    """Reason for which no judge can be asked, if it is known beforehand."""
+    """Reason why no judge can be asked, if it is known in advance."""
 
     @property
     def images(self) -> tuple[str, ...]:
-        """Names of the images of this edit that the rubric shows; each element of a list has its own."""
+        """Names of the edit's images that the rubric shows. Each image of a list has its own name."""
         return tuple(
             name
             for role in self.rubric.images
@@ -70,20 +70,20 @@ class Work(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name in a log."""
+        """Name of the task in logs."""
         return f"{self.task.item}, {self.task.rubric}, {self.task.judge}, repeat {self.task.repeat}"
 
     def question(self) -> Question:
-        """Return the question that this task asks."""
+        """Return the question of this task."""
         return ask(self.rubric, self.edit, self.digests, self.layout)
 
     @property
     def order(self) -> Literal["ab", "ba"] | None:
-        """Order in which the outputs of a pair are shown, which is their order in this edit; None if it is not a pair."""
+        """Order in which this task shows the outputs of a pair; None if the edit is not a pair."""
         return self.task.variant if self.task.variant in ORDERS else None  # type: ignore[return-value]  # one of the two
 
     def by_own_name(self, by_role: Mapping[str, T]) -> dict[str, T]:
-        """Return values by the roles of the manifest, whatever the order shown."""
+        """Return values by the roles of the manifest, whatever the order in which outputs were shown."""
         if self.order != "ba":
             return dict(by_role)
         a, b = PAIR_ROLES
@@ -91,7 +91,9 @@ class Work(NamedTuple):
         return {swapped.get(role, role): value for role, value in by_role.items()}
 
     def judgement(self, status: Status, **fields: Any) -> Judgement:
-        """Return a judgement of this task with further fields, among them choices between outputs as they were shown."""
+        """Return a judgement of this task with further fields. Choices are given in the shown order, and translated
+        to the manifest's.
+        """
         if self.order and (choices := fields.get("choices")):
             fields["choices"] = {
                 factor: self._own_choice(choice) for factor, choice in choices.items()
@@ -110,10 +112,9 @@ class Work(NamedTuple):
         )
 
     def checked(self, judgement: Judgement) -> Judgement:
-        """Return the judgement, or an `invalid` one if it answers something else than the rubric asks for.
+        """Return the judgement, or an `invalid` one if it does not answer what the rubric asks for.
 
-        A reply in text has met its contract before; a judge that computes has nothing else that compares it with the
-        rubric.
+        The contract has already checked replies in text. For a judge that computes scores, this is the only check.
         """
         if judgement.status not in DONE or not (problem := self._misfit(judgement)):
             return judgement
@@ -153,7 +154,7 @@ class Work(NamedTuple):
     def verdict(
         self, outcome: Verdict | Failure, exchanges: Iterable[Exchange], **fields: Any
     ) -> Judgement:
-        """Return the judgement that the last reply decides."""
+        """Return the judgement for the outcome of the last reply."""
         fields["exchanges"] = tuple(exchanges)
         if isinstance(outcome, Failure):
             return self.judgement(outcome.status, reasons=outcome.reasons, **fields)
@@ -162,7 +163,7 @@ class Work(NamedTuple):
             key: f'the judge answered "{answer}"'
             for key, answer in outcome.abstained.items()
         }
-        # A score may abstain from a mean over probabilities alone.
+        # A factor with a score may abstain from the expected score alone.
         fields["abstained"] = {**fields.get("abstained", {}), **silent}
         return self.judgement(
             "ok" if answered else "abstained",
@@ -176,7 +177,7 @@ class Work(NamedTuple):
 
 
 class JudgingFailed(Exception):
-    """An unexpected exception of a judge, with the fields of the judgement that are kept: paid replies."""
+    """Raised for an unexpected exception of a judge, with fields of the judgement to keep, such as paid replies."""
 
     def __init__(self, error: Exception, **fields: Any) -> None:
         super().__init__(str(error))
@@ -185,60 +186,61 @@ class JudgingFailed(Exception):
 
 
 class Pacing(Protocol):
-    """The rate at which a judge is asked: when a request is sent, and whether it is sent again."""
+    """The rate at which a judge is asked: when requests are sent, and whether they are retried."""
 
     @property
     def window(self) -> int:
-        """Number of questions that may be in flight."""
+        """Maximum number of questions in flight."""
         ...
 
     def slot(self, *, has_reply: bool = False) -> AbstractAsyncContextManager[None]:
         """Wait for a free slot for a request.
 
-        A task that already has its reply, and only needs it checked, goes first and is admitted even while a run is
-        stopping.
+        A task that already has its reply goes first, and is admitted even while a run is stopping.
         """
         ...
 
     async def send_with_retries(
         self, send: Callable[[], Awaitable[T]], tokens: int = 0
     ) -> tuple[T, int]:
-        """Return what `send` returns, and how often it failed before; raise `CallFailed` if it keeps failing."""
+        """Return the result of `send` and the number of failures before it. Raise `CallFailed` if it keeps
+        failing.
+        """
         ...
 
     def stop(self) -> None:
-        """Let no further request out."""
+        """Send no further requests."""
         ...
 
 
 @dataclass(frozen=True)
 class Options:
-    """How judges are asked, beyond which ones."""
+    """Options of judges, such as parameters, timeouts and retries."""
 
     parameters: Parameters = field(default_factory=Parameters)
     base_url: str | None = None
     schema: bool = True
-    """Whether to request structured output if the server takes it."""
+    """Whether to request structured output if the server supports it."""
     strict: bool = False
     reasks: int = 2
     timeout: float = 300.0
     prices: Path | None = None
     read: Literal["text", "logprobs"] = "text"
-    """`logprobs`: also the mean over the scores that a model might have written, by their probabilities."""
+    """`logprobs`: also compute the expected score under the token probabilities."""
     min_mass: float = 0.9
-    """Minimum probability of the legal scores for such a mean."""
+    """Minimum total probability of the legal scores for an expected score."""
 
     @classmethod
     def of(cls, **settings: Any) -> Options:
-        """Return options from settings by name, with those of the request among them."""
+        """Return options from settings by name, including those of the request."""
         names = {name.name for name in dataclasses.fields(Parameters)}
         request = {name: settings.pop(name) for name in names & settings.keys()}
         return cls(Parameters(**request), **settings)
 
     def frozen(self) -> dict[str, Any]:
-        """Return what is stored with a run: all that can change an answer, and nothing secret.
+        """Return the options to store with a run: everything that can change an answer, without secrets.
 
-        Options added after 0.1 are omitted at their default, so old runs keep their hash.
+        Options added after 0.1 are left out if they have their default, so that old runs keep their hash.
         """
         options = dataclasses.asdict(self)
         options["parameters"]["extra"].pop(SCHEMA_REQUEST, None)
@@ -251,12 +253,12 @@ class Options:
 
     @property
     def mass_to_read(self) -> float | None:
-        """Minimum probability of the legal scores; None if only the text is read."""
+        """Minimum total probability of the legal scores, or None if only the text is read."""
         return self.min_mass if self.read == "logprobs" else None
 
 
 class Judge(Protocol):
-    """The extension point for judges: derive from it and answer questions about edits.
+    """Extension point for judges: derive from it and answer questions about edits.
 
     This one scores an edit by the size of its output:
 
@@ -276,22 +278,22 @@ class Judge(Protocol):
                 return work.judgement("ok", scores=scores, justifications=dict.fromkeys(factors, reason))
 
     `editjudge.running.asker.judge_task` asks it for one task, `editjudge.running.engine.Engine` for all tasks of a run.
-    `editjudge.media.image.decode(image.data)` gives the pixels: upright, in sRGB, on white. If it cannot judge an edit
-    it returns `work.judgement("abstained", abstained={factor: reason})`. An exception is the failure of this edit
-    alone, and so is a factor that is missing, unknown, or off its scale.
+    `editjudge.media.image.decode(image.data)` returns the pixels: upright, in sRGB, on white. A judge that cannot judge an
+    edit returns `work.judgement("abstained", abstained={factor: reason})`. An exception is a failure of this edit alone,
+    and so is a factor that is missing, unknown, or outside its scale.
     """
 
     spec: str
-    """Name that the user gave."""
+    """Name that the user passed, such as `openai/gpt-4.1`."""
     limits: ImageLimits | None
-    """Images that it takes; None if it is not sent any."""
+    """Limits of the images that the judge accepts; None if it receives no images."""
     further_images: tuple[str, ...] = ()
-    """Roles of images that it looks at if the edit has them, whether or not the rubric shows them."""
+    """Roles of images that the judge uses if the edit has them, whether or not the rubric shows them."""
     warnings: tuple[str, ...] = ()
-    """Messages for the user when a run begins."""
+    """Messages for the user at the start of a run."""
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
-        """Return everything about this judge that can change its answer; part of the task's key."""
+        """Return everything about this judge that can change its answer. It is part of the task's key."""
         ...
 
     async def judge(self, work: Work, load: Load) -> Judgement:
@@ -299,11 +301,11 @@ class Judge(Protocol):
         ...
 
     def capacity(self, questions: int) -> int:
-        """Return how many tasks it works on at a time, with so many questions about each edit."""
+        """Return the number of tasks to work on at the same time, given the number of questions about each edit."""
         return 2
 
     def redacted(self, text: str) -> str:
-        """Return a text without the secrets that this judge knows."""
+        """Return a text without this judge's secrets."""
         return text
 
     def stop(self) -> None:

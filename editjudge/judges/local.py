@@ -1,7 +1,7 @@
-"""A judge in a file: `gguf:MODEL.gguf`, a vision-language model that llama.cpp's engine runs in this process.
+"""Judge `gguf:MODEL.gguf`: a vision-language model in a file, run by llama.cpp in this process.
 
-The engine listens on a free port of 127.0.0.1, with a key that is made for this process, and is asked as any server is.
-It loads the model with the first question: what is planned or forecast does not wait for it.
+The engine listens on a free port of 127.0.0.1, with a key generated for this process, and is asked like any server.
+It loads the model when the first question is asked, so that planning and forecasts do not wait for it.
 """
 
 from __future__ import annotations
@@ -32,28 +32,29 @@ from editjudge.judges.judge import GGUF, Options, Pacing
 from editjudge.judges.providers import PROVIDERS, Endpoint
 
 CONTEXT = 16_384
-"""Tokens for a question with its images and the answer. A model's own limit may take more memory than there is."""
+"""Tokens for a question with its images and the answer. The model's own limit may need more memory than available."""
 
 
 _STILL = 10.0
-"""Seconds after which it is said again that a model is being loaded."""
+"""Seconds between messages that a model is still being loaded."""
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """How the engine runs; nothing here changes an answer, but for a question that does not fit."""
+    """Settings of the engine. They do not change answers, except that a question may not fit."""
 
     context: int = CONTEXT
-    """Tokens of each question, its images and its answer included."""
+    """Tokens for each question, including its images and the answer."""
     threads: int = 0
-    """0: one for each core that this process may use."""
+    """Number of threads; 0 for one on each available core."""
     parallel: int = 0
-    """Questions that are answered at a time, each with a context of its own; 0: one for each core, at most four. More
-    use a CPU no better, and take more memory."""
+    """Number of questions answered at the same time, each with its own context; 0 for one on each core, at most four.
+    More do not use a CPU better, and need more memory.
+    """
 
     @classmethod
     def taken_from(cls, extra: dict[str, Any]) -> EngineSettings:
-        """Take the engine's settings out of the user's parameters."""
+        """Remove the engine's settings from the user's parameters and return them."""
         names = [field.name for field in dataclasses.fields(cls)]
         chosen = {name: extra.pop(name) for name in names if name in extra}
         for name, value in chosen.items():
@@ -68,7 +69,7 @@ class EngineSettings:
 
 
 class LocalEngine:
-    """The transport of a judge in a file: loads the model once, and unloads it when it is closed."""
+    """Transport of a judge in a file. It loads the model once, and unloads it when it is closed."""
 
     def __init__(
         self, model: Path, projector: Path, settings: EngineSettings, timeout: float
@@ -78,7 +79,7 @@ class LocalEngine:
         self._http = HttpTransport(timeout=timeout)
         self._key = secrets.token_hex(16)
         self._loading = asyncio.Lock()
-        # What waits here has not been sent, so that its timeout has not begun.
+        # Requests that wait here are not sent yet, so their timeout has not begun.
         self._slots = asyncio.Semaphore(settings.parallel)
         self._server: Any = None
 
@@ -156,8 +157,9 @@ def _say(line: str) -> None:
 
 
 def _check_instructions() -> None:
-    """Raise `JudgeError` if this CPU lacks instructions that the engine was built with: using them would end the
-    process, so that another one tries."""
+    """Raise `JudgeError` if this CPU lacks instructions that the engine was built with. They would crash the process,
+    so a separate process tries them.
+    """
     command = [sys.executable, "-c", "import xllamacpp; xllamacpp.get_system_info()"]
     done = subprocess.run(  # noqa: S603
         command, capture_output=True, text=True, check=False, timeout=120
@@ -179,7 +181,7 @@ async def open_local(
     resources: Any,
     funds: BudgetProtocol | None,
 ) -> ChatJudge:
-    """Open a judge in a file; raise `UsageError` if the files or the extra are missing or of another kind."""
+    """Open a judge in a file. Raise `UsageError` if the files or the extra are missing or of the wrong kind."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise UsageError(f"{spec} needs an extra: pip install 'editjudge[local]'")
     extra = dict(options.parameters.extra)
@@ -223,13 +225,13 @@ async def open_local(
         max_choices=settings.parallel,  # llama.cpp refuses more replies at once
         price=Price(0.0, 0.0),
         funds=funds,
-        # The digests of the files, and not their paths.
+        # Files are identified by their digests, not their paths.
         identity={"judge": "gguf", "url": "", "files": files},
     )
 
 
 def projector_beside(model: Path) -> Path:
-    """Return the one file `mmproj*.gguf` in the folder of the model."""
+    """Return the only file `mmproj*.gguf` in the folder of the model."""
     candidates = sorted(model.parent.glob("mmproj*.gguf"))
     if len(candidates) == 1:
         return candidates[0]
@@ -245,7 +247,9 @@ def projector_beside(model: Path) -> Path:
 
 
 def architecture(path: Path) -> str:
-    """Return the architecture that a GGUF file states, or nothing; raise `UsageError` if it is not a GGUF file."""
+    """Return the architecture that a GGUF file states, or an empty text. Raise `UsageError` if it is not a GGUF
+    file.
+    """
     try:
         with path.open("rb") as file:
             head = file.read(1 << 16)
@@ -253,7 +257,7 @@ def architecture(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     if head[:4] != b"GGUF":
         raise UsageError(f"{path} is not a GGUF file")
-    # Writers put it first: the key, the type 8 (text), its length, the text.
+    # Writers put it first: the key, the type 8 (text), the length, and the text.
     _, _, rest = head.partition(b"general.architecture" + struct.pack("<I", 8))
     length = int.from_bytes(rest[:8], "little")
     return rest[8 : 8 + length].decode("utf-8", "replace") if 0 < length < 64 else ""

@@ -1,4 +1,4 @@
-"""The chat completions format: OpenAI, Azure, OpenRouter, and the servers that people run themselves."""
+"""OpenAI's chat completions format, which Azure, OpenRouter and self-hosted servers also use."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ from editjudge.rubrics.prompt import TextPart
 from editjudge.rubrics.verdict import Finish
 
 MaxTokensField = Literal["max_completion_tokens", "max_tokens"]
-"""OpenAI's reasoning models refuse the older `max_tokens`; many compatible servers know nothing else."""
+"""Field of the token limit. OpenAI's reasoning models refuse the older `max_tokens`; many compatible servers know
+only that.
+"""
 
 SchemaRequest = Literal["json_schema", "json_object", "guided_json"]
-"""Field of the schema: in OpenAI's `response_format`; in the older one of llama.cpp and others, which has the type
-`json_object`; in a field of older vLLM."""
+"""Field of the schema: OpenAI's `response_format`, its older form with the type `json_object` in llama.cpp and
+others, or the field of older versions of vLLM.
+"""
 
 _RESERVED = frozenset({"model", "messages", "stream", "n"})
 
@@ -43,7 +46,7 @@ def request(
     max_tokens_field: MaxTokensField = "max_completion_tokens",
     schema_request: SchemaRequest = "json_schema",
 ) -> ChatRequest:
-    """Return a POST below a base URL that ends in `/v1`."""
+    """Return a POST request below a base URL that ends in `/v1`."""
     settings = {
         "temperature": parameters.temperature,
         "seed": parameters.seed,
@@ -52,7 +55,7 @@ def request(
         "n": conversation.choices if conversation.choices > 1 else None,
         "logprobs": True if conversation.top_logprobs is not None else None,
         "top_logprobs": conversation.top_logprobs,
-        # What a user adds may go into the schema's own field.
+        # The user's parameters may be merged into the field of the schema.
         **_schema_fields(
             conversation, schema_request, keep_open=bool(parameters.extra)
         ),
@@ -97,20 +100,20 @@ def _schema_fields(
         return {"guided_json": schema}
     if how == "json_object":
         return {"response_format": {"type": "json_object", "schema": schema}}
-    # A rubric may be called anything; the name of a schema may not.
+    # A rubric may have any name, but the characters of a schema's name are restricted.
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", conversation.schema_name)[:64] or "answer"
     described = {"name": name, "strict": True, "schema": schema}
     return {"response_format": {"type": "json_schema", "json_schema": described}}
 
 
 def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-    """Return the reply in a response; raise `CallFailed` if there is none."""
+    """Return the reply in a response. Raise `CallFailed` if it has none."""
     document = wire.document(body)
     if not 200 <= status < 300:
         raise _problem(status, headers, body, document)
     choices = document.get("choices")
     choice = wire.first(choices)
-    # OpenRouter has said 200 by the time that a model fails, and puts the error into the answer.
+    # OpenRouter has already sent status 200 when a model fails, and puts the error into the answer.
     failed = mapping(document.get("error")) or mapping(mapping(choice).get("error"))
     if failed:
         status = count(failed.get("code")) or 502
@@ -163,11 +166,13 @@ _FINISHES: dict[str, Finish] = {
     "max_tokens": "length",
     "content_filter": "refusal",
 }
-"""All others are ordinary ends: the contract checks the text."""
+"""Finish of each reason. All others are normal ends, and the contract checks the text."""
 
 
 def _text(content: object) -> str:
-    """Return the text, which may be a list of parts; thoughts come beside it, or in parts of another type."""
+    """Return the text, which may be a list of parts. Thoughts are in a separate field, or in parts of another
+    type.
+    """
     if not isinstance(content, list):
         return string(content)
     parts = [p for p in objects(content) if p.get("type") in ("text", "output_text")]
@@ -188,7 +193,7 @@ def _tokens(logprobs: object) -> tuple[TokenChoice, ...]:
 
 
 def _written(entry: Mapping[str, Any]) -> tuple[bytes, float] | None:
-    """Return the bytes of a token and its logarithm of probability."""
+    """Return the bytes of a token and the logarithm of its probability."""
     logprob: Any = entry.get("logprob")
     data = entry.get("bytes")
     if type(logprob) not in (int, float) or math.isnan(logprob):
@@ -198,7 +203,7 @@ def _written(entry: Mapping[str, Any]) -> tuple[bytes, float] | None:
             data = string(entry.get("token")).encode()
         return bytes(data), float(logprob)
     except (TypeError, ValueError, OverflowError):
-        # no bytes, half of a surrogate pair, a number beyond all measure
+        # Invalid bytes, half of a surrogate pair, or a number that is too large.
         return None
 
 
@@ -234,7 +239,7 @@ def _problem(
     status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]
 ) -> CallFailed:
     error = document.get("error", document)
-    # vLLM and FastAPI put the message at the top, Ollama says {"error": "..."}.
+    # vLLM and FastAPI put the message at the top level, Ollama sends {"error": "..."}.
     if isinstance(error, str):
         error = {"message": error}
     error = mapping(error)

@@ -1,9 +1,8 @@
-"""Scores from token probabilities: the mean over the numbers that a model might have written as a score.
+"""Expected scores from token probabilities: the mean over the numbers that a model might have written.
 
-A number of several tokens is followed along the reply: P(10) = P("1") P("0" after "1"). A token that was not chosen and
-could begin several legal numbers counts for none of them, since its continuation is unknown. Probability that the
-listed tokens do not explain is missing from the mass. If the mass is too small, the result is a reason instead of a
-mean.
+A number of several tokens is followed along the reply: P(10) = P("1") P("0" after "1"). A token that was not chosen
+and could begin several legal numbers is not counted, since its continuation is unknown. Probability that the listed
+tokens do not explain is missing from the mass. If the mass is too small, the result is a reason instead of a mean.
 """
 
 from __future__ import annotations
@@ -21,26 +20,28 @@ from editjudge.rubrics.replies import NoAnswer, decode
 from editjudge.rubrics.scale import Number, Scale
 
 SPREAD = "score_standard_deviation"
-"""Name, in the evidence of a judgement, of the standard deviation of each factor under these probabilities."""
+"""Key in a judgement's evidence of each factor's standard deviation under the token probabilities."""
 
 
 @dataclass
 class ScoreProbabilities:
-    """For each factor, the mean under its token probabilities and their mass, or the reason why there is no mean."""
+    """Results for each factor: the expected score and the mass of its probabilities, or the reason why there is
+    none.
+    """
 
     expected: dict[str, float] = field(default_factory=dict)
     mass: dict[str, float] = field(default_factory=dict)
     spread: dict[str, float] = field(default_factory=dict)
-    """The standard deviation."""
+    """Standard deviation of the score, by factor."""
     abstained: dict[str, str] = field(default_factory=dict)
 
 
 def score_probabilities(
     rubric: Rubric, reply: Reply, scores: Mapping[str, float], min_mass: float
 ) -> ScoreProbabilities:
-    """Return what the token probabilities say about the scores that the contract read from the reply.
+    """Return expected scores for the scores that the contract read from the reply.
 
-    Choices have no mean and are left out. Probabilities are read only where the score itself is written.
+    Choices have no mean and are left out. Probabilities are read only at the position of the score.
     """
     result = ScoreProbabilities()
     start = _offset(reply)
@@ -67,7 +68,7 @@ def score_probabilities(
 
 
 def _starts(rubric: Rubric, text: str, scores: Mapping[str, float]) -> dict[str, int]:
-    """Return the index at which the number of each score begins; numbers that differ from the score are left out."""
+    """Return the position of each score's number in the text. Numbers that differ from the score are left out."""
     spans = score_places(rubric, text)
     starts: dict[str, int] = {}
     for factor in rubric.factors:
@@ -98,12 +99,15 @@ def _read(
 
 
 _END = re.compile(rb"(?:[\s`]|<[^<>\s]*+>|\[[^][\s]*+\])*+")
-"""Space, marks such as </s> and <|im_end|>, and the end of a code fence, which llama.cpp takes off a reply."""
+"""White space, marks such as </s> and <|im_end|>, and the end of a code fence, which llama.cpp removes from a
+reply.
+"""
 
 
 def _offset(reply: Reply) -> int | str:
-    """Return the index of the reply's text in the bytes of all tokens, or the reason why it has none. Thoughts may
-    precede the text, and end marks may follow it."""
+    """Return the position of the reply's text in the bytes of all tokens, or the reason why it is not there. Thoughts
+    may precede the text, and end marks may follow it.
+    """
     if not reply.tokens:
         return "the server gave no token probabilities"
     spelled = b"".join(token.data for token in reply.tokens)
@@ -121,7 +125,9 @@ def _offset(reply: Reply) -> int | str:
 def distribution(
     scale: Scale, tokens: Sequence[TokenChoice], at: int
 ) -> dict[Number, float]:
-    """Return the probability of each legal number that may begin at byte `at`, as far as the listed tokens decide it."""
+    """Return the probability of each legal number that may begin at byte `at`, as far as the listed tokens determine
+    it.
+    """
     values: dict[Number, float] = defaultdict(float)
     written = b""
     reached = 1.0
@@ -164,7 +170,9 @@ def _choices(token: TokenChoice) -> list[tuple[bytes, float]]:
 
 
 def _after(data: bytes, lead: bytes) -> bytes | None:
-    """Return a token's bytes after `lead` (such as a colon), ignoring space in the lead; None if it begins differently."""
+    """Return a token's bytes after `lead` (such as a colon), ignoring white space in the lead, or None if it begins
+    differently.
+    """
     wanted = b"".join(lead.split())
     matched = 0
     for index in range(len(data)):
@@ -185,7 +193,8 @@ def _number(
     scale: Scale, spellings: Mapping[str, Number], written: bytes
 ) -> tuple[Number | None, bool]:
     """Return the legal number that `written` spells, after white space or a quotation mark, and whether further bytes
-    could make it another number."""
+    could turn it into another number.
+    """
     match = _WRITTEN.match(written)
     assert match  # noqa: S101  (all of it is optional)
     quote = match[1]
@@ -210,7 +219,7 @@ def _legal(scale: Scale, digits: str) -> Number | None:
 
 
 def _spellings(scale: Scale) -> dict[str, Number]:
-    """Return all legal numbers, keyed by spelling; integers on a decimal scale are also spelled as 3.0."""
+    """Return all legal numbers by spelling. On a decimal scale, integers are also spelled as 3.0."""
     spellings = {str(value): value for value in scale.steps}
     if not scale.values:
         integers = (value for value in scale.steps if isinstance(value, int))

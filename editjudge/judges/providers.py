@@ -1,7 +1,7 @@
-"""Providers of models: providers.yaml has their addresses, keys, image limits and schema support; an `Endpoint` is one
-model of one of them.
+"""Providers of models. providers.yaml lists their addresses, keys, image limits and schema support; an `Endpoint` is one
+model of a provider.
 
-A server that speaks one of the three wire formats needs no code, only an entry in that file, or here for a test:
+A server that speaks one of the three wire formats only needs an entry in that file, or one in code for a test:
 
     PROVIDERS["mine"] = Provider(
         wire="openai",
@@ -11,7 +11,7 @@ A server that speaks one of the three wire formats needs no code, only an entry 
     )
     endpoint = resolve("mine/any-model")
 
-Another format is a module with the two functions of `Wire`, named in `wire`.
+Another format is a module with the two functions of `Wire`, whose name goes into `wire`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ from editjudge.judges.wire import ChatRequest, Conversation, Parameters, Reply
 from editjudge.media.image import ImageLimits
 
 MIN_KEY = 8
-"""Length of a key that is taken out of answers as well as errors. A shorter one is a stand-in ("x", "EMPTY", "none"),
-which guards nothing and is a word that answers use."""
+"""Minimum length of a key that is redacted in answers as well as in errors. Shorter keys are placeholders ("x",
+"EMPTY", "none"), which protect nothing and occur as words in answers.
+"""
 
 
 class Secret:
-    """A key that is shown by `reveal` alone: not in messages, logs, tracebacks or pickles."""
+    """A key that only `reveal` returns. It never appears in messages, logs, tracebacks or pickles."""
 
     __slots__ = ("_forms", "_pattern", "_value")
 
@@ -50,7 +51,7 @@ class Secret:
         self._pattern = re.compile("".join(map(_encodings, value)))
         self._forms = [value]
         if self.guards:
-            # As in a header that a gateway has encoded.
+            # Base64, as in a header that a gateway has encoded.
             for encode in (base64.b64encode, base64.urlsafe_b64encode):
                 self._forms.append(encode(value.encode()).decode().rstrip("="))
 
@@ -60,14 +61,14 @@ class Secret:
 
     @property
     def guards(self) -> bool:
-        """Whether it is long enough to be a key."""
+        """Whether it is long enough to be a real key."""
         return len(self._value) >= MIN_KEY
 
     def redacted(self, text: str) -> str:
-        """Return the text without the key, plain or encoded."""
+        """Return a text without the key, whether plain or encoded."""
         for form in self._forms:
             text = text.replace(form, "[key]")
-        # The pattern is slow, and most texts have nothing that is encoded.
+        # The pattern is slow, and most texts contain nothing encoded.
         return self._pattern.sub("[key]", text) if _ENCODED.search(text) else text
 
     def __repr__(self) -> str:
@@ -89,7 +90,7 @@ _ENCODED = re.compile(r"\\[u/\\\"]|%[0-9a-fA-F]{2}|&#")
 
 
 def _encodings(mark: str) -> str:
-    """Return a pattern for one character, plain or as JSON, URLs and HTML may write it."""
+    """Return a pattern for one character, plain or as JSON, URLs and HTML may encode it."""
     number = ord(mark)
     codes = (
         rf"\\+u(?i:{number:04x})",
@@ -101,7 +102,7 @@ def _encodings(mark: str) -> str:
 
 
 class Wire(Protocol):
-    """The functions of a module of a wire format (`judges.openai` ...)."""
+    """Functions of a module for a wire format, such as `judges.openai`."""
 
     def request(
         self,
@@ -115,33 +116,33 @@ class Wire(Protocol):
 
 
 AuthStyle = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]
-"""`bearer` goes into the header Authorization; the others are headers of their own."""
+"""How the key is sent. `bearer` uses the header Authorization; the others are names of headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """The defaults of a provider, which is the name before the slash."""
+    """Defaults of a provider. Its name is the part of a spec before the slash."""
 
     wire: str
-    """A module of the wire format, by its whole name or by that in this package: `openai`, `anthropic`, `google`."""
+    """Module of the wire format: its full name, or one of this package: `openai`, `anthropic`, `google`."""
     base_url: str | None = None
     base_variables: tuple[str, ...] = ()
     key_variables: tuple[str, ...] = ()
-    """Environment variables of the key; the first that is set counts."""
+    """Environment variables of the key; the first one that is set counts."""
     needs_key: bool = False
     auth: AuthStyle = "bearer"
     limits: ImageLimits = field(default_factory=ImageLimits)
     schema_mode: SchemaMode = "enforced"
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of the wire format's `request`."""
+    """Further arguments for the wire format's `request`."""
     unsupported: tuple[str, ...] = ()
-    """Parameters that this provider's requests do not have, so that they are left out."""
+    """Parameters that the provider does not support, and that are left out of requests."""
     version_variables: tuple[str, ...] = ()
-    """Environment variables of Azure's dated API version; without one its undated v1 API is used."""
+    """Environment variables of Azure's dated API version. If none is set, the undated v1 API is used."""
     context_setting: str = (
         "the context length of the server, or take a model with a longer one"
     )
-    """Setting to raise if a question does not fit."""
+    """Setting to increase if a question does not fit into the context."""
 
 
 def _provider(entry: Mapping[str, Any]) -> Provider:
@@ -163,45 +164,45 @@ PROVIDERS: dict[str, Provider] = {
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One model at one address, ready to be asked."""
+    """One model at one address, with everything needed to ask it."""
 
     provider: str
     model: str
     url: str
-    """Base URL, without a slash at the end."""
+    """Base URL without a slash at the end."""
     wire: str
     limits: ImageLimits
     schema_mode: SchemaMode
     key: Secret | None = field(default=None, compare=False)
     other_keys: tuple[Secret, ...] = field(default=(), compare=False)
-    """Keys of all other providers that are set here: no answer is kept with one in it."""
+    """Keys of all other providers in the environment, which are also redacted in answers."""
     auth: AuthStyle = "bearer"
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers without the key."""
+    """Headers other than that of the key."""
     query: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     unsupported: tuple[str, ...] = ()
     """Parameters that are left out of the requests."""
     warnings: tuple[str, ...] = ()
     context_setting: str = ""
-    """Setting to raise if a question does not fit."""
+    """Setting to increase if a question does not fit into the context."""
 
     def request(
         self, conversation: Conversation, parameters: Parameters
     ) -> ChatRequest:
-        """Return the request of a conversation."""
+        """Return the request for a conversation."""
         return self._wire().request(
             conversation, self.model, parameters, **self.options
         )
 
     def reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-        """Return the reply in a response; raise `CallFailed` if there is none."""
+        """Return the reply in a response. Raise `CallFailed` if it has none."""
         return self._wire().reply(status, headers, body)
 
     def redacted(self, text: str, *, error: bool = False) -> str:
-        """Return a server's text without any key that is set here, whichever way it is written.
+        """Return a server's text without any key from the environment, however it is encoded.
 
-        The judge's own key is taken out of an `error` even if it is as short as a stand-in.
+        In an `error`, the judge's own key is redacted even if it is as short as a placeholder.
         """
         if self.key and (self.key.guards or error):
             text = self.key.redacted(text)
@@ -211,12 +212,12 @@ class Endpoint:
         return text
 
     def redacted_body(self, body: bytes, *, error: bool = False) -> bytes:
-        """Return a body without any key; the same bytes if it has none."""
+        """Return a body without keys, or the same bytes if it has none."""
         encoding = json.detect_encoding(body)
         text = body.decode(
             encoding, "surrogateescape" if encoding.startswith("utf-8") else "replace"
         )
-        # UTF-16 that is not recognised is plain letters with zeros between.
+        # UTF-16 that was not recognised looks like plain letters with zeros between them.
         plain = text.replace("\0", "")
         redacted = self.redacted(plain, error=error)
         return (
@@ -224,7 +225,7 @@ class Endpoint:
         )
 
     def address(self, request: ChatRequest) -> tuple[str, dict[str, str]]:
-        """Return the URL of a request and its headers; nowhere else is the key put among them."""
+        """Return the URL and headers of a request. Only this method adds the key to headers."""
         query = f"?{urllib.parse.urlencode(self.query)}" if self.query else ""
         headers = {
             "content-type": "application/json",
@@ -251,7 +252,7 @@ def resolve(
     *,
     needs_key: bool = True,
 ) -> Endpoint:
-    """Return the endpoint that `provider/model` names, with its key from the environment."""
+    """Return the endpoint of `provider/model`, with its key from the environment."""
     name, model = split(spec)
     provider = PROVIDERS[name]
     base = _base_url(name, provider, base_url, environ)
@@ -267,7 +268,7 @@ def resolve(
         )
     version = first_set(environ, provider.version_variables)
     url, query = _azure(base, model, version) if name == "azure" else (base, {})
-    # A vendor's promise about schemas holds at the vendor's address alone.
+    # A vendor's guarantee about schemas applies only at the vendor's own address.
     is_moved = provider.needs_key and provider.base_url not in (None, base)
     others = {
         value
@@ -299,7 +300,9 @@ def first_set(environ: Mapping[str, str], names: Iterable[str]) -> str | None:
 
 
 def split(spec: str) -> tuple[str, str]:
-    """Return provider and model, split at the first slash: `openrouter/qwen/qwen2.5-vl-72b` is a model at OpenRouter."""
+    """Split a spec into provider and model at the first slash: `openrouter/qwen/qwen2.5-vl-72b` is a model at
+    OpenRouter.
+    """
     name, slash, model = spec.partition("/")
     if name not in PROVIDERS:
         names = ", ".join(PROVIDERS)
@@ -313,7 +316,7 @@ def split(spec: str) -> tuple[str, str]:
 
 
 def _near_spec(name: str) -> str:
-    """Return a hint as `did_you_mean` does, for a name that may also be a model without its provider."""
+    """Return a hint like `did_you_mean`, for a name that may also be a model without its provider."""
     from editjudge.judges.cost import BUILTIN, prices
 
     specs = {
@@ -344,7 +347,9 @@ def _base_url(
 
 
 def checked_url(url: str, source: str) -> str:
-    """Return a base URL without the slash at its end; raise `UsageError`, without a password, if it is not one."""
+    """Return a base URL without the slash at its end. Raise `UsageError` if it is invalid; the message contains no
+    password.
+    """
     url = url.strip()
     try:
         parts = urllib.parse.urlsplit(url)
@@ -383,7 +388,7 @@ def _is_loopback(host: str) -> bool:
 def _azure(
     base: str, deployment: str, version: str | None
 ) -> tuple[str, dict[str, str]]:
-    """Return the address and query of a resource's v1 API, or of one deployment if a dated version is named."""
+    """Return the address and query of a resource's v1 API, or of a deployment if a dated version is set."""
     resource = base.removesuffix("/openai")
     if resource.endswith("/openai/v1"):
         return resource, {}
@@ -417,7 +422,7 @@ def _key(
             )
         return None, []
     variable, key = next(iter(keys.items()))
-    # Also keeps a line break from becoming a header.
+    # This also prevents a line break from adding a header.
     if not re.fullmatch(r"[\x21-\x7e]+", key):
         raise UsageError(
             f"{variable} holds characters that no key has; was something else pasted with it?"

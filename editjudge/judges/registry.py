@@ -1,4 +1,4 @@
-"""Judges by their spec: `measured`, `replay:FILE`, `gguf:FILE`, `provider/model`."""
+"""Opens judges by their spec: `measured`, `replay:FILE`, `gguf:FILE`, `provider/model`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from editjudge.judges.providers import Endpoint
 
 OpenJudge: TypeAlias = Callable[[str, Options, AsyncExitStack], Judge]
-"""A plug-in that opens a judge: it is called with the spec, the options, and what is closed when the run ends.
+"""Plug-in function that opens a judge. Its arguments are the spec, the options, and a stack of resources to close at
+the end.
 
     def open_size_judge(spec, options, resources):
         return SizeJudge()
@@ -36,14 +37,14 @@ OpenJudge: TypeAlias = Callable[[str, Options, AsyncExitStack], Judge]
 
 
 def default_rubrics(specs: Sequence[str], options: Options) -> tuple[str, ...]:
-    """Return the default rubrics of these judges; the CLIP and DINO ones only if a checkpoint is given."""
+    """Return the default rubrics of these judges. CLIP and DINO metrics are included only if a checkpoint is set."""
     if set(specs) != {METRICS}:
         return ("online",)
     return COMPUTED if options.parameters.extra else COMPUTED[:2]
 
 
 def check_answers(specs: Sequence[str], rubrics: Sequence[Rubric]) -> None:
-    """Raise `UsageError` unless each judge can answer each rubric: a model is not asked for a PSNR."""
+    """Raise `UsageError` unless each judge can answer each rubric. A model cannot compute a PSNR, for example."""
     for spec in specs:
         for rubric in rubrics:
             if rubric.computed_by and rubric.computed_by != spec:
@@ -70,7 +71,7 @@ async def open_judge(
     needs_key: bool = True,
     funds: BudgetProtocol | None = None,
 ) -> Judge:
-    """Open the judge of a spec, at the price of its batches if `batch`, until `resources` are closed.
+    """Open the judge of a spec until `resources` are closed, with batch prices if `batch`.
 
     A judge that is never asked, as for a forecast, needs no key.
     """
@@ -126,7 +127,9 @@ async def open_judge(
 def _with_schema_request(
     endpoint: Endpoint, options: Options
 ) -> tuple[Endpoint, Options]:
-    """Move `-J schema_request` to the endpoint: it chooses how a schema is requested, and changes no key."""
+    """Move `-J schema_request` from the options to the endpoint: it selects the form of the request and is not part
+    of keys.
+    """
     extra = dict(options.parameters.extra)
     request = extra.pop(SCHEMA_REQUEST, None)
     if request is None:
@@ -145,7 +148,7 @@ def _with_schema_request(
 
 
 def _gives_logprobs(spec: str) -> bool:
-    """Whether its wire format has a field for token probabilities."""
+    """Whether the wire format of a judge has a field for token probabilities."""
     if spec.startswith(GGUF):
         return True
     if is_local(spec):

@@ -1,4 +1,4 @@
-"""Recorded replies, held to the same contract as live ones."""
+"""Recorded replies, which are checked by the same contract as live ones."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from editjudge.rubrics.verdict import Failure, Remark, Verdict
 
 _Place = tuple[str, str, int]
 _ANY = ""
-"""The order of a line that names none."""
+"""Order of a line that does not state one."""
 
 
 class Replay(Judge):
-    """Repeats what a file of `{"item", "rubric", "reply", "repeat"?, "order"?, "variant"?}` lines recorded.
+    """Repeats the replies in a file of `{"item", "rubric", "reply", "repeat"?, "order"?, "variant"?}` lines.
 
-    A further line for the same item, rubric, repeat and order is the next attempt. The order is that of a pair, `ab`
-    (as without one) or `ba`; a reply names the outputs as they were shown. The variant is the number of an element,
-    from 0, of a rubric that is asked for each of a list.
+    A further line for the same item, rubric, repeat and order is the next attempt. The order of a pair is `ab` (the
+    default) or `ba`; a reply names the outputs in the order in which they were shown. If a rubric is asked for each
+    element of a list, the variant is the index of the element, from 0.
     """
 
     limits = None
@@ -47,7 +47,7 @@ class Replay(Judge):
         replies: object = sorted(by_order.items())
         if by_order.keys() <= {_ANY}:
             replies = by_order.get(_ANY, [])
-        # The item's id is what a recorded answer must echo, so here it can change the verdict.
+        # A recorded answer must repeat the item's id, so here the id can change the verdict.
         return {
             "judge": "replay",
             "item": edit.id,

@@ -1,6 +1,7 @@
-"""Capabilities of a server of the chat format, found out by asking it for about ten seconds.
+"""Check of a server's capabilities in the chat format, with test questions for about ten seconds.
 
-A check that could not be made is None, with the reason among the errors: never taken for "nothing wrong".
+The result of a check that could not be made is None, with the reason among the errors. It never means "nothing
+wrong".
 """
 
 from __future__ import annotations
@@ -48,16 +49,16 @@ from editjudge.rubrics.prompt import ImagePart, Part, TextPart
 SECONDS = 10.0
 """Time limit of all checks together."""
 MAX_IMAGES = 16
-"""Images in one question that are tried; no rubric shows as many."""
+"""Maximum number of images that are tried in one question; no rubric shows as many."""
 _MAX_CONTEXT = 65_536
-"""Tokens of a context that is overrun on purpose; more would take long to send and, if it is accepted, to read."""
+"""Largest context in tokens that is exceeded on purpose. More would take long to send and, if accepted, to read."""
 _FORMATS = ("jpeg", "png", "webp", "gif")
 _MAX_MODELS = 50
-"""Names of a server's list of models that are shown."""
+"""Number of models that are shown from a server's list."""
 
 SchemaSupport = Literal["enforced", "ignored", "refused"]
 LogprobSupport = Literal["masked", "unmasked", "none"]
-"""`masked`: of what the schema allows; `unmasked`: of what the model would have written without it."""
+"""`masked`: probabilities of tokens that the schema allows; `unmasked`: probabilities as without a schema."""
 
 
 @dataclass(frozen=True)
@@ -67,32 +68,32 @@ class ServerCheck:
     server: str
     model: str
     pictures: Mapping[str, Any]
-    """`max`: number of images that one question may show, as far as was tried; `formats`: those that were accepted."""
+    """`max`: number of images that one question may show, as far as it was tried; `formats`: accepted formats."""
     schema: SchemaSupport | None
     logprobs: LogprobSupport | None
     limits: Mapping[str, Any]
     errors: Mapping[str, Mapping[str, Any]]
-    """Messages of the server by check, with the status that a judgement would have."""
+    """Error messages of the server by check, with the status that a judgement would have."""
     schema_request: SchemaRequest = "json_schema"
-    """Form of requesting a schema that works."""
+    """Form of the schema request that works."""
     checked: float = 0.0
-    """Seconds since 1970."""
+    """Time of the check, in seconds since 1970."""
 
     @property
     def run_option(self) -> str:
-        """Option of `run` with which this server enforces a schema; empty if it needs none."""
+        """Option of `run` with which this server enforces a schema; empty if none is needed."""
         is_default = self.schema_request == "json_schema"
         return "" if is_default else f"-J schema_request={self.schema_request}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the answer of `doctor --server --json`."""
+        """Return the document that `doctor --server --json` prints."""
         return dataclasses.asdict(self)
 
 
 async def check_server(
     url: str, model: str | None = None, seconds: float = SECONDS
 ) -> ServerCheck:
-    """Find out what a server does; raise `JudgeError` if it does not answer a plain question."""
+    """Check a server. Raise `JudgeError` if it does not answer a plain question."""
     async with HttpTransport(timeout=seconds) as transport:
         end = time.monotonic() + seconds
         endpoint, listed = await _find(url, model, transport)
@@ -112,7 +113,9 @@ def _provider_of(url: str) -> str:
 async def _find(
     url: str, model: str | None, transport: HttpTransport
 ) -> tuple[Endpoint, list[dict[str, Any]]]:
-    """Return the endpoint of a model, at the address below which the server answers, and its list of models."""
+    """Return the endpoint of a model, at the base URL at which the server answers, and the server's list of
+    models.
+    """
     url = checked_url(url, "--server")
     bases = [url] if urllib.parse.urlsplit(url).path else [f"{url}/v1", url]
     for base in bases:
@@ -125,7 +128,7 @@ async def _find(
 
 
 async def _listed(endpoint: Endpoint, transport: HttpTransport) -> list[dict[str, Any]]:
-    """Return the models that a server lists; none if it has no list."""
+    """Return the models that a server lists, or an empty list if it has no list."""
     address, headers = endpoint.address(ChatRequest("models", ()))
     try:
         response = await transport.get(address, headers)
@@ -151,7 +154,7 @@ _PLAIN = "Write the word yes and nothing else."
 
 
 class _Examiner:
-    """The checks, the most important first: those that time does not suffice for stay unknown."""
+    """Runs the checks, the most important first. Checks that exceed the time limit remain unknown."""
 
     def __init__(
         self,
@@ -167,7 +170,7 @@ class _Examiner:
         self._seconds = seconds
         self._end = end
         self._errors: dict[str, dict[str, Any]] = {}
-        # Some models of OpenAI refuse an answer of one token.
+        # Some models of OpenAI refuse an answer limited to one token.
         self._few = 16 if PROVIDERS[endpoint.provider].needs_key else 1
 
     async def examine(self) -> ServerCheck:
@@ -205,7 +208,7 @@ class _Examiner:
         schema_request: SchemaRequest | None = None,
         **conversation: Any,
     ) -> Reply:
-        """Ask one question; raise `CallFailed` with a redacted message."""
+        """Ask one question. Raise `CallFailed` with a redacted message."""
         roles = {f"image {n}": image for n, image in enumerate(images)}
         parts: tuple[Part, ...] = (*(ImagePart(role) for role in roles), TextPart(text))
         endpoint = self._endpoint
@@ -234,13 +237,13 @@ class _Examiner:
         except CallFailed as problem:
             if not (problem.kind == "connection" and problem.cut_off):
                 raise
-        # a kept connection that the server had closed
+        # The server had closed a connection that was kept open.
         return await self._transport.post(*address)
 
     async def _try(
         self, check: str, *arguments: Any, **more: Any
     ) -> Reply | CallFailed:
-        """Return the reply, or the failure, which is recorded among the errors."""
+        """Return the reply or the failure. A failure is recorded among the errors."""
         try:
             return await self._ask(*arguments, **more)
         except CallFailed as problem:
@@ -273,7 +276,9 @@ class _Examiner:
             ) from None
 
     async def _schema(self) -> tuple[SchemaSupport | None, SchemaRequest]:
-        """Find the form of request with which a word is written that only the schema has."""
+        """Find a form of request that the server enforces. The answer must contain a random code that only the schema
+        states.
+        """
         support: dict[str, SchemaSupport | None] = {}
         for way in get_args(SchemaRequest):
             check = f"schema as {way}" if support else "schema"
@@ -354,7 +359,7 @@ class _Examiner:
         return {"max": most, "formats": [*accepted]}, tokens
 
     async def _max_images(self, image: EncodedImage) -> int | None:
-        """Find the maximum number by halving; a question with one was accepted."""
+        """Find the maximum number of images by bisection. A question with one image has been accepted."""
         low = 1
         high = MAX_IMAGES + 1
         trying = MAX_IMAGES
@@ -370,7 +375,7 @@ class _Examiner:
         return low
 
     async def _choices(self) -> int | None:
-        """Return how many replies one request brings, of four."""
+        """Return how many replies a request for four returns."""
         for number in (4, 2):
             reply = await self._try("choices", choices=number)
             if isinstance(reply, Reply):
@@ -380,7 +385,9 @@ class _Examiner:
         return 1
 
     def _context(self) -> int | None:
-        """Return the context length that the list of models states: vLLM and SGLang, llama.cpp, OpenRouter."""
+        """Return the context length from the list of models, in the fields of vLLM and SGLang, llama.cpp and
+        OpenRouter.
+        """
         for entry in self._listed:
             if entry["id"] == self._endpoint.model:
                 n_ctx = mapping(entry.get("meta")).get("n_ctx")
@@ -393,7 +400,7 @@ class _Examiner:
         return None
 
     async def _provoke(self, context: int | None) -> None:
-        """Record the errors for questions that are wrong on purpose."""
+        """Record the errors for questions that are invalid on purpose."""
         broken = EncodedImage(
             "image/png", base64.b64encode(b"\x89PNG\r\n\x1a\nthis is no picture")
         )
@@ -410,7 +417,7 @@ def _unlikely_code() -> str:
 
 
 def _only(code: str) -> dict[str, Any]:
-    """Return a schema that allows one answer."""
+    """Return a schema that allows only one answer."""
     properties = {"code": {"type": "string", "enum": [code]}}
     return {
         "type": "object",
@@ -421,7 +428,9 @@ def _only(code: str) -> dict[str, Any]:
 
 
 def _is_masked(tokens: Sequence[TokenChoice], code: bytes) -> bool:
-    """Whether illegal tokens were masked: where only the code was allowed, its tokens have over 90 % probability."""
+    """Whether illegal tokens were masked: where only the code is allowed, its tokens have a probability of over 90
+    %.
+    """
     start = b"".join(token.data for token in tokens).find(code)
     position = 0
     masses = []
@@ -429,7 +438,7 @@ def _is_masked(tokens: Sequence[TokenChoice], code: bytes) -> bool:
         if 0 <= start <= position < start + len(code):
             rest = code[position - start :]
             choices = dict(token.alternatives) | {token.data: token.logprob}
-            # The next piece of what must be written, perhaps with the quotation mark after it.
+            # The next piece of the code, perhaps with the quotation mark after it.
             legal = (
                 math.exp(min(logprob, 0.0))
                 for data, logprob in choices.items()

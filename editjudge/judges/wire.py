@@ -1,4 +1,4 @@
-"""Format-independent requests and replies, and the JSON bodies that all wire formats are written with."""
+"""Requests and replies independent of the wire format, and JSON helpers that all wire formats use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from editjudge.rubrics.verdict import Finish
 
 @dataclass(frozen=True, slots=True)
 class RejectedTurn:
-    """A reply that broke the contract, and the feedback that the judge was sent."""
+    """A reply that broke the contract, and the feedback that was sent to the judge."""
 
     reply: str
     feedback: str
@@ -27,17 +27,17 @@ class RejectedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A question and the turns since, if replies to it were rejected."""
+    """A question, and the turns after it if replies were rejected."""
 
     parts: tuple[Part, ...]
     images: Mapping[str, EncodedImage]
-    """Images by role; every image part has one."""
+    """Images by role, one for every image part."""
     turns: tuple[RejectedTurn, ...] = ()
     schema: Mapping[str, Any] | None = None
-    """JSON schema to request; None if the answer is not JSON alone, or the server does not take one."""
+    """JSON schema to request; None if the answer is not pure JSON, or the server does not support schemas."""
     schema_name: str = "answer"
     top_logprobs: int | None = None
-    """Number of alternatives to request for each token, with their probabilities."""
+    """Number of alternatives to request for each token, with their probabilities; None for no probabilities."""
     choices: int = 1
     """Number of independent replies to request."""
     system: str = ""
@@ -53,28 +53,28 @@ class Parameters:
     max_tokens: int | None = None
     reasoning_effort: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Further parameters, passed through as they are (`-J key=value`)."""
+    """Further parameters, passed on unchanged (`-J key=value`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """An HTTP POST, less the host and the key."""
+    """An HTTP POST request without the host and the key."""
 
     path: str
     body: tuple[bytes, ...]
-    """In pieces, so that an image of megabytes is never copied into a body."""
+    """Body in pieces, so that megabytes of image data are never copied."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenChoice:
-    """A token of a reply, and the alternatives that the model had."""
+    """A token of a reply, and the model's alternatives to it."""
 
     data: bytes
-    """Bytes in the reply; a token may be half of a character."""
+    """Bytes in the reply. A token may be half of a character."""
     logprob: float
     alternatives: tuple[tuple[bytes, float], ...] = ()
-    """Bytes and natural logarithm of probability, mostly with the token itself among them."""
+    """Bytes and log probability of each alternative, usually including the token itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,9 @@ class Reply:
     model: str | None = None
     request_id: str | None = None
     tokens: tuple[TokenChoice, ...] = ()
-    """Tokens of the text, if their probabilities were requested and the server sent them."""
+    """Tokens of the text, if probabilities were requested and the server returned them."""
     others: tuple[Reply, ...] = ()
-    """Further replies, if several were requested: `usage` is the sum over all of them."""
+    """Further replies, if several were requested. `usage` is the sum over all replies."""
 
 
 # --- bodies ---------------------------------------------------------------------------------------------------
@@ -97,14 +97,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Spliced:
-    """Placeholder for a JSON string: `prefix`, then base64 that is passed on without being copied."""
+    """Placeholder for a JSON string that consists of `prefix` and base64 data, which is not copied."""
 
     base64: bytes
     prefix: str = ""
 
 
 def encoded(value: str | Mapping[str, Any]) -> bytes:
-    """Encode a long text or a schema: in a document, `encode` takes bytes for JSON.
+    """Encode a long text or a schema as JSON bytes, which `encode` inserts into a document unchanged.
 
     pydantic's encoder takes a seventh of the standard library's time for the text of a rubric, and writes the same
     bytes.
@@ -116,13 +116,13 @@ def encoded(value: str | Mapping[str, Any]) -> bytes:
 
 
 _PLACEHOLDER = secrets.token_hex(16)
-"""Text of a placeholder while the document is written; unknown outside this process."""
+"""Text of a placeholder while a document is encoded. It is random, so that no text can contain it."""
 
 
 def encode(document: Mapping[str, Any]) -> tuple[bytes, ...]:
-    """Return the document as JSON, in pieces: every second piece is the base64 object of an image, not copied.
+    """Return a document as JSON in pieces. Every second piece is the base64 data of an image, which is not copied.
 
-    Equal documents give equal bytes. Keys keep their order, which in a schema decides what is answered first.
+    Equal documents give equal bytes. Keys keep their order, which in a schema determines the order of the answer.
     """
     placeholders: list[Spliced | bytes] = []
 
@@ -178,16 +178,16 @@ def image_of(conversation: Conversation, part: ImagePart) -> EncodedImage:
 
 
 def echoed(reply: str) -> str:
-    """Return a reply as it can be sent back: without half surrogate pairs, which a model can produce."""
+    """Return a reply in a form that can be sent back, without unpaired surrogates, which a model can produce."""
     return reply.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def merged(
     body: Mapping[str, Any], extra: Mapping[str, Any], reserved: frozenset[str]
 ) -> dict[str, Any]:
-    """Return the body with the user's parameters added, sorted by name; raise `UsageError` if one would replace ours.
+    """Return the body with the user's parameters added, sorted by name. Raise `UsageError` if one would replace ours.
 
-    Objects are merged, so that a setting can be added to those that are there already.
+    Objects are merged, so that settings can be added to existing ones.
     """
     result = dict(body)
     for key in sorted(extra):
@@ -212,9 +212,9 @@ def merged(
 
 
 def document(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body; empty if there is none."""
+    """Return the JSON object in a body, or an empty one if there is none."""
     try:
-        # Not a number that no server means: `int` raises on 5,000 digits, and the rest of the body is sound.
+        # Ignore absurdly long numbers: `int` raises on 5,000 digits, although the rest of the body is valid.
         return mapping(
             json.loads(body, parse_int=lambda d: int(d) if len(d) < 20 else None)
         )
@@ -223,45 +223,45 @@ def document(body: bytes) -> dict[str, Any]:
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """Return the value if it is an object, else an empty one."""
+    """Return the value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def objects(value: object) -> list[dict[str, Any]]:
-    """Return the elements of a list as objects; empty if it is not a list."""
+    """Return the elements of a list as objects, or an empty list if the value is not a list."""
     return [mapping(element) for element in value] if isinstance(value, list) else []
 
 
 def first(value: object) -> dict[str, Any] | None:
-    """Return the first element of a list; None if it is not an object."""
+    """Return the first element of a list, or None if it is not an object."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return value[0]
     return None
 
 
 def string(value: object) -> str:
-    """Return the value if it is text, else an empty text."""
+    """Return the value if it is a string, else an empty string."""
     return value if isinstance(value, str) else ""
 
 
 _MAX_COUNT = 1 << 53
-"""Above any count of tokens; an integer up to here is exact as a float, in JSON and in every database."""
+"""Upper limit of token counts. Integers up to here are exact as floats, in JSON and in every database."""
 
 
 def count(value: object) -> int | None:
-    """Return a count that a server sent; None if it is negative, a fraction, a text or absurdly large."""
+    """Return a count that a server sent, or None if it is negative, a fraction, text or absurdly large."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if 0 <= value <= _MAX_COUNT else None
 
 
 def total(*counts: int | None) -> int | None:
-    """Return the sum of the counts that are not None; None if all are."""
+    """Return the sum of the counts that are not None, or None if all are."""
     numbers = [number for number in counts if number is not None]
     return sum(numbers) if numbers else None
 
 
 def header(headers: Mapping[str, str], *names: str) -> str | None:
-    """Return the first of these headers that is present, whatever its case."""
+    """Return the first of these headers that is present, ignoring case."""
     lower = {key.lower(): value for key, value in headers.items()}
     return next((lower[name] for name in names if lower.get(name)), None)

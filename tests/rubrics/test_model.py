@@ -243,7 +243,7 @@ def test_a_scale_has_two_different_values_at_least() -> None:
         ({"range": (0, float("inf"))}, "null"),
         ({"range": (0, 1), "step": 0}, "step: "),
         ({"range": (0, 1), "step": 0.3}, "do not end at 1"),
-        ({"values": (1, 2), "step": 1}, "only a range"),
+        ({"values": (1, 2), "step": 1}, "step: only for a range"),
         ({"choices": ("a",)}, "at least two choices"),
         ({"choices": ("a", "a")}, "each choice once"),
         ({"choices": ("a", "b"), "direction": "down"}, "have none"),
