@@ -1,4 +1,4 @@
-"""Permanent storage of judgements: one schema, SQLite by default."""
+"""Permanent storage of judgements, in SQLite by default."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Store"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the store when it is first used: SQLAlchemy takes a quarter of a run's start-up time."""
+    """Import the store on first use, since SQLAlchemy takes a quarter of a run's start-up time."""
     if name != "Store":
         raise AttributeError(f"module 'editjudge.store' has no attribute {name!r}")
     from editjudge.store.store import Store

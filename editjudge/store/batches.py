@@ -1,4 +1,4 @@
-"""Batches submitted to providers, and their answers to questions that have no judgement yet."""
+"""Batches submitted to providers, and answers to questions that have no judgement yet."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from editjudge.store.schema import batch_lines, batches, packed, unpacked
 from editjudge.store.store import Store
 
 State = Literal["submitting", "open", "collected", "turned down"]
-"""`submitting`: the provider may or may not have it; its list of batches shows whether the mark is there."""
+"""State of a batch. `submitting`: the provider may or may not have it; its list of batches shows whether our mark is
+there.
+"""
 
 Reply = tuple[int, bytes]
-"""Status and body of an answer."""
+"""HTTP status and body of an answer."""
 
 _UNANSWERED = batch_lines.c.status.is_(None)
 
@@ -58,7 +60,7 @@ def submitted(store: Store, batch: BatchRecord, provider_id: str) -> BatchRecord
 
 
 def withdraw(store: Store, batch: BatchRecord) -> None:
-    """Release the questions of a batch to be asked again: the provider does not have it, or rejected it."""
+    """Release the questions of a batch that the provider does not have or rejected, so that they are asked again."""
     with store._writing() as connection:
         connection.execute(
             sa.delete(batch_lines).where(
@@ -87,7 +89,7 @@ def answered(
 
 
 def collected(store: Store, batch: BatchRecord, otherwise: Reply) -> None:
-    """Mark a batch as collected; questions without an answer get `otherwise`."""
+    """Mark a batch as collected. Questions without an answer get the reply `otherwise`."""
     status, body = otherwise
     values = {"status": status, "answer": packed(body.decode())}
     with store._writing() as connection:
@@ -104,7 +106,9 @@ def keys_of(store: Store, batch: BatchRecord) -> list[str]:
 
 
 def awaited(store: Store, keys: Sequence[str]) -> dict[str, BatchRecord]:
-    """Return the batch in which each of these questions awaits its answer, if any, whichever run asked it."""
+    """Return the batch, of any run, in which each of these questions waits for its answer; other questions are left
+    out.
+    """
     columns = [batches.c[name] for name in BatchRecord._fields]
     query = (
         sa.select(batch_lines.c.key, *columns)
@@ -118,7 +122,7 @@ def awaited(store: Store, keys: Sequence[str]) -> dict[str, BatchRecord]:
 
 
 def replies_to(store: Store, keys: Sequence[str]) -> dict[str, list[Reply]]:
-    """Return every stored answer to these questions, in the order in which they were asked."""
+    """Return all stored answers to these questions, in the order of their batches."""
     line = batch_lines.c
     replies = dict[str, list[Reply]]()
     query = (

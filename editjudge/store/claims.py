@@ -1,10 +1,10 @@
-"""Claims: a process that asks a question owns the question's key, and its claim expires a short lease after its last
-heartbeat.
+"""Claims on questions: a process that asks a question owns its key until the claim is released or expires.
 
-Two processes may work on one run, two runs may share questions, and a reward server may run at the same time. The
-process that claims a key asks the question, and the others wait for the answer. Among processes on one machine, claims
-expire by the monotonic clock, which the processes share and nobody can set. If the owner is on another machine, its
-claim expires by the clock of the database: the server's or, with SQLite, this machine's.
+A claim expires a short time (the lease) after the owner's last heartbeat. Two processes may work on one run, two runs
+may share questions, and a reward server may run at the same time. The process that claims a key asks the question,
+and the others wait for the answer. Among processes on one machine, claims expire by the monotonic clock, which the
+processes share and which cannot be set. If the owner is on another machine, its claim expires by the clock of the
+database: the server's or, with SQLite, this machine's.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from editjudge.store.schema import claims, upsert
 from editjudge.store.store import Store
 
 LEASE = 60.0
-"""Seconds that a claim outlives the last heartbeat of its owner: the longest wait for a dead owner on another
-machine."""
+"""Seconds from the owner's last heartbeat until its claims expire. It is the longest wait for a dead owner on another
+machine.
+"""
 BEAT = 15.0
-"""Seconds between two heartbeats: three may be late on a busy disk before a claim is lost."""
+"""Seconds between heartbeats. Three may be late on a busy disk before a claim expires."""
 
 
 def new_owner() -> str:
@@ -53,18 +54,20 @@ def _here() -> str:
 
 
 def is_on_this_machine(owner: str) -> bool:
-    """Whether the owner is or was a process of this machine since it was booted, with the same monotonic clock."""
+    """Whether an owner is a process of this machine since its last boot, so that both use the same monotonic
+    clock.
+    """
     return _machine(owner.partition(" ")[0]) == _machine(_here())
 
 
 def _machine(here: str) -> str:
-    """Return an identifier of a machine's boot, which its containers share; the host name if there is none."""
+    """Return an identifier of a machine's boot, which its containers share, or else the host name."""
     name, *marks = here.split("/", 2)
     return marks[0] if marks else name
 
 
 def _started(pid: int) -> str:
-    """Return the start time of a process; "dead" for a zombie."""
+    """Return the start time of a process, or "dead" for a zombie."""
     with contextlib.suppress(OSError, IndexError):  # only on Linux
         state, *fields = (
             Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -74,7 +77,7 @@ def _started(pid: int) -> str:
 
 
 def is_alive(owner: str) -> bool:
-    """Whether an owner may be alive: one on another machine counts as alive until its claim expires."""
+    """Whether an owner may be alive. An owner on another machine counts as alive until its claim expires."""
     here, pid, started, *_ = [*owner.split(" "), "", "", ""]
     if here != _here() or not pid.isdecimal():
         return True
@@ -88,7 +91,7 @@ def is_alive(owner: str) -> bool:
 
 
 class Claims:
-    """The claims of one owner. Safe to use from several threads; a background thread renews them."""
+    """Claims of one owner, which a background thread renews. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -104,13 +107,13 @@ class Claims:
         self._beat = beat
         self._clock = clock
         self._odd: dict[str, tuple[float, float]] = {}
-        """Claims that end later than any lease allows, by key: their end, and when it was first seen."""
+        """Claims that end later than any lease allows, by key: their end, and the time when it was first seen."""
         self._ended = threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start to renew the claims of this owner."""
+        """Start renewing the claims of this owner."""
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -119,7 +122,7 @@ class Claims:
                 self._thread.start()
 
     def take(self, keys: Sequence[str]) -> set[str]:
-        """Claim keys and return those that this owner holds now: free ones, and those whose owner is gone."""
+        """Claim keys that are free or whose owner is gone, and return all keys that this owner now holds."""
         if not keys:
             return set()
         self.start()
@@ -146,14 +149,14 @@ class Claims:
         return set(connection.scalars(sa.select(claims.c.key).where(*ours)))
 
     def _ends(self, connection: sa.Connection) -> dict[str, float]:
-        """Return when a claim that is made or renewed now expires, on both clocks."""
+        """Return the expiry, on both clocks, of a claim that is made or renewed now."""
         until = _now(connection) + self._lease
         return {"until": until, "until_here": self._clock() + self._lease}
 
     def _others(
         self, connection: sa.Connection, keys: Sequence[str]
     ) -> list[tuple[Row, bool]]:
-        """Return the claims of others on these keys, and whether each is still valid."""
+        """Return other owners' claims on these keys, and whether each is still valid."""
         now = _now(connection)
         of_others = (claims.c.key.in_(keys), claims.c.owner != self.owner)
         others = connection.execute(sa.select(claims).where(*of_others)).all()
@@ -164,7 +167,7 @@ class Claims:
         ]
 
     def _is_in_time(self, claim: Row, now: float) -> bool:
-        """Whether a claim has not expired; `now` is the time of the database."""
+        """Whether a claim has not expired yet; `now` is the time of the database."""
         if claim.until_here is not None and is_on_this_machine(claim.owner):
             left = claim.until_here - self._clock()
         else:
@@ -174,8 +177,9 @@ class Claims:
         return self._was_renewed_lately(claim)
 
     def _was_renewed_lately(self, claim: Row) -> bool:
-        """Whether the owner of a claim renews it. This is observed if the clock was set back after the claim was
-        made, so that a dead owner does not hold it until the clock catches up."""
+        """Whether the owner of a claim still renews it. This is observed if the clock was set back after the claim
+        was made, so that a dead owner does not hold the claim until the clock catches up.
+        """
         until, since = self._odd.get(claim.key, (None, 0.0))
         if until != claim.until:
             since = self._clock()
@@ -183,7 +187,7 @@ class Claims:
         return self._clock() - since <= self._lease
 
     def held(self, keys: Sequence[str]) -> dict[str, bool]:
-        """Return, for each key that another owner has claimed and not released, whether that owner is alive."""
+        """Return whether the owner is alive, for each key that another owner has claimed."""
         is_held: dict[str, bool] = {}
         with self._store._reading() as connection:
             for chunk in chunks(keys, MAX_IN):
@@ -197,7 +201,7 @@ class Claims:
             self._store._execute(sa.delete(claims).where(*ours))
 
     def close(self) -> None:
-        """Release all keys, so that others can ask what was not asked."""
+        """Release all keys, so that other processes can ask the remaining questions."""
         self._ended.set()
         with self._starting:
             thread = self._thread
@@ -219,7 +223,7 @@ class Claims:
 
 
 def delete_claims(connection: sa.Connection, expired: Iterable[Row]) -> None:
-    """Delete claims as they were read; a claim that was renewed since then stays."""
+    """Delete claims, except those that were renewed after they were read."""
     for claim in expired:
         same = (claims.c[name] == getattr(claim, name) for name in ("key", "owner", "until"))  # fmt: skip
         connection.execute(sa.delete(claims).where(*same))

@@ -22,24 +22,26 @@ from editjudge.store.schema import Column
 
 T = TypeVar("T")
 Row: TypeAlias = Any
-"""A row of a query. SQLAlchemy's own type has a different number of parameters in each version."""
+"""A row of a query. The type of SQLAlchemy has a different number of parameters in each version."""
 Query: TypeAlias = sa.Select[Any]
 """A query; its columns are found by name."""
 Parameters: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]] | None
 """Values of a statement, once or for each row."""
 
 MAX_IN = 900
-"""Maximum number of values in one IN: below 999, the limit of older SQLites. 300 and 5,000 were not faster."""
+"""Maximum number of values in an IN clause: below 999, the limit of older versions of SQLite. 300 and 5,000 were not
+faster.
+"""
 MAX_ROWS = 10_000
-"""Rows of one transaction when a run is planned or removed: writers of other runs wait for it."""
+"""Number of rows in one transaction when a run is planned or removed. Writers of other runs wait for it."""
 _FETCH = 1_000
-"""Rows fetched at a time: the memory limit of a reader of a million rows."""
+"""Number of rows fetched at a time, which limits the memory of reading a million rows."""
 
 
 class Database:
-    """Open one with `open`; it is a context manager.
+    """Connection to a store. Open one with `open`; it is a context manager.
 
-    In SQLite one thread writes and any number read, in this process and in others; on a server any number write.
+    With SQLite, one thread writes and any number read, in this process and others. With a server, any number write.
     """
 
     def __init__(
@@ -51,12 +53,12 @@ class Database:
         self._timeout = timeout
         self._dialect = engine.dialect.name
         self._patience = 0.0
-        """Seconds to retry for; 0 until the server was reached once."""
+        """Seconds to keep retrying; 0 until the server was reached once."""
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._held: location.HeldFile | None = None
         self._moving = threading.Lock()
         self._moved = ""
-        """Message for every writer once the file was deleted or replaced; empty before."""
+        """Error message for all writers after the file was deleted or replaced; empty before."""
 
     @classmethod
     def open(
@@ -65,9 +67,9 @@ class Database:
         readonly: bool = False,
         timeout: float = 30.0,
     ) -> Self:
-        """Open the store at a path or a URL, and create it unless `readonly`.
+        """Open the store at a path or a URL. Unless `readonly`, create it if it does not exist.
 
-        `timeout` is how long to wait, in seconds, for another process that writes: a group of judgements takes
+        `timeout` is how many seconds to wait for another process that writes: a group of judgements takes
         milliseconds, 10,000 rows of a plan or of a removed run take seconds on a busy disk. It is also how long a
         server that was reached once may be unavailable.
         """
@@ -85,7 +87,8 @@ class Database:
     def _prepare(self) -> None:
         path = Path(self._name)
         if self._dialect == "sqlite" and path.exists() and path.stat().st_size:
-            # Opening it for writing would already change it; a file of another program must stay as it is, to the byte.
+            # Opening a file for writing already changes it, and a file of another program must stay unchanged to the
+            # byte.
             look = location.looking_engine(path, self._timeout)
             with self._translate_errors(), look.connect() as connection:
                 migrations.version_of(connection, self._name)
@@ -107,11 +110,11 @@ class Database:
         self._patience = self._timeout
 
     def _bring_up_to_date(self) -> None:
-        """Create the tables, or migrate them; a file is copied first, and the copy stays beside it."""
+        """Create the tables, or migrate them. A file is copied first, and the copy stays beside it."""
         copy = None
         try:
             with self._writing() as connection:
-                # Read again now that no other process can write: another one may have migrated it in the meantime.
+                # Read again now that no other process can write, since another process may have migrated the store.
                 stored = migrations.version_of(connection, self._name)
                 is_old = stored is not None and stored != migrations.VERSION
                 if stored is not None and is_old and self._dialect == "sqlite":
@@ -130,7 +133,9 @@ class Database:
             )
 
     def _read_migrated_copy(self) -> None:
-        """Migrate an older file in a temporary copy and read that, since a read-only store must not be written."""
+        """Migrate an older file in a temporary copy and read the copy, since a read-only store must not be
+        written.
+        """
         self._temporary = tempfile.TemporaryDirectory(prefix="editjudge-")
         path = os.path.join(self._temporary.name, "store.db")
         with self._reading() as connection:
@@ -145,7 +150,7 @@ class Database:
 
     @property
     def name(self) -> str:
-        """Name of the store: its path, or its address without the password."""
+        """Path of the store, or its address without the password."""
         return self._name
 
     def close(self) -> None:
@@ -156,7 +161,9 @@ class Database:
             self._temporary.cleanup()
 
     def keep_caches_small(self) -> None:
-        """Limit SQLite's page caches: a web server has many connections, and the kernel's cache serves them all."""
+        """Limit SQLite's page caches, since a web server has many connections and the kernel's cache serves them
+        all.
+        """
         if self._dialect == "sqlite":
             sa.event.listen(
                 self._engine,
@@ -198,8 +205,9 @@ class Database:
             raise StoreMoved(self._moved)
 
     def _transact(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run a transaction, and repeat it if the server disconnected before it was acknowledged. Every row has a
-        key, so writing it twice has no effect."""
+        """Run a transaction, and repeat it if the server disconnected before acknowledging it. Every row has a key,
+        so writing it twice has no effect.
+        """
 
         def once() -> T:
             with self._writing() as connection:
@@ -208,13 +216,13 @@ class Database:
         return self._with_retry(once)
 
     def _execute(self, statement: sa.Executable, rows: Parameters = None) -> int:
-        """Execute a statement in its own transaction, and return how many rows it changed."""
+        """Execute a statement in its own transaction, and return the number of rows that it changed."""
         return self._transact(
             lambda connection: connection.execute(statement, rows).rowcount
         )
 
     def _with_retry(self, work: Callable[[], T]) -> T:
-        """Retry temporary failures of a server: a restart takes seconds."""
+        """Retry on temporary failures of a server, since a restart takes seconds."""
         pause = 0.05
         end = time.monotonic() + self._patience
         while True:
@@ -254,14 +262,15 @@ class Database:
     def _read_among(
         self, query: Query, column: Column, values: Iterable[str | int]
     ) -> Iterator[Row]:
-        """Read the rows in which the column has one of these values, however many there are."""
+        """Yield the rows in which the column has one of these values, however many rows there are."""
         among = query.where(column.in_(sa.bindparam("among", expanding=True)))
         for chunk in chunks(values, MAX_IN):
             yield from self._read(among, {"among": chunk})
 
     def stream(self, query: Query) -> Iterator[Row]:
-        """Read the rows of a query over the tables of `editjudge.store.schema`, however many there are. Plug-ins use
-        it too."""
+        """Yield the rows of a query over the tables of `editjudge.store.schema`, however many there are. Plug-ins use
+        it too.
+        """
         with (
             self._reading() as connection,
             connection.execution_options(yield_per=_FETCH).execute(query) as rows,
@@ -271,8 +280,9 @@ class Database:
     # --- a file that lost its name ----------------------------------------------------------------------------
 
     def _follow_file(self) -> None:
-        """Continue in a copy if the file was deleted, renamed or replaced: pending writes go there, and every writer
-        gets an error."""
+        """Continue in a copy if the file was deleted, renamed or replaced. Pending writes go to the copy, and every
+        writer gets an error.
+        """
         held = self._held
         if held is None or held.has_its_names():
             return

@@ -1,4 +1,4 @@
-"""Export of a run: its tables as files with run.json, in a folder or at an address."""
+"""Export of a run as files: its tables and run.json, in a folder or at an address."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def export_run(
     replies: bool = False,
     contradictions: Sequence[Count] = (),
 ) -> list[Path]:
-    """Write the tables of a run and run.json in one pass; return the files and folders.
+    """Write the tables of a run and run.json in one pass, and return the files and folders.
 
-    A task without a judgement has a row too, with the status `pending`.
+    A task without a judgement has a row with the status `pending`.
     """
     names = [*_TABLES[form], *(["replies"] if replies else [])]
     factors = store.questions_of(run).factors
@@ -71,7 +71,7 @@ def export_run(
     fields = EMPTY_ROW if form == "jsonl" else ()
     with writing_tables(folder, form, names) as tables:
         for row in store.judgements(run, fields=fields):
-            # Counted during writing, so that run.json counts exactly the rows of the files.
+            # Counted while writing, so that run.json counts exactly the rows of the files.
             counts[row["judge"], row["rubric"], row["status"]] += 1
             hashes.add(row["rubric_hash"])
             if "judgements" in tables:
@@ -98,7 +98,7 @@ def export_run(
                 for name, number in rows.items()
             },
             "contradictions": [dataclasses.asdict(count) for count in contradictions],
-            # Include rubrics without an answer yet: scores may depend on them.
+            # Include rubrics without an answer yet, since scores may depend on them.
             "rubrics": {
                 key: {"name": rubric.name, "content": rubric.content()}
                 for key, rubric in store.rubrics(hashes - {None}).items()
@@ -114,7 +114,7 @@ def export_run(
 
 
 def _factors(row: JudgementRow, rubric_factors: Sequence[str]) -> list[str]:
-    """Return the factors of a task: a failure has a row for each of them."""
+    """Return the factors of a task. A failed task has a row for each of them."""
     answered = (row["scores"] or {}, row["choices"] or {}, row["abstained"])
     factors = [*rubric_factors, *(factor for values in answered for factor in values)]
     return list(dict.fromkeys(factors)) or [""]
@@ -123,7 +123,7 @@ def _factors(row: JudgementRow, rubric_factors: Sequence[str]) -> list[str]:
 def _items(
     store: Store, run: RunRecord, *, derived: bool
 ) -> Iterator[dict[str, object]]:
-    """Read each edit, optionally with the scores of the run's rubric sets, verdicts on pairs, tags and note."""
+    """Yield each edit as a row. `derived` adds the scores of rubric sets, verdicts on pairs, tags and note."""
     scores = None
     if derived and run.spec.get("sets"):
         scores = run_set_scores(store, run)
@@ -140,7 +140,7 @@ def _items(
 
 
 def taken(folder: Path, run: RunRecord) -> list[str]:
-    """Return the files that an export would replace or remove, unless they belong to the same run."""
+    """Return the files that an export would replace or remove, or an empty list if they belong to the same run."""
     names = ["run.json", "judgements.csv", *TABLES, *(f"{name}.jsonl" for name in TABLES)]  # fmt: skip
     with suppress(OSError, ValueError, RecursionError, LookupError, TypeError):
         about = read_json((folder / "run.json").read_bytes())
@@ -156,8 +156,8 @@ def taken(folder: Path, run: RunRecord) -> list[str]:
 def export_folder(output: str) -> Iterator[Path]:
     """Yield a local folder to export to.
 
-    If the output is an address such as s3://BUCKET/NAME, the files are uploaded afterwards, run.json last, replacing an
-    earlier export.
+    If the output is an address such as s3://BUCKET/NAME, the files are uploaded afterwards and replace an earlier
+    export. run.json is uploaded last.
     """
     if "://" not in output:
         yield Path(output)
@@ -184,7 +184,9 @@ def export_folder(output: str) -> Iterator[Path]:
 
 @contextmanager
 def import_folder(source: str) -> Iterator[Path]:
-    """Yield the local folder of an export; one at an address such as s3://BUCKET/NAME is downloaded temporarily."""
+    """Yield the local folder of an export. An export at an address such as s3://BUCKET/NAME is downloaded
+    temporarily.
+    """
     if "://" not in source:
         yield Path(source)
         return
@@ -200,7 +202,7 @@ _OF_EXPORT = re.compile(
 
 @contextmanager
 def _remote(address: str) -> Iterator[tuple[Any, Any, str]]:
-    """Yield pyarrow's module of filesystems, the filesystem of an address, and the path in it."""
+    """Yield pyarrow's filesystem module, the filesystem of an address, and the path in it."""
     arrow = need_pyarrow("an address")
     try:
         system, root = arrow.fs.FileSystem.from_uri(address)

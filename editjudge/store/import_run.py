@@ -1,4 +1,6 @@
-"""Import of an exported run into a store. Every row is checked before the first is written; importing is idempotent."""
+"""Import of an exported run into a store. All rows are checked before the first one is written; importing is
+idempotent.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ _BATCH = 2_000
 Key = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Text = InstanceOf[str]
-"""Any text: pydantic's own type rejects unpaired surrogates, which models write and a store keeps."""
+"""Any text. Pydantic's own type rejects unpaired surrogates, which models produce and a store keeps."""
 Time = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 """Seconds since 1970, before the year 10,000, which `datetime` cannot represent."""
 Score = Annotated[int, Field(ge=-(2**53), le=2**53)] | float
@@ -71,7 +73,7 @@ Tokens = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def _is_json(value: dict[str, object]) -> dict[str, object]:
-    """Raise a ValueError for NaN and Infinity, which a store cannot hold."""
+    """Raise `ValueError` for NaN and Infinity, which a store cannot hold."""
     json.dumps(value, allow_nan=False)
     return value
 
@@ -156,7 +158,7 @@ class _JudgementChecks(_StrictModel):
 
 
 def _is_lines(lines: object) -> bool:
-    """Whether these are lines of text that were read in an image, each with its bounding box."""
+    """Whether a value is a list of text lines from an image, each with a bounding box."""
     if not isinstance(lines, list):
         return False
     boxes = [line.get("box") if isinstance(line, dict) else None for line in lines]
@@ -175,7 +177,7 @@ class _ItemChecks(_StrictModel):
     @model_validator(mode="before")
     @classmethod
     def drop_derived(cls, row: object) -> object:
-        """Drop fields that are derived from the judgements and are computed again."""
+        """Drop fields that are derived from judgements, since they are computed again."""
         derived = ("verdict", "flipped", "half", "set_scores")
         if isinstance(row, dict):
             return {name: row[name] for name in row if name not in derived}
@@ -190,7 +192,7 @@ class _ItemChecks(_StrictModel):
 
     @model_validator(mode="after")
     def redact(self) -> _ItemChecks:
-        """Remove secrets from addresses and metadata. Raise if an image has no source."""
+        """Remove secrets from addresses and metadata. Raise `ValueError` if an image has no source."""
         for role, image in self.images.items():
             source = image.get("source")
             if source is None:
@@ -201,7 +203,7 @@ class _ItemChecks(_StrictModel):
 
 
 ImportedJudgement = _row_model("ImportedJudgement", "judgements", _JudgementChecks)
-"""A judgement as it is exported."""
+"""Model of an exported judgement."""
 _MODELS = {
     "items": _row_model("ItemRow", "items", _ItemChecks),
     "judgements": ImportedJudgement,
@@ -237,11 +239,11 @@ FileName = Annotated[
         pattern=r"^(judgements\.csv|(judgements|items|replies)\.jsonl|[a-z]{1,20}/part-[0-9]{5,9}\.parquet)$"
     ),
 ]
-"""Name of a file in an export: it cannot refer to anything outside the folder."""
+"""Name of a file in an export. It cannot refer to a file outside the folder."""
 
 
 class RunFile(_StrictModel):
-    """The content of run.json."""
+    """Content of run.json."""
 
     model_config = ConfigDict(extra="ignore")
     name: Text
@@ -255,10 +257,10 @@ class RunFile(_StrictModel):
     rubrics: dict[Key, _RubricRow]
     counts: list[_CountRow] | None = None
     files: dict[FileName, _FileRow] | None = None
-    """None in exports of earlier versions."""
+    """Rows and digests of the exported files; None in exports of earlier versions."""
 
     def parse_rubrics(self) -> dict[str, Rubric]:
-        """Return the rubrics by hash. Raise `ValueError` if one cannot be read, or does not have its hash."""
+        """Return the rubrics by hash. Raise `ValueError` if a rubric cannot be read or does not match its hash."""
         parsed = {}
         for key, row in self.rubrics.items():
             try:
@@ -281,7 +283,7 @@ def _encodable(text: str) -> str:
 
 
 class _Spec(_StrictModel):
-    """Fields of a spec or a summary that pages and tables look up; the rest is only displayed."""
+    """Fields of a spec or a summary that pages and tables look up. Other fields are only displayed."""
 
     model_config = ConfigDict(extra="allow")
     judges: list[Annotated[Text, AfterValidator(_encodable)]] = []
@@ -293,7 +295,7 @@ class _Spec(_StrictModel):
 
 
 def _read_about(folder: Path) -> RunFile:
-    """Read run.json of a folder. Raise if there is none."""
+    """Read run.json of a folder. Raise `ManifestError` if it is missing or invalid."""
     path = folder / "run.json"
     if not any((folder / name).exists() for name in ("judgements", "judgements.jsonl")):
         expected = "expected judgements/ or judgements.jsonl, as `editjudge export` writes them"
@@ -330,14 +332,14 @@ def _validated(source: str, values: object, kind: type[R]) -> R:
 # --- checks ---------------------------------------------------------------------------------------------------
 
 Placed = tuple[str, _StrictModel]
-"""A row, with its file and number."""
+"""A row with its file and line number."""
 
 
 def check_run(folder: Path, store: Store | None = None) -> RunFile:
-    """Read the run in a folder, and check that all of its rows can be stored.
+    """Read the run in a folder, and check that all its rows can be stored.
 
-    A row that contradicts the run, its rubric or the store (if one is passed) is rejected; the error names its file and
-    row number.
+    Raises `ManifestError` for a row that contradicts the run, its rubric or the store (if one is passed). The message
+    names the file and the line number.
     """
     about = _read_about(folder)
     _check_names(folder, about.files or {})
@@ -386,13 +388,13 @@ def check_run(folder: Path, store: Store | None = None) -> RunFile:
 
 
 def _check_names(folder: Path, names: Collection[str]) -> None:
-    """Raise `ManifestError` if files of the export are missing, or there are files that it did not write."""
+    """Raise `ManifestError` if files of the export are missing, or the folder has files that it did not write."""
     for name in names:
         if not (folder / name).is_file():
             raise ManifestError(
                 f"{folder / name}: is missing, and run.json names it: copy all files of the export, or export again"
             )
-    # A folder may hold a run in two formats: run.json names the files of one.
+    # A folder may contain a run in two formats, but run.json names the files of only one.
     suffixes = {Path(name).suffix for name in names}
     tables = [folder / f"{table}.jsonl" for table in TABLES]
     for path in sorted(
@@ -407,7 +409,7 @@ def _check_names(folder: Path, names: Collection[str]) -> None:
 def _check_counts(
     folder: Path, about: RunFile, counts: Counter[tuple[str, str, str]]
 ) -> None:
-    """Raise `ManifestError` if the judgements by judge, rubric and status are not as many as run.json states."""
+    """Raise `ManifestError` if the number of judgements by judge, rubric and status differs from run.json."""
     if about.counts is None:
         return
     expected = Counter(
@@ -429,10 +431,10 @@ def _rows(folder: Path, about: RunFile, table: str) -> Iterator[Placed]:
 
 
 def _checked(folder: Path, about: RunFile, table: str) -> Iterator[Placed]:
-    """Read the rows of a table, and raise if one occurs twice."""
+    """Yield the rows of a table. Raise `ManifestError` if a row occurs twice."""
     seen: set[bytes] = set()
     for source, row in _rows(folder, about, table):
-        # 16 bytes a row, so that a million of them fit into memory.
+        # 16 bytes a row, so that the keys of a million rows fit into memory.
         mark = _mark(row, _ROW_KEYS[table])
         if mark in seen:
             key = ", ".join(f"{name} {getattr(row, name)!r:.80}" for name in _ROW_KEYS[table])  # fmt: skip
@@ -458,7 +460,8 @@ def _is_between(scale: Scale, mean: float) -> bool:
 
 _LEGAL: dict[str, Callable[[Scale, Any], bool]] = {
     "scores": Scale.accepts,
-    # For a choice between two outputs, the row has the names of the item (a, b), whatever the options of the rubric.
+    # For a choice between two outputs, the row names them as the item does (a, b), whatever the options of the
+    # rubric.
     "choices": lambda scale, choice: (
         choice in (*scale.choices, *map(read_choice, scale.choices))
     ),
@@ -489,9 +492,10 @@ def _check_scores(
 def _images_of_own_run(
     store: Store, about: RunFile
 ) -> dict[str, Mapping[str, Mapping[str, str | None]]] | None:
-    """Return the images, by edit, of a run of the same name that was made in this store; None if there is none.
+    """Return the images of each edit of a run with the same name that was made in this store, or None if there is no
+    such run.
 
-    Such a run may show images that an imported one may not, so no other edits may be added to it.
+    Such a run may show images that an imported run may not, so other edits must not be added to it.
     """
     for run in store.runs():
         same = (run.name, run.spec_hash) == (about.name, about.spec_hash)
@@ -540,13 +544,13 @@ def _check_stored(store: Store, name: str, chunk: Sequence[Placed]) -> None:
 def import_run(
     store: Store, about: RunFile, folder: Path, images: Path | None = None
 ) -> tuple[RunRecord, int]:
-    """Store a run that was checked, and return it with the number of its tasks.
+    """Store a checked run, and return it with the number of its tasks.
 
-    Existing rows of the store are not changed. The images may be in `images`, else they are in the folder itself.
+    Existing rows of the store are not changed. The images are in `images`, or by default in the folder of the export.
     """
     values = about.model_dump(exclude={"rubrics", "counts", "files"})
     values["imported_from"] = str((images or folder).resolve())
-    # Until it is complete, it counts as interrupted.
+    # The run counts as interrupted until it is complete.
     run = store.import_record({**values, "state": "interrupted"})
     if images and run.imported_from is not None:
         store._execute(update_run(run, imported_from=values["imported_from"]))
@@ -602,7 +606,7 @@ def _import_items(store: Store, run: RunRecord, about: RunFile, folder: Path) ->
 
 def _judgement_row(row: _StrictModel) -> Values:
     values = row.model_dump(include={*judgements.columns.keys()})
-    # An export has only the code of a violation.
+    # An export has only the codes of violations.
     violations = [
         {"code": code, "message": "", "factor": None} for code in row.violations
     ]

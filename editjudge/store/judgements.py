@@ -1,4 +1,4 @@
-"""Judgements of a store: written in groups, with their scores and raw replies, and read by key or by run."""
+"""Judgements of a store: written in groups with their scores and raw replies, and read by key or by run."""
 
 from __future__ import annotations
 
@@ -42,9 +42,11 @@ from editjudge.store.schema import (
 )
 
 Values = dict[str, Any]
-"""A row, by column."""
+"""Values of a row, by column."""
 FactorValues = dict[str, Values]
-"""Values of one judgement by field, such as `scores` or `choices`, and factor; fields without values are absent."""
+"""Values of one judgement, by field (such as `scores` or `choices`) and factor. Fields without values are left
+out.
+"""
 
 SAME_KEY = judgements.c.key == tasks.c.key
 SAME_ITEM = sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
@@ -57,11 +59,11 @@ _COLUMNS = tuple(field.name for field in FIELDS if field.table == "judgements")
 _OPTIONAL = {field.name for field in FIELDS if field.optional}
 _EXCHANGE_COLUMNS = tuple(name for name in Exchange.__slots__ if name != "text")
 _EXACT = 2.0**53
-"""Largest range in which a double represents every integer."""
+"""Limit up to which a double represents every integer."""
 
 
 def _score_rows(key: str, fields: Mapping[str, Values | None]) -> Iterator[Values]:
-    """Return the rows of `scores` for the per-factor fields of one judgement."""
+    """Yield the rows of `scores` for the per-factor fields of one judgement."""
     columns = {column: fields.get(name) or {} for name, column in PER_FACTOR.items()}
     factors = dict.fromkeys(factor for values in columns.values() for factor in values)
     for position, factor in enumerate(factors):
@@ -76,7 +78,7 @@ def _reply_rows(judgement: Judgement) -> Iterator[Values]:
     for number, exchange in enumerate(judgement.exchanges):
         values = {name: getattr(exchange, name) for name in _EXCHANGE_COLUMNS}
         values["at"] = judgement.created
-        # The number distinguishes a model that repeats a reply from a judgement that is written twice.
+        # The number distinguishes a model that repeats its reply from a judgement that is written twice.
         content = as_json([number, exchange.text, values])
         mark = hashlib.blake2b(
             content.encode("utf-8", "surrogatepass"), digest_size=8
@@ -96,7 +98,7 @@ def _remarks(stored: Iterable[RemarkJson]) -> tuple[Remark, ...]:
 def factor_fields(
     values: FactorValues, status: str, names: Iterable[str] = PER_FACTOR
 ) -> dict[str, Values | None]:
-    """Return the `PER_FACTOR` fields of a judgement; a field without values is None or empty."""
+    """Return the `PER_FACTOR` fields of a judgement. A field without values is None or empty."""
     fields: dict[str, Values | None] = {
         name: values.get(name, None if name in _OPTIONAL else {}) for name in names
     }
@@ -106,14 +108,14 @@ def factor_fields(
 
 
 def as_number(score: float) -> float:
-    """Return a score for display: whole numbers become integers, as judges give them."""
+    """Return a score for display. Whole numbers become integers, as judges give them."""
     return int(score) if score.is_integer() and abs(score) <= _EXACT else score
 
 
 def mark_lists_stale(
     connection: sa.Connection, *conditions: sa.ColumnElement[bool]
 ) -> None:
-    """Mark the lists of runs as outdated, so that they are filled again when they are opened."""
+    """Mark the edit lists of runs as outdated, so that they are filled again when opened."""
     fills = sa.update(edit_score_fills).where(~edit_score_fills.c.stale, *conditions)
     connection.execute(fills.values(stale=True))
 
@@ -123,12 +125,12 @@ def mark_lists_stale(
 _EMPTY = {
     name: value for name, value in EMPTY_ROW.items() if isinstance(value, dict | list)
 } | {"attempts": 0}
-"""Fields of a task that is pending."""
+"""Field values of a pending task."""
 
 
 def _field_columns() -> dict[str, Column]:
-    """Return the column, or the expression, for each field of a row."""
-    # Fields of `PER_FACTOR` stay empty: they are in a separate table.
+    """Return the column or expression for each field of a row."""
+    # Fields of `PER_FACTOR` stay empty, since they are in a separate table.
     columns: dict[str, Column] = {f.name: sa.null() for f in FIELDS}
     for field in FIELDS:
         # Names come from the task: another run may have received the same answer for the same rubric under another
@@ -166,8 +168,9 @@ class JudgementStore(Database):
     # --- writing ----------------------------------------------------------------------------------------------
 
     def write(self, batch: Sequence[Judgement]) -> None:
-        """Store judgements, all or none. A later one replaces a failure but never a completed judgement; replies
-        accumulate."""
+        """Store judgements, all or none. A later judgement replaces a failure, but never a completed one. Replies
+        accumulate.
+        """
         # Sorted by key, so that two processes that write the same keys do not deadlock.
         in_order = sorted(batch, key=lambda judgement: judgement.key)
         self.write_rows(
@@ -189,7 +192,7 @@ class JudgementStore(Database):
         values: Mapping[str, Mapping[str, Values | None]],
         exchanges: Sequence[Values],
     ) -> None:
-        """Store rows of `judgements`, the values of their factors by key and field, and rows of `replies`."""
+        """Store rows of `judgements`, their per-factor values by key and field, and rows of `replies`."""
         keys = [row["key"] for row in rows]
         try:
             new_scores = [
@@ -205,16 +208,16 @@ class JudgementStore(Database):
         def work(connection: sa.Connection) -> None:
             written = new_scores
             if insert(connection, self._replace_failures, rows) < len(rows):
-                # A judgement that was already completed keeps its content and its scores.
+                # An already completed judgement keeps its content and its scores.
                 ours = _just_written(connection, rows)
                 written = [row for row in new_scores if row["key"] in ours]
             insert(connection, upsert(self._dialect, scores), written)
-            # A key with an answer needs no claim; it is released in the same transaction, so that no process asks it in
-            # between.
+            # A key with an answer needs no claim. It is released in the same transaction, so that no other process
+            # asks it in between.
             for chunk in chunks(keys, MAX_IN):
                 connection.execute(sa.delete(claims).where(claims.c.key.in_(chunk)))
             insert(connection, upsert(self._dialect, replies), exchanges)
-            # Most stores have no list that is up to date during a run.
+            # Few stores have an up-to-date list during a run.
             fresh = sa.select(edit_score_fills.c.run_id).where(
                 ~edit_score_fills.c.stale
             )
@@ -235,7 +238,7 @@ class JudgementStore(Database):
     # --- reading ----------------------------------------------------------------------------------------------
 
     def judgement(self, key: str) -> Judgement | None:
-        """Return the stored judgement of a key, with the exchanges of that attempt only."""
+        """Return the stored judgement of a key, with the exchanges of its own attempt only."""
         rows = self._read(sa.select(judgements).where(judgements.c.key == key))
         if not rows:
             return None
@@ -250,7 +253,7 @@ class JudgementStore(Database):
         return Judgement(exchanges=exchanges, **values)
 
     def scores(self, keys: Iterable[str]) -> dict[str, dict[str, float]]:
-        """Return the scores of these judgements, by factor; judgements without scores are absent."""
+        """Return the scores of these judgements, by key and factor. Judgements without scores are left out."""
         values = self.factor_values(keys)
         return {
             key: fields["scores"]
@@ -259,7 +262,7 @@ class JudgementStore(Database):
         }
 
     def factor_values(self, keys: Iterable[str]) -> dict[str, FactorValues]:
-        """Return the per-factor values of these judgements, by field, such as `scores`, and factor."""
+        """Return the per-factor values of these judgements, by key, field (such as `scores`) and factor."""
         columns = (scores.c[column] for column in PER_FACTOR.values())
         query = sa.select(scores.c.key, scores.c.factor, *columns)
         query = query.order_by(scores.c.key, scores.c.position)
@@ -275,7 +278,9 @@ class JudgementStore(Database):
         return values
 
     def replies(self, key: str, at: float | None = None) -> list[Exchange]:
-        """Return every exchange for a key, including failed attempts; or only those of the judgement made `at`."""
+        """Return all exchanges for a key, including failed attempts, or only those of the judgement made `at` a
+        time.
+        """
         query = sa.select(replies).where(replies.c.key == key).order_by(replies.c.id)
         if at is not None:
             query = query.where(replies.c.at == at)
@@ -287,7 +292,7 @@ class JudgementStore(Database):
         return exchanges
 
     def replies_of(self, run: RunRecord) -> Iterator[Values]:
-        """Read every raw reply to the questions of a run, by key, with the mark under which it is stored."""
+        """Yield every raw reply to the questions of a run, ordered by key."""
         keys = sa.select(tasks.c.key).where(tasks.c.run_id == run.id)
         columns = [column for column in replies.columns if column is not replies.c.id]
         query = sa.select(*columns).where(replies.c.key.in_(keys))
@@ -301,11 +306,11 @@ class JudgementStore(Database):
         fields: Collection[str] = (),
         **where: str | int | Collection[str] | None,
     ) -> Iterator[JudgementRow]:
-        """Read the tasks of a run in order, each with its judgement; without one its status is `pending`.
+        """Yield the tasks of a run in order, each with its judgement. Without a judgement the status is `pending`.
 
-        A row has the fields of `editjudge.judgement.row`, then `position`, `edit_type` and `metadata`; or only
-        `fields`, which is several times faster if only scores are wanted. `where` selects rows by any field that holds
-        a plain value, such as `judge="measured"` or `status=["invalid", "refused"]`.
+        A row has the fields of `editjudge.judgement.row`, then `position`, `edit_type` and `metadata`. With `fields`
+        it has only those, which is several times faster if only scores are needed. `where` selects rows by any field
+        with a plain value, such as `judge="measured"` or `status=["invalid", "refused"]`.
         """
         if unknown := [name for name in (*fields, *where) if name not in FIELD_COLUMNS]:
             raise TypeError(
@@ -324,7 +329,7 @@ class JudgementStore(Database):
             else:
                 query = query.where(column.in_(list(value)))
         if "item" in where:
-            # Sorted here: with ORDER BY position, SQLite scans the whole run.
+            # Sorted here, since SQLite scans the whole run for ORDER BY position.
             rows = iter(sorted(self._read(query), key=lambda row: row.position))
         else:
             rows = self.stream(query.order_by(tasks.c.position))
@@ -345,7 +350,7 @@ class JudgementStore(Database):
                 yield cast("JudgementRow", row)
 
     def mean_latency(self, judge: str) -> float | None:
-        """Return the mean seconds that a judge took to reply; None if it was never asked live."""
+        """Return the mean number of seconds that a judge took to reply, or None if it was never asked live."""
         query = sa.select(sa.func.avg(replies.c.latency)).join(
             judgements, judgements.c.key == replies.c.key
         )
@@ -360,7 +365,7 @@ def run_id(run: RunRecord | int) -> int:
 def insert(
     connection: sa.Connection, statement: sa.Insert, rows: Sequence[Values]
 ) -> int:
-    """Insert rows, and return how many were written."""
+    """Insert rows, and return the number of rows written."""
     if not rows:
         return 0
     counted = statement.execution_options(preserve_rowcount=True)
@@ -368,7 +373,7 @@ def insert(
 
 
 def _just_written(connection: sa.Connection, rows: Sequence[Values]) -> set[str]:
-    """Return the keys for which the store holds exactly this judgement."""
+    """Return the keys for which the store has exactly these judgements."""
     made = {row["key"]: (row["status"], row["created"]) for row in rows}
     query = sa.select(judgements.c.key, judgements.c.status, judgements.c.created)
     keys = set()

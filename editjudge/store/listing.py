@@ -1,8 +1,8 @@
-"""Lists of a run's edits, filtered, sorted and paginated by the database.
+"""Lists of a run's edits, which the database filters, sorts and paginates.
 
-A filter or an order needs a fact about every edit: the mean of a factor, a status, a disagreement. The table
-`edit_scores` holds them. It is filled when a run finishes, and again when a list is opened after a new judgement or
-rating.
+A filter or a sort order needs a fact about every edit: the mean of a factor, a status, a disagreement. The table
+`edit_scores` has these facts. It is filled when a run finishes, and again when a list is opened after a new judgement
+or rating.
 """
 
 from __future__ import annotations
@@ -41,32 +41,34 @@ from editjudge.store.schema import (
 from editjudge.store.store import ITEM_COLUMNS, Store
 
 DISPUTED = 1 / 3
-"""Minimum share of a scale between the lowest and the highest score of a factor in dispute: two points on 1 to 7."""
+"""Minimum distance between the lowest and highest score of a disputed factor, as a share of its scale: two points on
+1 to 7.
+"""
 OVERALL = "overall"
 PEOPLE = "people:"
-"""Prefix of the id of a column of people's ratings."""
+"""Prefix of the id of a column with people's ratings."""
 _SPREAD = "spread"
 _CONTRADICTED = "contradicted"
 _STATUS = "status:"
 _VIOLATION = "violation:"
 _QUICK = 0.5
-"""Seconds: a list that is filled faster is filled again after every new judgement."""
+"""Seconds. A list that is filled faster than this is filled again after every new judgement."""
 _SHARE = 20
-"""A slower list is filled again after this many times its filling time, so that it is not being filled all the time."""
+"""A slower list is filled again only after this many times its filling time, so that it is not filled continually."""
 _EQUAL = 1e-9
-"""Tolerance within which means are equal: the mean of three times 0.7 is 0.7."""
+"""Tolerance for equal means: the mean of three times 0.7 is 0.7."""
 
 
 @dataclass(frozen=True)
 class FactorColumn:
-    """A factor of a rubric as a column of a list."""
+    """A factor of a rubric, as a column of a list."""
 
     id: str
     rubric: str
     factor: str
     lowest: float
     highest: float
-    """Infinite if the scale has no upper end."""
+    """Highest score; infinite if the scale has no upper end."""
     direction: str = "up"
 
     @property
@@ -74,7 +76,9 @@ class FactorColumn:
         return self.highest - self.lowest
 
     def level(self, score: float) -> int | None:
-        """Return one of seven steps from the worst to the best, for a colour; None if the scale has an open end."""
+        """Return one of seven levels from worst (0) to best (6), for a colour, or None if the scale has an open
+        end.
+        """
         if not math.isfinite(self.width):
             return None
         share = min(1.0, max(0.0, (score - self.lowest) / self.width))
@@ -83,7 +87,7 @@ class FactorColumn:
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of scores in a list."""
+    """Score columns of a list."""
 
     factors: Sequence[FactorColumn]
     parts: Sequence[FactorColumn]
@@ -92,7 +96,7 @@ class Columns:
 
     @property
     def overall(self) -> FactorColumn | None:
-        """The mean of `parts` for edits that have a score in all of them."""
+        """Column of the mean of `parts`, for edits with a score in all of them."""
         if not self.parts:
             return None
         return replace(self.parts[0], id=OVERALL, rubric="", factor=OVERALL)
@@ -109,14 +113,14 @@ class EditSummary:
     """Scores, statuses and violations of one edit."""
 
     scores: dict[str, list[float]] = field(default_factory=dict)
-    """All scores of judges, by the id of a column."""
+    """All scores of judges, by column id."""
     people: dict[str, list[float]] = field(default_factory=dict)
-    """All scores of people, by their factor."""
+    """All scores of people, by factor."""
     statuses: set[str] = field(default_factory=set)
     violations: dict[str, None] = field(default_factory=dict)
 
     def spread(self, columns: Iterable[FactorColumn]) -> float:
-        """Return the widest disagreement of any factor among judges, repeats and people, as a share of its scale."""
+        """Return the largest disagreement on any factor among judges, repeats and people, as a share of its scale."""
         widest = 0.0
         for column in columns:
             values = [*self.scores.get(column.id, ())]
@@ -129,7 +133,7 @@ class EditSummary:
 
 @dataclass(frozen=True)
 class ListFilter:
-    """Filters and order of a list, as the query string of a table defines them."""
+    """Filters and sort order of a list, as given by the query string of a table."""
 
     model: str = ""
     edit_type: str = ""
@@ -144,11 +148,11 @@ class ListFilter:
     disputed: str = ""
     q: str = ""
     sort: str = ""
-    """Id of a column, `model`, `edit_type`, `spread` or `position`; a leading minus sorts the highest first."""
+    """Column id, `model`, `edit_type`, `spread` or `position`. A leading minus sorts in descending order."""
 
     @property
     def plain(self) -> bool:
-        """Whether every edit is wanted, in the order of the manifest."""
+        """Whether the list has every edit in the order of the manifest."""
         return replace(self, judge="") == type(self)()
 
 
@@ -163,7 +167,7 @@ class Choices:
 
 
 class Neighbours(NamedTuple):
-    """The previous and the next edit in the order of a list, and the rank of this one."""
+    """The previous and next edit in the order of a list, and the rank of this edit."""
 
     before: str | None = None
     after: str | None = None
@@ -173,8 +177,9 @@ class Neighbours(NamedTuple):
 
 
 def columns_of(store: Store, run: RunRecord, overall: Collection[str] = ()) -> Columns:
-    """Return the columns of a run's list: its factors, and the factors that people rated. `overall` is the mean of
-    these factors."""
+    """Return the columns of a run's list: its factors, and the factors that people rated. `overall` names the factors
+    whose mean is the column `overall`.
+    """
     factors = []
     for rubric, scored in store.questions_of(run).scored.items():
         for factor in scored:
@@ -192,7 +197,7 @@ def columns_of(store: Store, run: RunRecord, overall: Collection[str] = ()) -> C
         if column.factor in overall and len(keys) == len(factors):
             parts.append(column)
     ends = {column.factor: (column.lowest, column.highest) for column in factors}
-    # From ratings to edits by the index: there are fewer ratings than edits.
+    # Search from ratings to edits, since there are fewer ratings than edits.
     is_of_run = sa.exists().where(
         items.c.content == ratings.c.content, *counting_ratings(store, run)
     )
@@ -212,7 +217,7 @@ def count_edits(store: Store, run: RunRecord) -> int:
 
 
 def items_at(store: Store, run: RunRecord, positions: Sequence[int]) -> list[Item]:
-    """Return the edits at these positions, in this order."""
+    """Return the edits at these positions, in the given order."""
     query = sa.select(items.c.position, *ITEM_COLUMNS).where(items.c.run_id == run.id)
     edits: dict[int, list[Item]] = {}
     for position, *values in store._read_among(query, items.c.position, positions):
@@ -221,7 +226,7 @@ def items_at(store: Store, run: RunRecord, positions: Sequence[int]) -> list[Ite
 
 
 def models_of(store: Store, run: RunRecord) -> list[str]:
-    """Return the editing models of a run, in alphabetical order."""
+    """Return the names of a run's editing models, sorted."""
     query = sa.select(items.c.model).where(items.c.run_id == run.id).distinct()
     return sorted(model or "" for (model,) in store._read(query))
 
@@ -229,7 +234,7 @@ def models_of(store: Store, run: RunRecord) -> list[str]:
 def tasks_by_position(
     store: Store, run: RunRecord, model: str = ""
 ) -> list[tuple[int, str, str]]:
-    """Return position, task (input and instruction) and model of the edits of a run, or of one model, in order."""
+    """Return position, task (input and instruction) and model of a run's edits, or of one model's, in order."""
     query = sa.select(items.c.position, items.c.task, items.c.model)
     query = query.where(items.c.run_id == run.id).order_by(items.c.position)
     if model:
@@ -240,7 +245,9 @@ def tasks_by_position(
 def means_by_position(
     store: Store, run: RunRecord, judge: str, column: FactorColumn
 ) -> dict[int, float]:
-    """Return the mean score in a column, by edit; edits without one are absent. Fill the facts first."""
+    """Return the mean score in a column by position of the edit. Edits without a mean are left out. Call `fill`
+    first.
+    """
     facts = edit_scores.c
     query = sa.select(facts.position, facts.mean).where(
         facts.run_id == run.id, facts.judge == judge, _is_column(column)
@@ -262,7 +269,7 @@ def tasks_of(store: Store, run: RunRecord, item: str) -> Sequence[Row]:
     names = ("rubric", "judge", "repeat", "variant", "key", "position")
     columns = [tasks.c[name] for name in names]
     query = sa.select(*columns).where(tasks.c.run_id == run.id, tasks.c.item == item)
-    # Sorted here: with ORDER BY position, SQLite scans the whole run.
+    # Sorted here, since SQLite scans the whole run for ORDER BY position.
     return sorted(store._read(query), key=lambda row: (row.position, row.judge))
 
 
@@ -273,7 +280,7 @@ def summaries(
     names: Collection[str],
     columns: Columns,
 ) -> dict[str, EditSummary]:
-    """Return the scores, statuses and violations of these edits, by one judge or by all."""
+    """Return the scores, statuses and violations of these edits, from one judge or from all."""
     edits = {name: EditSummary() for name in names}
     ids = {(column.rubric, column.factor): column.id for column in columns.factors}
     of_judge = {"judge": judge} if judge else {}
@@ -299,7 +306,7 @@ _RATED = items.join(ratings, ratings.c.content == items.c.content)
 
 
 def fill(store: Store, run: RunRecord, judge: str, columns: Columns) -> None:
-    """Fill the table `edit_scores` of a run by one judge, or by all, unless it is up to date."""
+    """Fill the table `edit_scores` for a run and one judge, or all judges, unless it is up to date."""
     if _is_filled(store, run, judge):
         return
     begun = time.monotonic()
@@ -356,7 +363,7 @@ def _is_filled(store: Store, run: RunRecord, judge: str) -> bool:
     query = sa.select(fills.filled, fills.seconds, fills.stale, latest)
     query = query.where(fills.run_id == run.id, fills.judge == judge)
     for filled, seconds, stale, updated in store._read(query):
-        # Another run over the same edits may have measured evidence that contradicts this one.
+        # Another run over the same edits may have measured evidence that contradicts this run.
         if not stale and updated < filled:
             return True
         return bool(seconds > _QUICK and time.time() < filled + _SHARE * seconds)
@@ -367,7 +374,7 @@ def _is_filled(store: Store, run: RunRecord, judge: str) -> bool:
 
 
 def _judged_facts(run: RunRecord, judge: str) -> Iterator[Query]:
-    """Select the mean score of each factor, and the statuses."""
+    """Return queries for the mean score of each factor, and for the statuses."""
     conditions = (tasks.c.run_id == run.id, *_of_judge(judge))
     score = scores.c.score
     mean = sa.func.round(sa.cast(sa.func.avg(score), sa.Numeric), 9)
@@ -384,7 +391,7 @@ def _judged_facts(run: RunRecord, judge: str) -> Iterator[Query]:
 
 
 def _people_facts(store: Store, run: RunRecord, columns: Columns) -> Iterator[Query]:
-    """Select the mean of people's ratings."""
+    """Return a query for the mean of people's ratings of each factor."""
     text = edit_scores.c.factor.type
     for column in columns.people:
         named = (sa.literal(""), sa.literal(column.id, text), items.c.position)
@@ -410,9 +417,10 @@ def _spread_facts(
     of_list: Sequence[sa.ColumnElement[bool]],
     columns: Columns,
 ) -> Query:
-    """Select the largest disagreement of any factor among judges, repeats and people, as a share of its scale.
+    """Return a query for the largest disagreement on any factor among judges, repeats and people, as a share of its
+    scale.
 
-    Ratings outside the scale, which may be imported, are left out.
+    Imported ratings may be outside the scale; they are left out.
     """
     facts = edit_scores.c
     closed = [column for column in columns.factors if math.isfinite(column.width)]
@@ -448,7 +456,7 @@ def _spread_facts(
 
 
 def _thrice(value: Column | float) -> list[Column]:
-    """Return a value as the mean, the lowest and the highest."""
+    """Return a value as mean, lowest and highest value."""
     element = sa.literal(value) if isinstance(value, float) else value
     return [element.label(name) for name in ("mean", "low", "high")]
 
@@ -467,7 +475,7 @@ def _violations(store: Store, run: RunRecord, judge: str) -> Iterator[tuple[str,
 
 
 def _contradicted(store: Store, run: RunRecord) -> Iterator[int]:
-    """Yield the positions of edits with a verdict that evidence contradicts."""
+    """Yield the positions of edits with a verdict that measured evidence contradicts."""
     for check in plugins.usable("contradictions"):
         for verdict in check(store, run, None):
             if verdict.refuted:
@@ -497,7 +505,7 @@ def _of_judge(judge: str) -> list[sa.ColumnElement[bool]]:
 
 
 class EditList:
-    """The edits of a run that match a filter, in the filter's sort order. Call `fill` first."""
+    """Edits of a run that match a filter, in its sort order. Call `fill` first."""
 
     def __init__(
         self,
@@ -519,13 +527,13 @@ class EditList:
         return int(number)
 
     def positions(self, first: int = 0, number: int | None = None) -> list[int]:
-        """Return the positions of the edits, starting at `first`."""
+        """Return the positions of `number` edits, starting with the edit at index `first`."""
         query = self._select(items.c.position).order_by(*self._order())
         rows = self._store._read(query.offset(first).limit(number))
         return [position for (position,) in rows]
 
     def neighbours(self, item: str) -> Neighbours:
-        """Return the edits before and after an edit in this order."""
+        """Return the edits before and after an edit in this list."""
         plain = self._wanted.plain
         number: sa.ColumnElement[int] = items.c.position
         if not plain:  # otherwise the index is used, however long the run is
@@ -555,21 +563,21 @@ class EditList:
         return Neighbours(before, after, disagreement, rank, total)
 
     def choices(self) -> Choices:
-        """Return the values that the filters offer for the whole run."""
+        """Return the values that the filters offer, for the whole run."""
         fills = edit_score_fills.c
         query = sa.select(fills.choices).where(
             fills.run_id == self._run.id, fills.judge == self._wanted.judge
         )
         ((choices,),) = self._store._read(query)
         same = items.c.content == edit_annotations.c.content
-        # Looked up in the index of contents: there are fewer notes than edits.
+        # Search from annotations to edits, since there are fewer annotations than edits.
         is_of_run = sa.exists().where(items.c.run_id == self._run.id, same)
         tags = sa.select(edit_annotations.c.tags).where(is_of_run)
         every = {tag for (of_edit,) in self._store._read(tags) for tag in of_edit}
         return Choices(**choices, tags=sorted(every))
 
     def _marked(self, *conditions: sa.ColumnElement[bool]) -> Query:
-        """Select the positions of the edits with such a fact."""
+        """Return a query for the positions of edits with a matching fact."""
         of_list = _of_list(self._run, self._wanted.judge)
         return sa.select(edit_scores.c.position).where(*of_list, *conditions)
 
@@ -605,7 +613,7 @@ class EditList:
                 sa.or_(*(text.icontains(wanted.q, autoescape=True) for text in texts))
             )
         if wanted.tag:
-            # As text: a quotation mark inside a JSON string is escaped, so only a complete tag matches.
+            # Compared as text: quotation marks inside a JSON string are escaped, so only a complete tag matches.
             tags = sa.type_coerce(edit_annotations.c.tags, sa.Text)
             tag = escaped(as_json(wanted.tag))
             tagged = sa.select(edit_annotations.c.content).where(
@@ -617,7 +625,7 @@ class EditList:
         return conditions
 
     def _in_range(self) -> Query:
-        """Select the positions of the edits with a score of one factor, or of any, within a range."""
+        """Return a query for the positions of edits with a score within a range, of one factor or of any."""
         chosen = self._columns.factors
         if self._wanted.factor:
             named = self._columns.find(self._wanted.factor)
@@ -632,7 +640,7 @@ class EditList:
         return self._marked(*bounds)
 
     def _sort_fact(self) -> sa.ColumnElement[bool] | None:
-        """Return the fact by which the list is sorted, if any."""
+        """Return the condition for the fact by which the list is sorted, or None."""
         name = self._wanted.sort.removeprefix("-")
         if name == _SPREAD:
             return sa.and_(edit_scores.c.rubric == "", edit_scores.c.factor == _SPREAD)
@@ -640,7 +648,7 @@ class EditList:
         return None if column is None else _is_column(column)
 
     def _select(self, *columns: Column) -> Query:
-        """Select columns of the edits that match, with the fact by which they are sorted."""
+        """Return a query for columns of the matching edits, joined with the fact by which they are sorted."""
         query = sa.select(*columns).where(*self._conditions())
         fact = self._sort_fact()
         if fact is None:
@@ -651,8 +659,9 @@ class EditList:
         return query.select_from(joined)
 
     def _order(self) -> list[Column]:
-        """Return the sort order: edits without a score come last in both directions, ties are in the order of the
-        manifest."""
+        """Return the sort order. Edits without a score come last in both directions; ties are in the order of the
+        manifest.
+        """
         name = self._wanted.sort.removeprefix("-")
         key: Column = items.c.position
         if name == _SPREAD:

@@ -1,4 +1,4 @@
-"""Location of a store, a file or a server: how to connect to it, and what to do when that fails."""
+"""Location of a store, which is a file or a server: how to connect to it, and remedies for failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from editjudge.files import replacing
 def engine_of(
     url_or_path: str | os.PathLike[str], readonly: bool, timeout: float
 ) -> tuple[sa.Engine, str]:
-    """Return the engine and the name of the location, without its password."""
+    """Return the engine and the name of a location. The name has no password."""
     address = os.fspath(url_or_path)
     if "://" in address and not address.startswith("sqlite:"):
         return _server_engine(address)
@@ -31,13 +31,15 @@ def engine_of(
 
 
 def may_pass(error: BaseException | None) -> bool:
-    """Whether a retry of the same transaction may succeed: the server restarted, or another writer blocked it."""
+    """Whether a retry of the same transaction may succeed, for example after a restart of the server or a
+    conflict.
+    """
     if not isinstance(error, sa.exc.DBAPIError) or isinstance(
         error.orig, sqlite3.Error
     ):
         return False
     state = getattr(error.orig, "sqlstate", None)
-    # There was no answer, or none to the connection attempt: only the driver's message tells them apart.
+    # There was no answer, or the connection was refused: only the driver's message distinguishes these.
     if state is None:
         unanswered = error.connection_invalidated or isinstance(
             error, sa.exc.OperationalError
@@ -47,8 +49,8 @@ def may_pass(error: BaseException | None) -> bool:
 
 
 def remedy(error: BaseException | None, timeout: float) -> str:
-    """Return the failure and its remedy."""
-    # Only the first line: the others quote the statement.
+    """Return a description of a failure with its remedy."""
+    # Only the first line, since the others quote the statement.
     reason = str(error).partition("\n")[0]
     if isinstance(error, sqlite3.Error):
         # The upper bits are subcodes of the same failure.
@@ -72,7 +74,9 @@ _PATIENCE = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
 }
-"""Seconds and numbers of attempts: an unreachable server is noticed within a minute instead of two hours."""
+"""Seconds and numbers of attempts, with which an unreachable server is noticed within a minute instead of two
+hours.
+"""
 
 
 def _server_engine(url: str) -> tuple[sa.Engine, str]:
@@ -80,7 +84,7 @@ def _server_engine(url: str) -> tuple[sa.Engine, str]:
         parsed = sa.make_url(url)
         if parsed.drivername in ("postgres", "postgresql"):
             parsed = parsed.set(drivername="postgresql+psycopg")
-        # If a password contains an @ that is not written %40, half of it would become the host, and be shown.
+        # If a password has an @ that is not written %40, half of the password would become the host, and be shown.
         if parsed.drivername != "postgresql+psycopg" or "@" in (parsed.host or ""):
             raise ValueError
         # Testing each connection before its use makes restarts of the server harmless.
@@ -113,12 +117,13 @@ _REFUSALS = {
     '" does not exist': "the database or the user does not exist: create it with `createdb` or `createuser`, or correct "
     "the URL",
 }
-"""Messages with which a server refuses a connection; the driver passes on nothing else."""
+"""Messages of a server that refuses a connection, with remedies. The driver provides no error codes for these."""
 
 _TOO_MANY = "53300"
 _SAME_KEY_AT_ONCE = "23505"
-"""Two writers insert the same new key at the same time: ON CONFLICT names the primary key alone, and PostgreSQL
-checks the other unique index of `judgements` first. On a retry the row exists and ON CONFLICT applies."""
+"""Error code if two writers insert the same new key at the same time: ON CONFLICT names only the primary key, and
+PostgreSQL checks the other unique index of `judgements` first. On a retry the row exists and ON CONFLICT applies.
+"""
 _OF_POSTGRESQL: dict[str | None, str] = {
     None: "the server does not answer: check that it runs and can be reached from here, then run again to resume",
     "08006": "the connection was lost: run again to resume",
@@ -138,7 +143,7 @@ _OF_POSTGRESQL: dict[str | None, str] = {
 
 
 def check_path(path: Path, readonly: bool) -> None:
-    """Raise `StoreError` if there cannot be a store at this path."""
+    """Raise `StoreError` if a store cannot be at this path."""
     if path.is_dir():
         problem = (
             f"a folder; a store is one file, such as {path / 'editjudge.db'}: use a database, then "
@@ -156,24 +161,24 @@ def check_path(path: Path, readonly: bool) -> None:
 
 
 def address_of(path: Path, readonly: bool) -> str:
-    # As a URI, whatever characters the path has: only then can SQLite be told not to create the file.
+    # As a URI, so that the path may have any characters and SQLite can be prevented from creating the file.
     address = f"{path.absolute().as_uri()}?mode={'rw' if readonly else 'rwc'}"
     if (
         readonly
         and not os.access(path.parent, os.W_OK)
         and not path.with_name(f"{path.name}-wal").exists()
     ):
-        # On read-only media SQLite cannot create the two files that it keeps beside a store. No process writes to this
-        # one (a writer would have created them), so it can be read without them.
+        # On read-only media SQLite cannot create the two files that it keeps beside a store. No process is writing (a
+        # writer would have created them), so the store can be read without them.
         address += "&immutable=1"
     return address
 
 
 def looking_address(path: Path) -> str:
-    """Return the URI by which any SQLite file is read without writing anything, even files of other programs.
+    """Return a URI for reading any SQLite file, even of other programs, without writing anything.
 
-    Opened for writing, even a read may change a file: SQLite rolls back the journal of a crashed process, and writes
-    its log back when the last reader disconnects.
+    A file that is opened for writing may change even by a read: SQLite rolls back the journal of a crashed process,
+    and writes its log back when the last reader disconnects.
     """
     address = f"{path.absolute().as_uri()}?mode=ro"
     log = path.with_name(f"{path.name}-wal")
@@ -182,8 +187,8 @@ def looking_address(path: Path) -> str:
 
 
 def connect(address: str, readonly: bool, timeout: float) -> sqlite3.Connection:
-    # No isolation level: the driver would begin transactions by itself. Threads: a connection is shared, but used by
-    # one thread at a time.
+    # Without an isolation level, the driver does not begin transactions by itself. Threads share a connection, but
+    # only one uses it at a time.
     connection = sqlite3.connect(
         address,
         uri=True,
@@ -201,20 +206,20 @@ def connect(address: str, readonly: bool, timeout: float) -> sqlite3.Connection:
 
 def _pragmas(connection: sqlite3.Connection, readonly: bool) -> None:
     if readonly:
-        # Not `mode=ro`: the last reader removes the two files beside the store, which would then fail.
+        # Not `mode=ro`, which fails when the last reader has to remove the two files beside the store.
         connection.execute("PRAGMA query_only = ON")
     else:
-        # Readers do not block the writer, nor does it block them.
+        # Readers and the writer do not block each other.
         connection.execute("PRAGMA journal_mode = WAL")
-        # Safe against kill -9: the kernel has all committed data. Not against power loss, which may undo the last
-        # transactions (never part of one): those edits are judged again. FULL costs an fsync for each commit.
+        # Safe against kill -9, since the kernel has all committed data. A power loss may undo the last transactions
+        # (never part of one), whose edits are judged again. FULL would cost an fsync for each commit.
         connection.execute("PRAGMA synchronous = NORMAL")
-        # Write back every 64 MiB instead of every 4: by then a page of an index has changed many times and is written
-        # once. 150,000 judgements on a busy disk: 1.1 to 2.1 times as fast (measured).
+        # Write back every 64 MiB instead of every 4: by then, a page of an index has changed many times and is
+        # written once. This was 1.1 to 2.1 times as fast for 150,000 judgements on a busy disk.
         connection.execute("PRAGMA wal_autocheckpoint = 16384")
         connection.execute("PRAGMA foreign_keys = ON")
-    # Keys are hashes, so the pages of their indexes are hit at random. 64 MiB hold those of some 190,000 judgements
-    # (350 bytes each, measured); beyond that the kernel's cache has to help.
+    # Keys are hashes, so the pages of their indexes are accessed at random. 64 MiB hold those of about 190,000
+    # judgements (350 bytes each, measured); beyond that the kernel's cache has to help.
     connection.execute("PRAGMA cache_size = -65536")
 
 
@@ -224,8 +229,8 @@ def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        # A transaction that reads first and writes later fails at once if another one wrote in between; one that
-        # announces at its start that it writes waits for the other.
+        # A transaction that reads first and writes later fails immediately if another one wrote in between. With
+        # BEGIN IMMEDIATE it waits for the other one.
         writes = connection.get_execution_options().get("writes")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -233,14 +238,14 @@ def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
 
 
 def looking_engine(path: Path, timeout: float) -> sa.Engine:
-    """Return an engine that reads a file without changing it, even one of another program."""
+    """Return an engine for reading a file without changing it, even a file of another program."""
     address = looking_address(path)
     creator = partial(sqlite3.connect, address, uri=True, timeout=timeout)
     return sa.create_engine("sqlite://", creator=creator, poolclass=NullPool)
 
 
 def copy_file(source: Any, path: str | os.PathLike[str]) -> None:
-    """Copy the current content of the file of a connection, including its log; an incomplete copy is removed."""
+    """Copy the current content of a connection's file, including its log. An incomplete copy is removed."""
     with closing(sqlite3.connect(path)) as target:
         try:
             source.backup(target)
@@ -252,9 +257,9 @@ def copy_file(source: Any, path: str | os.PathLike[str]) -> None:
 
 
 def copy_to_free_name(source: Any, path: Path) -> Path:
-    """Copy the file of a connection to this path, or to the path with a number if it exists.
+    """Copy the file of a connection to this path, or add a number to the path if it exists.
 
-    The copy appears only when it is complete. The caller must hold the store's lock.
+    The copy appears only when it is complete. The caller must hold the lock of the store.
     """
     names = chain([path], (Path(f"{path}.{number}") for number in count(2)))
     free = next(name for name in names if not name.exists())
@@ -264,10 +269,10 @@ def copy_to_free_name(source: Any, path: Path) -> Path:
 
 
 class HeldFile:
-    """A store's file that is open for writing, held by a dedicated connection until the store is closed.
+    """A store's file that is open for writing, kept open by a separate connection until the store is closed.
 
-    SQLite continues to commit into a file that was deleted or renamed, or whose log was. A process that later opens the
-    store by its name does not see these commits, but the connection that holds the file can still copy all of it.
+    SQLite continues to commit into a file that was deleted or renamed, or whose log was. A process that later opens
+    the store by its name does not see these commits, but the open connection can still copy all of them.
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
@@ -275,7 +280,7 @@ class HeldFile:
         self._connection = connect(
             address_of(path, readonly=False), readonly=False, timeout=timeout
         )
-        # opens the log, too
+        # This also opens the log.
         self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         files = [
             self._path,
@@ -293,11 +298,11 @@ class HeldFile:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
-            # A folder without read permission tells nothing about its content.
+            # A folder without read permission reveals nothing about its content.
             return True
 
     def save_copy(self) -> Path:
-        """Copy everything that was committed to a file beside the store, or to the temporary folder if that fails."""
+        """Copy everything committed to a file beside the store, or to the temporary folder if that fails."""
         try:
             return self._save_in(self._path.parent)
         except (OSError, sqlite3.Error, StoreError):

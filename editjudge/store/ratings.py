@@ -1,8 +1,8 @@
-"""Opinions of people on edits: ratings by factor, and tags and a note from reviewers.
+"""People's opinions on edits: ratings by factor, and the tags and notes of reviewers.
 
 There is one rating for each edit, rater and factor: the latest. An edit is identified by its input, output and
-instruction (`editjudge.matching`), so a rating or a tag belongs to every run that has exactly that edit. A rating also
-records the rubric of its form, since two rubrics may use the same name for different factors.
+instruction (`editjudge.matching`), so a rating or a tag belongs to every run that has exactly that edit. A rating
+also records the rubric of its form, since two rubrics may use the same name for different factors.
 """
 
 from __future__ import annotations
@@ -36,26 +36,27 @@ from editjudge.store.store import Store, lock_ratings
 
 
 class StoredRating(NamedTuple):
-    """A rating of one edit on one factor by one person."""
+    """One person's rating of one edit on one factor."""
 
     item: str
-    """Id of the edit in the file, the form or the run that it came from."""
+    """Id of the edit in the file, form or run from which the rating came."""
     rater: str
     factor: str
     score: float
     content: str = ""
-    """Content of the edit that was rated, as `items.content`; empty for the edit of the store that has the id."""
+    """Content of the rated edit, as in `items.content`; empty to use the edit of the store with this id."""
     rubric: str = ""
-    """Hash of the rubric of the form."""
+    """Hash of the rubric in the rating form; empty for imported ratings."""
     choice: str = ""
-    """Choice on a pair: a, b, tie or both_bad."""
+    """Choice for a pair: a, b, tie or both_bad."""
 
 
 # --- contents -------------------------------------------------------------------------------------------------
 
 
 def contents_of(store: Store, ids: Iterable[str]) -> dict[str, str]:
-    """Return a content key for each id: that of the only edit in the store with this id, or a `BY_ID` key if there is none.
+    """Return a content key for each id: that of the only edit in the store with this id, or a `BY_ID` key if there is
+    none.
 
     Raise `UsageError` for an id that several edits share.
     """
@@ -80,12 +81,13 @@ def _contents_of(
 def _contents_by_id(
     connection: sa.Connection, ids: Iterable[str]
 ) -> dict[str, set[str]]:
-    """Return the content keys of all edits with these ids, in any run, keyed by id; ids that are in no run are left out.
+    """Return the content keys of all edits with these ids in any run, by id. Ids that are not in any run are left
+    out.
 
-    Keys of edits whose images were never read are left out if a run has read an edit with the same id.
+    Keys of edits with unread images are left out if a run has read an edit with the same id.
     """
     contents: dict[str, set[str]] = {}
-    # The index starts with the run.
+    # The run is the first column of the index.
     numbers = connection.scalars(sa.select(runs.c.id)).all()
     query = sa.select(items.c.item, items.c.content).distinct()
     for chunk in chunks(ids, MAX_IN):
@@ -99,7 +101,7 @@ def _contents_by_id(
 
 
 def contents_in(store: Store, run: RunRecord) -> dict[str, str]:
-    """Return the content keys of a run's edits, keyed by edit id."""
+    """Return the content keys of a run's edits, by edit id."""
     query = sa.select(items.c.item, items.c.content).where(items.c.run_id == run.id)
     return dict(map(tuple, store.stream(query.order_by(items.c.position))))
 
@@ -108,11 +110,11 @@ def contents_in(store: Store, run: RunRecord) -> dict[str, str]:
 
 
 def add_ratings(store: Store, rows: Iterable[Sequence[Any]]) -> int:
-    """Store ratings, given as rows of the fields of `StoredRating`; an existing rating takes the new score. Return the
-    number of rows.
+    """Store ratings, given as rows of `StoredRating` fields, and return the number of rows. An existing rating gets
+    the new score.
 
-    A person has one rating per edit and factor, even if the edit was added after the rating: a rating by id alone is
-    bound to the edit once the store has it, and a rating of the edit itself replaces one by id alone.
+    A person has one rating for each edit and factor, even if the edit was added after the rating. A rating by id is
+    bound to the edit once the store has it, and a rating of the edit itself replaces one by id.
     """
     new = [StoredRating(*row) for row in rows]
 
@@ -177,7 +179,7 @@ def _bound(
 
 
 def _forget_unbound(connection: sa.Connection, rows: Iterable[StoredRating]) -> None:
-    """Delete ratings by id alone for which these rows have a rating of the edit itself."""
+    """Delete ratings by id if these rows have a rating of the edit itself."""
     statement = sa.delete(ratings).where(
         ratings.c.content == sa.bindparam("unbound"),
         ratings.c.rater == sa.bindparam("of_rater"),
@@ -224,7 +226,7 @@ def _rating(row: Row) -> StoredRating:
 
 
 def read_ratings(store: Store) -> list[StoredRating]:
-    """Return every rating, ordered by item, rater and factor."""
+    """Return all ratings, ordered by item, rater and factor."""
     rows = store.stream(sa.select(*_COLUMNS).order_by(*_ORDER))
     return [_rating(row) for row in rows]
 
@@ -245,10 +247,10 @@ def ratings_of(
 
 
 def counting_ratings(store: Store, run: RunRecord) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions on `items` and `ratings` for a rating to count for a run.
+    """Return the SQL conditions on `items` and `ratings` for a rating to count for a run.
 
-    The rubric of the rating must not define a factor of the run differently. A rubric counts as equal to a fused rubric
-    that includes it.
+    The rubric of the rating must not define a factor of the run differently. A rubric counts as equal to a fused
+    rubric that includes it.
     """
     factors = {
         factor.key: factor
@@ -271,8 +273,8 @@ def count_ratings(store: Store) -> int:
 def csv_lines(rows: Sequence[StoredRating]) -> Iterator[str]:
     """Yield CSV lines that `agree --ratings`, `ratings import` and spreadsheets can read.
 
-    Content and rubric are included if item, rater and factor alone do not identify each rating; `choice` is included if
-    people chose between two outputs.
+    Content and rubric are included if item, rater and factor alone do not identify each rating. `choice` is included
+    if people chose between two outputs.
     """
     names = [*StoredRating._fields[:4]]
     if len({row[:3] for row in rows}) < len(rows):
@@ -294,7 +296,7 @@ def csv_lines(rows: Sequence[StoredRating]) -> Iterator[str]:
 TAG = 40
 TAGS = 12
 NOTE = 4_000
-"""Maximum number of letters of a tag, tags of an edit, and letters of a note."""
+"""Limits: characters in a tag, tags of an edit, and characters in a note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,14 +309,16 @@ class Annotation:
 
 
 def one_line(text: str, but: str = "") -> str:
-    """Return a text as one line of printable characters; the characters in `but` become spaces."""
+    """Return a text as one line of printable characters. The characters in `but` become spaces."""
     return " ".join(
         "".join(c if c.isprintable() and c not in but else " " for c in text).split()
     )
 
 
 def clean_tags(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return tags as they are stored: one line each, without commas or duplicates."""
+    """Return tags as they are stored: one line each, without commas or duplicates. Raise `UsageError` if a limit is
+    exceeded.
+    """
     tags = dict.fromkeys(one_line(text, but=",") for text in texts)
     unique = tuple(filter(None, tags))
     if long := [tag for tag in unique if len(tag) > TAG]:
@@ -327,7 +331,7 @@ def clean_tags(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def annotate(store: Store, item: Item, tags: Iterable[str], note: str) -> Annotation:
-    """Replace the tags and the note of an edit; if both are empty, nothing is stored."""
+    """Replace the tags and the note of an edit. If both are empty, nothing is stored."""
     annotation = Annotation(clean_tags(tags), note.replace("\r\n", "\n").strip())
     if len(annotation.note) > NOTE:
         raise UsageError(
@@ -347,7 +351,7 @@ def annotate(store: Store, item: Item, tags: Iterable[str], note: str) -> Annota
 def annotations_of(
     store: Store, run: RunRecord, ids: Collection[str] | None = None
 ) -> dict[str, Annotation]:
-    """Return the tags and notes of all edits of a run, or only of those in `ids`, keyed by edit id."""
+    """Return the tags and notes of all edits of a run, or only of those in `ids`, by edit id."""
     same = edit_annotations.c.content == items.c.content
     columns = (items.c.item, edit_annotations.c.tags, edit_annotations.c.note)
     query = sa.select(*columns).join_from(items, edit_annotations, same)

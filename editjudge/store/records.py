@@ -1,4 +1,4 @@
-"""Records of a store: runs, the questions of a run, edits, and verdicts that were checked."""
+"""Records of a store: runs, the questions of a run, edits, and verdicts checked against evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from editjudge.rubrics.prompt import Layout
 from editjudge.rubrics.sets import SetSpec
 
 State = Literal["running", "finished", "interrupted", "budget"]
-"""`interrupted`: by the user. `budget`: the budget is spent. Both can be resumed."""
+"""State of a run. `interrupted`: stopped by the user. `budget`: the budget is spent. Both can be resumed."""
 
 PENDING = "pending"
 """Status of a task without a judgement."""
@@ -56,20 +56,20 @@ class RunRecord:
     updated: float
     summary: Mapping[str, Any] | None
     version: str
-    """Version of the program that created it."""
+    """Version of editjudge that created the run."""
     imported_from: str | None = None
-    """Folder that the images of an imported run may be in."""
+    """Folder in which the images of an imported run may be."""
 
 
 @functools.lru_cache(maxsize=256)
 def parse_rubric(text: str) -> Rubric:
-    """Return the rubric of a stored JSON text; pages request the same few again and again."""
+    """Parse the stored JSON of a rubric. Results are cached, since pages request the same few rubrics repeatedly."""
     return TypeAdapter(Rubric).validate_json(text)
 
 
 @dataclass(frozen=True)
 class RunQuestions:
-    """The rubrics of a run, by their names in the run. A rubric that is missing in the store is left out."""
+    """The rubrics of a run, by their names in the run. Rubrics that the store lacks are left out."""
 
     rubrics: Mapping[str, Rubric]
 
@@ -83,7 +83,7 @@ class RunQuestions:
 
     @functools.cached_property
     def scored(self) -> dict[str, tuple[Factor, ...]]:
-        """Factors with numeric scores, by rubric: choices have no mean."""
+        """Factors with numeric scores, by rubric. Choices are left out, since they have no mean."""
         return {
             name: () if rubric.chooses else rubric.factors
             for name, rubric in self.rubrics.items()
@@ -91,7 +91,7 @@ class RunQuestions:
 
     @functools.cached_property
     def pair_factors(self) -> dict[str, tuple[str, ...]]:
-        """Keys of the factors of each rubric that compares two outputs."""
+        """Factor keys of each rubric that compares two outputs."""
         return {
             name: self.factors[name]
             for name, rubric in self.rubrics.items()
@@ -100,7 +100,7 @@ class RunQuestions:
 
     @functools.cached_property
     def computed(self) -> frozenset[str]:
-        """Factors that a program computes: figures of different kinds, which have no common mean."""
+        """Factors that a program computes. They are figures of different kinds, which have no common mean."""
         return frozenset(
             key
             for name, rubric in self.rubrics.items()
@@ -119,17 +119,17 @@ class Item(NamedTuple):
     instruction: str = ""
     referring_expression: str = ""
     images: Mapping[str, Mapping[str, str | None]] = {}
-    """Role to `source` and `digest`."""
+    """`source` and `digest` of each image, by role."""
     metadata: Mapping[str, object] = {}
 
 
 Refutation: TypeAlias = tuple[str, str, str]
-"""Factor, claim of the verdict, and measured evidence."""
+"""Factor, claim of the verdict, and evidence against it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedVerdict:
-    """A verdict that was compared with measured evidence of the same images."""
+    """A verdict that was checked against measured evidence of the same images."""
 
     item: str
     position: int
@@ -145,7 +145,7 @@ class CheckedVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Checked and contradicted verdicts of one judge, rubric, editing model and factor."""
+    """Number of checked and contradicted verdicts for one judge, rubric, editing model and factor."""
 
     judge: str
     rubric: str

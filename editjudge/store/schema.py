@@ -41,7 +41,7 @@ _ESCAPED = "\x01"
 
 
 def escaped(text: str) -> str:
-    """Return a text as every database can store it: PostgreSQL rejects NUL, and an unpaired surrogate is not UTF-8."""
+    """Return a text that every database can store. PostgreSQL rejects NUL, and an unpaired surrogate is not UTF-8."""
     if "\0" not in text and not text.startswith(_ESCAPED):
         if text.isascii():
             return text
@@ -51,7 +51,7 @@ def escaped(text: str) -> str:
             pass
         else:
             return text
-    # Not JSON's escapes: JSON would join two adjacent unpaired surrogates into one character.
+    # Not JSON's escapes, since JSON would join two adjacent unpaired surrogates into one character.
     return _ESCAPED + text.encode("unicode_escape").decode("ascii")
 
 
@@ -79,7 +79,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"{value!r} is not JSON")
 
 
-# One encoder for all values: json.dumps with options creates a new one at each call.
+# One encoder for all values, since json.dumps with options creates a new one at each call.
 as_json = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain
 ).encode
@@ -89,8 +89,9 @@ _ZLIB = b"\x01"
 
 
 def packed(text: str) -> bytes:
-    """Return a raw reply as compressed bytes; the first byte identifies the codec, so that another can be added
-    later."""
+    """Return a raw reply as compressed bytes. The first byte identifies the codec, so that others can be added
+    later.
+    """
     data = text.encode("utf-8", "surrogatepass")
     small = zlib.compress(data)
     return _ZLIB + small if len(small) < len(data) else _RAW + data
@@ -112,13 +113,13 @@ def unpacked(stored: bytes) -> str:
 
 
 class EscapedText(sa.types.TypeDecorator[str]):
-    """Text from outside, returned unchanged to the character."""
+    """Untrusted text, which is returned unchanged to the character."""
 
     impl = sa.Text
     cache_ok = True
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[str]:
-        # Sorted by bytes, as in SQLite, not by the server's locale.
+        # Sorted by bytes, as in SQLite, and not by the server's locale.
         return dialect.type_descriptor(
             sa.Text(collation="C" if dialect.name == "postgresql" else None)
         )
@@ -133,7 +134,7 @@ class EscapedText(sa.types.TypeDecorator[str]):
 
 
 class JsonText(sa.types.TypeDecorator[object]):
-    """JSON as plain text: the databases' JSON types reject NUL and reorder keys. None is NULL."""
+    """JSON as plain text, since the databases' JSON types reject NUL and reorder keys. None is NULL."""
 
     impl = sa.Text
     cache_ok = True
@@ -241,7 +242,7 @@ _TYPES: dict[Kind, _Type] = {
     "number": sa.Double,
     "time": sa.Double,
 }
-"""Column types; all other kinds are JSON."""
+"""Column types of these kinds. All other kinds are stored as JSON."""
 
 judgements = sa.Table(
     "judgements",
@@ -256,8 +257,8 @@ judgements = sa.Table(
         for field in FIELDS
         if field.table == "judgements"
     ),
-    # Resuming reads only statuses, from this index without a page of the table for each. Unique, so that a score can
-    # refer to it.
+    # A resumed run reads only statuses, from this index instead of the table. It is unique, so that a score can refer
+    # to it.
     sa.Index("judgements_by_status", "key", "status", unique=True),
 )
 
@@ -269,7 +270,7 @@ scores = sa.Table(
     sa.Column(
         "position", sa.SmallInteger, nullable=False
     ),  # position among the factors of its judgement
-    # Whole numbers are read as integers; NULL if there is a choice.
+    # Whole numbers are read as integers; NULL if there is a choice instead.
     *(
         sa.Column(field.column, sa.Double if field.kind == "numbers" else EscapedText)
         for field in FIELDS
@@ -282,7 +283,7 @@ scores = sa.Table(
     sa.ForeignKeyConstraint(
         ["key", "status"], ["judgements.key", "judgements.status"], ondelete="CASCADE"
     ),
-    # For filters and sorts by one factor without reading a page of the table for each row.
+    # For filters and sorting by one factor without reading the table for each row.
     sa.Index("scores_by_factor", "factor", "score", "key"),
     sqlite_with_rowid=False,  # one B-tree instead of two
 )
@@ -290,7 +291,7 @@ scores = sa.Table(
 replies = sa.Table(
     "replies",
     metadata,
-    # Not BigInteger in SQLite: only INTEGER PRIMARY KEY is an alias of the row id there.
+    # Not BigInteger in SQLite, since only INTEGER PRIMARY KEY is an alias of the row id.
     sa.Column(
         "id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True
     ),
@@ -324,7 +325,9 @@ digests = sa.Table(
 )
 
 BY_ID = "id:"
-"""Prefix of the content of a rating whose id was in no run when it was imported: it belongs to no run."""
+"""Content prefix of a rating whose id was not in any run when it was imported. Such a rating does not belong to a
+run.
+"""
 
 ratings = sa.Table(
     "ratings",
@@ -484,11 +487,11 @@ def upsert(
     replace: Sequence[str] = (),
     unless: Callable[[sa.Table, NewRow], sa.ColumnElement[bool]] | None = None,
 ) -> sa.Insert:
-    """Return an INSERT that leaves an existing row unchanged, or updates the columns `replace`, unless `unless` holds
-    for it.
+    """Return an INSERT that leaves an existing row unchanged, or updates its columns `replace`, except if `unless` is
+    true for it.
 
-    SQLite and PostgreSQL have the same syntax, but SQLAlchemy has two classes for it. Only one is imported: the dialect
-    of PostgreSQL would take a twentieth of a run's start-up time.
+    SQLite and PostgreSQL have the same syntax, but SQLAlchemy has two classes for it. Only one is imported:
+    PostgreSQL's dialect would take a twentieth of a run's start-up time.
     """
     insert: postgresql.Insert | sqlite.Insert
     if dialect == "postgresql":

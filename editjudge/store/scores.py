@@ -1,6 +1,6 @@
 """Scores derived from the judgements of a run: verdicts on pairs, and the formulas of rubric sets.
 
-NumPy, which only formulas need, is imported by them.
+NumPy is imported only by formulas, which need it.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ _PAIR_FIELDS = ("item", "judge", "rubric", "status", "choices", "variant")
 
 @dataclass(frozen=True)
 class PairAnswers:
-    """Answers of one judge on one pair, in the names of the item (a, b)."""
+    """One judge's answers on one pair. Choices name the outputs as the item does (a, b)."""
 
     item: str
     judge: str
-    """`SPEC@RUBRIC` if several rubrics of pairs asked the judge."""
+    """Spec of the judge, or `SPEC@RUBRIC` if several pair rubrics asked the judge."""
     orders: tuple[str, ...]
-    """Orders that were asked."""
+    """Orders in which the pair was shown."""
     answers: Mapping[str, Mapping[str, Choice | None]]
-    """Choices by factor and order; None if no repeat of the order was answered."""
+    """Choices by factor and order; None if no repeat of an order was answered."""
     statuses: Mapping[str, tuple[str, ...]]
     """Statuses of all repeats, by order."""
 
     def decision(self, factor: str) -> Decision:
-        """Return the answer on a factor if the pair was asked in one order, or else the decision from both orders."""
+        """Return the answer on a factor if the pair was shown in one order, or else the decision from both orders."""
         answers = self.answers[factor]
         if len(self.orders) == 1:
             return Decision(answers[self.orders[0]])
@@ -76,8 +76,9 @@ class PairAnswers:
 def pair_answers(
     store: Store, run: RunRecord, items: Collection[str] | None = None
 ) -> list[PairAnswers]:
-    """Return the answers of every judge on every pair, or on these pairs, in the order of the manifest; empty if the
-    run has no pairs."""
+    """Return every judge's answers on all pairs, or on these pairs, in the order of the manifest. Empty if the run
+    has no pairs.
+    """
     factors = store.questions_of(run).pair_factors
     if not factors:
         return []
@@ -111,7 +112,7 @@ def pair_answers(
 def answers_about(
     store: Store, run: RunRecord, items: Collection[str]
 ) -> dict[str, list[PairAnswers]]:
-    """Return the answers on these pairs of a run, by id."""
+    """Return the answers on these pairs of a run, by item id."""
     by_item: dict[str, list[PairAnswers]] = {}
     for pair in pair_answers(store, run, items):
         by_item.setdefault(pair.item, []).append(pair)
@@ -119,8 +120,9 @@ def answers_about(
 
 
 def item_verdicts(pairs: Iterable[PairAnswers]) -> dict[str, dict[str, Any]]:
-    """Return the fields of `items.jsonl` for each pair, by id: verdicts, factors that flipped with the order, half
-    ties."""
+    """Return the fields of `items.jsonl` for each pair, by id: verdicts, factors that flipped with the order, and
+    half ties.
+    """
     by_item: dict[str, dict[str, Any]] = {}
     for pair in pairs:
         fields = by_item.setdefault(
@@ -136,7 +138,7 @@ def item_verdicts(pairs: Iterable[PairAnswers]) -> dict[str, dict[str, Any]]:
 
 
 def ranking_factor(pairs: Iterable[PairAnswers], wanted: str | None = None) -> str:
-    """Return the factor that ranks: the requested one, else `overall`, else the last of the rubric."""
+    """Return the factor to rank by: the requested one, else `overall`, else the last factor of the rubric."""
     factors = list(dict.fromkeys(factor for pair in pairs for factor in pair.answers))
     if wanted is not None and wanted not in factors:
         raise UsageError(
@@ -150,7 +152,7 @@ def ranking_factor(pairs: Iterable[PairAnswers], wanted: str | None = None) -> s
 
 @dataclass(frozen=True, slots=True)
 class SetScore:
-    """One score of one edit by one judge."""
+    """One score of an edit, computed from the answers of one judge."""
 
     item: str
     judge: str
@@ -158,7 +160,9 @@ class SetScore:
     repeat: int
     value: float | None
     reason: str
-    """`ok`, or the reason for a missing value: `not_asked`, `abstained`, `undefined`, or the status of the failure."""
+    """`ok`, or the reason for a missing value: `not_asked`, `abstained`, `undefined`, or the status of the
+    failure.
+    """
 
 
 @dataclass
@@ -169,9 +173,9 @@ class SetScorer:
     choices: Mapping[Ref, tuple[str, ...]] = field(default_factory=dict)
     """Options, in order, of the factors that are choices instead of scores."""
     lists: Mapping[str, str] = field(default_factory=dict)
-    """Column that holds the list, for each rubric that is asked once for each element of a list."""
+    """Column with the list, for each rubric that is asked once for each element of a list."""
     samples: Mapping[str, int] = field(default_factory=dict)
-    """Questions for each repeat of the run, for rubrics that are asked more than once."""
+    """Number of questions in each repeat of the run, by rubric."""
 
     def __post_init__(self) -> None:
         self._indices = {
@@ -189,7 +193,9 @@ class SetScorer:
         self._reasons = [*REASONS]
 
     def add(self, row: JudgementRow) -> None:
-        """Add a judgement as the store returns it: item, judge, rubric, repeat, status, scores, choices and columns."""
+        """Add a judgement as the store returns it: item, judge, rubric, repeat, status, scores, choices and
+        columns.
+        """
         judge = self._judges[row["judge"]]
         if row["item"] not in judge.items:
             self._describe(judge, row)
@@ -242,7 +248,9 @@ class SetScorer:
         return float(answer), OK
 
     def scores(self) -> Iterator[SetScore]:
-        """Yield the scores of every edit to which a set applies; an edit without a question of its rubrics has none."""
+        """Yield the scores of every edit to which a set applies. An edit that none of its rubrics asked about has
+        none.
+        """
         for name, judge in self._judges.items():
             for formula in self.formulas:
                 yield from self._scores_of(name, judge, formula)
@@ -269,7 +277,7 @@ class SetScorer:
             result = evaluate(formula.term, rows)
             results.append(result)
             applies.append((result.code != NOT_ASKED) | was_asked(formula.term, rows))
-        # The mean of an edit's repeats is pending until each of them is known.
+        # The mean over an edit's repeats is pending until all of them are known.
         not_final = np.any([result.code == _NOT_FINAL for result in results], axis=0)
         for repeat, (result, exists) in enumerate(zip(results, applies, strict=True)):
             codes = np.where(not_final, _NOT_FINAL, result.code)
@@ -283,27 +291,29 @@ class SetScorer:
 
 
 _NOT_FINAL = 255
-"""Code of a pending answer: higher than all others, so that a score that needs it is pending, whatever else failed."""
+"""Code of a pending answer. It is higher than all others, so that a score that needs the answer is pending, whatever
+else failed.
+"""
 
 
 class _FactorAnswer(NamedTuple):
-    """One answer about one factor: its value, or the reason for a missing value."""
+    """One answer about one factor: its value, or the code of the reason why it is missing."""
 
     item: int
     repeat: int
     """Number of the repeat in the run."""
     sample: int
-    """Index within the repeat: the sample of the rubric, and for a pair the order."""
+    """Index within the repeat: the sample of the rubric and, for a pair, the order."""
     element: int
     """Index of the list element, if the rubric is asked for each of them."""
     value: float
     code: int
-    """Code of the reason for a missing value."""
+    """OK, or the code of the reason for a missing value."""
 
 
 @dataclass
 class _JudgeAnswers:
-    """Answers of one judge, and the fields of the edits that formulas use."""
+    """One judge's answers, and the fields of the edits that formulas use."""
 
     items: dict[str, int] = field(default_factory=dict)
     columns: dict[str, list[object]] = field(default_factory=lambda: defaultdict(list))
@@ -316,8 +326,9 @@ class _JudgeAnswers:
 
 
 def _option_indices(options: Sequence[str]) -> dict[str, float]:
-    """Return the index of each option; for a choice between two outputs also by its stored name, such as a, b or
-    tie."""
+    """Return the index of each option. For a choice between two outputs, stored names such as a, b or tie are
+    included.
+    """
     indices = {option: float(index) for index, option in enumerate(options)}
     stored = {read_choice(option): index for option, index in indices.items()}
     return {name: index for name, index in stored.items() if name} | indices
@@ -329,12 +340,12 @@ def _passes(
     means: str,
     chosen: Collection[Ref],
 ) -> Iterator[dict[Ref, list[Quantity]]]:
-    """Yield the inputs of each evaluation of a formula: once the means of all (`before`), or for each repeat of the run
-    as often as its rubrics are asked in it.
+    """Yield the inputs of each evaluation of a formula: the means of all answers once (`before`), or the answers of
+    each repeat, as often as its rubrics are asked.
 
-    Rubrics that are asked most often in a repeat are used sample by sample, the first of one with the first of another.
-    A rubric that is asked less often is used with its mean over the same repeat, so that each evaluation has all of
-    them. Choices have no mean: their samples take turns, so that each meets each of the others equally often.
+    The rubrics that are asked most often in a repeat are used sample by sample, in step with each other. A rubric
+    that is asked less often is used with its mean over the same repeat, so that each evaluation has all rubrics.
+    Choices have no mean: their samples take turns, so that all combinations are equally frequent.
     """
     if means == "before":
         yield {ref: _cells(of_factor, n) for ref, of_factor in answers.items()}
@@ -362,9 +373,9 @@ def _passes(
 
 
 def _cells(answers: Sequence[_FactorAnswer], n: int) -> list[Quantity]:
-    """Return one column, or one for each element of a list, with the mean of each edit's values.
+    """Return a column with the mean of each edit's values, or such a column for each element of a list.
 
-    A failed answer leaves no mean: the mean of the others would be a different quantity, and hide the failure. An
+    A failed answer leaves no mean: the mean of the others would be a different quantity and hide the failure. An
     abstention is not a failure, and counts only if there is no number.
     """
     import numpy as np
@@ -385,7 +396,7 @@ def _cells(answers: Sequence[_FactorAnswer], n: int) -> list[Quantity]:
 
 
 def _column_value(row: JudgementRow, name: str) -> object:
-    """Return a column of the manifest; other fields of a row belong to the judgement."""
+    """Return an edit's value of a manifest column. Other fields of a row belong to the judgement."""
     if name == "id":
         return row["item"]
     if name in ("edit_type", "model"):
@@ -394,7 +405,7 @@ def _column_value(row: JudgementRow, name: str) -> object:
 
 
 SetScores = dict[str, dict[str, dict[str, float | None]]]
-"""Scores by item, judge and name."""
+"""Scores by item, judge and name of the score."""
 
 
 def by_item(scores: Iterable[SetScore]) -> SetScores:
@@ -411,8 +422,7 @@ def by_item(scores: Iterable[SetScore]) -> SetScores:
 
 
 def scorer_of(spec: RunSpec, rubrics: Mapping[str, Rubric]) -> SetScorer | None:
-    """Return the scorer of a run's sets, from its stored spec and its rubrics by name; None if no set defines a
-    score."""
+    """Return the scorer of a run's rubric sets, or None if no set defines a score."""
     formulas: dict[str, Formula] = {}
     choices: dict[Ref, tuple[str, ...]] = {}
     lists: dict[str, str] = {}
@@ -447,7 +457,7 @@ _SET_FIELDS = (
 def run_set_scores(
     store: Store, run: RunRecord, items: Collection[str] | None = None
 ) -> SetScores | None:
-    """Return the scores of all edits or of these; None if the run defines no such score."""
+    """Return the scores of all edits, or of these, or None if the run's rubric sets define no score."""
     scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
     if scorer is None:
         return None

@@ -1,4 +1,4 @@
-"""Destination of a run: the extension point for storage of judgements, and the writer that commits in groups.
+"""Destination of a run: the extension point for storing judgements, and the writer that commits them in groups.
 
 A database is a sink, and so is the part of it that one worker of a cluster fills. A sink needs no base class.
 This one keeps everything in memory:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Destination for the judgements of a run, from which a resumed run reads them again."""
+    """Destination for the judgements of a run. A resumed run reads them from there."""
 
     def load_digests(self, paths: Sequence[str]) -> KnownFiles:
         """Return remembered digests of image files."""
@@ -60,7 +60,7 @@ class Sink(Protocol):
     ) -> Mapping[str, str]:
         """Store edits and tasks, each with its position in the run, and new digests of image files. Idempotent.
 
-        Return the statuses, by key, of tasks that are known to have a judgement; the others are looked up.
+        Return the statuses, by key, of tasks that are known to have a judgement. Others are looked up.
         """
         ...
 
@@ -73,19 +73,19 @@ class Sink(Protocol):
         ...
 
     def write(self, batch: Sequence[Judgement]) -> None:
-        """Store judgements, all or none. Raise `ValueError` for one whose content cannot be stored."""
+        """Store judgements, all or none. Raise `ValueError` for a judgement whose content cannot be stored."""
         ...
 
 
 class TaskClaims(Protocol):
-    """Claims of one process on the keys that it asks, so that no other process asks them too."""
+    """One process's claims on the keys that it asks, so that no other process asks them too."""
 
     def take(self, keys: Sequence[str]) -> set[str]:
-        """Claim keys; return those that this process holds now."""
+        """Claim keys, and return those that this process now holds."""
         ...
 
     def held(self, keys: Sequence[str]) -> dict[str, bool]:
-        """Return the keys that others have claimed, and whether each owner is alive."""
+        """Return whether the owner is alive, for each key that another process has claimed."""
         ...
 
     def give_back(self, keys: Collection[str]) -> None:
@@ -100,25 +100,27 @@ class TaskClaims(Protocol):
 T = TypeVar("T")
 
 _OF_ONE = (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError)
-"""Errors caused by the content of one judgement: not JSON, a number out of range, too deep, too large. Others come
-from the store."""
+"""Errors caused by the content of one judgement: not JSON, a number out of range, too deep or too large. Other errors
+come from the store.
+"""
 
 _LONGEST = 0.1
-"""Longest wait for more judgements before a commit, in seconds. After a kill in that window they are asked and paid
-for again."""
+"""Maximum seconds to wait for more judgements before a commit. If the process is killed in that time, they are asked
+and paid for again.
+"""
 
 
 class Writer:
     """Group commit: judgements that arrive together are stored in one transaction, and `put` returns after it.
 
-    Create it inside a running event loop; one writes to a store at a time. After a failure of the store nothing more is
-    written: waiting calls, later calls, and `close` raise the same error. If the store moved to a copy they raise it
-    too, but their judgements, which are paid for, are written to the copy.
+    Create it inside a running event loop. A store has one writer at a time. After a failure of the store nothing more
+    is written: waiting calls, later calls and `close` raise the same error. If the store moved to a copy they raise
+    it too, but their judgements, which are paid for, are written to the copy.
     """
 
     def __init__(self, store: Sink, *, linger: float = 0.0, batch: int = 512) -> None:
-        """`linger`: how long a commit waits for more judgements, as a share of the time that the latest answers took;
-        0.1 s at most. `batch`: maximum number of judgements of one commit.
+        """Create a writer. `linger` is how long a commit waits for more judgements, as a share of the time that the
+        latest answers took; at most 0.1 s. `batch` is the maximum number of judgements in one commit.
 
         Judgements that arrive during a commit share the next one in any case. If answers take no time, waiting would
         only delay the next ones: 32 callers with the next judgement ready at once reached 4,200 a second without it,
@@ -128,7 +130,7 @@ class Writer:
         self._linger = linger
         self._batch = batch
         self._interval = 0.0
-        # Needs no limit: it holds one judgement for each waiting call, which holds it in memory anyway.
+        # Needs no limit: it has one judgement for each waiting call, which keeps it in memory anyway.
         self._waiting: deque[tuple[Judgement, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._thread = ThreadPoolExecutor(
@@ -141,7 +143,7 @@ class Writer:
     async def put(self, judgement: Judgement) -> None:
         """Return once the judgement is committed. It is stored even if the waiting task is cancelled meanwhile.
 
-        A judgement whose content cannot be stored raises an error, and does not affect the others.
+        A judgement whose content cannot be stored raises an error and does not affect the others.
         """
         if self._closing:
             raise RuntimeError("the writer is closed")
@@ -157,10 +159,10 @@ class Writer:
         return await asyncio.get_running_loop().run_in_executor(self._thread, write)
 
     async def close(self) -> None:
-        """Commit the judgements that have arrived; then raise the error of the store, if there was one."""
+        """Commit the judgements that have arrived. Then raise the error of the store, if there was one."""
         self._closing = True
         self._wake.set()
-        # Shielded: a second interrupt must not drop answers that were paid for.
+        # Shielded, since a second interrupt must not drop answers that were paid for.
         await asyncio.shield(self._task)
         self._thread.shutdown()
         if self._error:
@@ -199,7 +201,7 @@ class Writer:
                     committed.set_result(None)
 
     async def _commit(self, batch: Sequence[Judgement]) -> Sequence[Exception | None]:
-        """Return the outcome of each judgement."""
+        """Commit judgements, and return the error of each, or None."""
         if self._error is None or isinstance(self._error, StoreMoved):
             try:
                 return await asyncio.get_running_loop().run_in_executor(

@@ -1,4 +1,4 @@
-"""A store: runs, their edits and tasks, and judgements, which runs share."""
+"""A store of runs, with their edits, tasks and judgements. Runs share judgements."""
 
 from __future__ import annotations
 
@@ -62,13 +62,14 @@ if TYPE_CHECKING:
 
 
 class Store(JudgementStore):
-    """Runs and their judgements in SQLite or PostgreSQL. `with Store.open(path) as store` opens one; `judgements`
-    returns the rows of a run."""
+    """Runs and their judgements in SQLite or PostgreSQL. `with Store.open(path) as store` opens a store;
+    `store.judgements(run)` yields the rows of a run.
+    """
 
     # --- runs -------------------------------------------------------------------------------------------------
 
     def open_run(self, name: str, spec: Mapping[str, object]) -> RunRecord:
-        """Return the run of this name: a new one, or the existing one if it has the same spec."""
+        """Return the run of this name, which is created or must have the same spec."""
         now = time.time()
         run = self.import_record(
             {
@@ -88,12 +89,13 @@ class Store(JudgementStore):
         return dataclasses.replace(run, state="running", updated=now)
 
     def import_record(self, new: Values) -> RunRecord:
-        """Return the run of this name, created from these values if there is none. Raise `StoreError` for a
-        different spec."""
+        """Return the run of this name, created from these values if there is none. Raise `StoreError` if its spec
+        differs.
+        """
 
         def work(connection: sa.Connection) -> RunRecord:
             here = sa.select(runs).where(runs.c.name == new["name"])
-            # Not the insertion alone: on a server, an insertion that finds the row still uses up an id.
+            # Select first, since on a server an insertion uses up an id even if the row exists.
             if (row := connection.execute(here).one_or_none()) is None:
                 connection.execute(upsert(self._dialect, runs), new)
                 row = connection.execute(here).one()
@@ -129,11 +131,11 @@ class Store(JudgementStore):
         return [RunRecord(**row._asdict()) for row in self._read(query)]
 
     def run_of(self, number: int) -> RunRecord | None:
-        """Return the run of this id, if there is one."""
+        """Return the run with this id, or None."""
         return next(iter(self._runs(runs.c.id == number)), None)
 
     def find_run(self, name_or_id: str | int) -> RunRecord:
-        """Return the run of this name, else the one of this id. Raise `UsageError` if there is none."""
+        """Return the run of this name, or else with this id. Raise `UsageError` if there is none."""
         name = str(name_or_id)
         matches = self._runs(runs.c.name == name)
         if not matches and name.isascii() and name.isdecimal() and len(name) < 10:
@@ -149,8 +151,8 @@ class Store(JudgementStore):
     def remove_run(self, run: RunRecord | int) -> None:
         """Delete a run, and the judgements and replies that no other run refers to.
 
-        Uses several transactions, so that other writers need not wait. The run itself is deleted last: an interrupted
-        removal is completed by calling this again.
+        Several transactions are used, so that other writers need not wait. The run itself is deleted last: an
+        interrupted removal is completed by calling this again.
         """
         number = run_id(run)
         of_run = tasks.c.run_id == number
@@ -162,7 +164,7 @@ class Store(JudgementStore):
 
         def remove_tasks(connection: sa.Connection) -> int:
             if self._dialect == "postgresql":
-                # As in SQLite, no process may add a task that shares a key meanwhile.
+                # As in SQLite, no process may add a task that shares a key in the meantime.
                 connection.execute(
                     sa.text("LOCK TABLE tasks IN SHARE ROW EXCLUSIVE MODE")
                 )
@@ -188,8 +190,9 @@ class Store(JudgementStore):
         return dict(sorted((tuple(cell), n) for *cell, n in self._read(query)))
 
     def score_sums(self, run: RunRecord | int) -> tuple[Sequence[Row], Sequence[Row]]:
-        """Return the figures of a summary: judge, model, rubric, status and the number of tasks, in the order of
-        their first tasks; and judge, model, rubric, factor, the number of scores and their sum."""
+        """Return the figures of a summary as two tables: (judge, model, rubric, status, number of tasks) in the order
+        of their first tasks, and (judge, model, rubric, factor, number of scores, sum of scores).
+        """
         by = (tasks.c.judge, items.c.model, tasks.c.rubric)
         of_run = tasks.c.run_id == run_id(run)
         counts = (
@@ -214,12 +217,12 @@ class Store(JudgementStore):
     # --- what a run asks --------------------------------------------------------------------------------------
 
     def add_rubrics(self, added: Iterable[Rubric]) -> None:
-        """Store the rubrics, so that each score can be traced to its question."""
+        """Store rubrics, so that each score can be traced to its question."""
         rows = [{"hash": r.hash, "name": r.name, "content": r.content()} for r in added]
         self._insert(upsert(self._dialect, rubrics), rows)
 
     def rubrics(self, hashes: Collection[str] | None = None) -> dict[str, Rubric]:
-        """Return the stored rubrics of these hashes, or all of them, by hash."""
+        """Return the stored rubrics with these hashes, or all of them, by hash."""
         text = sa.type_coerce(rubrics.c.content, schema.EscapedText)
         query = sa.select(rubrics.c.hash, text)
         if hashes is not None:
@@ -247,7 +250,7 @@ class Store(JudgementStore):
     def add_items(
         self, run: RunRecord | int, rows: Iterable[Item], start: int = 0
     ) -> int:
-        """Store edits of a run at the positions from `start` on; return the next position. Idempotent."""
+        """Store edits of a run at the positions from `start` on, and return the next position. Idempotent."""
         for chunk in chunks(rows, MAX_ROWS):
             self.add_batch(run, list(enumerate(chunk, start)), [], {})
             start += len(chunk)
@@ -256,7 +259,7 @@ class Store(JudgementStore):
     def add_tasks(
         self, run: RunRecord | int, added: Iterable[Task], start: int = 0
     ) -> int:
-        """Store tasks of a run at the positions from `start` on; return the next position. Idempotent."""
+        """Store tasks of a run at the positions from `start` on, and return the next position. Idempotent."""
         for chunk in chunks(added, MAX_ROWS):
             self.add_batch(run, [], list(enumerate(chunk, start)), {})
             start += len(chunk)
@@ -271,8 +274,8 @@ class Store(JudgementStore):
         *,
         resumed: bool,
     ) -> None:
-        """Store edits whose images were not read yet and all of their tasks by these judges, each with its position,
-        before any is planned. Existing rows of the run are not changed.
+        """Store edits with unread images and all their tasks by these judges, each with its position, before any task
+        is planned. Existing rows of the run are not changed.
 
         If the run is `resumed`, tasks of these edits that are not in `planned` are removed from the run, and an edit
         that the manifest now describes differently becomes pending again. Judgements stay in the store.
@@ -319,7 +322,7 @@ class Store(JudgementStore):
         return bool(self._read(query))
 
     def outline_of(self, run: RunRecord | int) -> tuple[str, int] | None:
-        """Return the mark of the stored outline of a run, and its number of tasks; None if no outline is complete."""
+        """Return the mark of a run's stored outline and its number of tasks, or None if no outline is complete."""
         query = sa.select(meta.c.value).where(meta.c.name == _outline_name(run))
         for (value,) in self._read(query):
             mark, _, expected = value.rpartition(" ")
@@ -338,10 +341,11 @@ class Store(JudgementStore):
         planned: Sequence[tuple[int, Task]],
         learnt: KnownFiles,
     ) -> dict[str, str]:
-        """Store edits and tasks, each with its position and in that order, and digests in one transaction: one step of
-        planning. Return the status of each task that the run already had and that is judged, by key.
+        """Store edits and tasks, each with its position and in that order, and digests, in one transaction. Return
+        the status, by key, of each task that the run already had and that has a judgement.
 
-        Writes only rows that differ from the stored ones: on a resumed run none, and reading is far cheaper.
+        Only rows that differ from the stored ones are written. A resumed run writes none, since reading is far
+        cheaper.
         """
         number = run_id(run)
         stored_edits = self._stored_edits(number, edits)
@@ -401,7 +405,7 @@ class Store(JudgementStore):
     def _stored_tasks(
         self, number: int, planned: Sequence[tuple[int, Task]]
     ) -> dict[tuple[int, Task], str | None]:
-        """Return the status of each task of a run at these positions; each judge has separate positions."""
+        """Return the status of each task of a run at these positions. Each judge has its own positions."""
         if not planned:
             return {}
         query = (
@@ -421,10 +425,10 @@ class Store(JudgementStore):
     def _move_opinions(
         self, connection: sa.Connection, number: int, moves: Mapping[str, Item]
     ) -> None:
-        """Move ratings and notes of edits whose images had not been read to the content that the edits have now.
-        Existing ones of an edit are not changed.
+        """Move ratings and notes of edits whose images had not been read to the current content of these edits.
+        Existing ratings and notes are not changed.
 
-        This excludes outputs that were missing: opinions about a missing output do not apply to an image made later.
+        Outputs that were missing are left out: opinions about a missing output do not apply to an image made later.
         """
         unread = sorted(content for content in moves if is_unread(content))
         if not unread:
@@ -453,9 +457,9 @@ class Store(JudgementStore):
     def append(
         self, run: RunRecord | int, rows: Sequence[Item] | Sequence[Task]
     ) -> None:
-        """Append edits or tasks to a run; existing ones keep their positions.
+        """Append edits or tasks to a run. Existing ones keep their positions.
 
-        Positions stay contiguous: a gap would be shown as an empty row.
+        Positions stay contiguous, since a gap would be shown as an empty row.
         """
         number = run_id(run)
         table = items if isinstance(rows[0], Item) else tasks
@@ -485,7 +489,7 @@ class Store(JudgementStore):
     def items(
         self, run: RunRecord | int, item: str | Collection[str] | None = None
     ) -> Iterator[Item]:
-        """Read the edits of a run in order, or those of these ids."""
+        """Yield the edits of a run in order, or only those with these ids."""
         query = sa.select(*ITEM_COLUMNS).where(items.c.run_id == run_id(run))
         if item is not None:
             ids = [item] if isinstance(item, str) else item
@@ -513,7 +517,9 @@ class Store(JudgementStore):
         return bool(self._read(sa.select(batch_lines.c.key).limit(1)))
 
     def load_digests(self, paths: Sequence[str] | None = None) -> KnownFiles:
-        """Return the argument of `editjudge.media.cache.DigestCache.load`: the digests of these files, or of all."""
+        """Return the digests of these files, or of all files, as the argument of
+        `editjudge.media.cache.DigestCache.load`.
+        """
         from editjudge.media.cache import FileState, KnownImage
         from editjudge.media.header import ImageInfo
 
@@ -561,7 +567,9 @@ def update_run(run: RunRecord | int, **values: object) -> sa.Update:
 
 
 def _refresh(dialect: str, table: sa.Table) -> sa.Insert:
-    """Return the statement that updates the rows of a resumed run: an image that was replaced has another key now."""
+    """Return a statement that updates changed rows of a resumed run: an image that was replaced has another key
+    now.
+    """
     names = [column.key for column in table.columns if not column.primary_key]
 
     def unchanged(old: sa.Table, new: NewRow) -> sa.ColumnElement[bool]:
@@ -578,8 +586,9 @@ def _forget_derived(connection: sa.Connection, number: int) -> None:
 
 
 def lock_ratings(connection: sa.Connection) -> None:
-    """Lock the ratings until this transaction ends, so that the content of an edit does not change between reading
-    and rating. SQLite has one writer in any case."""
+    """Lock the ratings until the transaction ends, so that the content of an edit does not change between reading and
+    rating. SQLite has only one writer in any case.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("LOCK TABLE ratings IN SHARE ROW EXCLUSIVE MODE"))
 
@@ -588,7 +597,7 @@ def lock_ratings(connection: sa.Connection) -> None:
 
 
 def _key_in_run(row: Item | Task) -> tuple[str | int, ...]:
-    """Return the primary key of a row within its run."""
+    """Return the primary key of a row, without the run."""
     if isinstance(row, Item):
         return (row.item,)
     return tuple(getattr(row, name) for name in _TASK_KEY)
@@ -608,8 +617,9 @@ def _outline_name(run: RunRecord | int) -> str:
 
 
 def _is_described_alike(stored: Item, now: Item) -> bool:
-    """Whether the manifest describes an edit as the store does. Its group and most digests may depend on images that
-    were not read yet."""
+    """Whether the manifest describes an edit as the store does. Group and most digests are not compared, since they
+    may depend on images that were not read yet.
+    """
     if stored.images.keys() != now.images.keys():
         return False
     for role, image in now.images.items():
@@ -627,7 +637,7 @@ def _is_described_alike(stored: Item, now: Item) -> bool:
 def _differences(
     old: Mapping[str, object], new: Mapping[str, object], prefix: str = ""
 ) -> Iterator[str]:
-    """Return the keys whose values differ; inside objects, the keys there, as in `sampling.temperature`."""
+    """Yield the keys whose values differ. Keys inside objects are joined by dots, as in `sampling.temperature`."""
     for key in sorted({*old, *new}):
         before = old.get(key)
         after = new.get(key)

@@ -1,8 +1,8 @@
-"""Studies with raters: the edits that each rater gets, their answers, and the links that invite them.
+"""Studies with raters: the edits assigned to each rater, their answers, and their invitation links.
 
-A study holds all answers of the form, including `can't tell` and reasons. A score of a real edit is also stored among
-the ratings, in the same transaction, so that `agree` uses it at once. Controls, whose answer is known, never become
-ratings.
+A study has all answers of the form, including `can't tell` and reasons. A score of a real edit is also stored among
+the ratings, in the same transaction, so that `agree` uses it immediately. Controls, whose answer is known, never
+become ratings.
 """
 
 from __future__ import annotations
@@ -43,29 +43,29 @@ class Study:
     rubrics: Sequence[str]
     """Hashes of the rubrics that raters answer."""
     overlap: int
-    """Number of raters that each edit should have."""
+    """Target number of raters for each edit."""
     quota: int
-    """Edits for each rater."""
+    """Number of edits for each rater."""
     controls: int
-    """Number of edits among them, at random positions, whose answer is known."""
+    """Number of controls (edits with a known answer) among them, at random positions."""
     seed: int
     created: float
     models: Sequence[str] | None = None
-    """Only edits of these models are rated."""
+    """Models whose edits are rated; None for all."""
     query: str | None = None
-    """Only edits of this view of the run's table: the query of its address."""
+    """Query string of the run's table that selects the edits; None for all."""
     closed: float | None = None
-    """Time at which the study ended: no more ratings are accepted."""
+    """Time when the study was closed. A closed study accepts no more ratings."""
 
     @property
     def title(self) -> str:
-        """Title shown to raters: the name may be that of a run or of a model."""
+        """Title shown to raters. The name is not shown, since it may reveal the run or a model."""
         return f"Study {self.id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Edit at a position in a rater's order."""
+    """An edit at a position in a rater's order."""
 
     number: int
     item: str
@@ -74,24 +74,24 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class FilledForm:
-    """Answer for a factor; without a score if the rater could not tell."""
+    """Answer for a factor. The score is None if the rater could not tell."""
 
     score: float | None
     reason: str
     choice: str | None = None
-    """Choice on a pair: a, b, tie or both_bad, in the names of the item."""
+    """Choice for a pair: a, b, tie or both_bad, with the item's names of the outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Inputs that an edit must have to be rated; a run does not ask a judge without them either."""
+    """Inputs that an edit must have to be rated. A run does not ask a judge without them either."""
 
     images: tuple[str, ...] = ()
     instruction: bool = False
 
     def conditions(self) -> dict[str, sa.ColumnElement[bool]]:
-        """Return the SQL condition of each input, by its name."""
-        # As text: a quotation mark inside a JSON string is escaped, so only the name of a role matches.
+        """Return the SQL condition for each input, by its name."""
+        # Compared as text: quotation marks inside a JSON string are escaped, so only the name of a role matches.
         images = sa.type_coerce(items.c.images, sa.Text)
         conditions: dict[str, sa.ColumnElement[bool]] = {}
         for role in self.images:
@@ -104,8 +104,9 @@ class Needs:
         return conditions
 
     def lacking(self, store: Store, run_id: int) -> str:
-        """Return the first input that no edit of the run has together with those before it; empty if some edit has
-        all."""
+        """Return the first input that no edit of the run has together with those before it, or an empty text if an
+        edit has all.
+        """
         query = sa.select(items.c.position).where(items.c.run_id == run_id).limit(1)
         for name, condition in self.conditions().items():
             query = query.where(condition)
@@ -129,7 +130,7 @@ def create_study(
     models: Sequence[str] = (),
     query: str = "",
 ) -> Study:
-    """Create a study. Raise `UsageError` if a study of this name exists."""
+    """Create a study. Raise `UsageError` if there is already a study of this name."""
     with store._writing() as connection:
         if not name:  # not named after the run, whose name raters need not know
             last = connection.scalar(sa.select(sa.func.max(studies.c.id)))
@@ -167,7 +168,7 @@ def find_study(store: Store, number: int) -> Study:
 
 
 def named_study(store: Store, name: str) -> Study:
-    """Return the study of this name, else the one of this number."""
+    """Return the study of this name, or else with this number."""
     every = list_studies(store)
     by_name = {str(study.id): study for study in every}
     by_name |= {study.name: study for study in every}
@@ -180,7 +181,7 @@ def named_study(store: Store, name: str) -> Study:
 
 
 def close_study(store: Store, study: Study, *, closed: bool) -> None:
-    """Close a study, or open it again. Its answers stay."""
+    """Close a study, or reopen it. Its answers stay."""
     change = sa.update(studies).where(studies.c.id == study.id)
     store._execute(change.values(closed=time.time() if closed else None))
 
@@ -196,10 +197,10 @@ def join(
     needs: Needs | None = None,
     positions: Sequence[int] | None = None,
 ) -> list[Assignment]:
-    """Return the assignments of a rater in a random order, created at the first visit and the same ever after.
+    """Return a rater's assignments in a random order. They are created at the first visit and then stay the same.
 
-    `positions` are the edits that the study is limited to. Edits that another rater has and that need more raters come
-    first, so that raters overlap from the start.
+    `positions` are the edits to which the study is limited. Edits that another rater has and that need more raters
+    come first, so that raters overlap from the start.
     """
     with store._writing() as connection:
         if assigned := _assignments(connection, study, rater):
@@ -216,7 +217,7 @@ def join(
         chosen = chosen[: study.quota]
         usable = (items.c.run_id == study.run_id, *(needs or Needs()).conditions().values())  # fmt: skip
         order = _shuffled(positions, chance)
-        # Edits without a rater, drawn without reading them all: a run may have a million.
+        # Draw edits without a rater, without reading all edits: a run may have a million.
         while len(chosen) < study.quota and (
             drawn := list(itertools.islice(order, 500))
         ):
@@ -233,7 +234,7 @@ def join(
             for control in chance.sample(
                 list(controls), min(len(controls), study.controls)
             ):
-                # never the first, which people check more carefully
+                # Never first, since people check the first edit more carefully.
                 places.insert(chance.randint(1, len(places)), (control, True))
         assigned = [
             Assignment(number, item, control)
@@ -260,8 +261,9 @@ _RATERS_OF_EDITS = (
 
 
 def _shuffled(positions: Sequence[int], chance: random.Random) -> Iterator[int]:
-    """Yield the positions in a random order, drawn lazily: a Fisher-Yates shuffle that holds only the swapped
-    entries."""
+    """Yield the positions in a random order: a lazy Fisher-Yates shuffle that keeps only the swapped entries in
+    memory.
+    """
     moved: dict[int, int] = {}
     for last in reversed(range(len(positions))):
         at = chance.randint(0, last)
@@ -282,7 +284,7 @@ def _assignments(
 
 
 def assignments_of(store: Store, study: Study, rater: str) -> list[Assignment]:
-    """Return the assignments of a rater; empty before the first visit."""
+    """Return a rater's assignments, or an empty list before the first visit."""
     with store._reading() as connection:
         return _assignments(connection, study, rater)
 
@@ -305,8 +307,9 @@ def fill_in(
     filled: FilledForm,
     rubric: str = "",
 ) -> None:
-    """Store an answer at once; a later one for the same factor replaces it. `rubric` is the hash of the question's
-    rubric."""
+    """Store an answer. A later answer for the same factor replaces it. `rubric` is the hash of the question's
+    rubric.
+    """
     values = {
         "study_id": study.id,
         "created": time.time(),
@@ -326,7 +329,7 @@ def fill_in(
         lock_ratings(connection)
         by_id = BY_ID + assignment.item
         content = connection.scalar(sa.select(items.c.content).where(*of_item)) or by_id
-        # An edit that is not in the run is known by its id alone.
+        # An edit that is not in the run is identified by its id alone.
         outdated = {by_id, content} if filled.score is None else {by_id} - {content}
         connection.execute(
             sa.delete(ratings).where(
@@ -339,7 +342,7 @@ def fill_in(
         )
         if filled.score is not None:
             edit = {"item": assignment.item, "content": content, "rubric": rubric}
-            # A form changes only ratings of its study: elsewhere the name may be another person's.
+            # A form changes only ratings of its own study, since elsewhere another person may have the same name.
             replace = upsert(
                 store._dialect, ratings, ("item", *values), unless=_of_another_study
             )
@@ -365,18 +368,19 @@ def filled_in(
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Numbers of a rater's rows that are, or would be, deleted."""
+    """Number of a rater's rows that are, or would be, deleted."""
 
     answers: int
-    """Answers in forms, *can't tell* included."""
+    """Answers in forms, including *can't tell*."""
     ratings: int
 
 
 def remove_answers(
     store: Store, rater: str, study: Study | None = None, *, dry_run: bool = False
 ) -> Removal:
-    """Delete a person's answers, in one study or everywhere, including imported ratings; the edits assigned to them
-    become free for others."""
+    """Delete a person's answers and ratings, in one study or everywhere. Imported ratings are included if no study is
+    given. The edits assigned to the person become free for others.
+    """
     conditions = {}
     for table in (answers, ratings, assignments):
         conditions[table] = table.c.rater == rater
@@ -400,7 +404,7 @@ def remove_answers(
 # --- invitations ----------------------------------------------------------------------------------------------
 
 NAME = 60
-"""Maximum number of letters of a rater's name."""
+"""Maximum number of characters of a rater's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +421,7 @@ def clean_name(text: str) -> str:
 
 
 def invite(store: Store, study: Study, rater: str) -> str:
-    """Return a new code for a link; the previous one of this person for the study becomes invalid."""
+    """Return a new code for a link. The person's previous code for the study becomes invalid."""
     rater = clean_name(rater)
     if not rater:
         raise UsageError("a link is made for a person: give a name")
@@ -433,7 +437,7 @@ def invite(store: Store, study: Study, rater: str) -> str:
 
 
 def invited(store: Store, code: str) -> tuple[Study, str] | None:
-    """Return the study and the rater of a code, unless it was revoked."""
+    """Return the study and the rater of a code, or None if it is unknown or revoked."""
     valid = (invitations.c.code == _hash(code), invitations.c.revoked.is_(None))
     for row in store._read(sa.select(invitations).where(*valid)):
         return find_study(store, row.study_id), row.rater
@@ -449,7 +453,7 @@ def list_invitations(store: Store, study: Study | None = None) -> list[Invitatio
 
 
 def revoke(store: Store, study: Study, rater: str) -> bool:
-    """Revoke a person's link; return whether there was one. Their answers stay."""
+    """Revoke a person's link, and return whether there was one. The person's answers stay."""
     valid = (
         invitations.c.study_id == study.id,
         invitations.c.rater == rater,

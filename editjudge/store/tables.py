@@ -99,7 +99,7 @@ CSV_COLUMNS = (
     "justification",
     "choice",
 )
-"""Columns of judgements.csv: those columns of `scores` that a spreadsheet needs."""
+"""Columns of judgements.csv: the columns of `scores` that a spreadsheet needs."""
 
 _ARROW_TYPES: Mapping[Kind, str] = {
     "count": "int32",
@@ -108,21 +108,25 @@ _ARROW_TYPES: Mapping[Kind, str] = {
     "time": "float64",
     "flag": "bool",
 }
-"""Arrow types of the kinds that are not strings. A string is the text itself, escaped as in a database if it is not
-valid UTF-8, or JSON in ASCII."""
+"""Arrow types of the kinds that are not strings. All other kinds are strings: text, escaped as in a database if it is
+not valid UTF-8, or JSON in ASCII.
+"""
 _STRINGS = frozenset({"code", "hash"})
 """Kinds whose strings need no encoding."""
 
 
 def _encode_json(value: object) -> str:
-    # ASCII: some readers treat U+2028 as the end of a line, and an unpaired surrogate cannot be encoded in UTF-8.
+    # ASCII, since some readers treat U+2028 as the end of a line, and an unpaired surrogate cannot be encoded in
+    # UTF-8.
     return json.dumps(value, allow_nan=False)
 
 
 def _codecs(
     table: str, text: Callable[[str], str], other: Callable[[Any], Any]
 ) -> dict[str, Callable[[Any], Any]]:
-    """Return the functions that encode, or decode, those columns of a Parquet table that are not stored as they are."""
+    """Return the functions that encode or decode the columns of a Parquet table. Columns stored unchanged are left
+    out.
+    """
     return {
         field.name: text if field.kind == "text" else other
         for field in TABLES[table]
@@ -146,19 +150,19 @@ def need_pyarrow(purpose: str) -> Any:
 # --- writing --------------------------------------------------------------------------------------------------
 
 _ROWS = 500_000
-"""Rows of a Parquet file."""
+"""Maximum number of rows in a Parquet file."""
 _OUTDATED: Mapping[Form, str] = {
     "parquet": "*/part-*.parquet",
     "jsonl": "replies.jsonl",
     "csv": "judgements.csv",
 }
-"""Files of an earlier export that a new one may not overwrite."""
+"""Files of an earlier export that a new export does not always overwrite."""
 _GROUP = 10_000
-"""Rows of a row group, which a writer holds in memory: some 20 MB of judgements."""
+"""Number of rows in a row group, which a writer keeps in memory: about 20 MB of judgements."""
 
 
 class _TextTable:
-    """A table as one file, JSONL or CSV."""
+    """A table as one JSONL or CSV file."""
 
     def __init__(self, folder: Path, table: str, form: Form, stack: ExitStack) -> None:
         self._name = "judgements.csv" if form == "csv" else f"{table}.jsonl"
@@ -167,7 +171,7 @@ class _TextTable:
         if self._csv:
             self._csv.writerow(CSV_COLUMNS)
         self.rows = {self._name: 0}
-        """Rows of each file, by its name in the folder."""
+        """Number of rows in each file, by its name in the folder."""
 
     def add(self, row: Row) -> None:
         if self._csv:
@@ -183,7 +187,7 @@ class _TextTable:
 
 
 class _ParquetTable:
-    """A table as a folder of files."""
+    """A table as a folder of Parquet files."""
 
     def __init__(self, folder: Path, table: str, form: Form, stack: ExitStack) -> None:
         self._arrow = need_pyarrow("Parquet")
@@ -234,15 +238,16 @@ class _ParquetTable:
 def writing_tables(
     folder: Path, form: Form, names: Sequence[str]
 ) -> Iterator[Mapping[str, _TextTable | _ParquetTable]]:
-    """Yield tables to add rows to. Their files appear when all are complete, replacing those of an earlier export;
-    after an error the earlier files remain."""
+    """Yield tables to which rows can be added. Their files appear when all are complete, and replace those of an
+    earlier export. After an error the earlier files remain.
+    """
     kind = _ParquetTable if form == "parquet" else _TextTable
     with ExitStack() as stack:
         tables = {name: kind(folder, name, form, stack) for name in names}
         yield tables
         for table in tables.values():
             table.flush()
-        # Without run.json the folder is not an export: old and new files are never read together.
+        # Without run.json the folder is not an export, so old and new files are never read together.
         (folder / "run.json").unlink(missing_ok=True)
         for old in folder.glob(_OUTDATED[form]):
             old.unlink()
@@ -250,7 +255,7 @@ def writing_tables(
 
 @contextmanager
 def complete_file(path: Path) -> Iterator[TextIO]:
-    """Write a file that appears only when it is complete."""
+    """Yield a text file that appears at the path only when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         replacing(path) as partial,
@@ -262,14 +267,14 @@ def complete_file(path: Path) -> Iterator[TextIO]:
 
 
 def write_lines(path: Path, rows: Iterable[Row]) -> None:
-    """Write one line of JSON for each row."""
+    """Write a line of JSON for each row."""
     with complete_file(path) as file:
         for row in rows:
             file.write(_encode_json(row) + "\n")
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -277,11 +282,11 @@ def file_digest(path: Path) -> str:
 # --- reading --------------------------------------------------------------------------------------------------
 
 _READ = 4_096
-"""Rows of a Parquet file that are read at a time."""
+"""Number of rows of a Parquet file that are read at a time."""
 
 
 def table_files(folder: Path, table: str, names: Iterable[str] | None) -> list[str]:
-    """Return the names of a table's files: those that run.json names, or, if it names none, those in the folder."""
+    """Return the names of a table's files: those in run.json, or, if it names none, those in the folder."""
     if names is None:
         paths = [*folder.glob(f"{table}/part-*.parquet")]
         paths = paths or [*folder.glob(f"{table}.jsonl")]
@@ -292,7 +297,7 @@ def table_files(folder: Path, table: str, names: Iterable[str] | None) -> list[s
 
 
 def read_file(path: Path, table: str) -> Iterator[tuple[int, Any]]:
-    """Read the rows of one file of a table, each with its number, starting at 1."""
+    """Yield the rows of a file of a table, each with its number from 1."""
     return _read_parquet(path, table) if path.suffix == ".parquet" else read_jsonl(path)
 
 
@@ -304,14 +309,14 @@ def _read_parquet(path: Path, table: str) -> Iterator[tuple[int, dict[str, Any]]
         with arrow.parquet.ParquetFile(path) as file:
             present = file.schema_arrow.names
             names = [field.name for field in TABLES[table] if field.name in present]
-            # Group by group: if it reads all groups at once, Arrow keeps most of the file in memory.
+            # Read each group separately, since Arrow would keep most of the file in memory otherwise.
             for group in range(file.num_row_groups):
                 for batch in file.iter_batches(
                     _READ, row_groups=[group], columns=names
                 ):
                     for row in batch.to_pylist():
                         number += 1
-                        # Types other than a string are rejected by the model of the row.
+                        # The row's model rejects types other than strings.
                         for name in codecs.keys() & row.keys():
                             if isinstance(row[name], str):
                                 row[name] = codecs[name](row[name])

@@ -1,7 +1,7 @@
-"""Migrations of a store from older versions to this one, one step for each version.
+"""Migrations of a store from older versions of the schema, one step for each version.
 
-Each step is text that no later change touches: NNNN.sql makes version NNNN from the one before, in SQL that both
-databases accept; NNNN.sqlite.sql and NNNN.postgresql.sql come after it, for one database each. Steps that SQL cannot
+Steps are frozen: later changes do not touch them. NNNN.sql makes version NNNN from the version before, in SQL that
+both databases accept. NNNN.sqlite.sql and NNNN.postgresql.sql follow it, each for one database. Steps that SQL cannot
 express are functions below, with literal SQL, and come last.
 """
 
@@ -32,11 +32,13 @@ from editjudge.store.schema import (
 )
 
 FIRST = 5
-"""The version that editjudge 0.1 wrote; older ones were never released."""
+"""Schema version of editjudge 0.1; older versions were never released."""
 RELEASES = {5: "0.1"}
-"""The last release that wrote a version."""
+"""Last release that wrote each version."""
 LEGACY = "0.1:"
-"""Prefix of the content of a rating of 0.1 that may be of several edits, or of a deleted one: it belongs to no run."""
+"""Content prefix of a rating of 0.1 that may be of several edits or of a deleted one. Such a rating does not belong
+to a run.
+"""
 
 
 def migrate(connection: sa.Connection, stored: int) -> None:
@@ -63,7 +65,7 @@ def _statements(version: int, dialect: str) -> Iterator[str]:
 
 
 def _edits(connection: sa.Connection) -> Iterator[tuple[int, str, Content]]:
-    """Read every edit: its run, its stored id, and its content."""
+    """Yield every edit: its run, its stored id, and its content."""
     for (run,) in connection.execute(sa.text("SELECT id FROM runs")).all():
         rows = connection.execute(
             sa.text(
@@ -84,8 +86,9 @@ def _edits(connection: sa.Connection) -> Iterator[tuple[int, str, Content]]:
 
 def _give_items_contents_and_ratings_a_scope(connection: sa.Connection) -> None:
     """Add the content to ratings of 0.1, which had only an item's id. The answers of a form identify the rated edit,
-    even if another study overwrote the rating; a rating from a file belongs to the only edit of its id, if there is
-    exactly one."""
+    even if another study overwrote the rating. A rating from a file belongs to the edit with its id, if there is
+    exactly one.
+    """
     contents: dict[str, set[str]] = {}
     by_run: dict[tuple[int, str], str] = {}
     for run, item, content in _edits(connection):
@@ -132,7 +135,7 @@ def _give_items_contents_and_ratings_a_scope(connection: sa.Connection) -> None:
 
 
 def _unbound(item: str) -> str:
-    """Return the content of a rating that belongs to no run; both texts are as they are stored."""
+    """Return the content of a rating that does not belong to a run. Both texts are escaped, as stored."""
     return escaped(LEGACY + unescaped(item))
 
 
@@ -164,8 +167,9 @@ def _rated_in_forms(
 
 
 def _join_doubled_ratings(connection: sa.Connection) -> None:
-    """Delete ratings by id that were repeated once a run had the edit: until now both counted. This applies if the
-    id belongs to one edit of the store, and that edit has the later rating of the same person."""
+    """Delete ratings by id that were repeated after a run had the edit, since both counted. This applies if the id
+    belongs to one edit of the store, and that edit has a later rating by the same person.
+    """
     deleted = connection.execute(
         sa.text(
             "DELETE FROM ratings WHERE substr(content, 1, 3) = :by_id AND EXISTS (SELECT 1 FROM ratings later "
@@ -196,13 +200,13 @@ STEPS: dict[int, Callable[[sa.Connection], None]] = {
     13: _give_items_tasks,
 }
 VERSION = 13
-"""The version that this program writes."""
+"""Schema version that this program writes."""
 
 # --- versions -------------------------------------------------------------------------------------------------
 
 
 def version_of(connection: sa.Connection, store_name: str) -> int | None:
-    """Return the version of a connected store; None if it is empty."""
+    """Return the schema version of a connected store, or None if it is empty."""
     tables = sa.inspect(connection).get_table_names()
     if not tables:
         return None
@@ -228,7 +232,9 @@ _OF_EVERY_VERSION = (meta, runs, items, tasks, judgements, replies)
 
 
 def _stored_version(connection: sa.Connection, tables: Collection[str]) -> int | None:
-    """Return the version of a database; None if it is not a store: other programs may have a table `meta` too."""
+    """Return the schema version of a database, or None if it is not a store. Other programs may have a table `meta`
+    too.
+    """
     if any(table.name not in tables for table in _OF_EVERY_VERSION):
         return None
     columns = sa.inspect(connection).get_columns(meta.name)
@@ -243,9 +249,9 @@ def _stored_version(connection: sa.Connection, tables: Collection[str]) -> int |
 
 
 def bring_up_to_date(connection: sa.Connection, store_name: str) -> None:
-    """Create the tables, or migrate them. Runs in one transaction, so that a killed migration leaves no trace."""
+    """Create the tables, or migrate them. This is one transaction, so that a killed migration changes nothing."""
     if connection.dialect.name == "postgresql":
-        # Processes that open it at the same time take turns; the number is arbitrary.
+        # Processes that open the store at the same time take turns; the number is arbitrary.
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x65646974)))
         if (encoding := connection.scalar(sa.text("SHOW server_encoding"))) != "UTF8":
             raise StoreError(
