@@ -286,7 +286,7 @@ class Rubric(FileContent):
             ),
             (
                 not self.images or len({*self.images}) < len(self.images),
-                "images: expected at least one image, and each only once",
+                "a rubric needs at least one image, and each only once",
                 "images",
             ),
         )

@@ -1,7 +1,7 @@
-"""One way from a task to its judgement, for runs, batches, rewards and single edits.
+"""From a task to its judgement, for runs, batches, rewards and single edits.
 
-By its key a task is stored, in flight in this process, or claimed by another one; else its judge is asked, and the
-answer is committed.
+A task is looked up by its key: it may be stored, in flight in this process, or claimed by another process. Otherwise
+its judge is asked, and the answer is committed.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from editjudge.store.sink import Sink, TaskClaims, Writer
 T = TypeVar("T")
 
 LOOKAHEAD = 8
-"""Tasks opened beyond those a judge takes, so that the next images are ready when a slot is."""
+"""Number of tasks opened beyond the judge's capacity, so that their images are ready when a slot is free."""
 LOOK = 0.5
-"""Seconds between two looks at what another process is asking."""
+"""Seconds between checks for answers of other processes."""
 
 
 class Window:
-    """Bounds how many tasks of a judge are open: as many as its pace allows, or all `questions` about each of the edits
-    that it takes at once, and `LOOKAHEAD` more.
+    """Limits the number of open tasks of a judge to its capacity, plus `LOOKAHEAD`.
 
-    A judge that measures counts edits, since the questions about one share a worker: with a bound of tasks, a set of
-    twelve rubrics left every second worker without an edit.
+    The capacity depends on `questions`, the number of questions about each edit. A judge that measures counts edits,
+    since the questions about one edit share a worker: with a limit on tasks, a set of twelve rubrics left every
+    second worker without an edit.
     """
 
     def __init__(self, judge: Judge, questions: int) -> None:
@@ -65,20 +65,20 @@ class Window:
 
 @dataclass(frozen=True)
 class Lookup:
-    """The state of some tasks, by their keys."""
+    """State of several tasks, by key."""
 
     statuses: Mapping[str, str]
-    """Status of each task that is judged, by key."""
+    """Status of each task that has a judgement, by key."""
     open: Sequence[Work]
-    """Tasks that the caller is to ask, claimed for it."""
+    """Tasks that the caller must ask. They are claimed for it."""
     shared: Sequence[Work]
-    """Tasks whose key was in flight here before."""
+    """Tasks whose key was already in flight in this process."""
     answers: Mapping[str, asyncio.Future[Judgement | None]]
-    """Answers of all tasks that are or were in flight, by key; None for one that is to be read from the store."""
+    """Answers of all tasks that are or were in flight, by key. None means that the answer is in the store."""
 
 
 class Asker:
-    """Asks each key once. Make one inside a running event loop."""
+    """Asks each key once. Create it inside a running event loop."""
 
     def __init__(
         self,
@@ -88,8 +88,10 @@ class Asker:
         linger: float = 0.0,
         lasting: bool = False,
     ) -> None:
-        """`store`: destination of the answers; None to keep none. `claims`: of this process on keys that others may
-        ask too. `linger`: as in `Writer`. `lasting`: a store that failed is written to again."""
+        """Create an asker. `store` receives the answers; None to store none. `claims` are this process's claims on
+        keys that others may ask too. `linger` is that of `Writer`. `lasting` means that a store that failed is
+        written to again.
+        """
         self._store = store
         self._claims = claims
         self._linger = linger
@@ -99,14 +101,16 @@ class Asker:
         self._elsewhere: dict[str, Work] = {}
         """Tasks that another process is asking, by key."""
         self._releasing: set[asyncio.Future[None]] = set()
-        """Claims of failed tasks that are being given back."""
+        """Claims of failed tasks that are being released."""
 
     async def start(
         self, works: Iterable[Work], done: Mapping[str, str] | None = None
     ) -> Lookup:
-        """Look tasks up, and claim those that are neither judged nor being asked. `done`: statuses that are known.
+        """Look up tasks, and claim those that have no judgement and are not being asked. `done` has known statuses by
+        key.
 
-        Keys are in flight before the store is read, so that none is committed in between and asked again.
+        Keys are registered as in flight before the store is read, so that a key cannot be committed in between and
+        asked again.
         """
         statuses = dict(done or {})
         fresh: dict[str, Work] = {}
@@ -124,7 +128,7 @@ class Asker:
         claimed = {*fresh}
         if fresh and self._store:
             try:
-                # A claim that is being given back must not be taken before it is.
+                # A claim that is being released must not be taken before that.
                 await asyncio.gather(*self._releasing)
                 stored, claimed = await asyncio.to_thread(
                     self._claim, self._store, fresh
@@ -145,13 +149,15 @@ class Asker:
     def _claim(
         self, store: Sink, works: Mapping[str, Work]
     ) -> tuple[dict[str, str], set[str]]:
-        """Return the statuses of tasks that are done, and the keys that are ours to ask. Reads and writes the store."""
+        """Return the statuses of completed tasks, and the keys that this process must ask. Reads and writes the
+        store.
+        """
         statuses = store.done(list(works))
         claimed = {key for key in works if statuses.get(key) not in DONE}
         paid = [key for key in works if key in claimed and is_paid(works[key])]
         if self._claims and paid:
             taken = self._claims.take(paid)
-            # Another process may have answered between the look and the claim.
+            # Another process may have answered between the lookup and the claim.
             statuses |= store.done(paid)
             answered = {key for key in paid if statuses.get(key) in DONE}
             self._claims.give_back(answered & taken)
@@ -160,12 +166,13 @@ class Asker:
         return done, claimed
 
     def elsewhere(self, judge: Judge) -> int:
-        """Return how many of a judge's tasks are being asked by other processes."""
+        """Return how many tasks of a judge other processes are asking."""
         return sum(work.task.judge == judge.spec for work in self._elsewhere.values())
 
     async def look_again(self, judge: Judge) -> Lookup:
-        """Look at what another process is asking: what it judged, also if that was a failure, and what it gave back or
-        died with, which is ours now."""
+        """Look up the tasks of a judge that other processes were asking. Return the statuses of those with a
+        judgement, even a failure, and claim those that were released or whose owner died.
+        """
         works = {
             key: work
             for key, work in self._elsewhere.items()
@@ -185,12 +192,15 @@ class Asker:
     def _take_over(
         self, store: Sink, claims: TaskClaims, keys: Sequence[str]
     ) -> tuple[dict[str, str], list[str]]:
-        """Return the statuses of what was judged, and the keys that are ours now. Reads and writes the store."""
+        """Return the statuses of tasks with a judgement, and the keys that this process now owns. Reads and writes
+        the store.
+        """
         held = claims.held(keys)
         free = [key for key in keys if not held.get(key)]
         taken = claims.take(free)
         statuses = store.done(free)
-        # A failure counts if its claim went with it: an owner that died left the claim, and may have left an older one.
+        # A failure counts if its claim was released with it. A dead owner leaves its claim, and possibly an older
+        # failure.
         answered = {
             key: status
             for key, status in statuses.items()
@@ -202,21 +212,22 @@ class Asker:
     async def ask(
         self, judge: Judge, work: Work, images: ImageCache, load: Load | None = None
     ) -> Judgement:
-        """Judge a task that `start` or `look_again` left open, and commit the answer.
+        """Judge a task that `start` or `look_again` returned as open, and commit the answer.
 
-        What ends a run (`EditjudgeError`) is raised here and where the answer is awaited; the task stays to be judged.
+        An error that ends a run (`EditjudgeError`) is raised here and in all calls that await the answer. The task
+        stays pending.
         """
         try:
             return await self.commit(await judge_task(judge, work, images, load))
         except BaseException as error:
             self._settle(work.task.key, error)
-            # What is cancelled is given back with all other claims, by `close`.
+            # `close` releases the claims of cancelled tasks, together with all others.
             if self._claims and isinstance(error, Exception) and is_paid(work):
                 self._give_back(self._claims, work.task.key)
             raise
 
     def _give_back(self, claims: TaskClaims, key: str) -> None:
-        """Give a claim back, in a thread: the run that ends with this task does not wait for it."""
+        """Release a claim in a thread, so that the run that ends with this task does not wait for it."""
 
         async def give_back() -> None:
             with suppress(StoreError):  # `close` gives it back, or it expires
@@ -227,7 +238,7 @@ class Asker:
         releasing.add_done_callback(self._releasing.discard)
 
     async def answer(self, judge: Judge, work: Work, images: ImageCache) -> Judgement:
-        """Return the answer to a task of which nothing is stored: one that is in flight, or else by asking."""
+        """Return the answer to a task that is not stored: wait for it if it is in flight, or else ask."""
         lookup = await self.start([work])
         if lookup.open:
             return await self.ask(judge, work, images)
@@ -236,8 +247,9 @@ class Asker:
         return answer
 
     async def commit(self, judgement: Judgement) -> Judgement:
-        """Store a judgement, and hand it to all that wait for its key. One whose content cannot be stored becomes an
-        `error` that says why, with its cost."""
+        """Store a judgement and pass it to everyone who waits for its key. If its content cannot be stored, store an
+        `error` judgement with the reason and the cost instead.
+        """
         try:
             await self._put(judgement)
         except EditjudgeError:
@@ -286,12 +298,14 @@ class Asker:
             future.set_result(answer)
 
     async def write(self, write: Callable[[], T]) -> T:
-        """Write something else to the store, in turn with the judgements."""
+        """Write something else to the store, queued with the judgements."""
         assert self._writer is not None  # noqa: S101  (only those with a store call it)
         return await self._writer.also(write)
 
     async def close(self) -> None:
-        """Commit what has arrived, and release the claims: what was not asked is for others to ask."""
+        """Commit the judgements that have arrived, and release the claims, so that other processes can ask the
+        remaining tasks.
+        """
         try:
             if self._writer:
                 await self._writer.close()
@@ -302,7 +316,7 @@ class Asker:
 
 
 def is_paid(work: Work) -> bool:
-    """Whether a request is sent: what this process answers itself may be answered twice."""
+    """Whether a task needs a request to a server. Tasks that this process answers itself may be answered twice."""
     return work.problem is None and not is_local(work.task.judge)
 
 
@@ -312,10 +326,10 @@ def is_paid(work: Work) -> bool:
 async def judge_task(
     judge: Judge, work: Work, images: ImageCache, load: Load | None = None
 ) -> Judgement:
-    """Return the judgement of a task, or the reason why there is none.
+    """Return the judgement of a task; a failure is a judgement too.
 
-    An unexpected exception is the failure of this edit, and the others go on; what ends a run (`EditjudgeError`) is
-    raised. Images come from `load`, or else from the cache.
+    An unexpected exception is a failure of this edit alone. An error that ends a run (`EditjudgeError`) is raised.
+    Images come from `load`, or else from the cache.
     """
     if work.problem:
         status, remark = work.problem
@@ -371,17 +385,19 @@ async def _load(
 _NOT_OF_ONE_EDIT = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE}
 )
-"""A full or read-only disk, and no more files to open: the next edit would fare no better."""
+"""Errors that affect all edits: a full or read-only disk, or too many open files."""
 
 _logged: set[tuple[object, ...]] = set()
-"""Origins of exceptions whose traceback is in the log: ten thousand edits with the same one need it once."""
+"""Origins of exceptions whose traceback has been logged. Ten thousand edits with the same exception need only one
+traceback.
+"""
 
 
 def unexpected(error: Exception, about: str, judge: Judge | None = None) -> Remark:
-    """Return the reason for the status `error`, with the exception's name; log the traceback.
+    """Log an unexpected exception, and return it as the reason for the status `error`.
 
-    Raise `WorldError` if the exception is not of this edit alone. Neither reason nor log holds a key: none that the
-    `judge` knows, nor what looks like one.
+    Raise `WorldError` if the exception affects other edits too. Reason and log are redacted: they contain neither a
+    key that the `judge` knows nor text that looks like one.
     """
     if isinstance(error, OSError) and error.errno in _NOT_OF_ONE_EDIT:
         raise WorldError(f"{about}: {type(error).__name__}: {error}") from error

@@ -1,5 +1,5 @@
-"""The batch engine: questions are submitted to the provider by the thousand, and this process or a later one fetches
-the answers when they are ready.
+"""The batch engine, which submits thousands of questions to a provider at once. This process or a later one fetches
+the answers.
 
 No conversation is kept in memory while a batch is processed, which may take a day. Replies are stored, and a judge
 continues by replaying them, which ends in a judgement or in the next question. A conversation, including its re-asks,
@@ -45,22 +45,26 @@ from editjudge.store.store import Store
 T = TypeVar("T")
 
 LOOK = (10.0, 300.0)
-"""Seconds between two looks at a batch: at first, and after a while. Most batches take from minutes to a day."""
+"""Seconds between checks of a batch, at first and later. Most batches take from minutes to a day."""
 OPEN = 8
-"""Batches of a judge that wait at a time: what is known of their works is in memory, and providers have limits too."""
+"""Maximum number of open batches of a judge: the tasks of open batches are in memory, and providers have limits
+too.
+"""
 TRIES = 3
-"""Batches that a question goes into before it counts as unreachable: what expired once is likely to again."""
+"""Number of batches that a question may be part of before it counts as unreachable. What expired once is likely to
+expire again.
+"""
 RETRY = Retry()
 _TOGETHER = 64
-"""Works whose images are read at a time."""
+"""Number of tasks whose images are read at the same time."""
 _MARK = 16
 _ENOUGH_OF_A_KEY = 40
-"""Hex digits; custom ids may have 64 characters, mark included."""
+"""Number of hexadecimal digits of a key that are used; custom ids may have 64 characters, including the mark."""
 _NO_ANSWER = (504, b'{"error":{"message":"the batch ended without an answer to this"}}')
 
 
 class BatchEngine(Engine):
-    """Executes one run in one store with the batch APIs of its judges' providers."""
+    """Engine for a run whose questions go through the batch APIs of the judges' providers."""
 
     def __init__(
         self, store: Store, run_id: int, planner: Planner, budget: Budget, **named: Any
@@ -72,7 +76,7 @@ class BatchEngine(Engine):
     async def _drive_stage(self, judge: Judge, batches: Iterator[PlannedBatch]) -> None:
         if not isinstance(judge, ChatJudge):
             raise UsageError(f"{judge.spec} has no batches")
-        # 200 MB in a quarter of an hour
+        # Allows 200 MB in a quarter of an hour.
         async with HttpTransport(timeout=900.0) as transport:
             submitter = _BatchSubmitter(self, judge, transport)
             while (
@@ -101,11 +105,11 @@ class _BatchSubmitter:
         self._client = wire.batch_client(judge.spec)
         self._calls = wire.BatchCalls(judge, transport)
         self._works: dict[str, Work] = {}
-        """Works that wait for an answer, by key."""
+        """Tasks that wait for an answer, by key."""
         self._holds: dict[str, dict[int, Reservation]] = {}
-        """Money for questions that wait for an answer, by key and number of the question."""
+        """Money reserved for questions that wait for an answer, by key and number of the question."""
         self._unpaid: list[Work] = []
-        """Works whose next question there was no money for."""
+        """Tasks whose next question the budget did not cover."""
         self._open: dict[int, BatchRecord] = {}
         self._most_open = OPEN
         self._pause = LOOK[0]
@@ -119,13 +123,15 @@ class _BatchSubmitter:
         self._size = 0
 
     async def _stored(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Read or write the batches in the store."""
+        """Call a function on the store in a thread."""
         return await asyncio.to_thread(function, self._store, *arguments)
 
     # --- works ------------------------------------------------------------------------------------------------
 
     async def take(self, works: Sequence[Work]) -> None:
-        """Take tasks without a judgement: some still wait for an answer since an earlier run; advance the others."""
+        """Add tasks without a judgement. Some already wait for an answer since an earlier run; the others are
+        advanced.
+        """
         keys = [work.task.key for work in works]
         waiting = await self._stored(stored_batches.awaited, keys)
         for work in works:
@@ -150,7 +156,7 @@ class _BatchSubmitter:
                 *(self._step(work, replies.get(work.task.key, [])) for work in works)
             )
         except JudgeError:
-            # No question will fare better until the user fixes it; then all are asked again.
+            # No question will succeed until the user fixes this; then all are asked again.
             await self._stored(stored_batches.forget_errors, self._judge.spec)
             raise
         await self._keep([step for step in steps if isinstance(step, Judgement)])
@@ -161,7 +167,9 @@ class _BatchSubmitter:
                 await self._add(work, step)
 
     async def _pay_backlog(self) -> None:
-        """Ask the questions that the budget did not cover, once those in progress turn out cheaper than their upper bound."""
+        """Ask questions that the budget did not cover, as soon as earlier questions turn out cheaper than their upper
+        bound.
+        """
         while self._unpaid and self._control.stopping is None:
             works = self._unpaid
             self._unpaid = []
@@ -170,7 +178,7 @@ class _BatchSubmitter:
                 await self._wait_for_money()
 
     async def _keep(self, judgements: Sequence[Judgement]) -> None:
-        """Commit judgements, and then forget the provider's answers, which are no longer needed."""
+        """Commit judgements, and then delete the provider's answers, which are no longer needed."""
         for judgement in judgements:  # nothing more is asked
             for hold in self._holds.pop(judgement.key, {}).values():
                 hold.settle(0.0)
@@ -194,9 +202,11 @@ class _BatchSubmitter:
     async def _step(
         self, work: Work, replies: list[Reply]
     ) -> Judgement | _UnansweredQuestion | None:
-        """Return the judgement that the replies lead to, or the next question; None if the budget does not cover it."""
+        """Return the judgement that follows from the replies, or the next question, or None if the budget does not
+        cover it.
+        """
         if replies:
-            # Images are needed for the next question alone.
+            # Only the next question needs the images.
             step = await self._converse(work, replies, _no_image)
             if not isinstance(step, _UnansweredQuestion):
                 return step
@@ -205,9 +215,10 @@ class _BatchSubmitter:
     async def _converse(
         self, work: Work, replies: list[Reply], load: Load | None = None
     ) -> Judgement | _UnansweredQuestion | None:
-        """Replay a task's conversation until the judge has a judgement, or asks a question without a stored reply.
+        """Replay a task's conversation until the judge returns a judgement, or asks a question without a stored
+        reply.
 
-        Return the judgement or the question; None if the budget does not cover the question.
+        Return the judgement or the question, or None if the budget does not cover the question.
         """
         holds = self._holds.setdefault(work.task.key, {})
         talk = _ReplayedTalk(replies, self._budget, holds)
@@ -281,8 +292,9 @@ class _BatchSubmitter:
             )
 
     async def _hand_in(self, batch: BatchRecord, part: wire.BatchPart) -> BatchRecord:
-        """Submit a batch. If an earlier attempt was not confirmed, the batch may have arrived, so it is looked for
-        before it is sent again."""
+        """Submit a batch. If an attempt was not confirmed, the batch may have arrived, so the provider's list is
+        searched before it is sent again.
+        """
         for failures in itertools.count(1):
             try:
                 id_ = await self._client.submit(self._calls, part)
@@ -308,7 +320,9 @@ class _BatchSubmitter:
         raise AssertionError
 
     async def _find(self, batch: BatchRecord) -> str | None:
-        """Return the provider's id of a batch; empty if the provider has no such batch, None if that is not known yet."""
+        """Return the provider's id of a batch, an empty text if the provider does not have it, or None if that is not
+        known yet.
+        """
         return await self._persist(
             lambda: self._client.find(
                 self._calls, batch.mark, batch.created, batch.questions
@@ -318,7 +332,7 @@ class _BatchSubmitter:
     # --- fetching ---------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Check every open batch, and pause if none has ended."""
+        """Check all open batches, and pause if none has ended."""
         answered = 0
         ended = False
         for batch in list(self._open.values()):
@@ -350,7 +364,7 @@ class _BatchSubmitter:
                 return wire.BatchJob(bool(problem), problem=problem)
             batch = await self._stored(stored_batches.submitted, batch, batch_id)
             self._open[batch.id] = batch
-        # What is gone is gone with all its answers, as they are some weeks later.
+        # Providers delete batches with their answers after some weeks.
         return await self._persist(
             lambda: self._client.look(self._calls, str(batch.provider_id)),
             gone=wire.BatchJob(True),
@@ -375,8 +389,9 @@ class _BatchSubmitter:
         await self._carry_on([work for work in works if work])
 
     async def _turned_down(self, batch: BatchRecord, reason: str) -> None:
-        """Withdraw a batch that was refused as a whole, and therefore not billed. If other batches are open, it is sent
-        again after they end; otherwise raise `JudgeError`."""
+        """Withdraw a batch that was rejected as a whole, and therefore not billed. If other batches are open, it is
+        sent again after they end; otherwise raise `JudgeError`.
+        """
         others = sum(other.provider_id is not None for other in self._open.values()) - 1
         await self._stored(stored_batches.withdraw, batch)
         if batch.provider_id is None:
@@ -393,7 +408,7 @@ class _BatchSubmitter:
     async def _keep_answers(
         self, batch: BatchRecord, path: str, keys: Mapping[str, str]
     ) -> int:
-        """Store the answers in a downloaded file; return how many belong to none of our questions."""
+        """Store the answers in a result file, and return how many do not belong to any of our questions."""
         strangers = 0
         with tempfile.TemporaryFile() as file:
             await self._persist(
@@ -416,7 +431,9 @@ class _BatchSubmitter:
     async def _persist(
         self, send: Callable[[], Awaitable[T]], gone: T | None = None
     ) -> T:
-        """Send a read-only request, with retries. Return `gone`, if it is passed, if the resource no longer exists."""
+        """Send a read-only request with retries. If the resource no longer exists, return `gone`, if that is
+        given.
+        """
         for failures in itertools.count(1):
             try:
                 return await send()
@@ -432,7 +449,7 @@ class _BatchSubmitter:
 
 
 class _UnansweredQuestion(NamedTuple):
-    """A question that has no answer yet."""
+    """A question without an answer."""
 
     headers: Mapping[str, str]
     body: tuple[bytes, ...]
@@ -442,7 +459,7 @@ class _ReplayedTalk:
     """Transport, pace and budget for one task, whose conversation is replayed from the start with each new answer.
 
     Questions get the stored replies in order, and the cost of an answered question is settled when it is first
-    replayed. The first question without a reply ends the conversation; money for it is held until it is answered.
+    replayed. The first question without a reply ends the conversation. Money for it is reserved until it is answered.
     """
 
     window = 1
@@ -457,7 +474,7 @@ class _ReplayedTalk:
         self.end: asyncio.Future[_UnansweredQuestion | None] = (
             asyncio.get_running_loop().create_future()
         )
-        """The next question; None if there is no money for it now."""
+        """The next question, or None if there is currently no money for it."""
         self._replies = iter(replies)
         self._answered = len(replies)
         self._budget = budget
@@ -467,10 +484,10 @@ class _ReplayedTalk:
     async def hold(self, most: MaximumCost) -> Reservation:
         number = next(self._number)
         if number < self._answered:
-            # If it is not held here, an earlier process held it.
+            # If there is no reservation here, an earlier process had it.
             hold = self._holds.pop(number, None) or _settled(0)
             hold.tokens = most.max_tokens
-            # A provider does not bill what a batch brings no answer to.
+            # Providers do not bill questions that a batch did not answer.
             hold.refunded = True
             return hold
         if number not in self._holds:
@@ -478,7 +495,7 @@ class _ReplayedTalk:
             if waiting is None:
                 return await self._suspend(None)
             self._holds[number] = waiting
-        # It is settled when its answer is there, and not when the conversation is suspended.
+        # It is settled when the answer arrives, not when the conversation is suspended.
         return _settled(self._holds[number].tokens)
 
     async def post(
@@ -493,7 +510,7 @@ class _ReplayedTalk:
         return await self._suspend(_UnansweredQuestion(headers, body))
 
     async def _suspend(self, end: _UnansweredQuestion | None) -> NoReturn:
-        """End the conversation here: `_converse` cancels it."""
+        """Stop the conversation here; `_converse` cancels it."""
         self.end.set_result(end)
         await asyncio.get_running_loop().create_future()
         raise AssertionError
@@ -514,7 +531,7 @@ class _ReplayedTalk:
         raise AssertionError
 
     def stop(self) -> None:
-        """Do nothing: no request is in flight."""
+        """Do nothing, since no request is in flight."""
 
 
 def _settled(tokens: int) -> Reservation:

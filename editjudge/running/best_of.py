@@ -1,7 +1,7 @@
-"""The best of several outputs of one instruction, found by asking about every two of them.
+"""The best of several outputs for one instruction, found by comparing every pair of them.
 
-The questions are asked elsewhere: a run, a reward service or a test asks about `all_pairs` in its own way, and hands
-the verdicts to `rank`.
+This module asks no questions: a run, a reward service or a test asks about `all_pairs`, and passes the verdicts to
+`rank`.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from editjudge.orders import Choice
 
 Pair: TypeAlias = tuple[str, str]
 Verdicts: TypeAlias = Mapping[Pair, Choice | None]
-"""None if a pair could not be judged."""
+"""Verdict on each pair; None if the pair could not be judged."""
 _POINTS = {"a": (1.0, 0.0), "b": (0.0, 1.0), "tie": (0.5, 0.5)}
 
 
 @dataclass(frozen=True)
 class RankedOutput:
-    """A candidate with its result."""
+    """An output with its result."""
 
     id: str
     points: float
-    """Games won, a tie being half of one."""
+    """Number of games won; a tie counts as half."""
     games: int
     failed: int
-    """Games without a verdict: no points, and no defeat."""
+    """Number of games without a verdict, which bring no points and do not count as lost."""
     rank: int
-    """1 for the best; those with equal claims share a rank."""
+    """Rank, 1 for the best. Outputs with equal points share a rank."""
 
 
 @dataclass(frozen=True)
 class GroupRanking:
-    """The candidates of one input and instruction, best first."""
+    """Ranking of the outputs for one input and instruction, best first."""
 
     group: str
     candidates: tuple[RankedOutput, ...]
     best: str | None
-    """None if two are equally good, or if a game that failed could change which is best."""
+    """Id of the best output; None if two are equal, or if a failed game could change which is best."""
     reason: str
 
     def as_json(self) -> dict[str, Any]:
@@ -49,19 +49,19 @@ class GroupRanking:
 
 
 def all_pairs(groups: Mapping[str, Sequence[str]]) -> list[Pair]:
-    """Return every two candidates of each group: n (n - 1) / 2 pairs of n candidates."""
+    """Return all pairs of outputs within each group: n (n - 1) / 2 pairs for n outputs."""
     return [pair for ids in groups.values() for pair in combinations(ids, 2)]
 
 
 def rank(groups: Mapping[str, Sequence[str]], verdicts: Verdicts) -> list[GroupRanking]:
-    """Return the ranking of each group by the verdicts on its pairs."""
+    """Return the ranking of each group from the verdicts on its pairs."""
     return [_ranked(group, ids, verdicts) for group, ids in groups.items()]
 
 
 def play(
     groups: Mapping[str, Sequence[str]], ask: Callable[[Sequence[Pair]], Verdicts]
 ) -> list[GroupRanking]:
-    """Return the ranking of each group, with the verdicts that `ask` gives for all pairs."""
+    """Return the ranking of each group, after calling `ask` for the verdicts on all pairs."""
     return rank(groups, ask(all_pairs(groups)))
 
 

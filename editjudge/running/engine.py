@@ -1,4 +1,6 @@
-"""The local engine: tasks go to judges as fast as they take them, and an answer counts once it is committed."""
+"""The local engine, which passes tasks to judges as fast as they accept them, and counts answers once they are
+committed.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +22,25 @@ from editjudge.running.progress import RunTally
 from editjudge.store.sink import Sink, TaskClaims
 
 _LINGER = 0.1
-"""Share of the time that an answer takes for which a commit waits for more. 512 answers, 128 a second and each after
-500 ms, were stored by 46 commits in place of 231, at 0.22 ms of CPU each in place of 0.72."""
+"""Waiting time before a commit, as a share of the time that an answer takes. 512 answers, 128 a second and each after
+500 ms, were stored in 46 commits instead of 231, with 0.22 ms of CPU each instead of 0.72.
+"""
 _MOST_ELSEWHERE = 5_000
-"""Tasks of another process that are remembered, before it is waited for."""
+"""Maximum number of tasks of other processes to remember before waiting for those processes."""
 
 Ending = Literal["finished", "interrupted", "budget", "failed"]
 
 
 @dataclass
 class RunControl:
-    """Stops a run: what is in flight is let finish."""
+    """Stops a run. Requests in flight may finish."""
 
     stopping: Ending | None = None
     error: BaseException | None = None
     short: Shortfall | None = None
-    """The request that the budget did not pay for, if it ended the run."""
+    """The request that the budget did not cover, if it ended the run."""
     waking: list[Callable[[], None]] = field(default_factory=list)
-    """Called when the run is stopped, to end waits elsewhere."""
+    """Functions that are called when the run is stopped, to end waits elsewhere."""
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -59,13 +62,13 @@ class RunControl:
                 wake()
 
     async def rest(self, seconds: float) -> None:
-        """Sleep until the run is stopped, at most so long."""
+        """Sleep for this many seconds, or until the run is stopped."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopped.wait(), seconds)
 
 
 class Engine:
-    """One run into one store."""
+    """Executes one run with one store."""
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class Engine:
         claims: TaskClaims | None = None,
         observe: Callable[[RunTally], None] = lambda _: None,
     ) -> None:
-        """`observe` is called whenever the tally changes."""
+        """Create an engine. `observe` is called whenever the tally changes."""
         from editjudge.store.store import Store
 
         self.control = RunControl()
@@ -89,15 +92,15 @@ class Engine:
         self.asker = Asker(sink, claims, linger=_LINGER)
         self._observe = observe
         self._batches = sink if isinstance(sink, Store) else None
-        """Store in which questions may wait for a provider's batch."""
+        """Store in which questions may be waiting for a provider's batch."""
         self._waiting = False
         self._failed: set[str] = set()
-        """Keys that failed in this run: the next run tries them again."""
+        """Keys of tasks that failed in this run. The next run tries them again."""
 
     async def run(
         self, edits: Callable[[], Iterable[Edit]], judges: Sequence[Judge]
     ) -> Ending:
-        """Judge everything; each judge goes through the edits at its own pace."""
+        """Judge all edits. Each judge goes through them at its own pace."""
         self.control.waking += [
             self.budget.stop,
             *(judge.stop for judge in judges),
@@ -113,7 +116,7 @@ class Engine:
         return self.control.stopping or "finished"
 
     async def _drive(self, judge: Judge, edits: Callable[[], Iterable[Edit]]) -> None:
-        """Judge stage by stage: a rubric that is told of an answer waits for all answers of the stage before."""
+        """Judge stage by stage: a rubric that uses earlier answers waits for all answers of the previous stage."""
         for stage in range(len(self.planner.settings.stages)):
             if self.control.stopping is None:
                 await self._drive_stage(
@@ -134,13 +137,14 @@ class Engine:
     async def _wait_for_others(
         self, judge: Judge, group: asyncio.TaskGroup, window: Window, most: int
     ) -> None:
-        """Wait until other processes are asking at most so many tasks, and ask what they leave behind."""
+        """Wait until other processes are asking at most `most` tasks, and ask the tasks that they release."""
         while self.asker.elsewhere(judge) > most and not self.control.stopped:
             await self._begin(judge, await self.left_behind(judge), group, window)
 
     async def next_works(self, batches: Iterator[PlannedBatch]) -> list[Work] | None:
-        """Return the works of the next batch that are to be asked, claimed while those of the batch before are being
-        asked; None at the end."""
+        """Return the tasks of the next batch that must be asked, or None at the end. They are claimed while the
+        previous batch is being asked.
+        """
         try:
             batch = await asyncio.to_thread(next, batches, None)
             if batch is None:
@@ -162,7 +166,7 @@ class Engine:
         return list(lookup.open)
 
     async def left_behind(self, judge: Judge) -> list[Work]:
-        """Return tasks that another process gave back or died with; if there are none, after a pause."""
+        """Return tasks that another process released or that its death freed. If there are none, pause first."""
         lookup = await self.asker.look_again(judge)
         self.tally.statuses.update(lookup.statuses.values())
         self.tally.cached += len(lookup.statuses)
@@ -192,7 +196,9 @@ class Engine:
             group.create_task(self._ask(judge, work)).add_done_callback(window.leave)
 
     async def _leave_to_batches(self, judge: Judge, works: Sequence[Work]) -> None:
-        """Stop before a question that is part of an open batch: the provider answers and bills it in any case."""
+        """Stop the run before it asks a question that is in an open batch: the provider will answer and bill that in
+        any case.
+        """
         if self._batches is None or not self._batches.has_batches():
             return
         from editjudge.store.batches import awaited
@@ -208,7 +214,7 @@ class Engine:
     async def _ask(self, judge: Judge, work: Work) -> None:
         try:
             judgement = await self.asker.ask(judge, work, self.images)
-        # The run ends as if the user had ended it: what is in flight is paid for, so it may finish.
+        # The run ends as if the user had stopped it: requests in flight are paid for, so they may finish.
         except BudgetReached as error:  # the task stays to be judged
             self.tally.cost += error.spent
             self.control.stop("budget", short=self.budget.short)
@@ -223,7 +229,7 @@ class Engine:
             self.tally.estimated = self.budget.estimated
 
     def count(self, judgement: Judgement) -> None:
-        """Add a judgement that is committed to the tally."""
+        """Add a committed judgement to the tally."""
         if judgement.status not in DONE:
             self._failed.add(judgement.key)
         self.tally.add(judgement)
@@ -235,6 +241,6 @@ class Engine:
 
 
 def first_of(errors: BaseExceptionGroup[EditjudgeError]) -> EditjudgeError:
-    """Return the first error, out of the groups that task groups wrap around it."""
+    """Return the first error, unwrapped from the exception groups of task groups."""
     error = errors.exceptions[0]
     return first_of(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,4 +1,4 @@
-"""Questions, cost, time and storage of a run before anything is asked, from all edits or from a sample of very many."""
+"""Forecast of a run's questions, cost, time and storage, from all edits or, for a long manifest, from a sample."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ from editjudge.running.where import EditFilter
 from editjudge.store.store import Store
 
 SAMPLE = 1_000
-"""Edits whose images are looked at; of a longer manifest this many are drawn."""
+"""Maximum number of edits whose images are looked at; a longer manifest is sampled."""
 BYTES = 2_300
-"""Bytes of a judgement in a SQLite store, with its task, replies and indexes, as the stub answers (held by the tests)."""
+"""Bytes of a judgement in a SQLite store, with its task, replies and indexes, for the replies of the stub server
+(checked by tests).
+"""
 BYTES_AN_EDIT = 5_500
-"""Bytes of an edit, with the digests of its images and its figures in lists (held by the tests)."""
+"""Bytes of an edit in a store, with the digests of its images and its figures in lists (checked by tests)."""
 _Z = 1.96
 
 
@@ -50,19 +52,19 @@ class Estimate:
     input_tokens: int = 0
     output_tokens: int = 0
     price: float | None = None
-    """In US dollars; None: unknown."""
+    """Cost in US dollars; None if it is unknown."""
     batch_price: float | None = None
-    """Price with `--batch`; None: unknown, or there are no batches."""
+    """Cost with `--batch`; None if it is unknown, or the judge has no batches."""
     as_of: str = ""
-    """The date of the price list."""
+    """Date of the price list."""
     seconds: float | None = None
-    """Duration at the given rates; None: unknown."""
+    """Duration in seconds at the given rates; None if it is unknown."""
     interval: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """95 % confidence interval of each number that comes from a sample."""
+    """95 % confidence interval of each number that was estimated from a sample."""
 
     @classmethod
     def of(cls, judge: str, options: Options, works: Iterable[Work] = ()) -> Estimate:
-        """Return the estimate of some tasks: one question each."""
+        """Return the estimate for these tasks, with one question each."""
         listed = prices(options.prices)
         price = price_of(judge, options)
         batch_price = listed.of(judge, batch=True)
@@ -92,23 +94,23 @@ class Estimate:
 
 @dataclass
 class Todo:
-    """Tasks of a run, and how many of them are left."""
+    """Number of tasks of a run, and how many of them remain."""
 
     edits: int = 0
     sampled: int | None = None
-    """Number of edits in the sample; None if all were looked at."""
+    """Number of edits in the sample; None if all edits were looked at."""
     tasks: int = 0
     done: int = 0
     problems: Counter[str] = field(default_factory=Counter)
-    """Tasks that no judge can be asked, by the status they will have."""
+    """Number of tasks that cannot be asked, by the status that they will have."""
     not_applicable: int = 0
-    """Questions of rubrics that are not for that edit."""
+    """Number of questions that do not apply to their edit."""
     left_out: int = 0
-    """Edits that an earlier run, named as a condition, does not have."""
+    """Number of edits that are missing in an earlier run which is part of a condition."""
     stored_bytes: int = 0
 
     def scale(self, factor: float) -> None:
-        """Multiply the counts of a sample."""
+        """Multiply the counts of a sample by a factor."""
         for name in ("tasks", "done", "left_out", "not_applicable"):
             setattr(self, name, round(getattr(self, name) * factor))
         for status, count in self.problems.items():
@@ -122,10 +124,9 @@ def forecast(
     *,
     needs_keys: bool = False,
 ) -> tuple[list[Estimate], Todo]:
-    """Estimate the tasks that are not done yet, for each judge. The store is only read, and is not created if it does
-    not exist.
+    """Estimate the remaining tasks of each judge. The store is only read, and is not created if it does not exist.
 
-    No judge is asked, so API keys are not required unless `needs_keys` is set: by a caller that will ask afterwards.
+    No judge is asked, so API keys are not required, unless a caller that will ask afterwards sets `needs_keys`.
     """
     return asyncio.run(_forecast(job, store_place, rates or RunOptions(), needs_keys))
 
@@ -170,8 +171,9 @@ def _by_edit(
     edits: Iterator[Edit],
     sampled: bool,
 ) -> Iterator[Estimate]:
-    """Yield an estimate for each edit. What several edits share is paid for once, and so counted with the first of them;
-    in a sample with each, since the others may not be in it."""
+    """Yield an estimate for each edit. A question that several edits share is paid for once, so it is counted with
+    the first of them. In a sample it is counted with each, since the others may not be in the sample.
+    """
     settings = job.question_settings(job.load_rubrics())
     answers = functools.partial(_answer, store)
     counted: set[str] = set()
@@ -200,7 +202,7 @@ def _by_edit(
 
 
 def _answer(store: Store | None, work: Work) -> Judgement:
-    """Return the answer that a later question is told of: the stored one, or one of the usual length."""
+    """Return the answer that a later question refers to: the stored one, or a made-up one of the usual length."""
     if store and (judgement := store.judgement(work.task.key)):
         return judgement
     keys = [factor.key for factor in work.rubric.factors]
@@ -216,7 +218,7 @@ _SUMS = ("calls", "images", "input_tokens", "output_tokens", "price", "batch_pri
 
 
 def _sum(estimate: Estimate, by_edit: list[Estimate], total: int) -> Estimate:
-    """Multiply the mean edit by their number; from a sample, with the interval that the spread between edits leaves."""
+    """Set the sums to the mean over edits times their number. For a sample, add the confidence interval."""
     for name in _SUMS:
         values = [getattr(edit, name) for edit in by_edit]
         if not values or values[0] is None:
@@ -234,7 +236,7 @@ def _sum(estimate: Estimate, by_edit: list[Estimate], total: int) -> Estimate:
 def _seconds(
     estimate: Estimate, rates: RunOptions, latency: float | None
 ) -> float | None:
-    """Return the seconds at the rate that binds; None without a rate, or if no reply was timed yet."""
+    """Return the duration in seconds at the rate that is the bottleneck, or None without a rate or a timed reply."""
     tokens = estimate.input_tokens + estimate.output_tokens
     bounds = []
     if rates.requests_per_minute:
@@ -247,9 +249,10 @@ def _seconds(
 
 
 def _draw(job: Job) -> tuple[list[Edit] | None, int | None]:
-    """Return edits of a long manifest, drawn at random, and how many it has; None and None if all are to be read.
+    """Return a random sample of the edits of a long manifest and their total number, or (None, None) if all should be
+    read.
 
-    Lines are counted and picked without being parsed. Other formats than JSONL are read completely.
+    Lines are counted and picked without being parsed. Formats other than JSONL are read completely.
     """
     path = job.manifest
     is_jsonl = path.suffix.lower() in (".jsonl", ".ndjson") and path.is_file()
@@ -261,7 +264,7 @@ def _draw(job: Job) -> tuple[list[Edit] | None, int | None]:
     total = min(total, job.limit or total)
     if total <= SAMPLE:
         return None, None
-    # The same lines each time: a plan that is made twice is the same plan.
+    # The same lines each time, so that a repeated forecast is the same.
     chosen = frozenset(random.Random(0).sample(range(1, total + 1), SAMPLE))  # noqa: S311  (a sample)
     rows = []
     with path.open("rb") as file:

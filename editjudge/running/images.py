@@ -1,9 +1,9 @@
-"""Images of a run: the regions of them that rubrics show, and the files that a stored run may show.
+"""Images of a run: regions of images that rubrics show, and the image files that a stored run may show.
 
-A rubric shows `edited@box` (a box of the edit), `edited@change` (the region that changed) or `edited@change_map` (the
-image with its measured change drawn over it). A box is four numbers, left, top, right and bottom: pixels, or shares of
-the image's sides if all are from 0 to 1; or an object with `x`, `y`, `width` and `height`. What is outside the image is
-cut off.
+A rubric shows `edited@box` (a box in a column of the edit), `edited@change` (the region that changed) or
+`edited@change_map` (the image with the measured change drawn over it). A box is four numbers (left, top, right and
+bottom) or an object with `x`, `y`, `width` and `height`. Numbers are pixels, or shares of the image's sides if all
+are from 0 to 1. The part of a box outside the image is cut off.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ Box = tuple[int, int, int, int]
 MEASURED = ("change", "change_map")
 """Regions that are found by comparing the edited image with the input."""
 REGION_VERSION = 1
-"""Version of how the changed region is found: part of every key that depends on it."""
+"""Version of the method that finds the changed region. It is part of every key that depends on it."""
 _MARGIN = 0.1
-"""Margin around a region, as a share of its longer side: a judge sees what a change borders on."""
+"""Margin around a region, as a share of its longer side, so that a judge sees the surroundings of a change."""
 _FIELDS = (("x", "y", "width", "height"), ("x", "y", "w", "h"))
 
 
 class RegionMissing(ImageError):
-    """There is no such region of an image."""
+    """Raised if an image does not have the requested region."""
 
 
 @dataclass(frozen=True)
 class ImageRegion:
-    """The region of an image that a rubric names."""
+    """A region of an image, as a rubric names it."""
 
     role: str
-    """The image, as `edited` or `references[1]`."""
+    """Role of the image, such as `edited` or `references[1]`."""
     name: str
-    """A column of the edit, or one of `MEASURED`."""
+    """Column of the edit with the box, or one of `MEASURED`."""
 
     @classmethod
     def of(cls, role: str) -> ImageRegion:
@@ -62,7 +62,7 @@ class ImageRegion:
         return f"{self.role}@{self.name}"
 
     def box(self, edit: Edit, width: int, height: int) -> Box:
-        """Return the box in pixels of the image as it is shown. Raise `RegionMissing` if the edit has no such box."""
+        """Return the box in pixels of the displayed image. Raise `RegionMissing` if the edit has no such box."""
         value = edit.value(self.name)
         if isinstance(value, str):
             with suppress(ValueError, RecursionError):
@@ -86,7 +86,7 @@ class ImageRegion:
     def cut_out(
         self, edit: Edit, image: bytes, before: bytes | None, limits: ImageLimits
     ) -> EncodedImage:
-        """Return the region, prepared for a judge; `before` is the input, if the region is what changed."""
+        """Return the region, prepared for a judge. `before` is the input, which is needed for measured regions."""
         name = str(self)
         if self.name == "change_map":
             data = self._change_map(image, before)
@@ -131,7 +131,7 @@ class ImageRegion:
 
 
 def _corners(value: Any) -> list[float] | None:
-    """Return left, top, right and bottom; None if the value is not a box."""
+    """Return left, top, right and bottom, or None if the value is not a box."""
     if isinstance(value, Mapping):
         fields = next((names for names in _FIELDS if set(names) == set(value)), ())
         sides = [value[name] for name in fields]
@@ -154,8 +154,9 @@ def _are_numbers(value: Any) -> bool:
 
 
 def root_of(run: RunRecord) -> Path | None:
-    """Return the folder that a run's images are below: of an imported run the one it was imported from, whatever its
-    spec, which another person wrote, says. None if a run of our own was allowed to read elsewhere."""
+    """Return the folder that must contain a run's images, or None if the run may read images anywhere. For an
+    imported run it is the folder of the import, since another person wrote its spec.
+    """
     if run.imported_from is not None:
         return Path(run.imported_from)
     if run.spec.get("allow_outside"):
@@ -165,7 +166,7 @@ def root_of(run: RunRecord) -> Path | None:
 
 
 def image_path(run: RunRecord, item: Item, role: str) -> Path:
-    """Return the file of an image. Raise `ImageError` if it is not where images of the run may be."""
+    """Return the file of an image. Raise `ImageError` if it is not in a folder that the run may read."""
     source = item.images.get(role, {}).get("source")
     imported = run.imported_from is not None
     if source is None:
@@ -196,5 +197,5 @@ def image_path(run: RunRecord, item: Item, role: str) -> Path:
 
 
 def image_of(run: RunRecord, item: Item, role: str) -> bytes:
-    """Return an image of an edit, encoded as its file is."""
+    """Return the encoded bytes of an edit's image."""
     return read(image_path(run, item, role), root=root_of(run))

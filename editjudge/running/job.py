@@ -1,4 +1,4 @@
-"""A run from beginning to end: what was asked for becomes judges, a plan, an engine and a summary."""
+"""A run from beginning to end: a job is turned into judges, a plan, an engine and a summary."""
 
 from __future__ import annotations
 
@@ -83,14 +83,16 @@ T = TypeVar("T")
 Order = Literal["both", "given"]
 
 _FIRST = 1_000
-"""Edits among which an image must exist before anything is stored: many may share one that is missing."""
+"""Number of edits of which at least one image must exist before anything is stored. Many edits may share a missing
+image.
+"""
 _CACHED = 10_000
-"""Edits that are held in memory, some 10 MB; a longer manifest is read again by each judge."""
+"""Maximum number of edits kept in memory, about 10 MB. A longer manifest is read again by each judge."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """The edits, rubrics, judges and settings of a run: all that can change an answer."""
+    """Edits, rubrics, judges and settings of a run: everything that can change an answer."""
 
     manifest: Path
     rubrics: tuple[str, ...]
@@ -99,39 +101,42 @@ class Job:
     layout: Layout = "images-first"
     fuse: bool = False
     order: Order = "both"
-    """Order in which pairs are shown: both ways, or only as the manifest names them."""
+    """Orders in which pairs are shown: both, or only the order of the manifest."""
     best_of: str | None = None
-    """Set to "all" for a run of all pairs that `--best-of` made of a manifest."""
+    """"all" for a run of all pairs that `--best-of` made from a manifest."""
     models: tuple[str, ...] = ()
-    """Only edits of these models; all if none is named."""
+    """Models whose edits are judged; empty for all."""
     limit: int | None = None
-    """Maximum number of edits, after `models`."""
+    """Maximum number of edits, counted after `models` was applied."""
     allow_outside: bool = False
     allow_urls: bool = False
     options: Options = field(default_factory=Options)
     columns: Columns = ()
-    """Fields and the columns of the manifest that hold them, if it calls them otherwise."""
+    """Manifest columns of fields, if their names differ."""
     where: tuple[str, ...] = ()
-    """`RUN:FACTOR>=VALUE`, all of them: only the edits that earlier runs of the same store did not rule out."""
+    """Conditions such as `RUN:FACTOR>=VALUE`. Only edits that meet all of them are judged."""
     primary: tuple[str, ...] = ()
-    """Scores that a comparison of this run is about, declared before anything is judged."""
+    """Scores that comparisons of this run are about, declared before anything is judged."""
     rows: Iterable[Mapping[str, Any]] | None = field(
         default=None, compare=False, repr=False
     )
-    """Edits in the place of a file: the manifest's path is then only a name."""
+    """Rows in memory instead of a file. The manifest's path is then only a name."""
     _cache: dict[object, list[Edit]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
-    """The edits of a manifest that was read through, by its state; none if they are many or hold images."""
+    """Edits of a manifest that was read completely, by its state. Long manifests and images in memory are not
+    cached.
+    """
     _ids: dict[object, array[int]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
-    """Hashes of the ids of all its edits, whatever `models` leaves out: eight bytes each; the ids of a million edits
-    would take a hundred."""
+    """Hashes of the ids of all edits, including those that `models` leaves out, by the manifest's state. A hash takes
+    eight bytes; an id would take about a hundred.
+    """
     edits_by_model: Counter[str] = field(
         default_factory=Counter, init=False, compare=False, repr=False
     )
-    """Number of edits to be judged, once `check` has read all of them."""
+    """Number of edits to judge by model, set by `check`."""
 
     def __post_init__(self) -> None:
         if self.repeats < 1:
@@ -159,12 +164,12 @@ class Job:
         return rubrics
 
     def loaded_sets(self) -> list[RubricSet]:
-        """Return the user's own sets among the rubrics."""
+        """Return the user's own rubric sets."""
         names = (name for name in self.rubrics if name not in SETS)
         return [loaded for name in names if (loaded := load_set(name))]
 
     def sets(self) -> dict[str, Any]:
-        """Return the user's own sets among the rubrics, as a run keeps them, by name."""
+        """Return the user's own rubric sets by name, as a run stores them."""
         return {each.name: each.spec() for each in self.loaded_sets()}
 
     def question_settings(self, rubrics: Sequence[Rubric]) -> QuestionSettings:
@@ -184,14 +189,16 @@ class Job:
 
     @property
     def is_stream(self) -> bool:
-        """Whether the number of edits is not known before all are read, which costs a network."""
+        """Whether the edits come from a stream. Their number is unknown, and reading them again would cost network
+        traffic.
+        """
         return self.rows is not None and not isinstance(self.rows, Sized)
 
     def is_about(self, model: str | None) -> bool:
         return not self.models or model in self.models
 
     def all_edits(self) -> Iterator[Edit]:
-        """Yield the edits of the manifest, also those that `models` and `limit` leave out."""
+        """Yield all edits of the manifest, including those that `models` and `limit` leave out."""
         settings: dict[str, Any] = {
             "allow_outside": self.allow_outside,
             "allow_urls": self.allow_urls,
@@ -209,7 +216,7 @@ class Job:
             yield edit
 
     def named_inputs(self) -> NamedInputs:
-        """Return the further columns of the manifest that the rubrics show."""
+        """Return the further manifest columns that the rubrics use."""
         rubrics = self.load_rubrics()
         images = {column_of(name) for rubric in rubrics for name in rubric.images}
         images -= {*IMAGE_ROLES}
@@ -226,22 +233,23 @@ class Job:
         return self.manifest if self.manifest.is_dir() else self.manifest.parent
 
     def reader(self) -> ImageReader:
-        """Return a reader of images in the manifest's folder, and elsewhere only as far as that is allowed."""
+        """Return an image reader for the manifest's folder, and for other locations if they are allowed."""
         root = None if self.allow_outside else self._folder
         addresses = fetch if self.allow_urls else None
         return ImageReader(root=root, fetch=addresses, judges=len(self.judges))
 
     def chosen(self, store: Store | None) -> Selected:
-        """Return the edits that the run is about; conditions need a store."""
+        """Return the edits of the run. Conditions need a store."""
         conditions = EditFilter(self.where, store) if self.where and store else None
         return Selected(self.edits, conditions)
 
     def check(self, *, complete: bool = True) -> int | None:
-        """Read the manifest through before anything is asked: every line can be understood, every model has edits, and
-        images are where it says, since a wrong path would be blamed on the models. Return the number of judgements of
-        the run, if that is known.
+        """Read the manifest before anything is asked: every line must be valid, every named model must have edits,
+        and images must exist, since a wrong path would be blamed on the models. Return the number of judgements of
+        the run, or None if it is unknown.
 
-        Unless `complete`, only the first edits are read. A stream costs its network, so it is not read twice.
+        Unless `complete`, only the first edits are read. A stream is never read twice, since that costs network
+        traffic.
         """
         complete = complete and not self.is_stream
         state = self._state()
@@ -284,20 +292,22 @@ class Job:
         return min(chosen, self.limit or chosen) * questions * len(self.judges)
 
     def has_ids(self) -> Callable[[str], bool]:
-        """Return a test whether the manifest has an edit of an id; it is read again if `check` did not read all of it."""
+        """Return a function that tests whether the manifest has an edit with an id. The manifest is read again if
+        `check` did not read all of it.
+        """
         ids = self._ids.get(self._state())
         present = {*ids} if ids else {hash(edit.id) for edit in self.all_edits()}
         return lambda item: hash(item) in present
 
     def _state(self) -> object:
-        """Return a value that changes with the manifest; None for folders and rows."""
+        """Return a value that changes with the manifest file, or None for folders and rows."""
         if self.rows is not None or not self.manifest.is_file():
             return None
         status = self.manifest.stat()
         return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     def outline_mark(self, settings: QuestionSettings) -> str | None:
-        """Return a value that changes with the questions of the run; None if its edits have to be looked at again."""
+        """Return a value that changes with the questions of the run, or None if its edits must be checked again."""
         state = self._state()
         if state is None or self.where:
             return None
@@ -308,7 +318,7 @@ class Job:
     def _check_images(self, edits: Sequence[Edit]) -> None:
         if not edits:
             raise ManifestError(f"{self.manifest}: holds no edit")
-        # Without its input no rubric can be asked of an edit.
+        # Without its input, no rubric can be asked about an edit.
         needs_input = all("input" in rubric.images for rubric in self.load_rubrics())
         missing: Path | None = None
         for edit in edits:
@@ -345,10 +355,10 @@ class Job:
                 )
 
     def spec(self, rubrics: Sequence[Rubric]) -> dict[str, Any]:
-        """Return what is stored with the run: enough to repeat it, and nothing secret."""
+        """Return the spec to store with the run: enough to repeat it, without secrets."""
         where = sorted(set(self.where))
         optional = {
-            # One condition is a text and several are a list, so that a run of one condition is the run it was.
+            # One condition is stored as text and several as a list, so that older runs keep their hash.
             "where": where if where[1:] else "".join(where),
             "order": self.order if self.order == "given" else None,
             "best_of": self.best_of,
@@ -403,24 +413,24 @@ class Cluster:
     """Address and size of a cluster."""
 
     address: str | None = None
-    """None: that of RAY_ADDRESS, or a new cluster on this machine for as long as the run takes."""
+    """Address of the cluster; None for RAY_ADDRESS, or a temporary cluster on this machine."""
     workers: int | None = None
-    """None: one for each CPU."""
+    """Number of workers; None for one on each CPU."""
     engine: str = "ray"
-    """Name of the plug-in that runs a job there."""
+    """Name of the plug-in that runs the job on the cluster."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One of several parts of a manifest: an edit belongs to one of them by its id."""
+    """One of several parts of a manifest. Each edit belongs to one part, by its id."""
 
     index: int
-    """From 1."""
+    """Number of the part, from 1."""
     count: int
 
     @classmethod
     def parse(cls, text: str) -> Part:
-        """Read `I/N`; raise `UsageError` if it is not a part."""
+        """Parse `I/N`. Raise `UsageError` if it is invalid."""
         match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
         if match and 1 <= int(match[1]) <= int(match[2]):
             return cls(int(match[1]), int(match[2]))
@@ -436,7 +446,7 @@ class Part:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Settings of a run that change no answer."""
+    """Settings of a run that do not change answers."""
 
     name: str | None = None
     concurrency: int | None = None
@@ -445,15 +455,15 @@ class RunOptions:
     budget: float | None = None
     rehash: bool = False
     batch: bool = False
-    """Whether to use the batches of the providers: at half the price, within a day."""
+    """Whether to use the providers' batch APIs, at half the price and within a day."""
     part: Part | None = None
-    """Part of the edits that this process judges; None for all of them."""
+    """Part of the edits that this process judges; None for all edits."""
     cluster: Cluster | None = None
-    """None: on this machine, by this process."""
+    """Cluster to run on; None to run in this process."""
     say: Callable[[str], None] = lambda _: None
     observe: Callable[[RunTally], None] = lambda _: None
     control: Callable[[RunControl], None] = lambda _: None
-    """Handed the means to stop the run before it starts."""
+    """Function that receives the control for stopping the run before the run starts."""
 
 
 @dataclass(frozen=True)
@@ -467,18 +477,18 @@ class Outcome:
     summary: Summary
     error: BaseException | None = None
     short: Shortfall | None = None
-    """The request that the budget did not pay for."""
+    """The request that the budget did not cover; None if the budget sufficed."""
     store: str = ""
     """Address of the store, without a password."""
 
 
 def is_new(store: str | os.PathLike[str]) -> bool:
-    """Whether opening this store makes a file."""
+    """Whether opening this store would create a file."""
     return "://" not in os.fspath(store) and not os.path.exists(store)
 
 
 class OpenRun:
-    """The run of a job in a store."""
+    """A job and its run in a store."""
 
     def __init__(self, job: Job, store: Store, options: RunOptions) -> None:
         self.job = job
@@ -488,15 +498,16 @@ class OpenRun:
         self.chosen = job.chosen(store)
         """The edits to judge."""
         spec = job.spec(self.rubrics)
-        # A name that is the same for the same spec, so that running again without a name resumes.
+        # The same spec gives the same name, so that running again without a name resumes.
         name = options.name or f"{job.manifest.stem}-{json_hash(spec)[:8]}"
         self.record = store.open_run(name, spec)
         store.add_rubrics(self.rubrics)
         self._removed = self._drop_removed()
 
     def _drop_removed(self) -> int:
-        """Drop the edits of a resumed run that are no longer in the manifest; those that `limit` or `models` leave out
-        stay. Return how many were dropped."""
+        """Remove edits from a resumed run that are no longer in the manifest, and return their number. Edits that
+        `limit` or `models` leave out stay.
+        """
         stored = self.store.item_ids(self.record)
         if not stored:
             return 0
@@ -506,7 +517,7 @@ class OpenRun:
         return len(removed)
 
     def keep_outline(self) -> int:
-        """Store all edits and tasks of the run, unless the store has them; return how many tasks."""
+        """Store all edits and tasks of the run, unless the store has them, and return the number of tasks."""
         mark = self.job.outline_mark(self.settings)
         stored = self.store.outline_of(self.record)
         if stored and mark and stored[0] == mark:
@@ -522,7 +533,7 @@ class OpenRun:
         return expected
 
     def interrupt(self) -> bool:
-        """Mark the run as interrupted, to be resumed, or remove it if it has no answer; return whether it stays."""
+        """Mark the run as interrupted, or remove it if it has no answers. Return whether it remains."""
         counts = self.store.counts(self.record)
         has_answers = any(status != PENDING for *_, status in counts)
         if has_answers:
@@ -532,12 +543,12 @@ class OpenRun:
         return has_answers
 
     def conclude(self, control: RunControl, tally: RunTally) -> Outcome:
-        """Sum the run up and mark it as ended."""
+        """Compute the summary of the run and mark the run as ended."""
         store = self.store
         run = self.record
         tally.left_out = self.chosen.absent
         tally.removed = self._removed
-        # No mean is formed of choices.
+        # Choices have no mean.
         factors = {
             rubric.name: [f.key for f in rubric.factors if not rubric.chooses]
             for rubric in self.rubrics
@@ -550,7 +561,7 @@ class OpenRun:
             )
             summary.reasons = commonest(rows)
         ending = control.stopping or "finished"
-        # A part of a run may be finished before the others are.
+        # A part of a run may finish before the others.
         unfinished = ending == "finished" and summary.statuses.get(PENDING)
         state = "interrupted" if ending == "failed" or unfinished else ending
         store.mark(run, state, summary.as_json())
@@ -571,8 +582,9 @@ class OpenRun:
         )
 
     def _stored_summary(self, tally: RunTally) -> Summary | None:
-        """Return the summary of the last time, if all tasks were done then and nothing was judged since: what is done
-        stays as it is, and a store forgets the summary of a run whose edits or tasks change."""
+        """Return the stored summary if all tasks were already done and nothing was judged since, or None. The store
+        deletes the summary of a run whose edits or tasks change.
+        """
         stored = self.store.run_of(self.record.id)
         if stored is None or stored.imported_from or not stored.summary:
             return None
@@ -584,10 +596,9 @@ class OpenRun:
 async def execute(
     job: Job, store: Store | Callable[[], Store], options: RunOptions
 ) -> Outcome:
-    """Run to the end, or as far as budget, judges and user allow, and sum up.
+    """Run a job to its end, or as far as budget, judges and user allow, and return the outcome.
 
-    A function in place of a store is called once nothing that can be checked is wrong, so that a job which cannot run
-    leaves no file behind.
+    A function in place of a store is called after all checks, so that a job that cannot run leaves no file behind.
     """
     if cluster := options.cluster:
         name = cluster.engine
@@ -629,7 +640,7 @@ async def execute(
             run.interrupt()
             raise
         except BaseException:
-            # stopped at once: the next run goes on from what is stored
+            # Stopped immediately: the next run continues from the stored answers.
             run.store.mark(run.record, "interrupted")
             raise
     control = engine.control
@@ -644,7 +655,7 @@ async def execute(
 
 
 def _engine(run: OpenRun, budget: Budget, options: RunOptions) -> Engine:
-    # Not above: judging one edit needs no database.
+    # Imported here, since judging a single edit needs no database.
     from editjudge.store.claims import Claims
 
     planner = Planner(
@@ -658,7 +669,7 @@ def _engine(run: OpenRun, budget: Budget, options: RunOptions) -> Engine:
     )
     make: Callable[..., Engine] = Engine
     if options.batch:
-        # Three wire formats that other runs need not wait for.
+        # Imports three wire formats that other runs do not need.
         from editjudge.running.batch import BatchEngine
 
         make = partial(BatchEngine, run_id=run.record.id)
@@ -673,9 +684,11 @@ def _engine(run: OpenRun, budget: Budget, options: RunOptions) -> Engine:
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, in a thread of its own if this one already has an event loop, as in a notebook.
+    """Run a coroutine to its end. If this thread already has an event loop, as in a notebook, it runs in another
+    thread.
 
-    Ctrl-C cancels it either way. Raise `KeyboardInterrupt` once it has stopped, so that what it stored is complete.
+    Ctrl-C cancels the coroutine in both cases. `KeyboardInterrupt` is raised after it has stopped, so that the store
+    is consistent.
     """
     try:
         asyncio.get_running_loop()
@@ -696,7 +709,7 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
         try:
             return result.result()
         except KeyboardInterrupt:
-            # Only the main thread is interrupted: the other would go on to the end of the run.
+            # Only the main thread is interrupted, so the other thread must be cancelled.
             loop, task = started.result()
             if task and not result.done():
                 loop.call_soon_threadsafe(task.cancel)
@@ -720,7 +733,7 @@ def pacing(options: RunOptions) -> Callable[[str], Pace]:
 async def judge_edit(
     edit: Edit, rubrics: Sequence[Rubric], spec: str, options: Options
 ) -> list[Judgement]:
-    """Judge one edit now and without a store; return a judgement for each rubric, in their order."""
+    """Judge one edit without a store. Return the judgements in the order of the rubrics."""
     check_answers([spec], rubrics)
     async with AsyncExitStack() as resources:
         judge = await EditJudge.open(spec, options, resources)
@@ -728,7 +741,7 @@ async def judge_edit(
 
 
 class EditJudge:
-    """A judge that is opened once and judges edits one by one, without a store."""
+    """A judge that is opened once and judges single edits, without a store."""
 
     def __init__(self, judge: Judge, pace: Pace) -> None:
         self._judge = judge
@@ -739,18 +752,19 @@ class EditJudge:
     async def open(
         cls, spec: str, options: Options, resources: AsyncExitStack
     ) -> EditJudge:
-        """Open the judge of a spec; what it holds open is closed with `resources`."""
+        """Open the judge of a spec. Its resources are closed with `resources`."""
         pace = Pace(spec, retry=Retry(tries=5), circuit=_interactive_circuit(spec))
         judge = await open_judge(spec, options, lambda _: pace, resources)
         return cls(judge, pace)
 
     async def judge(self, edit: Edit, rubrics: Sequence[Rubric]) -> list[Judgement]:
-        """Return a judgement for each rubric, in their order. Raise `JudgeError` if the judge cannot be reached: the
-        next call asks it again."""
+        """Return the judgements of an edit in the order of the rubrics. Raise `JudgeError` if the judge cannot be
+        reached; the next call tries again.
+        """
         judge = self._judge
         if judge.limits is not None:
             for role, source in edit.all_pictures().items():
-                # A path given by hand must exist: a typo is not a missing output.
+                # A path that the user typed must exist, since a typo is not a missing output.
                 if isinstance(source, Path) and not source.exists():
                     raise ImageError(
                         f"{name_of(source)}: no such file (given as {role})"
@@ -784,6 +798,7 @@ class EditJudge:
 
 
 def _interactive_circuit(spec: str) -> Circuit:
-    """Return a circuit that never opens by itself. A user waits for this edit, and no other can fail: a judge that is
-    down is unreachable after seconds, while a run waits for minutes."""
+    """Return a circuit that never opens by itself. A user is waiting for this edit, so a judge that is down is
+    reported after seconds, not minutes.
+    """
     return Circuit(spec, threshold=sys.maxsize, absence=math.inf)

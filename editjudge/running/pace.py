@@ -1,7 +1,8 @@
-"""The pace of a judge: adaptive concurrency, one finite retry policy, and a circuit that opens when it is down.
+"""The pace of requests to a judge: adaptive concurrency, a retry policy, and a circuit breaker for a judge that is
+down.
 
-`running.throttle` learns from 429s how much a judge admits. A 5xx or a timeout says that the server is in trouble, which
-fewer requests may or may not cure, so concurrency only stops growing.
+`running.throttle` learns from 429 responses how many requests a judge admits. A 5xx response or a timeout means that
+the server has a problem, which fewer requests may or may not solve, so concurrency only stops growing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from editjudge.running.throttle import START, Throttle
 T = TypeVar("T")
 
 _SHORT_BLOCK = 10.0
-"""Seconds for which a judge may refuse everything with 429 before it counts as down: a short window is used up."""
+"""Seconds for which a judge may refuse all requests with 429 before it counts as down. A short rate-limit window may
+just be used up.
+"""
 _CHANCE = random.Random()  # noqa: S311  (spreads retries, guards nothing)
 _ELSEWHERE = "Is its server running? --base-url URL says where it is."
 _NOTHING_LOST = "Nothing is lost: run the same command again to go on."
@@ -31,65 +34,72 @@ _NOTHING_LOST = "Nothing is lost: run the same command again to go on."
 
 @dataclass(frozen=True)
 class Retry:
-    """The program's only retry policy: no other code sends a request again if it got no answer."""
+    """The only retry policy of the program: no other code repeats an unanswered request."""
 
     tries: int = 10
-    """Sends of one question: at 32 % failing requests, as in the fault tests, one in 90,000 stays unanswered."""
+    """Maximum number of attempts for one question. If 32 % of requests fail, as in the fault tests, one question in
+    90,000 stays unanswered.
+    """
     billable: int = 2
-    """Retries after a failure that may be billed: a timeout, or an answer that broke off."""
+    """Maximum number of retries after failures that may be billed: timeouts and truncated answers."""
     first: float = 0.5
     longest: float = 30.0
     patience: float = 300.0
-    """Longest pause that a server may ask for before it counts as down."""
+    """Longest wait that a server may ask for before it counts as down."""
 
     def pause(
         self, problem: CallFailed, failures: int, chance: random.Random = _CHANCE
     ) -> float:
-        """Return the seconds to wait: at least what the server asks for, with jitter so that retries do not coincide."""
+        """Return the seconds to wait: at least as long as the server asks, with jitter so that retries do not
+        coincide.
+        """
         jitter = chance.uniform(0.5, 1.0)
-        # each such retry may cost as much as an answer
+        # Each such retry may cost as much as an answer.
         first = self.first * (4 if problem.may_be_billed else 1)
-        # The throttle slows all questions for a 429: only one that keeps coming is this question's own.
+        # The throttle already slows down all questions after a 429, so only repeated ones increase this question's
+        # own pause.
         doublings = max(0, failures - (3 if problem.kind == "rate limit" else 1))
         backoff = min(self.longest, first * 2.0 ** min(doublings, 20)) * jitter
         return max(backoff, (problem.retry_after or 0.0) * (1 + 0.1 * jitter))
 
 
 _DECLINED = ("refusal", "schema", "image", "grammar")
-"""Kinds of failure that are an answer, if not the one that was hoped for."""
+"""Kinds of failure that show that the judge answers, although it declined the question."""
 
 
 class JudgeDown(JudgeError):
-    """A judge that does not answer: the run stops, and what is not judged yet stays to be judged."""
+    """Raised if a judge does not answer. The run stops, and its remaining tasks stay pending."""
 
 
 @dataclass
 class Circuit:
-    """Opens after many failures in a row without a success, and lets one request through at a time to see."""
+    """Circuit breaker: opens after many consecutive failures, and then admits one request at a time as a probe."""
 
     judge: str
     threshold: int = 9
-    """Failures in a row: one less than the tries of a question, so that not even a single one at a time is burnt
-    before. At 32 % failing requests that happens once in 28,000 by chance, and then costs a message."""
+    """Number of consecutive failures that open the circuit. It is one less than the attempts of a question, so that
+    not even a single question fails before. If 32 % of requests fail, this happens by chance once in 28,000 requests,
+    and only costs a message.
+    """
     patience: float = 120.0
     """Seconds that a judge may stay down before the run gives up."""
     absence: float = 15.0
-    """The same for a judge to which there was never a connection: it is not started, or at another address."""
+    """The same for a judge that was never reached: it is not running, or has another address."""
     say: Callable[[str], None] = field(default=lambda _: None)
     over: bool = False
-    """Whether nothing more is sent."""
+    """Whether no more requests are sent."""
     stopped: bool = False
-    """Whether waiting tasks end; what is in flight may be answered, and asked again if that is not an answer."""
+    """Whether waiting tasks end. Requests in flight may still be answered, and retried after an invalid reply."""
     _failures: int = 0
     _connected: bool = False
     _absent: float | None = None
-    """Time since which there is no connection."""
+    """Time since which there has been no connection."""
     _opened: float | None = None
     _probing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _reason: str = ""
     _error: type[JudgeError] = JudgeDown
-    """Raised, with the reason, for every question that is not sent any more."""
+    """Class of the error that is raised, with the reason, for every question that is no longer sent."""
 
     @property
     def open(self) -> bool:
@@ -103,8 +113,9 @@ class Circuit:
             self.say(f"{self.judge} answers again")
 
     def failed(self, problem: CallFailed, in_flight: int = 1) -> None:
-        """Count a failure; raise a `JudgeError` if it ends the run. `in_flight` requests fail together when one limit is
-        met, which alone does not make a judge down."""
+        """Count a failure. Raise a `JudgeError` if it ends the run. When a limit is reached, all `in_flight` requests
+        fail together, which alone does not mean that the judge is down.
+        """
         now = time.monotonic()
         self._failures += 1
         self._connected = self._connected or problem.kind != "connection"
@@ -133,7 +144,7 @@ class Circuit:
             )
 
     def end(self, reason: str, error: type[JudgeError] = JudgeDown) -> JudgeError:
-        """Send nothing more; what is in flight may still be answered, and was paid for."""
+        """Stop sending requests. Requests in flight are paid for and may still be answered."""
         if not self._reason:
             self._reason = reason
             self._error = error
@@ -142,13 +153,13 @@ class Circuit:
         return self._error(self._reason)
 
     def stop(self) -> None:
-        """End all waits, since the run is being stopped; their questions stay to be asked."""
+        """End all waits, since the run is being stopped. Their questions stay pending."""
         self._reason = self._reason or "the run was stopped"
         self.stopped = True
         self._woken.set()
 
     async def rest(self, seconds: float) -> None:
-        """Sleep, but not beyond the end, nor beyond the moment when a judge without any connection is given up."""
+        """Sleep for this many seconds, or until the circuit ends or a judge that was never reached is given up."""
         if self._absent is not None and not self._connected:
             seconds = min(seconds, self._absent + self.absence - time.monotonic())
         if seconds > 0:
@@ -170,13 +181,13 @@ class Circuit:
         yield
 
     def check(self) -> None:
-        """Raise a `JudgeError` if nothing more is sent."""
+        """Raise a `JudgeError` if no more requests are sent."""
         if self.over or (self.stopped and self.open):
             raise self._error(self._reason)
 
 
 class Pace:
-    """Slots for requests to one judge: their number and rate follow what it admits."""
+    """Slots for requests to one judge, whose number and rate adapt to what the judge admits."""
 
     def __init__(
         self,
@@ -195,9 +206,9 @@ class Pace:
         self.throttle = Throttle(concurrency)
         self.circuit = circuit or Circuit(judge)
         self.in_flight = 0
-        """Slots in use."""
+        """Number of slots in use."""
         self.pausing = 0
-        """Questions that wait to be sent again, and have no slot meanwhile."""
+        """Number of questions that wait for a retry. They do not use a slot meanwhile."""
         self._has_answered = False
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._meters = [_Meter(requests_per_minute), _Meter(tokens_per_minute)]
@@ -205,13 +216,13 @@ class Pace:
 
     @property
     def window(self) -> int:
-        """Number of questions that may be in flight, those that pause included."""
+        """Maximum number of questions in flight, including those that wait for a retry."""
         return int(self.throttle.limit) + min(self.pausing, int(self.throttle.limit))
 
     async def send_with_retries(
         self, send: Callable[[], Awaitable[T]], tokens: int = 0
     ) -> tuple[T, int]:
-        """Return the reply, and how many sends failed before."""
+        """Return the reply and the number of failed attempts before it."""
         failures = spent = billable = 0
         streaks: Counter[str] = Counter()
         while True:
@@ -219,7 +230,8 @@ class Pace:
             if not isinstance(result, CallFailed):
                 return result, failures
             failures += 1
-            # While the circuit is open a judge is waited for: its tasks must not burn into failures.
+            # While the circuit is open, attempts are not counted, so that tasks do not fail because the judge is
+            # down.
             spent += not is_down
             billable += result.may_be_billed
             if (
@@ -240,12 +252,13 @@ class Pace:
     async def _send_once(
         self, send: Callable[[], Awaitable[T]], tokens: int
     ) -> tuple[T | CallFailed, bool]:
-        """Send as soon as limits, circuit and rate allow; return the reply or the failure, and whether the judge counts
-        as down since."""
+        """Send a request as soon as limits, circuit and rate allow. Return the reply or the failure, and whether the
+        judge now counts as down.
+        """
         for meter, amount in zip(self._meters, (1, tokens), strict=True):
             await self.circuit.rest(meter.wait(amount))
         async with self.circuit.wait_until_allowed():
-            # One after the other, so that a new rate holds from the next one on.
+            # One at a time, so that a new rate applies from the next request on.
             async with self._send_order:
                 while (
                     seconds := self.throttle.wait(time.monotonic())
@@ -267,7 +280,7 @@ class Pace:
             return result, self.circuit.open or self.throttle.blocked
 
     async def _rest(self, seconds: float) -> None:
-        """Sleep without a slot, and get one again before new questions do."""
+        """Sleep without a slot. Then get a slot before new questions do."""
         self._leave()
         self.pausing += 1
         try:
@@ -284,8 +297,9 @@ class Pace:
 
     @asynccontextmanager
     async def slot(self, *, has_reply: bool = False) -> AsyncIterator[None]:
-        """Wait for a slot, in the order of asking. Once the run is stopping, only a question that has a reply gets one,
-        since that was paid for."""
+        """Wait for a slot, in order of arrival. While the run is stopping, only a question with a reply gets a slot,
+        since the reply is paid for.
+        """
         await self._enter(first=has_reply)
         try:
             if self.circuit.stopped and not has_reply:
@@ -312,7 +326,7 @@ class Pace:
         self._wake()
 
     def _wake(self) -> None:
-        """Give free slots to waiting questions, so that no other comes in between."""
+        """Assign free slots to waiting questions, so that no other question takes them."""
         while self._waiting and (
             self._waiting[0].done() or self.in_flight < int(self.throttle.limit)
         ):
@@ -323,12 +337,12 @@ class Pace:
 
     def _update_circuit(self, problem: CallFailed | None) -> None:
         self._has_answered = self._has_answered or problem is None
-        # If no question was ever taken, all are malformed; else it is for what this one shows.
+        # If the judge never accepted a question, all are malformed. Otherwise the fault is in this question.
         accepted = ("request", "context") if self._has_answered else ()
         if problem is None or problem.kind in (*_DECLINED, *accepted):
             self.circuit.succeeded()
         elif problem.kind in ("key", "model"):
-            # the same error for all questions, whichever of them is the first to end the run
+            # All questions get the same error, whichever of them ends the run first.
             self.circuit.end(f"{self.judge}: {problem}", JudgeError)
         elif problem.kind == "rate limit" and self.throttle.blocked:
             if self.throttle.blocked_for(time.monotonic()) > _SHORT_BLOCK:
@@ -337,8 +351,9 @@ class Pace:
             self.circuit.failed(problem, self.in_flight)
 
     def _only_stragglers_left(self) -> bool:
-        """Whether a judge that has answered has only a few questions left: they may fail by themselves, say for their
-        image, until their tries are used up, which does not mean that the judge is down."""
+        """Whether a judge that has answered before has only a few questions left. They may fail for their own
+        reasons, such as their images, which does not mean that the judge is down.
+        """
         return (
             self._has_answered
             and self.in_flight + self.pausing < START
@@ -347,14 +362,16 @@ class Pace:
 
 
 class _Meter:
-    """Spacing for at most so many per minute: providers punish a burst at the start of each minute."""
+    """Spaces requests evenly to keep a limit per minute, since providers penalise a burst at the start of each
+    minute.
+    """
 
     def __init__(self, per_minute: float | None) -> None:
         self._spacing = 60.0 / per_minute if per_minute else 0.0
         self._next = 0.0
 
     def wait(self, amount: float) -> float:
-        """Return the seconds to wait, and reserve the time after them."""
+        """Return the seconds to wait, and reserve the time after that."""
         if not self._spacing:
             return 0.0
         now = time.monotonic()

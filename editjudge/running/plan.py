@@ -1,4 +1,6 @@
-"""The tasks of a run: edits x rubrics x a judge x repeats, each with a key of everything that affects its answer."""
+"""Planning of a run's tasks: edits x rubrics x judges x repeats, each with a key of everything that affects its
+answer.
+"""
 
 from __future__ import annotations
 
@@ -44,25 +46,30 @@ if TYPE_CHECKING:
     from editjudge.store.store import Store
 
 BATCH = 200
-"""Edits planned at a time: large enough to look keys up in bulk."""
+"""Number of edits planned at a time, large enough for bulk lookups of keys."""
 _FIRST_BATCH = 16
-"""Edits of the first batch, so that the first requests are sent while the next is planned."""
+"""Number of edits in the first batch, which is small so that the first requests are sent early."""
 _AHEAD = 8
-"""Edits whose images are read before their turn, since the disk may be slow."""
+"""Number of edits whose images are read in advance, since the disk may be slow."""
 _REMEMBERED = 10_000
-"""Images whose digests a run remembers between batches, some 5 MB: edits of many models share their inputs."""
+"""Number of images whose digests are remembered between batches, about 5 MB. Edits of many models share their
+inputs.
+"""
 MAX_ELEMENTS = 100
-"""Questions that one rubric asks about one edit: a list of thousands is a mistake that would be paid for."""
+"""Maximum number of elements that a rubric asks about for one edit. A list of thousands is a mistake that would be
+costly.
+"""
 
 KEY_VERSION = 1
 
 ImageLookup = Callable[[Edit, str], KnownImage | None]
-"""Digest and size of an image of an edit, by role; None if the edit has none. Raises `ImageError`, and `ImageMissing` if
-there should be one."""
+"""Function that returns the digest and size of an edit's image by role, or None if the edit has no such image. It
+raises `ImageError`, or `ImageMissing` if a named file does not exist.
+"""
 FindJudgement = Callable[[Work], Judgement | None]
-"""Stored judgement of a task; None if it is not answered yet."""
+"""Function that returns the stored judgement of a task, or None if it is not answered yet."""
 Problem = tuple[Status, Remark]
-"""Reason why a question cannot be asked."""
+"""Reason why a question cannot be asked: its status and remark."""
 
 
 def _problem(status: Status, message: str) -> Problem:
@@ -70,12 +77,12 @@ def _problem(status: Status, message: str) -> Problem:
 
 
 class ImageMissing(ImageError):
-    """An image file that a manifest names does not exist."""
+    """Raised if an image file that a manifest names does not exist."""
 
 
 @dataclass(frozen=True)
 class QuestionSettings:
-    """The questions that a run asks about every edit."""
+    """Settings that determine the questions about every edit."""
 
     rubrics: Sequence[Rubric]
     repeats: int = 1
@@ -98,7 +105,7 @@ class QuestionSettings:
 
     @functools.cached_property
     def stages(self) -> list[list[Rubric]]:
-        """Rubrics grouped by stage: a rubric that is told another's answer is asked in a later stage."""
+        """Rubrics by stage. A rubric that uses another rubric's answer is asked in a later stage."""
         return stages(self.rubrics)
 
     def in_stage(self, stage: int | None) -> Sequence[Rubric]:
@@ -145,8 +152,9 @@ class _EditVariant(NamedTuple):
 def _variants(
     rubric: Rubric, edit: Edit, settings: QuestionSettings
 ) -> list[_EditVariant]:
-    """Return the variants of an edit that a rubric asks about; empty if the rubric, or the one that it is asked after,
-    does not apply to the edit."""
+    """Return the variants of an edit that a rubric asks about. Empty if the rubric does not apply to the edit, or the
+    rubric in its `after` does not.
+    """
     if rubric.when and not applies(rubric.when, edit):
         return []
     if rubric.after and not _variants(settings.named(rubric.after), edit, settings):
@@ -177,16 +185,16 @@ def _with_metadata(edit: Edit, name: str, value: Any) -> Edit:
 
 
 _STAGE = 1 << 40
-"""Positions of tasks in one stage: tasks of later stages come after them, however many there are."""
+"""Number of task positions in one stage. Tasks of later stages come after them, however many there are."""
 
 
 class PlacedEdit(NamedTuple):
-    """An edit with its position in the run, and the positions of its tasks."""
+    """An edit with its position in the run and the positions of its tasks."""
 
     position: int
     edit: Edit
     tasks: Mapping[tuple[str, int, str], int]
-    """Position of each task, also of those that are asked after others, by rubric, repeat and variant."""
+    """Position of each task of all stages, by rubric, repeat and variant."""
 
 
 def placed(
@@ -194,8 +202,9 @@ def placed(
     settings: QuestionSettings,
     part: Callable[[Edit], bool] = lambda _: True,
 ) -> Iterator[PlacedEdit]:
-    """Yield the edits in `part` with their positions in the whole run, so that processes that share a manifest store
-    the same positions as a single process would."""
+    """Yield the edits in `part` with their positions in the whole run, so that several processes store the same
+    positions as a single one.
+    """
     following = [stage * _STAGE for stage in range(len(settings.stages))]
     for position, edit in enumerate(edits):
         tasks: dict[tuple[str, int, str], int] = {}
@@ -226,7 +235,7 @@ def works(
 
 
 class EditQuestions:
-    """The questions to one judge about one edit."""
+    """Questions to one judge about one edit."""
 
     def __init__(
         self,
@@ -245,16 +254,16 @@ class EditQuestions:
             for rubric in settings.rubrics
         }
         self._images: dict[tuple[tuple[str, ...], int, str], _QuestionImages] = {}
-        """Images by roles, how many of them the rubric shows, and variant, if that changes them."""
+        """Images by roles, number of roles that the rubric shows, and variant (if it changes them)."""
         self._earlier: dict[str, list[Work]] = {}
-        """Works of rubrics that others are asked after, by name."""
+        """Work of rubrics that other rubrics are asked after, by name."""
 
     def works(self, stage: int | None = None) -> list[Work]:
         rubrics = self._settings.in_stage(stage)
         return [work for rubric in rubrics for work in self._plan_rubric(rubric)]
 
     def not_applicable(self, stage: int | None = None) -> int:
-        """Return how many rubrics do not apply to this edit."""
+        """Return the number of rubrics that do not apply to this edit."""
         rubrics = self._settings.in_stage(stage)
         return sum(not self._variants[rubric.name] for rubric in rubrics)
 
@@ -276,7 +285,7 @@ class EditQuestions:
         edit = variant.edit
         roles = rubric.images
         needed = len(roles)
-        # Else, as usual, there are no lists of images, and none but those that the rubric shows.
+        # Otherwise, as usual, the edit has no lists of images, and only the rubric's images are used.
         if edit.pictures or self._judge.further_images:
             names = [name for role in roles for name in edit.picture_names(role)]
             needed = len({*names})
@@ -285,7 +294,7 @@ class EditQuestions:
             roles = tuple(dict.fromkeys(names))
         differs = variant.name == "ba"
         if rubric.for_each:
-            # Boxes are those of the element that this question is about.
+            # Boxes belong to the element that this question is about.
             differs = any("@" in role for role in roles)
         key = (roles, needed, variant.name if differs else "")
         if key not in self._images:
@@ -313,13 +322,13 @@ class EditQuestions:
             {name: edit.text(name) for name in rubric.texts},
             {r: (images.digests.get(r), images.recipes.get(r)) for r in images.roles},
         )
-        # B|A with B first shows what A|B with A second does, and names it otherwise.
+        # B|A with B shown first looks like A|B with A shown second, but names the outputs differently.
         if rubric.pairwise:
             question["order"] = variant.name
-        # An image that cannot be read has no digest to tell it from one that is not there.
+        # An image that cannot be read has no digest, and would look like a missing image.
         if problem:
             question["problem"] = [problem[0], problem[1].message]
-        # If no image is looked at, elements of a list may differ by their boxes alone.
+        # If no image is looked at, elements of a list may differ only in their boxes.
         if rubric.for_each and judge.limits is None:
             question["variant"] = variant.name
         works = []
@@ -344,9 +353,9 @@ class EditQuestions:
     def _with_earlier_answers(
         self, rubric: Rubric, variant: _EditVariant, repeat: int
     ) -> _EditVariant | None:
-        """Return the variant with the answers to the earlier question; None if they are not available yet.
+        """Return the variant with the answers to the earlier question, or None if they are not available yet.
 
-        A question is told the answer from its own repeat of the run. If its rubric has more samples than the earlier
+        A question gets the answer from its own repeat of the run. If its rubric has more samples than the earlier
         one, the earlier samples are used in turn.
         """
         earlier = self._settings.named(rubric.after)
@@ -386,7 +395,8 @@ def key_of_question(
     images: Mapping[str, tuple[str | None, str | None]],
 ) -> dict[str, Any]:
     """Return the part of a task's key that describes its question. Answers are stored by the hash of this JSON, so no
-    byte of it may change. `images` maps each role to digest and recipe, or to None and None if the image is missing."""
+    byte of it may change. `images` maps each role to digest and recipe, or to None and None if the image is missing.
+    """
     return {
         "version": KEY_VERSION,
         "rendering": RENDERING + rewordings(rubric),
@@ -423,8 +433,9 @@ def _missing_text(edit: Edit, rubric: Rubric) -> Problem | None:
 
 
 class _QuestionImages:
-    """Images of an edit that several questions share, keyed by role. The rubric shows the first `needed` roles; the
-    judge also looks at the others."""
+    """Images of an edit that several questions share, by role. The rubric shows the first `needed` roles; the judge
+    also uses the others.
+    """
 
     def __init__(
         self,
@@ -444,7 +455,7 @@ class _QuestionImages:
         if judge.limits is None:
             return
         images = self._find(roles[:needed])
-        # Images that the rubric does not show are as good as absent if they are broken.
+        # Images that the rubric does not show are ignored if they are broken.
         problem = self.problem
         further = self._find(roles[needed:])
         self.problem = problem
@@ -461,7 +472,7 @@ class _QuestionImages:
             self.sizes[role] = info.display_size
 
     def _find(self, roles: Iterable[str]) -> dict[str, KnownImage]:
-        """Look up images. Record the first problem, or that the model produced nothing."""
+        """Look up images, and record the first problem or a missing output."""
         images: dict[str, KnownImage] = {}
         for role in roles:
             missing = f"the {role} is to be looked at, and there is none"
@@ -491,14 +502,16 @@ class _QuestionImages:
         self.problem = self.problem or problem
 
     def _note_missing(self, role: str, message: str) -> None:
-        """Record a missing image. A missing output overrides any other problem, unless the input file is missing as well."""
+        """Record a missing image. A missing output overrides other problems, unless the input file is missing as
+        well.
+        """
         if not _is_output(role):
             self._note(_problem("missing_input", message))
             return
         self.problem = _problem("missing_output", message)
         edit = self._edit
         if isinstance(edit.picture(role), Path) and isinstance(edit.input, Path):
-            # Any other fault of the input is noted when that is looked at.
+            # Other faults of the input are recorded when the input itself is looked up.
             with suppress(Exception):
                 gone = ""
                 try:
@@ -534,8 +547,9 @@ def _is_output(role: str) -> bool:
 
 
 def look_at(digests: DigestCache, edit: Edit, role: str) -> KnownImage | None:
-    """Return the digest and size of an edit's image; None if the edit has none. Raise `ImageMissing`, with the file's
-    name in the manifest, if the file does not exist."""
+    """Return the digest and size of an edit's image, or None if the edit has no such image. Raise `ImageMissing`,
+    with the file's name in the manifest, if the file does not exist.
+    """
     source = edit.picture(role)
     image = None if source is None else digests.look_up(source)
     if image is None and isinstance(source, Path):
@@ -565,12 +579,13 @@ def _memoised_lookup(digests: DigestCache) -> ImageLookup:
 def readable_pictures(
     edit: Edit, digests: DigestCache, skip: Iterable[str] = ()
 ) -> dict[str, KnownImage]:
-    """Return all readable images, including those that no rubric shows: ratings and other runs identify an edit by its
-    images. URLs are left out, since they are fetched only for a judge."""
+    """Return all readable images, including those that no rubric shows, since ratings and other runs identify an edit
+    by its images. URLs are left out, since they are fetched only for a judge.
+    """
     images: dict[str, KnownImage] = {}
     for role, source in edit.all_pictures().items():
         if role not in skip and not is_url(source):
-            # An image that cannot be read is known by its path.
+            # An image that cannot be read is identified by its path.
             with suppress(Exception):
                 if image := digests.look_up(source):
                     images[role] = image
@@ -580,14 +595,14 @@ def readable_pictures(
 def digests_of(
     edit: Edit, digests: DigestCache, looked_up: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the digests of an edit's images, keyed by role; `looked_up` has digests that are already known."""
+    """Return the digests of an edit's images, by role. `looked_up` has digests that are already known."""
     by_role = dict(looked_up or {})
     further = readable_pictures(edit, digests, [*by_role])
     return by_role | {role: image.digest for role, image in further.items()}
 
 
 def contents_of_manifest(path: Path, columns: manifest.Columns = ()) -> dict[str, str]:
-    """Return the content keys of a manifest's edits, keyed by edit id."""
+    """Return the content keys of a manifest's edits, by edit id."""
     digests = DigestCache()
     named = manifest.NamedInputs(columns=columns)
     edits = manifest.read(
@@ -609,11 +624,10 @@ def item_of(
     name: str | None = None,
     places: Mapping[str, str] | None = None,
 ) -> Item:
-    """Return an edit as a store keeps it, under `name` or, by default, under its id.
+    """Return an edit as a store keeps it, under `name` or, by default, its id.
 
-    `places` maps each role to the place where its image is kept, if that is not where the image came from. Edits of the
-    same input form a group; an input that was not read is identified by its path. Passwords and signatures in URLs are
-    not kept.
+    `places` maps each role to the location where its image is kept, if that differs from its source. Edits with the
+    same input form a group; an unread input is identified by its path. Passwords and signatures in URLs are removed.
     """
     name = name or edit.id
     group = redacted_text(edit.group or "") or digests.get("input")
@@ -639,12 +653,14 @@ def item_of(
 
 
 def place_of(source: ImageSource) -> str:
-    """Return the stored address of an image. Paths become absolute, since the store may be read from another folder."""
+    """Return the location of an image for the store. Paths become absolute, since the store may be read from another
+    folder.
+    """
     return name_of(source.absolute() if isinstance(source, Path) else source)
 
 
 _OUTLINED = 1_000
-"""Edits of one transaction, when a run begins."""
+"""Number of edits in one transaction when a run begins."""
 
 
 def add_outline(
@@ -655,11 +671,11 @@ def add_outline(
     *,
     resumed: bool,
 ) -> int:
-    """Store all edits and tasks of a run before any of them is planned, so that tasks without a judgement are counted
-    as pending whenever the run is stopped. Return the number of tasks.
+    """Store all edits and tasks of a run before any of them is planned, so that tasks without a judgement count as
+    pending whenever the run is stopped. Return the number of tasks.
 
-    No image file is read, so each task gets a provisional key that no answer has; planning replaces it by the final key.
-    If the run is resumed, tasks of these edits that are no longer needed are removed from the run.
+    No image file is read, so each task gets a provisional key without an answer, which planning replaces. If the run
+    is resumed, tasks of these edits that are no longer needed are removed from the run.
     """
     expected = 0
     edits = iter(edits)
@@ -680,19 +696,20 @@ def add_outline(
 
 
 def _outlined(edit: Edit) -> Item:
-    """Return an edit as a store keeps it before its files are read. Inline images have no path, so they are identified
-    by their content."""
+    """Return an edit as a store keeps it before its files are read. Inline images have no path, so they are
+    identified by their content.
+    """
     digests: dict[str, str] = {}
     for role, source in edit.all_pictures().items():
         if isinstance(source, bytes) or str(source).startswith("data:"):
-            # One that cannot be read is reported when it is asked about.
+            # An image that cannot be read is reported when a question about it is planned.
             with suppress(Exception):
                 digests[role] = DigestCache().of(source) or ""
     return item_of(edit, digests)
 
 
 class PlannedBatch(NamedTuple):
-    """Work on some edits, and the statuses of tasks that are known to be done, keyed by task key."""
+    """Work on several edits, and the statuses of tasks that are known to be done, by key."""
 
     works: list[Work]
     done: Mapping[str, str]
@@ -712,14 +729,15 @@ class Planner:
         outlining: bool = False,
         part: Callable[[Edit], bool] = lambda _: True,
     ) -> None:
-        """`outlining`: the edits are a stream, and each batch is outlined as it is read. `part`: whether an edit
-        is planned by this process, and not by another."""
+        """Create a planner. `outlining`: the edits are a stream, and each batch is outlined as it is read. `part`:
+        whether this process plans an edit.
+        """
         self.reader = reader or ImageReader()
         self.settings = settings
         self.planned = 0
-        """Tasks of all judges that were planned."""
+        """Number of planned tasks of all judges."""
         self.not_applicable = 0
-        """Questions of a rubric that is not for that edit."""
+        """Number of questions that do not apply to their edit."""
         self._store = store
         self._run = run_id
         self._rehash = rehash
@@ -731,7 +749,7 @@ class Planner:
     ) -> Iterator[PlannedBatch]:
         """Yield the work for a judge in one stage, in batches of edits whose items and tasks are already stored.
 
-        A batch ends early once its images fill three eighths of the reader's memory, so that they are still in memory
+        A batch ends early when its images fill three eighths of the reader's memory, so that they are still in memory
         when they are encoded: two batches exist at a time, and each may exceed its limit by one edit. Call this in a
         thread, since reading and hashing images must not delay answers.
         """
@@ -760,7 +778,7 @@ class Planner:
         planned: Sequence[Work],
         digests: DigestCache,
     ) -> dict[str, str]:
-        """Store edits and tasks at their positions, and return the statuses of the tasks that are known to be done."""
+        """Store edits and tasks at their positions, and return the statuses of tasks that are known to be done."""
         by_role: dict[str, dict[str, str]] = {each.edit.id: {} for each in edits}
         positions = {each.edit.id: each.tasks for each in edits}
         latest: Mapping[str, str] | None = None
@@ -788,7 +806,9 @@ class Planner:
         digests: DigestCache,
         stage: int,
     ) -> tuple[int, list[Work]]:
-        """Plan edits until their images fill the memory of a batch. Return how many were planned, and the work on them."""
+        """Plan edits until their images fill the memory of a batch. Return the number of planned edits and the work
+        on them.
+        """
         look = _memoised_lookup(digests)
         planned: list[Work] = []
         before = digests.bytes_asked

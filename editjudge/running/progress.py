@@ -1,4 +1,4 @@
-"""Progress of a run: its counts, and the lines or the bar that show them."""
+"""Progress of a run: its counts, and the lines or bars that display them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LINES = 10.0
-"""Seconds between lines: a log of an hour stays readable."""
+"""Seconds between lines, so that the log of an hour stays readable."""
 _DRAWINGS = 0.1
-"""Seconds between drawings of a bar: a terminal shows no more, and each costs a millisecond."""
+"""Seconds between updates of a bar. A terminal does not show more, and each update costs a millisecond."""
 
 NOT_ASKED = ("missing_output", "missing_input", "bad_image")
-"""Statuses of tasks that no judge was given."""
+"""Statuses of tasks that were not passed to a judge."""
 
 
 @dataclass
@@ -33,24 +33,24 @@ class RunTally:
 
     statuses: Counter[str] = field(default_factory=Counter)
     cached: int = 0
-    """Judgements that were there already."""
+    """Number of judgements that already existed."""
     asked: int = 0
-    """Tasks that a judge was given: not those whose images are missing."""
+    """Number of tasks that were passed to a judge. Tasks with missing images are not."""
     replies: int = 0
-    """Replies that were paid for."""
+    """Number of replies that were paid for."""
     cost: float = 0.0
     estimated: float = 0.0
-    """Part of the cost for requests that brought no answer and may be billed."""
+    """Part of the cost for unanswered requests that may be billed."""
     unpriced: int = 0
-    """Judgements whose cost is unknown."""
+    """Number of judgements whose cost is unknown."""
     left_out: int = 0
-    """Edits that an earlier run, named as a condition, does not have."""
+    """Number of edits that are missing in an earlier run which is part of a condition."""
     not_applicable: int = 0
-    """Questions of a rubric that is not for that edit: `when` does not hold, or the list is empty."""
+    """Number of questions that do not apply to their edit: `when` is false, or the list is empty."""
     removed: int = 0
-    """Edits that the run had and the manifest no longer has."""
+    """Number of edits that are no longer in the manifest."""
     expected: int | None = None
-    """Judgements of the run; None if that is not known beforehand."""
+    """Number of judgements of the run; None if it is not known in advance."""
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -73,7 +73,7 @@ class RunTally:
             self.unpriced += 1
 
     def merge(self, other: RunTally, *, paid_only: bool = False) -> None:
-        """Add the counts of another part of the run, or only what its judges were asked and paid."""
+        """Add the counts of another part of the run, or only its requests and costs."""
         if not paid_only:
             self.statuses.update(other.statuses)
             self.cached += other.cached
@@ -86,7 +86,7 @@ class RunTally:
 
 
 def described(tally: RunTally) -> str:
-    """Return one line: how many, how fast, how long still, what it cost, what failed."""
+    """Return one line with progress, rate, remaining time, cost and failures."""
     total = f" of {max(tally.expected, tally.total):,}" if tally.expected else ""
     return f"{tally.total:,}{total} judged, {_state(tally)}"
 
@@ -109,7 +109,7 @@ def _state(tally: RunTally) -> str:
 
 
 class ProgressLines:
-    """Lines on standard error."""
+    """Progress as lines on standard error."""
 
     def __init__(self, every: float = LINES, *, at_once: bool = False) -> None:
         self._every = every
@@ -137,8 +137,8 @@ class TerminalBar(ProgressLines):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         super().__init__(_DRAWINGS, at_once=True)
-        # What is left comes from the same tally as the rate beside it: Rich's own column counts answers that were
-        # there already as speed.
+        # The remaining time comes from the same tally as the rate next to it. Rich's own column would count existing
+        # answers as speed.
         self._progress = Progress(
             TextColumn("judging"),
             BarColumn(bar_width=20),
@@ -163,7 +163,7 @@ class TerminalBar(ProgressLines):
 
 
 class NotebookBar(ProgressLines):
-    """A bar below the cell, which updates in place; the last state stays."""
+    """A bar below the notebook cell, which updates in place. Its last state stays."""
 
     def __init__(self, display: Any) -> None:
         super().__init__(2 * _DRAWINGS, at_once=True)
@@ -191,8 +191,9 @@ class NotebookBar(ProgressLines):
 
 
 def bar_console() -> Console | None:
-    """Return the console of a bar; None if NO_COLOR or TERM=dumb ask for no escape sequences, with which it draws over
-    itself."""
+    """Return the console for a bar, or None if NO_COLOR or TERM=dumb exclude the escape sequences that a bar
+    needs.
+    """
     # Checked before Rich is imported, which takes longer than planning a hundred edits.
     if not (sys.stderr.isatty() or os.environ.get("FORCE_COLOR")):
         return None
@@ -211,8 +212,9 @@ def progress_on_terminal(*, quiet: bool) -> ProgressLines:
 
 
 def progress_for(wanted: bool | None) -> ProgressLines | None:
-    """Return the progress of a run that is called from Python. None if nothing is to be shown: `wanted` is False, or
-    undecided outside a notebook and a terminal."""
+    """Return the progress display of a run that is called from Python. None if `wanted` is False, or if it is None
+    outside a notebook and a terminal.
+    """
     if wanted is False:
         return None
     if display := _notebook_display():
@@ -221,7 +223,7 @@ def progress_for(wanted: bool | None) -> ProgressLines | None:
 
 
 def _notebook_display() -> Any:
-    """Return IPython's `display` inside a kernel; None elsewhere. Nothing is imported that is not there already."""
+    """Return IPython's `display` inside a notebook kernel, or None. IPython is not imported for this."""
     with suppress(Exception):  # whatever a half-installed IPython raises
         ipython = sys.modules["IPython"]
         if "IPKernelApp" in ipython.get_ipython().config:

@@ -1,4 +1,4 @@
-"""The summary of a run: means with their coverage, and failures with their reasons."""
+"""Summary of a run: means with their coverage, and failures with their reasons."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from editjudge.judgement import DONE
 
 _LONGEST = 200
-"""Characters of a reason: some are a server's words."""
+"""Maximum number of characters of a reason, since some are messages of a server."""
 _REASONS = 1_000
-"""Different reasons of a status among which the commonest is looked for: each may name another file."""
+"""Maximum number of different reasons of a status that are counted, since each may name another file."""
 
 
 def is_failure(status: str) -> bool:
@@ -21,7 +21,7 @@ def is_failure(status: str) -> bool:
 
 @dataclass
 class SummaryCell:
-    """One factor of one model by one judge."""
+    """Sum and count of the scores for one factor, model and judge."""
 
     sum: float = 0
     ok: int = 0
@@ -32,7 +32,7 @@ class SummaryCell:
         return self.sum / self.ok if self.ok else None
 
     def add(self, other: SummaryCell) -> None:
-        """Count the scores of another cell too."""
+        """Add the scores of another cell."""
         self.sum += other.sum
         self.ok += other.ok
         self.n += other.n
@@ -40,14 +40,14 @@ class SummaryCell:
 
 @dataclass
 class FailureReason:
-    """The commonest reason of a status."""
+    """The most common reason of a status."""
 
     status: str
     message: str
     count: int
-    """Tasks with this reason, of all with the status."""
+    """Number of tasks with this reason."""
     item: str
-    """The first of them."""
+    """Id of the first edit with this reason."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Summary:
     cells: dict[tuple[str, str, str, str], SummaryCell] = field(default_factory=dict)
     """Figures by judge, model, rubric and factor."""
     reasons: list[FailureReason] = field(default_factory=list)
-    """The commonest for each status that is a failure."""
+    """Most common reason of each failure status."""
 
     @property
     def total(self) -> int:
@@ -84,7 +84,7 @@ class Summary:
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> Summary:
-        """Return the summary that `as_json` returned for a run without failures."""
+        """Return the summary from the result of `as_json`, for a run without failures."""
         cells = {}
         for entry in stored["factors"]:
             ok = entry["ok"]
@@ -102,8 +102,9 @@ def summary_of(
     sums: Iterable[Sequence[Any]],
     factors: Mapping[str, Sequence[str]],
 ) -> Summary:
-    """Return the summary of what `Store.score_sums` counted and added up. Coverage is over all tasks: a failure counts
-    in `n`, and not in the mean."""
+    """Return the summary from the results of `Store.score_sums`. Coverage is over all tasks: a failure counts in `n`,
+    but not in the mean.
+    """
     summary = Summary()
     for judge, model, rubric, status, count in counts:
         summary.statuses[status or "pending"] += count
@@ -118,7 +119,7 @@ def summary_of(
 
 
 def commonest(rows: Iterable[Mapping[str, Any]]) -> list[FailureReason]:
-    """Return the commonest reason of each status of failed tasks; of two as common ones, the earlier."""
+    """Return the most common reason of each status. If two are equally common, the earlier one counts."""
     reasons: dict[str, dict[str, FailureReason]] = {}
     for row in rows:
         text = row["reasons"][0]["message"] if row["reasons"] else ""

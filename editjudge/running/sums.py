@@ -1,4 +1,4 @@
-"""The means of a run: over a rubric's factors, and over all factors of one scale."""
+"""Means of a run: over the factors of a rubric, and over all factors of the same scale."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 OVERALL = "overall"
 _UNGROUPED = (*SETS, "reference")
-"""Rubrics whose factors belong to groups of other names."""
+"""Rubrics whose factors belong to groups with other names."""
 
 
 @dataclass(frozen=True)
 class RubricFactor:
-    """The rubric that asks for a factor, and the scale that it asks for."""
+    """A factor as one rubric asks for it."""
 
     rubric: str
     hash: str
     scale: Scale | None = None
-    """None if the store does not have the rubric."""
+    """Scale of the factor; None if the store does not have the rubric."""
 
     @property
     def title(self) -> str:
@@ -38,7 +38,7 @@ class RubricFactor:
         return self.scale.words if self.scale else "on an unknown scale"
 
     def is_on_scale_of(self, other: RubricFactor) -> bool:
-        """Whether the same numbers mean the same, as far as the scale goes."""
+        """Whether two factors have the same scale, so that equal numbers are comparable."""
         if self.scale is None or other.scale is None:
             return self.hash == other.hash
         return _comparable(self.scale) == _comparable(other.scale)
@@ -46,22 +46,22 @@ class RubricFactor:
 
 @dataclass(frozen=True)
 class RunFactors:
-    """The factors of a run, from the rubrics that were stored with it."""
+    """Factors of a run, from the rubrics that are stored with it."""
 
     rubrics: Mapping[str, tuple[str, ...]]
-    """The factors of each rubric that have numbers."""
+    """Factors with numeric scores, by rubric."""
     scales: Mapping[str, Scale]
-    """Scales by factor; a factor that two rubrics give different scales has none."""
+    """Scales by factor. A factor to which two rubrics give different scales is left out."""
     computed: frozenset[str]
-    """Factors that a program computes: figures of different kinds, which add up to nothing."""
+    """Factors that a program computes. They are figures of different kinds, which have no common mean."""
     questions: Mapping[str, Mapping[str, RubricFactor]] = field(default_factory=dict)
-    """The questions about each factor, by factor and rubric."""
+    """Questions about each factor, by factor and rubric."""
 
     @classmethod
     def of(cls, store: Store, run: RunRecord) -> RunFactors:
         stored = store.questions_of(run)
         questions: dict[str, dict[str, RubricFactor]] = {}
-        # No mean is formed of choices: they are counted in pairs, or become numbers in a set's formula.
+        # Choices have no mean: they are counted in pairs, or converted to numbers by a set's formula.
         for name, factors in stored.scored.items():
             for factor in factors:
                 questions.setdefault(factor.key, {})[name] = RubricFactor(
@@ -77,7 +77,7 @@ class RunFactors:
 
     @property
     def legal(self) -> dict[str, tuple[float, ...]]:
-        """Every score of each factor if they can be counted, or both ends of its scale if it has two."""
+        """All scores of each factor if they are countable, or both ends of its scale if it has two."""
         legal: dict[str, tuple[float, ...]] = {}
         for factor, scale in self.scales.items():
             if scale.steps:
@@ -94,7 +94,9 @@ class RunFactors:
 
 
 def _comparable(scale: Scale) -> tuple[object, ...]:
-    """Return what makes two scales one to statistics, whatever their labels and the order of their values."""
+    """Return the properties that make two scales equal for statistics. Labels and the order of values are left
+    out.
+    """
     return scale.steps, scale.range, scale.direction, scale.choices
 
 
@@ -105,7 +107,7 @@ class Sums:
     groups: Mapping[str, tuple[str, ...]]
     """The published groups and the run's own rubrics, by name."""
     alike: tuple[str, ...]
-    """All factors of the commonest scale of which higher is better: `overall` is their mean."""
+    """All factors of the most common scale with higher values better. `overall` is their mean."""
     scale: tuple[float, ...] | None
 
 
@@ -134,15 +136,15 @@ def sums_of(
 
 
 def run_sums(store: Store, run: RunRecord) -> dict[str, tuple[str, ...]]:
-    """Return the means that a filter may name, and the factors of each."""
+    """Return the means that a filter may use, each with its factors."""
     run_factors = RunFactors.of(store, run)
     left_out = set(run_factors.computed)
     if run.spec.get("sets"):
-        # NumPy, which only scores of sets need here.
+        # Imports NumPy, which only scores of sets need here.
         from editjudge.store.scores import scorer_of
 
         scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
-        # A set says itself what its factors add up to: a mean beside it would be a figure that was not published.
+        # A set defines its own scores. A mean of the same factors would be a figure that was never published.
         for formula in scorer.formulas if scorer else ():
             left_out |= {key for _, key in formula.refs}
     factors = dict.fromkeys(

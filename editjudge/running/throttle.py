@@ -1,15 +1,15 @@
-"""The number and rate of requests that a judge admits, learnt from those that it refuses with 429.
+"""Number and rate of requests that a judge admits, learnt from the requests that it refuses with 429.
 
 Requests are evaluated in the order in which they were sent, so that quick refusals do not outrun slow answers. A limit
 shows in one of two ways:
 
-- Nothing is admitted any more (`_block`). Single requests probe for the end of that, and the number admitted from the
-  beginning to the end of such a cycle is what the server admits in that time.
-- The share of refusals rises (`_slow_down`). Less is sent, and the share is compared with the one before: a limit on
-  the rate no longer refuses, while refusals at random stay as many (`_Trial`). Those are then ignored.
+- All requests are refused (`_block`). Single requests probe for the end of the block, and the number of requests
+  admitted in one such cycle is what the server admits in that time.
+- The share of refusals rises (`_slow_down`). The rate is lowered, and the share is compared with the one before: a rate
+  limit no longer refuses, while random refusals are as frequent as before (`_Trial`). Random refusals are then ignored.
 
-Fewer requests in flight after each refusal, and slowly more otherwise (AIMD), is not enough: with a fifth of all
-requests refused at random it took 7 to 25 times as long, and of a bucket without a burst it used a quarter.
+Reducing concurrency after each refusal and increasing it slowly otherwise (AIMD) is not enough: with a fifth of all
+requests refused at random it took 7 to 25 times as long, and it used only a quarter of a token bucket without burst.
 """
 
 from __future__ import annotations
@@ -21,53 +21,60 @@ from dataclasses import dataclass
 from editjudge.judges.failures import CallFailed
 
 CEILING = 256
-"""Maximum of automatic concurrency: 256 answers of 0.5 s are more than the 380 a second that a process has the CPU for,
-at 2.6 ms each (bench/throughput.py)."""
+"""Maximum of automatic concurrency. 256 answers of 0.5 s exceed the 380 a second that a process can handle at 2.6 ms
+of CPU each (bench/throughput.py).
+"""
 START = 8
-"""Initial automatic concurrency: it doubles every round trip, while that makes it faster."""
+"""Initial automatic concurrency. It doubles every round trip, as long as that increases speed."""
 _BLOCK_AFTER = 16
-"""Refusals in a row that are not chance: if a server refuses half at random, one request in 65,000 begins such a row."""
+"""Number of consecutive refusals that cannot be chance: if a server refuses half at random, one request in 65,000
+begins such a row.
+"""
 _MIN_SAMPLE = 20
-"""Requests that a share or a rate is estimated from, at least."""
+"""Minimum number of requests to estimate a share or a rate from."""
 _SPAN = 100
-"""Requests that a share is estimated from, unless something is decided earlier."""
+"""Number of requests to estimate a share from, unless it is decided earlier."""
 _MAX_HISTORY = 1000
-"""Earlier requests with which a share is compared, at most."""
+"""Maximum number of earlier requests with which a share is compared."""
 _SAFETY = 0.99
-"""Rate that is sent, as a share of the rate that was admitted."""
+"""Rate to send at, as a share of the admitted rate."""
 _MAX_TRIALS = 4
-"""Trials, each at a lower rate, before more than a third of refusals counts as random: a rate that is far too high
-refuses as many."""
+"""Number of trials, each at a lower rate, before a share of refusals above a third counts as random. A rate that is
+far too high has as many refusals.
+"""
 _MAX_RATIO = 2.25
-"""Largest assumed ratio of the limit to a rate that was admitted."""
+"""Largest assumed ratio of the limit to an admitted rate."""
 _FIRST_TRIAL = 0.75
 _NEXT_TRIAL = 0.9
-"""Rates of a trial, as shares of the target: of one that bursts made seem higher than it is, and of one that was
-kept."""
+"""Rates of a trial, as shares of the target rate: for a target that bursts made look higher than it is, and for a
+target that was sustained.
+"""
 _GENTLE_CUT = 0.985
-"""Factor on refusals for a rate that was good a moment ago."""
+"""Factor applied after refusals to a rate that was good a moment ago."""
 _GROWTH = 0.015
 _PLATEAU = 150.0
-"""The rate grows as TCP's CUBIC does: fast to the assumed limit, slowly about there, and ever faster beyond, since the
-limit may have been raised. It takes 150 answers from 1.5 % below, and 150 more to 1.5 % above."""
+"""Parameters of rate growth, which follows TCP's CUBIC: fast up to the assumed limit, slowly around it, and faster
+beyond it, since the limit may have been raised. It takes 150 answers from 1.5 % below the limit, and 150 more to 1.5
+% above.
+"""
 _PROBE_SECONDS = 0.1
 _PROBE_SHARE = 0.1
-"""Time between two probes: at least, and as a share of the time for which nothing was admitted."""
+"""Time between two probes: the minimum, and as a share of the duration of the block."""
 _LLR_STOP = 4.0
-"""Log likelihood ratio at which a trial ends: one in fifty is wrong."""
+"""Log likelihood ratio at which a trial ends; one decision in fifty is wrong."""
 _LATE_SECONDS = 0.02
-"""Delay of a request that those after it may make up for."""
+"""Maximum delay of a request that later requests may make up for."""
 _SEEK_EVERY = 8
-"""Requests after which the rate is doubled, if it was estimated from very few."""
+"""Number of requests after which the rate is doubled, if it was estimated from very few."""
 _MIN_LATENCY_CONCURRENCY = 32
-"""Concurrency below which the latencies of a round trip say nothing."""
+"""Minimum concurrency at which the latencies of a round trip are meaningful."""
 _MAX_SLOWDOWN = 1.75
-"""Ratio to the latency at half the concurrency beyond which doubling brought next to nothing."""
+"""Latency ratio, relative to half the concurrency, beyond which doubling gained almost nothing."""
 
 
 @dataclass(slots=True, eq=False)
 class Permit:
-    """One request: when it was sent, how many were in flight then, and its outcome."""
+    """One request: the time it was sent, the number in flight at that time, and its outcome."""
 
     started: float
     in_flight: int = 1
@@ -83,18 +90,18 @@ class Permit:
 
 @dataclass(slots=True)
 class _Span:
-    """Requests that were sent from one moment on, under the same conditions."""
+    """Statistics of the requests sent from one time on, under the same conditions."""
 
     start: float
     first: float | None = None
-    """When its first request was sent."""
+    """Time when the first request was sent."""
     sent: float = 0.0
     refused: float = 0.0
     failed: float = 0.0
     seconds: float = 0.0
     answers: int = 0
     most_admitted: int = 0
-    """Largest number in flight when a request was admitted, itself included."""
+    """Largest number of requests in flight when one was admitted, including itself."""
     sum_admitted: float = 0.0
     squares: float = 0.0
     sum_refused: float = 0.0
@@ -163,27 +170,28 @@ def _rate(count: float, seconds: float) -> float:
 def _rises(
     usual: float, known_from: float, count: float, of: float, least: int
 ) -> bool:
-    """Whether a count is more than the usual share lets expect, by two standard deviations."""
+    """Whether a count exceeds its expectation from the usual share by two standard deviations."""
     variance = usual * (1 - usual) * of * (1 + of / max(known_from, 1.0))
     return count >= least and count > usual * of + 2 * math.sqrt(variance)
 
 
 @dataclass(slots=True)
 class _Trial:
-    """Whether refusals answer to the rate: less is sent, and Wald's sequential test compares "as many as before" with
-    "an eighth of that"."""
+    """Test of whether refusals depend on the rate. At a lower rate, Wald's sequential test compares the hypotheses
+    "as many refusals as before" and "an eighth of that".
+    """
 
     before: _Span
     usual: float
-    """Share of refusals that a limit would leave."""
+    """Share of refusals that remains if there is a limit."""
     rate: float
     limit: float
-    """Concurrency to go back to if slowing down was in vain."""
+    """Concurrency to return to if there is no limit."""
     target: float
-    """Rate to go on with if there is a limit."""
+    """Rate to continue with if there is a limit."""
     mild: bool
     depth: int
-    """Trials before it, at higher rates."""
+    """Number of earlier trials at higher rates."""
     evidence: float = 0.0
 
     def add(self, *, refused: bool) -> None:
@@ -192,7 +200,7 @@ class _Trial:
         self.evidence += math.log(share / less if refused else (1 - share) / (1 - less))
 
     def verdict(self, span: _Span) -> bool | None:
-        """True: there is a limit. False: refusals are random."""
+        """Return True if there is a limit, False if refusals are random, or None if it is undecided."""
         if span.sent < _BLOCK_AFTER or (
             abs(self.evidence) < _LLR_STOP and span.sent < _SPAN
         ):
@@ -206,9 +214,9 @@ class Throttle:
     def __init__(self, concurrency: int | None) -> None:
         self.ceiling = concurrency or CEILING
         self.limit = float(concurrency or START)
-        """Requests in flight at most."""
+        """Maximum number of requests in flight."""
         self.rate = math.inf
-        """Requests a second at most."""
+        """Maximum number of requests per second."""
         self.in_flight = 0
         self._ramp = concurrency is None
         """Whether the limit doubles every round trip."""
@@ -216,7 +224,7 @@ class Throttle:
         self._unevaluated: deque[Permit] = deque()
         self._unevaluated_refusals = 0
         self._refusal: float | None = None
-        """Seconds that a refusal takes: a request that is not refused by then is admitted."""
+        """Seconds that a refusal takes. A request that is not refused by then counts as admitted."""
         self._refusals_in_row = 0
         self._blocked: float | None = None
         self._cycle: float | None = None
@@ -224,19 +232,19 @@ class Throttle:
         self._admitted = 0
         self._span = _Span(0.0)
         self._usual = _Span(0.0)
-        """Earlier spans, at a rate that was not too high."""
+        """Earlier spans at a rate that was not too high."""
         self._trial: _Trial | None = None
         self._good_rate = 0.0
-        """The latest rate at which there were no more refusals than usual."""
+        """Latest rate without unusually many refusals."""
         self._target_rate = math.inf
         self._answers = 0
         self._answers_to_target = 0.0
         self._step = 1.0
-        """Factor by which the rate grows after a few requests, as long as it was estimated from very few."""
+        """Factor by which the rate grows after a few requests, while it is an estimate from very few requests."""
 
     @property
     def blocked(self) -> bool:
-        """Whether nothing is admitted at present."""
+        """Whether all requests are currently refused."""
         return self._blocked is not None
 
     def blocked_for(self, now: float) -> float:
@@ -245,14 +253,14 @@ class Throttle:
     # --- sending ----------------------------------------------------------------------------------------------
 
     def wait(self, now: float) -> float:
-        """Return the seconds until the next request may be sent, or this is worth asking again."""
+        """Return the seconds until the next request may be sent, or until this should be called again."""
         self._evaluate(now)
         evaluated = math.inf
         if self._unevaluated:
             evaluated = self._unevaluated[0].started + self._patience + 1e-6
         if self._blocked is not None:
             return min(self._next, evaluated) - now
-        # Refusals are quick: before more are provoked, those so far are to be understood.
+        # Refusals are quick: evaluate those so far before provoking more.
         if self._unevaluated_refusals >= max(_BLOCK_AFTER, self.limit / 2):
             return max(self._next, evaluated) - now
         return self._next - now
@@ -284,12 +292,12 @@ class Throttle:
                 and permit.problem
                 and permit.problem.retry_after
             ):
-                # Whole seconds are rounded up.
+                # The server rounds up to whole seconds.
                 self._next = max(self._next, now + permit.problem.retry_after - 1)
         self._evaluate(now)
 
     def drop(self, permit: Permit) -> None:
-        """Forget a request that was never sent, or given up."""
+        """Forget a request that was never sent, or was cancelled."""
         self.in_flight -= 1
         if not permit.counted:
             self._unevaluated.remove(permit)
@@ -337,16 +345,17 @@ class Throttle:
     def _unblock(self, permit: Permit) -> None:
         now = permit.started
         span = self._span
-        # Since the last block the server has admitted all that it does, unless it was asked slowly at first.
+        # Since the last block the server has admitted as much as it can, unless few requests were sent at first.
         seconds = 1.0 if span.first is None else now - span.first
         admitted_rate = max(self._average(now), _rate(span.admitted, seconds))
         before = self.rate
-        # A few may be a burst, or single ones between probes; and what was admitted for want of more is not known yet.
+        # A few admitted requests may be a burst, or single ones between probes; and the server might have admitted
+        # more than was sent.
         if self._admitted < _MIN_SAMPLE:
             self._step = 2.0
         else:
             self._step = 1.0 if before < math.inf else 1.25
-        # What is admitted in a short time may be little because much was admitted just before.
+        # The number admitted in a short time may be low because many were admitted just before.
         if before < math.inf:
             admitted_rate = max(admitted_rate, before / 2)
         self._good_rate = self._lower(admitted_rate, before)
@@ -360,23 +369,25 @@ class Throttle:
 
     def _lower(self, admitted_rate: float, before: float) -> float:
         """Lower the rate to just below `admitted_rate`, and aim between it and `before`, where the limit must be.
-        Return the rate."""
+        Return the new rate.
+        """
         self.rate = min(before, _SAFETY * admitted_rate)
         self._aim(math.sqrt(self.rate * min(before, _MAX_RATIO * self.rate)))
         return self.rate
 
     def _average(self, now: float) -> float:
-        """Return the requests admitted a second since the last block."""
+        """Return the number of requests admitted per second since the last block."""
         return _rate(self._admitted, now - (self._cycle or 0.0))
 
     def _cap(self, span: _Span) -> None:
-        """Lower the concurrency if refusals came when more requests were in flight than at other times."""
+        """Lower the concurrency if refusals occurred when more requests were in flight than usual."""
         if not span.admitted:
             return
         deviation = math.sqrt(
             max(0.0, span.squares / span.admitted - span.in_flight**2)
         )
-        # If all answers take equally long, a rate is as good, and fewer in flight may be the effect of a rate limit.
+        # If all answers take equally long, limiting the rate is as good, and a lower concurrency may be the effect of
+        # a rate limit.
         refused_at = span.in_flight + 1.5 * deviation
         if deviation > 0.5 and span.in_flight_refused > refused_at:
             self.limit = max(1.0, min(self.limit, span.in_flight_refused - 1))
@@ -385,7 +396,7 @@ class Throttle:
     def _note_refusal(self, permit: Permit, now: float) -> None:
         span = self._span
         if self._step > 1:
-            # Back, and on in smaller steps.
+            # Go back, and continue in smaller steps.
             self.rate = self._good_rate
             self._step = math.sqrt(self._step)
             self._step = self._step if self._step > 1.05 else 1.0
@@ -395,7 +406,7 @@ class Throttle:
             return
         enough = _MIN_SAMPLE
         if self.rate == math.inf:
-            # Requests come in waves as wide as what is in flight: a rate is one of whole waves.
+            # Requests come in waves as large as the number in flight, so a rate must be measured over whole waves.
             enough = max(enough, 2 * int(self.limit))
         if span.sent < enough or not span.refuses_more_than(self._usual):
             return
@@ -405,7 +416,7 @@ class Throttle:
 
     def _slow_down(self, permit: Permit, now: float) -> None:
         span = self._span
-        # So many are to be sent that, after those refused at random, as many are admitted.
+        # Send so many requests that, after random refusals, as many as before are admitted.
         usual = self._usual.share
         admitted = _rate(span.admitted, permit.started - span.start)
         admitted_rate = admitted / (1 - min(0.5, usual))
@@ -414,7 +425,8 @@ class Throttle:
             _SAFETY * admitted_rate, 0.97 * max(self._good_rate, self._average(now))
         )
         good = min(_GENTLE_CUT * self.rate, good)
-        # What was good a moment ago is tried first: a bucket without a burst admits half of what is a little too fast.
+        # Try first the rate that was good a moment ago: a token bucket without burst admits half of a rate that is
+        # slightly too high.
         mild = self._trial is None and good > target
         target = good if mild else target
         undone = self._trial or self
@@ -486,7 +498,7 @@ class Throttle:
         return 1 + _GROWTH * ((self._answers - self._answers_to_target) / _PLATEAU) ** 3
 
     def _end_span(self, span: _Span, rate: float) -> None:
-        """End a span in which no limit showed: the next one may be faster."""
+        """End a span without signs of a limit. The next span may be faster."""
         if self._ramp:
             self._double(span)
         if span.refuses_more_than(self._usual) and self._usual.sent:
@@ -501,7 +513,7 @@ class Throttle:
             self.rate *= self._step
 
     def _double(self, span: _Span) -> None:
-        """Double the concurrency, unless the server fails more often or is just slower for it."""
+        """Double the concurrency, unless the server fails more often or only becomes slower."""
         if span.fails_more_than(self._usual) or span.most_admitted < self.limit / 2:
             return
         if (

@@ -1,4 +1,4 @@
-"""Filters of edits by the scores of earlier runs."""
+"""Filters of edits by their scores in earlier runs."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from editjudge.store.store import Store
 
 Scores = Mapping[str, Sequence[float]]
-"""Scores of one edit by name, of all repeats and judges."""
+"""Scores of one edit by name, from all repeats and judges."""
 
 _COMPARISON = re.compile(r"\s*([^:<>=]+?)\s*(>=|<=|==|=|>|<)\s*(-?\d+(?:\.\d+)?)\s*")
-"""A comparison of one name, which need not be an identifier, with a number."""
+"""Comparison of a name, which need not be an identifier, with a number."""
 _ANY_NUMBER = Scale(range=(None, None))
 
 
 @dataclass(frozen=True)
 class Condition:
-    """`RUN:NAME>=VALUE`, or an expression such as `RUN:min(alignment, completeness) >= 4`.
+    """A condition such as `RUN:NAME>=VALUE`, or an expression such as `RUN:min(alignment, completeness) >= 4`.
 
     A name is a factor, a rubric (the mean of its factors), `overall`, or a set score. The figure is the mean over
-    repeats and judges. A mean of factors is taken of each repeat of each judge that scored all of them: an edit with an
-    unscored factor has none. What an edit without the figure means is for the caller: a later run judges it, since
-    nothing speaks against it; an export leaves it out, since it did not pass.
+    repeats and judges. A mean of factors is computed for each repeat of each judge that scored all of them, so an
+    edit with an unscored factor has none. The caller decides about an edit without the figure: a later run judges it,
+    since nothing excludes it; an export leaves it out, since it did not pass.
     """
 
     run: str
@@ -52,7 +52,7 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str, run: str | None = None) -> Condition:
-        """Read a condition; if `run` is known, the text does not name it."""
+        """Parse a condition. If `run` is given, the text does not name the run."""
         form = "NAME>=VALUE"
         condition = text
         try:
@@ -79,7 +79,7 @@ class Condition:
         return parse(self.expression, [figures], where="--where")
 
     def run_in(self, store: Store) -> RunRecord:
-        """Return the run, which has figures of these names."""
+        """Return the run of the condition. Raise `UsageError` if it lacks a figure of these names."""
         run = store.find_run(self.run)
         sets = run.spec.get("sets", {}).values()
         factors = store.questions_of(run).factors.values()
@@ -100,7 +100,9 @@ class Condition:
         return run
 
     def holds(self, scores: Scores) -> bool | None:
-        """Whether it holds for an edit with these scores; None if one that counts is missing."""
+        """Return whether the condition is true for an edit with these scores, or None if a needed score is
+        missing.
+        """
         figures = {
             ("figure", name): fmean(scores[name])
             for name in self.names
@@ -111,7 +113,7 @@ class Condition:
 
 
 class EditFilter:
-    """Conditions over one store that must all hold."""
+    """Conditions on the runs of one store, all of which must be true."""
 
     def __init__(self, texts: Iterable[str], store: Store) -> None:
         self._store = store
@@ -121,7 +123,7 @@ class EditFilter:
         ]
 
     def through(self, edits: list[Edit]) -> tuple[list[Edit], int]:
-        """Return the edits that nothing speaks against, and how many of the others an earlier run does not have at all."""
+        """Return the edits that no condition excludes, and the number of edits that are missing in an earlier run."""
         absent = 0
         for condition, run in self._conditions:
             present = self._present(run, edits)
@@ -132,7 +134,9 @@ class EditFilter:
         return edits, absent
 
     def _present(self, run: RunRecord, edits: list[Edit]) -> list[Edit]:
-        """Return the edits that the earlier run has: another manifest may use their ids for other edits."""
+        """Return the edits that are also in the earlier run. Another manifest may use the same ids for other
+        edits.
+        """
         digests = DigestCache()
         images = (image for edit in edits for image in (edit.input, edit.edited))
         paths = {os.path.abspath(image) for image in images if isinstance(image, Path)}
@@ -143,13 +147,15 @@ class EditFilter:
 
 
 def _is(edit: Edit, item: Item, digests: DigestCache) -> bool:
-    """Whether instruction and images are the same. If an image was never read by one side, its path decides."""
+    """Whether an edit has the same instruction and images as a stored item. If one side never read an image, its path
+    decides.
+    """
     if edit.instruction != item.instruction:
         return False
     for role, source in (("input", edit.input), ("edited", edit.edited)):
         entry = item.images.get(role)
         if source is None or entry is None:
-            # Of a run that was made without images nothing is known.
+            # A run that was made without images has nothing to compare.
             if item.images and (source is None) != (entry is None):
                 return False
         elif (digest := _digest(source, digests)) and entry["digest"]:
@@ -169,8 +175,9 @@ def _digest(source: ImageSource, digests: DigestCache) -> str | None:
 def scores_of(
     store: Store, run: RunRecord, items: Sequence[str]
 ) -> dict[str, dict[str, list[float]]]:
-    """Return the scores of all repeats and judges by edit and name: a factor, a mean of factors or a set score. An edit
-    that the run does not have is absent."""
+    """Return the scores of all repeats and judges, by edit and name: a factor, a mean of factors or a set score.
+    Edits that the run does not have are left out.
+    """
     scores: dict[str, dict[str, list[float]]] = {}
     verdicts: dict[tuple[str, str, int], dict[str, list[float]]] = {}
     fields = ("item", "scores", "judge", "repeat")
@@ -192,7 +199,7 @@ def scores_of(
             if (mean := value_for_edit(term, answers)) is not None:
                 scores[item][name].append(mean)
     if run.spec.get("sets"):
-        # NumPy, which only scores of sets need here.
+        # Imports NumPy, which only scores of sets need here.
         from editjudge.store.scores import run_set_scores
 
         for item, judges in (run_set_scores(store, run, items) or {}).items():
@@ -205,7 +212,7 @@ def scores_of(
 
 
 class Selected:
-    """The edits of a run; each judge iterates over them anew."""
+    """Edits of a run. Each judge iterates over them separately."""
 
     def __init__(
         self, edits: Callable[[], Iterator[Edit]], conditions: EditFilter | None
@@ -213,7 +220,7 @@ class Selected:
         self._edits = edits
         self._conditions = conditions
         self.absent = 0
-        """Edits left out since an earlier run does not have them, in the pass that has come furthest."""
+        """Number of edits left out because an earlier run does not have them, in the most advanced iteration."""
 
     def __call__(self) -> Iterator[Edit]:
         edits = self._edits()

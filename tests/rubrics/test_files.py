@@ -208,7 +208,7 @@ WRONG = {
         'mine.yaml:2: images: images list "edite"; '
         'did you mean "edited"?',
     ),
-    "no pictures": ("[input, edited]", "[]", "mine.yaml:2: images: a rubric shows at least one image"),
+    "no pictures": ("[input, edited]", "[]", "mine.yaml:2: images: a rubric needs at least one image"),
     "a number for a name": ("name: mine", "name: 7", "mine.yaml:1: name: Input should be a valid string, found 7"),
     "nothing for a name": ("name: mine", "name:", "mine.yaml:1: name: Input should be a valid string, found None"),
     "a decimal score": ("[1, 2, 3]", "[1, 2.0, 3]", "mine.yaml:5: scale.values.1: Input should be a valid integer"),
@@ -259,7 +259,7 @@ WRONG = {
         "mine.yaml:13: answer.words: Input should be a valid array, found '15-30'",
     ),
     "an unknown form": ("envelope: results", "form: lists", 'mine.yaml:13: answer.form: Input should be'),
-    "a list without envelope": ("envelope: results", "form: list", "mine.yaml:12: answer: a list of scores needs"),
+    "a list without envelope": ("envelope: results", "form: list", "mine.yaml:12: answer: form list: expected an envelope"),
     "a rule for no factor": (
         "answer:",
         "consistency: {section: S, passes: [], fails: [], factor: x, pass_score: 1, fail_score: 3}\nanswer:",

@@ -246,7 +246,7 @@ def test_a_scale_has_two_different_values_at_least() -> None:
         ({"values": (1, 2), "step": 1}, "step: only for a range"),
         ({"choices": ("a",)}, "at least two choices"),
         ({"choices": ("a", "a")}, "each choice once"),
-        ({"choices": ("a", "b"), "direction": "down"}, "have none"),
+        ({"choices": ("a", "b"), "direction": "down"}, "direction: "),
     ],
 )
 def test_a_scale_is_of_one_kind_and_holds_together(
@@ -257,7 +257,7 @@ def test_a_scale_is_of_one_kind_and_holds_together(
 
 
 def test_a_rubric_asks_for_scores_or_for_choices() -> None:
-    with pytest.raises(ValueError, match="scores or for choices"):
+    with pytest.raises(ValueError, match="some factors have choices"):
         Rubric(
             "x",
             ("edited",),
