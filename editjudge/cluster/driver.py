@@ -1,7 +1,7 @@
-"""The driver of a run on a cluster: starts a worker for each part of the manifest and stores their judgements.
+"""Driver of a run on a cluster: starts a worker for each part of the manifest and stores their judgements.
 
-All judgements are written to the store by this process. A worker that dies is replaced, and the new worker resumes the
-part by key: only questions that were in flight are asked again.
+Only this process writes judgements to the store. A worker that dies is replaced, and the new worker resumes the part
+by key: only questions that were in flight are asked again.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from editjudge.store.claims import Claims, new_owner
 from editjudge.store.store import Store
 
 MAX_DEATHS = 100
-"""Maximum number of workers that may die in a run: beyond it the cause is the work itself and not the nodes."""
+"""Maximum number of workers that may die in a run. Beyond it, the cause is the work itself and not the nodes."""
 _CHECK_NODES_S = 5.0
-"""Seconds between two checks of the cluster's nodes; Ray takes up to half a minute to notice a dead node."""
+"""Seconds between checks of the cluster's nodes. Ray takes up to half a minute to notice a dead node."""
 
 
 async def execute(
@@ -48,7 +48,7 @@ async def execute(
     store: Store | Callable[[], Store],
     options: RunOptions,
 ) -> Outcome:
-    """Run a job on a cluster; arguments and result are those of `editjudge.running.job.execute`."""
+    """Run a job on a cluster. Arguments and result are those of `editjudge.running.job.execute`."""
     if options.batch or options.part:
         raise UsageError(
             "--engine ray takes neither --batch nor --part: leave --engine ray out"
@@ -127,14 +127,14 @@ def _share(settings: WorkerSettings, part: Part) -> WorkerSettings:
 
 @dataclass
 class _PartProgress:
-    """Progress of one part, summed over its current worker and those that died."""
+    """Progress of one part, summed over its current worker and workers that died."""
 
     tally: RunTally = field(default_factory=RunTally)
-    """Counts of the current worker; judgements of its predecessors count as cached."""
+    """Counts of the current worker. Judgements of its predecessors count as cached."""
     written: RunTally = field(default_factory=RunTally)
-    """Judgements of the current worker."""
+    """Judgements by the current worker."""
     earlier: RunTally = field(default_factory=RunTally)
-    """Judgements of the workers that died."""
+    """Judgements by workers that died."""
     committed: float = 0.0
     """US dollars that the current worker has spent or reserved."""
 
@@ -147,7 +147,7 @@ class _PartProgress:
 
 
 class _Driver:
-    """Runs one worker for each part of a run."""
+    """Runs a worker for each part of a run."""
 
     def __init__(
         self, ray: Any, store: Store, options: RunOptions, expected: int
@@ -160,11 +160,11 @@ class _Driver:
         self._started = RunTally().started
         self._parts: list[_PartProgress] = []
         self._deaths = 0
-        # One thread: a store has one writer.
+        # One thread, since a store has one writer.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="editjudge-store")
 
     async def run(self, parts: Sequence[WorkerSettings]) -> None:
-        """Judge all parts, until done, interrupted, out of budget or without a cluster."""
+        """Judge all parts, until they are done, the run is stopped, or the cluster is lost."""
         self._options.control(self.control)
         try:
             async with asyncio.TaskGroup() as group:
@@ -185,7 +185,9 @@ class _Driver:
             self._thread.shutdown()
 
     async def _watch_nodes(self) -> None:
-        """Raise `RaySystemError` once no node of the cluster is alive: a call to its workers would wait forever."""
+        """Raise `RaySystemError` when no node of the cluster is alive, since calls to its workers would wait
+        forever.
+        """
         while True:
             await asyncio.sleep(_CHECK_NODES_S)
             nodes = await asyncio.to_thread(self._ray.nodes)
@@ -195,7 +197,7 @@ class _Driver:
     def tally(self) -> RunTally:
         """Return the counts of all parts.
 
-        A worker that replaces one that died counts the judgements of its predecessor as cached, which they are not.
+        A worker that replaces a dead one counts its predecessor's judgements as cached; this is corrected here.
         """
         total = RunTally(expected=self._expected, started=self._started)
         for part in self._parts:
@@ -208,7 +210,7 @@ class _Driver:
     async def _judge_part(
         self, settings: WorkerSettings, progress: _PartProgress
     ) -> None:
-        """Judge a part with a worker, which is replaced when it dies."""
+        """Judge a part with a worker, which is replaced if it dies."""
         actor = self._ray.remote(Worker).options(
             num_cpus=1,
             scheduling_strategy="SPREAD",
@@ -239,7 +241,7 @@ class _Driver:
     async def _exchange(
         self, worker: Any, claims: Claims, progress: _PartProgress
     ) -> None:
-        """Execute the store calls of a worker and return their results to it, until it ends."""
+        """Execute a worker's store calls and return their results to it, until the worker ends."""
         loop = asyncio.get_running_loop()
         results: list[StoreResult] = []
         while True:
@@ -289,9 +291,11 @@ class _Driver:
 
 @contextmanager
 def _joined(cluster: Cluster) -> Iterator[Any]:
-    """Connect to a cluster: the current connection, the given address, or a new cluster on this machine."""
+    """Yield Ray, connected to a cluster: the current connection, the given address, or a new cluster on this
+    machine.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Errors that matter are raised as exceptions as well.
+    # Important errors are raised as exceptions as well.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     address = cluster.address or os.environ.get("RAY_ADDRESS")
     if not address:  # makes Ray listen on loopback only

@@ -1,7 +1,7 @@
-"""A worker of a cluster: the ordinary engine on one part of the manifest, with the driver's store.
+"""Worker of a cluster: runs the ordinary engine on one part of the manifest, with the driver's store.
 
-The driver calls `exchange` repeatedly. Each call passes in the results of earlier store calls and returns the store
-calls made since then. Plans and judgements are sent in batches, never one question at a time.
+The driver calls `exchange` repeatedly. Each call passes the results of earlier store calls to the worker, and returns
+the store calls made since then. Plans and judgements are sent in batches, never one question at a time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _GATHER = 0.01
 @dataclass(frozen=True)
 class WorkerSettings:
     """Settings of a worker for one part of a run. They contain no secrets: each worker resolves its judges in its own
-    environment."""
+    environment.
+    """
 
     job: Job
     run_id: int
@@ -51,13 +52,13 @@ class WorkerSettings:
     driver: str
     """Id of the driver's process, in the form of `editjudge.store.claims`."""
     identities: Mapping[str, str]
-    """Hash of each judge's identity. A worker with another hash would make other keys, so it refuses to start."""
+    """Hash of each judge's identity. A worker with another hash would create other keys, so it refuses to start."""
     chosen: frozenset[str] | None
-    """Ids of the edits that fulfil the run's conditions; None if the run has no conditions."""
+    """Ids of the edits that meet the run's conditions; None if the run has no conditions."""
 
 
 StoreCall = tuple[int, str, tuple[Any, ...]]
-"""Number, method and arguments of a call of the driver's store or of its claims."""
+"""Number, method and arguments of a call to the driver's store or claims."""
 StoreResult = tuple[int, Any, Exception | None]
 """Number of a call, and its result or the exception that it raised."""
 
@@ -76,13 +77,14 @@ class WorkerReport(NamedTuple):
 
 
 def identity_hash(judge: Judge, rubrics: Sequence[Rubric]) -> str:
-    """Return the hash of a judge's identity over these rubrics; the edits are not part of it."""
+    """Return the hash of a judge's identity for these rubrics. Edits are not part of it."""
     return json_hash(judge.identity(Edit(""), rubrics[0], 0))
 
 
 class RemoteStore:
     """Proxy of the driver's store (`Sink`) and claims (`TaskClaims`). The planner and the writer call it from their
-    threads; a call blocks until its result arrives."""
+    threads; a call blocks until its result arrives.
+    """
 
     def __init__(self) -> None:
         self.called = asyncio.Event()
@@ -99,7 +101,7 @@ class RemoteStore:
         return calls
 
     def resolve(self, results: Sequence[StoreResult]) -> None:
-        """Complete the pending calls that these results belong to."""
+        """Complete the pending calls to which these results belong."""
         for number, value, error in results:
             future = self._pending.pop(number)
             if error is None:
@@ -120,18 +122,18 @@ class RemoteStore:
         return future.result()
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        """Return a function that calls this method of the store or of the claims at the driver."""
+        """Return a function that calls this method of the store or claims at the driver."""
         return functools.partial(self._call, method)
 
     def close(self) -> None:
-        """Do nothing: the driver releases the claims when the worker has ended."""
+        """Do nothing, since the driver releases the claims when the worker has ended."""
 
 
 class DriverPacing:
-    """The pacing of a judge, which sends no request once the driver is dead: the answer could not be stored.
+    """Pacing of a judge that sends no request after the driver has died, since the answer could not be stored.
 
-    Ray takes a second to end the workers of a driver that was killed. On machines other than the driver's, its
-    process cannot be checked, so that only Ray stops the worker.
+    Ray takes a second to end the workers of a killed driver. On other machines than the driver's, its process cannot
+    be checked, so only Ray stops the worker.
     """
 
     def __init__(self, pace: Pacing, driver: str) -> None:
@@ -155,7 +157,7 @@ class DriverPacing:
 
 
 class Worker:
-    """An actor that judges one part of a run."""
+    """Actor that judges one part of a run."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
@@ -169,8 +171,10 @@ class Worker:
     async def exchange(
         self, results: Sequence[StoreResult], stopping: Ending | None
     ) -> WorkerReport:
-        """Accept the results of store calls, stop if the run is stopping, and report what has happened since."""
-        # Made here and not in the constructor: only here is the event loop of the judges running.
+        """Accept the results of store calls, stop if the run is stopping, and report everything that has happened
+        since.
+        """
+        # Created here and not in the constructor, since the event loop of the judges runs only here.
         self._store = self._store or RemoteStore()
         self._store.resolve(results)
         if stopping:

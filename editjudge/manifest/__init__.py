@@ -1,6 +1,6 @@
-"""Edits of manifests, one at a time: JSONL, a JSON array, CSV, Parquet, a Hugging Face dataset, or a folder.
+"""Reading the edits of manifests: JSONL, a JSON array, CSV, Parquet, a Hugging Face dataset, or a folder.
 
-A folder is read as a manifest if it has this layout. Images with the same name, without extension, belong together:
+A folder with this layout is a manifest. Images with the same name, ignoring the extension, belong together:
 
     ROOT/input/NAME.png             the images before the edit
     ROOT/MODEL/NAME.png             one folder for each model; a missing image is a model without an output
@@ -79,7 +79,7 @@ def read(
     notify: Notify | None = None,
     named: NamedInputs | None = None,
 ) -> Iterator[Edit]:
-    """Return the edits of a manifest in order. Raise `ManifestError` at the first invalid line."""
+    """Yield the edits of a manifest in order. Raise `ManifestError` at the first invalid line."""
     reader = Reader(
         path,
         allow_outside=allow_outside,
@@ -100,8 +100,7 @@ def from_rows(
     notify: Notify | None = None,
     named: NamedInputs | None = None,
 ) -> Iterator[Edit]:
-    """Return the edits of rows in memory, of a data frame or of a Hugging Face dataset; paths are relative to
-    `root`."""
+    """Yield the edits of rows in memory, a data frame or a Hugging Face dataset. Paths are relative to `root`."""
     reader = Reader(
         name,
         allow_outside=allow_outside,
@@ -118,7 +117,7 @@ def from_rows(
 
 
 def rows(path: str | Path, reader: Reader) -> Iterator[Row]:
-    """Return the rows of a manifest of any format."""
+    """Yield the rows of a manifest in any format."""
     path = Path(path)
     if path.is_dir():
         reader.base = path
@@ -144,7 +143,7 @@ def rows(path: str | Path, reader: Reader) -> Iterator[Row]:
 
 
 def _similar(path: Path, error: OSError) -> str:
-    """Return a hint that names a manifest beside the missing file with a similar name; empty if there is none."""
+    """Return a hint that names a manifest with a similar name next to the missing file, or an empty text."""
     if not isinstance(error, FileNotFoundError) or not os.access(path.parent, os.R_OK):
         return ""
     beside = (p.name for p in path.parent.iterdir() if p.suffix.lower() in _FORMATS)

@@ -1,4 +1,6 @@
-"""Audit of a manifest before a run: every line, every image, and edits that repeat or contradict each other."""
+"""Audit of a manifest before a run: checks every line and image, and finds edits that repeat or contradict each
+other.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 Screen: TypeAlias = Callable[[Edit], list[DegenerateImage]]
-"""A plug-in that finds degenerate images in an edit; it ignores images that cannot be read."""
+"""Plug-in function that finds degenerate images in an edit. It ignores images that cannot be read."""
 
 BROKEN = ("bad_line", "duplicate_id", "missing_file", "broken_file")
-"""Findings to correct before a run; the others deserve a look."""
+"""Kinds of findings that must be corrected before a run. Others should be reviewed."""
 
 MEANINGS: Mapping[str, tuple[str, str]] = {
     "bad_line": (
@@ -96,7 +98,7 @@ _DEGENERATE = ("Degenerate outputs", "look at them: the model may have failed")
 
 
 def meaning(kind: str) -> tuple[str, str]:
-    """Return the title of a kind of finding, and its remedy."""
+    """Return the title and the remedy of a kind of finding."""
     return MEANINGS.get(kind, _DEGENERATE)
 
 
@@ -111,7 +113,7 @@ class AuditFinding:
 
 @dataclass(slots=True)
 class Audit:
-    """Contents of a manifest, and the findings about them."""
+    """Statistics of a manifest, and the findings about it."""
 
     manifest: str
     edits: int = 0
@@ -122,7 +124,7 @@ class Audit:
     findings: list[AuditFinding] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     unit: str = "line"
-    """Unit of the findings' numbers: lines, rows or edits."""
+    """Unit of the findings' line numbers: line, row or edit."""
 
     @property
     def sound(self) -> bool:
@@ -142,11 +144,11 @@ def audit(
     columns: Columns = (),
     progress: Callable[[int], None] | None = None,
 ) -> Audit:
-    """Check every line and every image, and collect the findings instead of stopping at the first.
+    """Check every line and every image, and collect all findings instead of stopping at the first.
 
-    `pixels` decodes each image, which finds damage behind a valid header, edits that changed bytes but no pixel, and
-    degenerate outputs; the last needs the extra `measured`, and a notice is added if it is not installed. At most
-    `listed` findings of each kind are listed; all are counted. `progress` is called with the number of edits checked so
+    `pixels` decodes each image. This finds damage behind a valid header, edits that changed bytes but no pixel, and
+    degenerate outputs; for the last, a notice is added if the extra `measured` is not installed. At most `listed`
+    findings of each kind are listed, but all are counted. `progress` is called with the number of edits checked so
     far.
     """
     from concurrent.futures import ThreadPoolExecutor
@@ -175,7 +177,7 @@ def audit(
     with ThreadPoolExecutor() as threads:
         for line, edit in auditor.edits(rows(path, reader)):
             waiting.append((line, edit, threads.submit(auditor.examine, edit)))
-            # Enough to keep the threads busy, few enough to fit into memory.
+            # Enough to keep the threads busy, and few enough to fit into memory.
             if len(waiting) > 64:
                 check_next()
         while waiting:
@@ -191,7 +193,7 @@ class _Fact:
 
     digest: bytes = b""
     pixels: bytes = b""
-    """Digest of the decoded pixels; that of the file if pixels are not decoded."""
+    """Digest of the decoded pixels, or of the file if pixels are not decoded."""
     size: tuple[int, int] = (0, 0)
     problem: str = ""
     missing: bool = False
@@ -201,11 +203,11 @@ _Facts: TypeAlias = Mapping[str, _Fact]
 """Facts about the images of an edit, by role."""
 _Examined: TypeAlias = tuple[_Facts, list[DegenerateImage]]
 _Finding: TypeAlias = tuple[str, str, str]
-"""Kind, field and message."""
+"""Kind, field and message of a finding."""
 
 
 class _Auditor:
-    """Examines the images of edits in several threads, and checks the edits one by one and against earlier ones."""
+    """Examines the images of edits in several threads, and checks each edit on its own and against earlier ones."""
 
     def __init__(self, audit: Audit, listed: int, reader: Reader, pixels: bool) -> None:
         self._audit = audit
@@ -245,7 +247,7 @@ class _Auditor:
         return _Fact(digest, pixels, size)
 
     def edits(self, source: Iterator[Row]) -> Iterator[tuple[int, Edit]]:
-        """Yield the edits; invalid lines become findings."""
+        """Yield the edits with their line numbers. Invalid lines become findings."""
         while True:
             try:
                 for line, row in source:
@@ -311,7 +313,7 @@ class _Auditor:
         self, line: int, edit: Edit, source: _Fact, output: _Fact
     ) -> Iterator[_Finding]:
         labels = {name: getattr(edit, name) for name in LABELS} | dict(edit.metadata)
-        # Names are shared, and a label takes four bytes: a million edits must fit into memory.
+        # Names are shared and a label takes four bytes, so that a million edits fit into memory.
         names = tuple(sorted(labels))
         names = self._names.setdefault(names, names)
         values = b"".join(_checksum(labels[name]) for name in names)

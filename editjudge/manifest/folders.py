@@ -1,13 +1,13 @@
-"""Rows of folders: one folder for each model, or the result folders of other benchmarks.
+"""Rows of folders: a folder for each model, or the result folders of other benchmarks.
 
-GEdit-Bench     TREE/MODEL/fullset/TASK/LANGUAGE/KEY.png, the source beside it as KEY_SRCIMG.png
-ImgEdit-Bench   TREE/MODEL/KEY.png, sources below another folder under the `id` of the benchmark's JSON
-RISEBench       TREE/MODEL/images/CATEGORY/INDEX.png, sources and reference images below another folder
-OmniContext     TREE/MODEL/fullset/TASK/KEY.png, reference images as ORIGINALS/KEY/*.png
-PICABench       TREE/INPUT_PATH and TREE/OUTPUT_PATH, from its meta_info.json, which also holds the questions
+GEdit-Bench     TREE/MODEL/fullset/TASK/LANGUAGE/KEY.png, with the source next to it as KEY_SRCIMG.png
+ImgEdit-Bench   TREE/MODEL/KEY.png, with sources in another folder, named by the `id` in the benchmark's JSON
+RISEBench       TREE/MODEL/images/CATEGORY/INDEX.png, with sources and reference images in another folder
+OmniContext     TREE/MODEL/fullset/TASK/KEY.png, with reference images as ORIGINALS/KEY/*.png
+PICABench       TREE/INPUT_PATH and TREE/OUTPUT_PATH from its meta_info.json, which also has the questions
 
-The instructions come from the benchmark's data, which defines the rows: an image that a model did not produce still has
-a row. A tree holds one model, or a folder for each model.
+The benchmark's data defines the rows and their instructions, so an image that a model did not produce still has a row.
+A tree is the folder of one model, or contains a folder for each model.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from editjudge.manifest.tables import typed_rows
 _SUFFIXES = ".png .jpg .jpeg .webp .gif .bmp .tif .tiff .heic .heif".split()
 _MANIFESTS = (".jsonl", ".ndjson", ".json", ".csv")
 _SHARED = ("input", "ground_truth", "mask")
-"""Folders beside those of the models."""
+"""Folders that are not those of a model."""
 
 
 def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
@@ -80,7 +80,7 @@ def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
 
 
 def _manifest_in(root: Path) -> Path | None:
-    """Return a file that begins like a manifest, unlike files of ratings or scores."""
+    """Return a file that begins like a manifest, or None. Files of ratings or scores are ignored."""
     for path in sorted(root.iterdir()):
         if path.suffix.lower() in _MANIFESTS and path.is_file():
             with path.open("rb") as file:
@@ -107,7 +107,7 @@ def _images_in(folder: Path) -> dict[str, str]:
 def _instructions(
     root: Path, reader: Reader, inputs: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, Any]], list[Row]]:
-    """Return the rows of a folder's instructions file by name, and its errors."""
+    """Return the rows of a folder's instructions file by image name, and its errors."""
     names = ("instructions.csv", "instructions.jsonl")
     files = [root / name for name in names if (root / name).exists()]
     if not files:
@@ -160,15 +160,15 @@ def _instructions(
 # --- results of other benchmarks ------------------------------------------------------------------------------
 
 ResultRow = dict[str, Any]
-"""A row of a manifest, its images as paths."""
+"""A row of a manifest, with images as paths."""
 Fact = Mapping[str, Any]
-"""Entry of a benchmark's list of edits: `key`, the instruction, its kind."""
+"""An entry of a benchmark's list of edits: key, instruction and edit type."""
 
 
 def gedit(
     tree: Path, facts: Iterable[Fact], originals: Path | None = None
 ) -> Iterator[ResultRow]:
-    """Yield a row for each model and edit, in those languages for which any model has images."""
+    """Yield a row for each model and edit, in the languages for which any model has images."""
     models = _models(
         tree, lambda folder: (folder / "fullset").is_dir(), "a folder `fullset`"
     )
@@ -188,7 +188,7 @@ def gedit(
         if folder not in present:
             continue
         key = _field(fact, "key")
-        # Every model has a copy of the source image; if it is missing, the copy of another model is the same.
+        # Every model has a copy of the source image. If one is missing, another model's copy is the same.
         copies = [m / folder / f"{key}_SRCIMG.png" for m in (model, *models.values())]
         source = next((copy for copy in copies if copy.exists()), copies[0])
         if originals:
@@ -202,7 +202,9 @@ def gedit(
 
 
 def _row(model: str, key: str, fact: Fact, instruction: str, kind: str) -> ResultRow:
-    """Return the fields of every row besides its images; `instruction` and `kind` are the benchmark's names."""
+    """Return the fields of every row except images. `instruction` and `kind` are the benchmark's names of these
+    fields.
+    """
     return {
         "id": f"{model}/{key}",
         "input": None,
@@ -250,7 +252,7 @@ _RISE_TEXTS = (
 def risebench(
     tree: Path, facts: Iterable[Fact], originals: Path | None = None
 ) -> Iterator[ResultRow]:
-    """Yield a row for each model and edit, with the reference answer: a text or an image."""
+    """Yield a row for each model and edit, with the reference answer as a text or an image."""
     originals = _required(
         originals,
         "RISEBench keeps its sources apart: name their folder (`data`) with --originals",
@@ -274,7 +276,7 @@ def risebench(
 def omnicontext(
     tree: Path, facts: Iterable[Fact], originals: Path | None = None
 ) -> Iterator[ResultRow]:
-    """Yield a row for each model and edit; the first reference image is the input, by which edits are grouped."""
+    """Yield a row for each model and edit. The first reference image is the input, by which edits are grouped."""
     originals = _required(
         originals,
         "the reference images of OmniContext are in its data set: save them as ORIGINALS/KEY/1.png ...",
@@ -339,7 +341,7 @@ def _check(check: Any, index: str) -> dict[str, Any]:
 
 
 def _flattened(value: Any) -> list[Any]:
-    """Return a list, or the lists of an object joined into one."""
+    """Return a list unchanged, or the lists inside an object joined into one."""
     if isinstance(value, dict):
         return list(chain.from_iterable(map(_flattened, value.values())))
     return value if isinstance(value, list) else []
@@ -357,7 +359,7 @@ LAYOUTS: Mapping[
 
 
 def _models(tree: Path, holds: Callable[[Path], bool], what: str) -> dict[str, Path]:
-    """Return the folder of each model, by name: the tree itself, or its subfolders."""
+    """Return the folder of each model by name: the tree itself, or its subfolders."""
     if not tree.is_dir():
         raise ManifestError(f"{tree}: no such folder")
     if holds(tree):
@@ -378,7 +380,7 @@ def _required(originals: Path | None, message: str) -> Path:
 
 
 def _image(folder: Path, name: str) -> Path:
-    """Return the image of this name in any format; the path of a PNG if there is none."""
+    """Return the image of this name in any format, or the path of a PNG if there is none."""
     return min(folder.glob(f"{name}.*"), default=folder / f"{name}.png")
 
 
@@ -391,7 +393,9 @@ _FREE_TEXT = ("instruction", "prompt", "edit_instruction", "question", "answer")
 
 
 def _field(fact: Fact, name: str) -> str:
-    """Return a required field; a key or kind becomes part of a path, so it must not lead out of the tree."""
+    """Return a required field as text. Keys and kinds become parts of a path, so they must not lead out of the
+    tree.
+    """
     value = fact.get(name)
     if not isinstance(value, str | int) or value == "":
         raise ManifestError(
@@ -419,7 +423,7 @@ def read_facts(path: Path) -> list[dict[str, Any]]:
     read = typed_rows if path.is_dir() else formats.get(path.suffix)
     try:
         if read:
-            # A list of edits may include images as bytes; they are skipped without a notice.
+            # A list of edits may include images as bytes, which are skipped without a notice.
             reader = Reader(path, notify=lambda _: None)
             rows = []
             for _, row in read(path, reader):

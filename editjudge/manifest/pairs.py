@@ -1,4 +1,4 @@
-"""Pairs of edits that share input and instruction, chosen so that models and source images are balanced."""
+"""Pairs of edits with the same input and instruction, chosen so that models and source images are balanced."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from editjudge.media.cache import DigestCache
 from editjudge.media.source import is_url
 
 ModelPair: TypeAlias = tuple[str, str]
-"""Two models in alphabetical order; an empty name if an edit has no model."""
+"""Two models in alphabetical order. The name is empty for an edit without a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidatePair:
-    """Two edits of one input by one instruction."""
+    """Two edits of the same input and instruction."""
 
     source: str
     x: Edit
@@ -41,9 +41,9 @@ class PairPool:
 
     candidates: list[CandidatePair]
     same_model: int = 0
-    """Pairs that were left out because both outputs are by the same model."""
+    """Number of pairs that were left out because both outputs are from the same model."""
     alone: int = 0
-    """Edits whose input and instruction no other edit shares."""
+    """Number of edits that share their input and instruction with no other edit."""
     by_models: dict[ModelPair, list[CandidatePair]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,10 +62,10 @@ def pool(
     *,
     against: str | None = None,
 ) -> PairPool:
-    """Return every two edits with the same input, by content, and instruction; with `against`, only pairs with that
-    model.
+    """Return all pairs of edits with the same instruction and the same input (by content). With `against`, only pairs
+    with that model.
 
-    Edits of the same model are not compared; edits without a model are.
+    Edits of the same model are not paired, but edits without a model are.
     """
     sources: dict[tuple[str, str], list[Edit]] = {}
     for edit in edits:
@@ -91,7 +91,7 @@ def pool(
 
 
 def content_marks() -> Callable[[ImageSource], str]:
-    """Return a function that identifies an input: by its content, or by its path if it cannot be read."""
+    """Return a function that identifies an input by its content, or by its path if it cannot be read."""
     digests = DigestCache()
 
     def mark(source: ImageSource) -> str:
@@ -104,12 +104,12 @@ def content_marks() -> Callable[[ImageSource], str]:
 
 
 def identifiers(pair: CandidatePair) -> set[str]:
-    """Return both possible ids of a pair: either edit may be a."""
+    """Return both possible ids of a pair, since either edit may be a."""
     return {f"{pair.x.id}|{pair.y.id}", f"{pair.y.id}|{pair.x.id}"}
 
 
 def sampled(candidates: PairPool, wanted: int, seed: int) -> list[CandidatePair]:
-    """Return this many pairs, with every two models and each source image about equally often."""
+    """Return `wanted` pairs, with all pairs of models and all source images about equally often."""
     rng = random.Random(seed)  # noqa: S311  (a sample, not a secret)
     names = list(candidates.by_models)
     rng.shuffle(names)
@@ -125,8 +125,9 @@ def chosen(
     wanted: int,
     used: Mapping[str, int] | None = None,
 ) -> list[CandidatePair]:
-    """Return one pair for each game of two models, on the source image that was used least. Games of models without
-    a remaining pair are skipped. `used` counts earlier questions, by source."""
+    """Return a pair for each game between two models, on the least used source image. Games of models without a
+    remaining pair are skipped. `used` counts earlier questions by source.
+    """
     times = Counter(used or {})
     left = {
         names: rng.sample(members, len(members))
@@ -134,7 +135,7 @@ def chosen(
     }
     picked: list[CandidatePair] = []
     waiting = [names for names in games if names in left]
-    # If the manifest is uneven, longer lists make up for the shorter ones.
+    # If the manifest is uneven, longer lists make up for shorter ones.
     waiting += [names for names, members in sorted(left.items()) for _ in members]
     for names in waiting:
         if len(picked) == wanted:
@@ -149,7 +150,8 @@ def chosen(
 
 def oriented(picked: Sequence[CandidatePair], seed: int) -> list[tuple[Edit, Edit]]:
     """Choose which edit of each pair is a, so that each model is a and b about equally often, against every other
-    model and overall."""
+    model and overall.
+    """
     rng = random.Random(f"{seed}:orientation")  # noqa: S311  (the same)
     against: Counter[ModelPair] = Counter()
     overall: Counter[str] = Counter()
@@ -169,8 +171,9 @@ def oriented(picked: Sequence[CandidatePair], seed: int) -> list[tuple[Edit, Edi
 
 
 def pair_row(a: Edit, b: Edit) -> dict[str, Any]:
-    """Return the pair as a row of a manifest, with paths as they are; metadata that differs between the two is left
-    out."""
+    """Return a pair as a row of a manifest, with unchanged paths. Metadata that differs between the two edits is left
+    out.
+    """
     identifier = f"{a.id}|{b.id}"
     if len(identifier) > MAX_ID:
         raise ManifestError(
@@ -204,7 +207,7 @@ def pair_row(a: Edit, b: Edit) -> dict[str, Any]:
 
 
 def _as_text(source: ImageSource | None) -> ImageSource | None:
-    """Return an image in bytes as a data: URL."""
+    """Return an image in bytes as a `data:` URL; other sources are returned unchanged."""
     if not isinstance(source, bytes):
         return source
     return f"data:application/octet-stream;base64,{base64.b64encode(source).decode()}"

@@ -1,4 +1,4 @@
-"""Reader of manifests: rows of text files, and the edit of each row, or an error that names line and field.
+"""Manifest reader: parses text files into rows, and rows into edits. Errors name the line and the field.
 
 Images must be in the manifest's folder unless the caller allows others.
 """
@@ -41,15 +41,15 @@ from editjudge.media.source import (
 from editjudge.redaction import redacted_address
 
 Notify = Callable[[str], None]
-"""Function called with a notice for the user; by default it is logged as a warning."""
+"""Function that is called with notices for the user. By default they are logged as warnings."""
 
 LABELS = ("model", "edit_type", "group")
 FIELDS = ("id", *IMAGE_ROLES, *TEXT_ROLES, *LABELS)
 PAIR_LABELS = ("model_a", "model_b")
-"""Models of the two outputs of a pair; stored as metadata."""
+"""Fields for the models of a pair's outputs, which are stored as metadata."""
 
 MAX_ID = 512
-"""Maximum number of characters of an id: it becomes part of addresses and of file names."""
+"""Maximum number of characters of an id, which becomes part of URLs and file names."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 # Names of these fields in other projects. They are considered only if the field itself never occurs.
@@ -68,25 +68,25 @@ _ALIASES = {
     "id": "item item_id edit_id uid key",
 }
 _WEAK_ALIASES = {"instruction": "caption text command request question"}
-"""Names that may have another meaning: suggested, but never an error."""
+"""Names that may have another meaning. They are suggested, but never an error."""
 _MUST_NOT_BE_MISSPELT = ("input", "edited", "instruction")
 
 
 Columns = tuple[tuple[str, str], ...]
-"""Fields and the columns that hold them, if a manifest uses other names."""
+"""Pairs of a field and its column, for manifests with other names."""
 
 
 class NamedInputs(NamedTuple):
-    """Further columns that are shown to judges."""
+    """Further columns that rubrics show to judges."""
 
     images: frozenset[str] = frozenset()
-    """Columns of an image or a list of images."""
+    """Columns with an image or a list of images."""
     texts: frozenset[str] = frozenset()
     columns: Columns = ()
 
 
 class LineError(ManifestError):
-    """A line that cannot be read, with the fields that an audit lists beside the message."""
+    """An invalid line, with fields that an audit lists in addition to the message."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ Row = tuple[int, dict[str, Any] | LineError]
 
 
 class Reader:
-    """Turns rows into edits, and holds the state between lines."""
+    """Converts rows to edits, and keeps state between lines, such as the ids so far."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Reader:
         """Name of the manifest in messages."""
         self.base = Path(path).parent
         self.unit = unit
-        """Unit that the row numbers count."""
+        """Unit of the row numbers: line, row or edit."""
         self.notify = notify or logging.getLogger(__name__).warning
         self._allow_outside = allow_outside
         self._allow_urls = allow_urls
@@ -139,7 +139,7 @@ class Reader:
         self.image_columns = frozenset(
             images | {self._columns.get(f, f) for f in images}
         )
-        """Columns that hold images."""
+        """Columns with images."""
         self._ids: dict[bytes, int] = {}
         self._shapes: set[tuple[str, ...]] = set()
         self._seen: set[str] = set()
@@ -161,7 +161,7 @@ class Reader:
         shape = (*row, *self._left_out)
         if shape not in self._shapes:
             self._check_names(line, shape)
-            # A million rows with different fields would fill memory.
+            # A million rows with different fields would fill the memory.
             if len(self._shapes) < 1000:
                 self._shapes.add(shape)
         identifier = self._id(line, row.pop("id", None))
@@ -201,7 +201,7 @@ class Reader:
         return LineError(self.name, line, name, message, kind, options)
 
     def leave_out(self, column: str) -> None:
-        """Report once that a column of images that no rubric shows is not read; its name may still be a misspelling."""
+        """Report once that an image column that no rubric shows is not read. Its name may still be a misspelling."""
         if column not in self._left_out:
             self._left_out += (column,)
             self.notify(
@@ -216,7 +216,7 @@ class Reader:
     # --- names of fields ------------------------------------------------------------------------------------------
 
     def _rename(self, line: int, row: dict[str, Any]) -> None:
-        """Move each mapped column to its field. A row without the column has no such field."""
+        """Move each mapped column to its field."""
         renamed = {
             field: row.pop(column)
             for field, column in self._columns.items()
@@ -234,7 +234,9 @@ class Reader:
         row |= renamed
 
     def _check_names(self, line: int, shape: tuple[str, ...]) -> None:
-        """Raise `LineError` for a misspelt name: a misspelt `edited` would look like a model without any output."""
+        """Raise `LineError` for a misspelt field, since a misspelt `edited` would look like a model without any
+        output.
+        """
         self._seen.update(shape)
         fields = {*FIELDS, *PAIR_LABELS, *self.image_columns, *self._texts}
         others = [key for key in shape if key not in fields]
@@ -272,7 +274,7 @@ class Reader:
     # --- values ---------------------------------------------------------------------------------------------------
 
     def _id(self, line: int, value: Any) -> str:
-        # An integer is an id in Parquet and in hand-written JSON; CSV and ratings files have the same digits as text.
+        # Ids are integers in Parquet and hand-written JSON; CSV and ratings files have the same digits as text.
         text = str(value) if type(value) is int else self._text(line, "id", value)
         if text is None:
             text = f"{self.unit}-{line}"
@@ -284,7 +286,7 @@ class Reader:
             size = f"{len(text):,} characters" if len(text) > MAX_ID else repr(text)
             expected = f"expected 1 to {MAX_ID} characters without control characters"
             raise self.wrong(line, "id", f"found {size}, {expected}")
-        # 16 bytes an id, so that a million of them fit into memory.
+        # 16 bytes an id, so that a million ids fit into memory.
         digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
         first = self._ids.setdefault(digest, line)
         if first != line:
@@ -301,7 +303,7 @@ class Reader:
 
     def _images(self, line: int, name: str, value: Any) -> dict[str, ImageSource]:
         """Return an image, or the images of a list, by name."""
-        # A CSV cell may hold a list as JSON.
+        # A CSV cell may contain a list as JSON.
         if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
             with suppress(ValueError, RecursionError):
                 value = json.loads(value)
@@ -396,8 +398,9 @@ class Reader:
     def _confined(self, folder: str, file: str) -> Path:
         """Return the path of a file. Raise `LeavesFolder` if it leads out of the manifest's folder.
 
-        A folder is resolved once for all of its files; after that only a file that is a link can lead elsewhere. A path
-        with `..` is resolved every time, since its meaning changes if a folder in it is created or replaced by a link.
+        A folder is resolved once for all its files; after that, only a file that is a link can lead elsewhere. A path
+        with `..` is resolved every time, since its meaning changes if a folder in it is created or replaced by a
+        link.
         """
         if self._allow_outside:
             return self.base / folder / file
@@ -405,7 +408,7 @@ class Reader:
         if parent is None:
             parent = self.base / folder
             resolve_inside(parent, self.base)
-            # With one folder for each edit, a cache of all of them would not help.
+            # If every edit has its own folder, a cache of all folders would not help.
             if ".." not in folder.split("/") and len(self._folders) < 50_000:
                 self._folders[folder] = parent
         path = parent / file
@@ -415,12 +418,12 @@ class Reader:
 
 
 def _closest_alias(name: str, others: Iterable[str]) -> str | None:
-    """Return the key that was probably meant for this field, if one is similar."""
+    """Return the column that was probably meant for this field, or None."""
     for key in others:
         plain = key.strip().casefold().replace(" ", "_").replace("-", "_")
         if plain == name or plain in _ALIASES.get(name, "").split():
             return key
-        # `edited_a`, `edited_at`: describes the field, but is not the field.
+        # `edited_a` or `edited_at` describe the field, but are not the field itself.
         similar = difflib.SequenceMatcher(None, plain, name).ratio() >= 0.8
         if similar and not plain.startswith(f"{name}_"):
             return key
@@ -433,7 +436,7 @@ def _weak(name: str, others: Iterable[str]) -> str | None:
 
 
 def described(value: Any) -> str:
-    """Return the kind and the beginning of a value, for a message."""
+    """Return the type and the beginning of a value, for a message."""
     kinds = {
         bool: "true or false",
         int: "a number",
@@ -446,10 +449,10 @@ def described(value: Any) -> str:
 
 # --- text files -----------------------------------------------------------------------------------------------
 
-# Four images as data: URLs of the maximum size, and the texts beside them.
+# Enough for four images of the maximum size as data: URLs, and the texts beside them.
 _MAX_LINE = 4 * BOUNDS.max_bytes * 4 // 3 + 2**20
 _MAX_ARRAY = 256 * 2**20
-"""Maximum bytes of a JSON array: all of it is in memory, where it is several times as large."""
+"""Maximum size of a JSON array in bytes. It is kept in memory, where it is several times as large."""
 
 
 def jsonl(path: Path, reader: Reader) -> Iterator[Row]:
@@ -461,7 +464,7 @@ def jsonl(path: Path, reader: Reader) -> Iterator[Row]:
                 value = read_json(raw)
                 if not isinstance(value, dict):
                     raise ValueError(f"found {described(value)}")
-                # An escape can contain an unpaired surrogate, which cannot be encoded in files and requests.
+                # An escape can represent an unpaired surrogate, which cannot be encoded in files and requests.
                 if b"\\u" in raw:
                     json.dumps(value, ensure_ascii=False).encode()
                 yield line, value
@@ -471,8 +474,7 @@ def jsonl(path: Path, reader: Reader) -> Iterator[Row]:
 
 
 def json_array(path: Path, reader: Reader) -> Iterator[Row]:
-    """Yield the objects of an array, which is read at once and therefore limited in size. Rows are numbered by
-    index."""
+    """Yield the objects of an array. It is read at once, so its size is limited. Rows are numbered by position."""
     reader.unit = "row"
     if (size := path.stat().st_size) > _MAX_ARRAY:
         raise reader.wrong(
@@ -499,7 +501,7 @@ def json_array(path: Path, reader: Reader) -> Iterator[Row]:
 
 
 def csv_rows(path: Path, reader: Reader) -> Iterator[Row]:
-    # This limit is global to the process, and only ever raised here: cells may hold images as data: URLs.
+    # This limit is global to the process, and only ever raised here: cells may contain images as data: URLs.
     csv.field_size_limit(max(csv.field_size_limit(), _MAX_LINE))
     with path.open("rb") as file:
         records = _csv_records(file, reader)
@@ -525,7 +527,9 @@ def csv_rows(path: Path, reader: Reader) -> Iterator[Row]:
 
 
 def _lines(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, bytes]]:
-    """Yield lines as bytes, so that an error can name a line with invalid UTF-8; limited in length, to save memory."""
+    """Yield lines as bytes, so that an error can name a line with invalid UTF-8. Their length is limited to save
+    memory.
+    """
     read_line = functools.partial(file.readline, _MAX_LINE)
     for line, raw in enumerate(iter(read_line, b""), 1):
         if len(raw) == _MAX_LINE:
@@ -546,7 +550,7 @@ def _why_not_json(error: Exception) -> str:
 
 
 def _csv_records(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of each record with its first line: a quoted cell may span several lines."""
+    """Yield the cells of each record with its first line number, since a quoted cell may span several lines."""
 
     def decoded() -> Iterator[str]:
         for line, raw in _lines(file, reader):

@@ -1,4 +1,6 @@
-"""Rows of typed columns: Parquet, and Hugging Face datasets on disk or in memory; a few images at a time."""
+"""Rows of typed columns: Parquet, and Hugging Face datasets on disk or in memory. Only a few images are in memory at
+a time.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,18 @@ from editjudge.media.source import is_decoded
 
 _WITH_IMAGES = 16
 _WITHOUT_IMAGES = 4096
-"""Rows read at a time, with and without images, which may have several megabytes each."""
+"""Number of rows read at a time, with and without images, which may have several megabytes each."""
 
 
 def is_dataset(folder: Path) -> bool:
-    """Whether a folder is a dataset, not a folder with one subfolder for each model."""
+    """Whether a folder is a dataset, as opposed to a folder with a subfolder for each model."""
     marks = ("state.json", "dataset_dict.json")
     saved = any((folder / name).is_file() for name in marks)
     return saved or any(folder.glob("*.parquet"))
 
 
 def typed_rows(path: Path, reader: Reader) -> Iterator[Row]:
-    """Yield the rows of a Parquet file, of a folder of them, or of a dataset written by `save_to_disk`."""
+    """Yield the rows of a Parquet file, a folder of Parquet files, or a dataset written by `save_to_disk`."""
     reader.unit = "row"
     if (path / "dataset_dict.json").is_file():
         path = _only_split(path, reader.name)
@@ -47,10 +49,10 @@ def _parquet(files: Iterable[Path], reader: Reader) -> Iterator[dict[str, Any]]:
     arrow = importlib.import_module("pyarrow")
     for path in files:
         try:
-            # With a buffer, pages are read one by one: for a row group of 200 MB this took 390 MB instead of 580.
+            # With a buffer, pages are read one by one: this took 390 MB instead of 580 for a row group of 200 MB.
             with parquet.ParquetFile(path, buffer_size=2**20) as file:
                 columns, size = _wanted(file.schema_arrow, reader)
-                # If it reads all groups at once, Arrow keeps most of the file in memory.
+                # Read each group separately, since Arrow would keep most of the file in memory otherwise.
                 for group in range(file.num_row_groups):
                     for batch in file.iter_batches(
                         batch_size=size, row_groups=[group], columns=columns
@@ -74,7 +76,7 @@ def _saved(path: Path, reader: Reader) -> Iterator[dict[str, Any]]:
             f"{reader.name}: not a dataset that can be read: {error}"
         ) from None
     columns, size = _wanted(dataset.data.schema, reader)
-    # In Arrow format, images stay encoded, and are read from the mapped file on demand.
+    # In Arrow format, images stay encoded and are read from the mapped file on demand.
     arrow = dataset.select_columns(columns).with_format("arrow")
     for table in arrow.iter(batch_size=size):
         yield from table.to_pylist()
@@ -96,7 +98,7 @@ def _only_split(path: Path, manifest: str) -> Path:
 
 
 def _wanted(schema: Any, reader: Reader) -> tuple[list[str], int]:
-    """Return the columns to read, and how many rows at a time."""
+    """Return the columns to read, and the number of rows to read at a time."""
     heavy = {column.name for column in schema if _holds_bytes(column.type)}
     for name in sorted(heavy - reader.image_columns):
         reader.leave_out(name)
@@ -122,8 +124,9 @@ def _needed(module: str, what: str, extra: str, manifest: str) -> Any:
 
 
 def records(rows: Any) -> Iterable[Mapping[str, Any]]:
-    """Return the rows of a data frame (pandas, polars), of an Arrow table, or rows as they are. Missing values of a
-    frame become None."""
+    """Return the rows of a data frame (pandas, polars) or an Arrow table, or rows unchanged. Missing values of a
+    frame become None.
+    """
     table: Iterable[Mapping[str, Any]] = rows
     if hasattr(rows, "to_dicts"):  # polars
         table = rows.to_dicts()
@@ -135,7 +138,7 @@ def records(rows: Any) -> Iterable[Mapping[str, Any]]:
 
 
 def undecoded(rows: Any) -> Iterable[Mapping[str, Any]]:
-    """Return a dataset with its images still encoded: to decode and encode them again would change them."""
+    """Return a dataset with its images still encoded, since decoding and encoding them again would change them."""
     features = getattr(rows, "features", None) or {}
     for name, feature in features.items():
         inner = getattr(feature, "feature", feature)  # for a list of images
@@ -148,8 +151,7 @@ def undecoded(rows: Any) -> Iterable[Mapping[str, Any]]:
 
 
 def plain_row(number: int, row: Mapping[str, Any], reader: Reader) -> Row:
-    """Return a row of typed columns with values that JSON can represent; images stay, except those in unknown
-    columns."""
+    """Return a row with values that JSON can represent. Images stay in image columns, and are dropped elsewhere."""
     values = {}
     try:
         for key, value in row.items():

@@ -1,4 +1,4 @@
-"""Images of one run: one read yields digest, header and encoded form; a cached digest saves the read."""
+"""Image cache of a run: one read gives digest, header and encoded form, and a cached digest saves the read."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ from editjudge.media.source import (
 T = TypeVar("T")
 
 _READ_AT_ONCE = 16
-"""Files that are read at the same time: 16 hide a latency of 30 ms an image from a judge of 128 edits a second."""
+"""Number of files read at the same time. 16 hide a latency of 30 ms an image from a judge of 128 edits a second."""
 _SLOW = 0.002
-"""Seconds of waiting for a file above which a disk is slow: local disks take a tenth of it."""
+"""Seconds of waiting for a file from which a disk counts as slow. Local disks take a tenth of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownImage:
-    """Digest and header of an image, cached so that a run without new questions reads no image."""
+    """Digest and header of an image. They are cached, so that a run without new questions reads no image."""
 
     digest: str
     info: ImageInfo | None
-    """None if the image cannot be read; `problem` is the reason."""
+    """Header of the image; None if it cannot be read, with the reason in `problem`."""
     problem: str = ""
 
 
 class FileState(NamedTuple):
-    """State of a file, which changes if the file is replaced; fields that an older store lacks are None."""
+    """State of a file, which changes if the file is replaced. Fields that an older store lacks are None."""
 
     size: int | None
     mtime_ns: int | None
@@ -65,7 +65,7 @@ class FileState(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> FileState:
-        # Some file systems use 64 bits for inodes; databases need one of them for the sign.
+        # Some file systems use 64 bits for inodes, but databases need one of them for the sign.
         inode = status.st_ino & (2**63 - 1)
         return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, inode)
 
@@ -75,7 +75,7 @@ KnownFiles: TypeAlias = Mapping[str, tuple[FileState, KnownImage]]
 
 
 class LoadedImage(NamedTuple):
-    """An image that was read."""
+    """An image with its bytes."""
 
     data: bytes
     identity: KnownImage
@@ -83,14 +83,14 @@ class LoadedImage(NamedTuple):
     """State of the file that was read; None if the source is not a file."""
 
     def info(self) -> ImageInfo:
-        """Return its header. Raise `ImageError` if it cannot be read."""
+        """Return the header. Raise `ImageError` if the image cannot be read."""
         if self.identity.info is None:
             raise ImageError(self.identity.problem)
         return self.identity.info
 
 
 class _ByteCache(Generic[T]):
-    """Cache of at most `limit` bytes that evicts the least recently used values. Safe to use from threads."""
+    """Cache of at most `limit` bytes that evicts the least recently used values. Safe to use from several threads."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -106,7 +106,7 @@ class _ByteCache(Generic[T]):
             return self._values[key][0]
 
     def put(self, key: Hashable, value: T, size: int) -> None:
-        """Store a value; one that is larger than the cache is not stored, and evicts nothing."""
+        """Store a value. A value that is larger than the cache is not stored, and evicts nothing."""
         with self._lock:
             self._used -= self._values.pop(key, (None, 0))[1]
             if size > self._limit:
@@ -118,7 +118,7 @@ class _ByteCache(Generic[T]):
 
 
 class ImageReader:
-    """Reads images from the sources that a run allows, and holds the latest ones until they are encoded.
+    """Reads images from the sources that a run allows, and keeps the latest images until they are encoded.
 
     Safe to use from several threads.
     """
@@ -132,11 +132,11 @@ class ImageReader:
         budget: int = 32 * 2**20,
         judges: int = 1,
     ) -> None:
-        """`budget`: maximum bytes of images that are held for each judge of a run, since judges plan and encode the
-        same images at different times.
+        """Create a reader. `budget` is the maximum number of bytes of images to keep for each judge of a run, since
+        judges plan and encode the same images at different times.
 
-        A run of 1024 x 1024 JPEGs took 165 MB with this budget, 185 with twice as much and 145 with half; with less,
-        batches of large images are so small that planning them costs a tenth more CPU.
+        A run of 1024 x 1024 JPEGs took 165 MB with this budget, 185 MB with twice as much and 145 MB with half. With
+        less, batches of large images are so small that planning them costs a tenth more CPU.
         """
         self.root = root
         self.budget = budget
@@ -148,23 +148,23 @@ class ImageReader:
         self._held = _ByteCache[LoadedImage](budget * judges)
         self._reading = tuple(threading.Lock() for _ in range(_READ_AT_ONCE))
         self.ahead: dict[str, Future[LoadedImage | KnownImage]] = {}
-        """Reads that were started ahead of time, by path; shared by the judges of a run."""
+        """Reads that were started in advance, by path. The judges of a run share them."""
 
     @functools.cached_property
     def threads(self) -> ThreadPoolExecutor:
-        """Threads that read at the same time if a disk is slow."""
+        """Threads that read in parallel if the disk is slow."""
         return ThreadPoolExecutor(_READ_AT_ONCE, "editjudge-images")
 
     def look(self, source: ImageSource) -> LoadedImage:
-        """Read an image now, and hold it for `take`."""
-        # One thread for each file, so that a second judge uses the image that the first has read.
+        """Read an image and keep it for `take`."""
+        # A lock for each file, so that a second judge uses the image that the first has read.
         with self._reading[hash(source) % _READ_AT_ONCE]:
             image = self.load(source)
             self.hold(source, image)
         return image
 
     def load(self, source: ImageSource) -> LoadedImage:
-        """Read an image, unless it is a file that is held and has not changed."""
+        """Read an image, or return the kept one if its file has not changed."""
         if isinstance(source, Path):
             image = self._held.get(str(source))
             if image and image.file == FileState.of(os.stat(source)):
@@ -176,12 +176,12 @@ class ImageReader:
         self._held.put(key, image, len(image.data))
 
     def held(self, source: ImageSource, image_digest: str) -> LoadedImage | None:
-        """Return the image of this digest, if it is held."""
+        """Return the image with this digest if it is kept, or None."""
         image = self._held.get(_key(source, image_digest))
         return image if image and image.identity.digest == image_digest else None
 
     def take(self, source: ImageSource, image_digest: str | None = None) -> LoadedImage:
-        """Return the image of this digest if it is held, else read it now."""
+        """Return the image with this digest if it is kept, or else read it."""
         return (
             self.held(source, image_digest) if image_digest else None
         ) or self._read(source)
@@ -204,18 +204,19 @@ class ImageReader:
 
 
 def _key(source: ImageSource, image_digest: str) -> str:
-    """Return the cache key: the digest of bytes, or the path of a file, whose content may change later."""
+    """Return the cache key: the digest for bytes, or the path for a file, whose content may change later."""
     return image_digest if isinstance(source, bytes) else str(source)
 
 
 class DigestCache:
-    """Digests and headers, cached by path and state of the file.
+    """Digests and headers of images, cached by path and state of the file.
 
-    Size and modification time alone stay the same if an image is replaced by `cp -p`, `rsync -t` or by extracting an
-    archive again; the inode and the change time do not.
+    Size and modification time alone do not change if an image is replaced by `cp -p`, `rsync -t` or by extracting an
+    archive again; the inode and the change time do.
     """
 
-    # A file written twice within the clock's resolution looks the same: recently written files are not cached.
+    # Recently written files are not cached: a file that is written twice within the clock's resolution looks
+    # unchanged.
     _SETTLED_NS = 2_000_000_000
 
     def __init__(
@@ -226,7 +227,7 @@ class DigestCache:
         self._seen: dict[str, tuple[FileState, KnownImage]] = {}
         self._learnt: set[str] = set()
         self.bytes_asked = 0
-        """Bytes of the images that were requested and read so far."""
+        """Number of bytes of all images requested and read so far."""
         self._wait = 0.0
         """Running mean of the seconds of waiting for a file."""
 
@@ -239,7 +240,7 @@ class DigestCache:
         return paths - self._seen.keys()
 
     def load(self, remembered: KnownFiles) -> None:
-        """Load the values of an earlier `dump`, unless everything is to be hashed again."""
+        """Load the result of an earlier `dump`, unless all files are to be hashed again."""
         if not self._rehash:
             self._seen.update(remembered)
 
@@ -250,12 +251,14 @@ class DigestCache:
         return entries
 
     def of(self, source: ImageSource) -> str | None:
-        """Return the digest, or None if the file does not exist."""
+        """Return the digest of an image, or None if the file does not exist."""
         identity = self.look_up(source)
         return identity.digest if identity else None
 
     def look_up(self, source: ImageSource) -> KnownImage | None:
-        """Return digest and header, or None if the file does not exist. Raise `ImageError` if it cannot be read."""
+        """Return digest and header of an image, or None if the file does not exist. Raise `ImageError` if it cannot
+        be read.
+        """
         try:
             image = self._look(source)
         except (FileNotFoundError, NotADirectoryError):
@@ -278,14 +281,15 @@ class DigestCache:
         return image.identity
 
     def look_ahead(self, sources: Iterable[ImageSource]) -> None:
-        """Start to read files that are needed next, if the disk is slow: a network disk takes milliseconds for each
-        file, a local one less than handing it to another thread."""
+        """Start reading files in advance if the disk is slow. A network disk takes milliseconds for each file; a
+        local disk takes less than passing the file to another thread.
+        """
         if self._wait <= _SLOW:
             return
         mean_size = self.reader.bytes_read / max(1, self.reader.files_read)
 
         def read(source: Path, path: str) -> LoadedImage | KnownImage:
-            # The image is held only when it is requested, so that it does not evict images that wait to be encoded.
+            # The image is kept only when it is requested, so that it does not evict images that wait to be encoded.
             return self._remembered(path) or self.reader.load(source)
 
         for source in sources:
@@ -308,7 +312,8 @@ class DigestCache:
                 if isinstance(image, LoadedImage):
                     self.reader.hold(source, image)
             finally:
-                # Only now: a judge that asks meanwhile must find this read instead of beginning a second one.
+                # Removed only now, so that a judge that asks meanwhile finds this read instead of starting a second
+                # one.
                 self.reader.ahead.pop(path, None)
             return image
         start = time.monotonic() - time.thread_time()
@@ -319,7 +324,7 @@ class DigestCache:
             self._wait += 0.1 * (waited - self._wait)
 
     def _remembered(self, path: str) -> KnownImage | None:
-        """Return the cached entry of a file, if the file has not changed."""
+        """Return the cached entry of a file, or None if the file has changed."""
         remembered = self._seen.get(path)
         if remembered and remembered[0] == FileState.of(os.stat(path)):
             return remembered[1]
@@ -327,7 +332,7 @@ class DigestCache:
 
 
 class ImageCache:
-    """Images of one run: each is read and encoded once, however many tasks ask for it."""
+    """Images of one run. Each is read and encoded once, however many tasks request it."""
 
     def __init__(
         self, reader: ImageReader | None = None, *, budget: int = 32 * 2**20
@@ -337,7 +342,7 @@ class ImageCache:
         self._encoding: dict[Hashable, asyncio.Task[EncodedImage]] = {}
 
     async def data(self, source: ImageSource, image_digest: str | None = None) -> bytes:
-        """Read an image in a thread, and return its encoded bytes; `image_digest` is its digest when it was planned."""
+        """Read an image in a thread, and return its encoded bytes. `image_digest` is its digest at planning time."""
         image = await asyncio.to_thread(self._reader.take, source, image_digest)
         image.info()
         return image.data
@@ -345,10 +350,10 @@ class ImageCache:
     async def encoded(
         self, source: ImageSource, limits: ImageLimits, image_digest: str | None = None
     ) -> EncodedImage:
-        """Return the image prepared for a judge; `image_digest` is its digest as it was planned.
+        """Return the image prepared for a judge. `image_digest` is its digest at planning time.
 
         An image that is in memory and sent unchanged does not use a thread: base64 would hold the interpreter's lock
-        there too, and the handover costs as much as the encoding.
+        there too, and passing it to a thread costs as much as the encoding.
         """
         if image_digest is None and isinstance(source, bytes):
             image_digest = digest(source)

@@ -1,8 +1,8 @@
-"""Headers of images, read by content without decoding a pixel.
+"""Reading image headers by content, without decoding pixels.
 
-The headers of JPEG, PNG and WebP are read by hand, although Pillow can: a run over 100,000 edits looks at 300,000
-images before the first question is asked, Pillow takes three times as long for a JPEG, decodes all of a PNG to find its
-orientation, and opens a truncated file without an error. The tests compare the two.
+Headers of JPEG, PNG and WebP are parsed by hand, although Pillow can read them: a run over 100,000 edits looks at
+300,000 images before the first question is asked. Pillow takes three times as long for a JPEG, decodes all of a PNG
+to find its orientation, and opens a truncated file without an error. Tests compare the two.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class ImageInfo:
 
     format: Format
     width: int
-    """Pixels as stored; `display_size` is the size for display."""
+    """Width in pixels as stored; `display_size` is the size for display."""
     height: int
     size: int
-    """Bytes of the file."""
+    """Size of the file in bytes."""
     mode: Mode = "rgb"
     bits: int = 8
     """Bits of one channel."""
@@ -45,7 +45,7 @@ class ImageInfo:
     """EXIF orientation: 1 is upright, 5 to 8 swap width and height."""
     has_icc: bool = False
     animated: bool = False
-    """More than one frame or page."""
+    """Whether there is more than one frame or page."""
     lossless: bool = True
 
     @property
@@ -57,11 +57,11 @@ class ImageInfo:
 
 
 class Unreadable(ValueError):
-    """Bytes that are not an image; the message continues a sentence that begins with the image's name."""
+    """Raised for bytes that are not an image. The message continues a sentence that begins with the image's name."""
 
 
 def format_of(data: bytes) -> Format:
-    """Return the format that the first bytes show, whatever the file's extension."""
+    """Return the format that the first bytes indicate, whatever the file's extension."""
     for magic, kind in _MAGIC:
         if data.startswith(magic):
             return kind
@@ -75,7 +75,9 @@ def format_of(data: bytes) -> Format:
 
 
 def header(data: bytes, kind: Format) -> ImageInfo | None:
-    """Read the header of a JPEG, PNG or WebP; None for other formats. Raise `Unreadable` for a truncated file."""
+    """Read the header of a JPEG, PNG or WebP; return None for other formats. Raise `Unreadable` for a truncated
+    file.
+    """
     if kind not in _READERS:
         return None
     try:
@@ -129,7 +131,7 @@ def refuse_garbage(data: bytes, end: int) -> None:
 
 
 def _orientation(exif: bytes) -> int:
-    """Return EXIF tag 274; an image with damaged EXIF counts as upright."""
+    """Return the EXIF orientation (tag 274). An image with damaged EXIF counts as upright."""
     exif = exif.removeprefix(b"Exif\0\0")
     order = {b"II": "<", b"MM": ">"}.get(exif[:2])
     if order is None:
@@ -250,7 +252,7 @@ def _png(data: bytes) -> ImageInfo:
 
 
 def _png_chunks(data: bytes) -> tuple[dict[bytes, slice], int]:
-    """Return the position of the first chunk of each kind, and of the end of the image."""
+    """Return the position of the first chunk of each kind, and the end of the image."""
     chunks: dict[bytes, slice] = {}
     at = 8
     unpack = struct.Struct(">I4s").unpack_from
@@ -316,7 +318,7 @@ def _webp_chunks(data: bytes, end: int) -> list[tuple[bytes, slice]]:
 
 
 def _webp_size(data: bytes, kind: bytes, at: int) -> tuple[int, int, int]:
-    """Return width, height and the flags of the extended header, of which 16 means that there is alpha."""
+    """Return width, height and the flags of the extended header. Flag 16 means that there is alpha."""
     if kind == b"VP8X":
         size = int.from_bytes(data[at + 4 : at + 10], "little")
         return (size & 0xFFFFFF) + 1, (size >> 24) + 1, data[at]

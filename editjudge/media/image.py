@@ -1,7 +1,7 @@
-"""Images: identify them by header and digest, decode them, and prepare them for a provider by a recorded recipe.
+"""Images: identify them by header and digest, decode them, and prepare them for a provider in recorded steps.
 
-This is the only module that imports Pillow to decode, and only inside functions: keys and plans are computed from
-headers alone.
+Only this module imports Pillow for decoding, and only inside functions: keys and plans are computed from headers
+alone.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """Limits of a provider."""
+    """Limits of a provider for images."""
 
     formats: frozenset[Format] = frozenset({"jpeg", "png", "webp", "gif"})
     max_side: int | None = None
     max_bytes: int | None = None
-    """Maximum size of the image before base64, which adds a third."""
+    """Maximum size in bytes before base64, which adds a third."""
     base64: bool = True
-    """Whether it is sent in a request as base64; judges in this process take the bytes."""
+    """Whether images are sent as base64 in a request. Judges in this process receive the bytes."""
 
     def __post_init__(self) -> None:
         if not self.formats & {"jpeg", "png"}:
@@ -62,15 +62,15 @@ class EncodedImage:
 
     media_type: str
     data: bytes
-    """Base64, as in the JSON of a request; the image itself for judges in this process."""
+    """Base64, as in the JSON of a request, or the image itself for judges in this process."""
     digest: str = ""
-    """Digest of the source when it was read; it shows whether a file has changed since it was planned."""
+    """Digest of the source when it was read. It shows whether a file has changed since it was planned."""
     recipe: str = AS_IS
     width: int = 0
     height: int = 0
 
     def for_judge(self, digest: str, limits: ImageLimits) -> EncodedImage:
-        """Return a prepared image in the form that the judge takes, with the digest of its source."""
+        """Return a prepared image in the form that the judge accepts, with the digest of its source."""
         data = base64_of(self.data) if limits.base64 else self.data
         return replace(self, data=data, digest=digest)
 
@@ -79,15 +79,16 @@ class EncodedImage:
 
 
 def digest(data: bytes) -> str:
-    """Return the SHA-256 in hexadecimal: the identity of an image in keys."""
+    """Return the SHA-256 in hexadecimal, which identifies an image in keys."""
     return hashlib.sha256(data).hexdigest()
 
 
 def probe(
     data: bytes, *, name: str = "image", bounds: ImageBounds = BOUNDS
 ) -> ImageInfo:
-    """Return the header. Raise `ImageError` for data that is not an image, is truncated, or would be too large
-    decoded."""
+    """Return the header of an image. Raise `ImageError` for data that is not an image, is truncated, or would be too
+    large when decoded.
+    """
     bounds.check_bytes(len(data), name)
     try:
         kind = format_of(data)
@@ -113,18 +114,18 @@ _PILLOW_MODES: dict[str, Mode] = {
 def _pillow_header(
     data: bytes, kind: Format, name: str, bounds: ImageBounds
 ) -> ImageInfo:
-    """Return the header of the other formats as Pillow reads it, without pixels."""
+    """Return the header of other formats as Pillow reads it, without decoding pixels."""
     with _pillow(name, kind):
         image = _open(data, kind)
         tags = image.tag_v2 if kind == "tiff" else {}
-        # Checked before looking for a second frame, for which Pillow decodes the first one of a GIF.
+        # Checked before looking for a second frame, for which Pillow decodes the first frame of a GIF.
         bounds.check_sides(image.width, image.height, name)
         bits = tags.get(258, 8)
         orientation = tags.get(274, 1)
         mode = image.mode[:4].removesuffix("A")
         return ImageInfo(
             kind,
-            # Pillow swaps the sides of a TIFF that is rotated by its orientation; the tags have them as stored.
+            # Pillow swaps the sides of a TIFF that is rotated by its orientation; the tags have the stored sides.
             tags.get(256, image.width),
             tags.get(257, image.height),
             len(data),
@@ -139,7 +140,7 @@ def _pillow_header(
 
 
 def _check_complete(data: bytes, info: ImageInfo, name: str) -> None:
-    """Decode a GIF or BMP, which are rare: only then does Pillow notice that one is truncated."""
+    """Decode a GIF or BMP, which are rare, since Pillow notices only then that a file is truncated."""
     with _DECODING.room(info.width * info.height), _pillow(name):
         _open(data, info.format).load()
     if info.format == "gif" and not data.rstrip(b"\0").endswith(b";"):
@@ -147,7 +148,7 @@ def _check_complete(data: bytes, info: ImageInfo, name: str) -> None:
 
 
 def _has_second(image: Any) -> bool:
-    """Whether there is a second frame or page, without counting them all."""
+    """Whether there is a second frame or page. Not all frames are counted."""
     try:
         image.seek(1)
     except EOFError:
@@ -159,7 +160,9 @@ def _has_second(image: Any) -> bool:
 
 
 class Decoding:
-    """Limits the pixels that threads decode at the same time: a file of 1 MB can take 400 MB when it is decoded."""
+    """Limits the number of pixels that threads decode at the same time, since a file of 1 MB can take 400 MB when
+    decoded.
+    """
 
     def __init__(self, max_pixels: int) -> None:
         self._max_pixels = max_pixels
@@ -168,7 +171,7 @@ class Decoding:
 
     @contextmanager
     def room(self, pixels: int) -> Iterator[None]:
-        """Wait until this many pixels fit; an image beyond the limit is decoded alone."""
+        """Wait until this many pixels fit. An image beyond the limit is decoded alone."""
         with self._changed:
             self._changed.wait_for(
                 lambda: not self._pixels or self._pixels + pixels <= self._max_pixels
@@ -188,8 +191,9 @@ _DECODING = Decoding(BOUNDS.max_pixels // 2)
 
 
 def release_memory() -> None:
-    """Return freed memory to the system: glibc keeps it for the next image, some 500 MB after one of a hundred
-    megapixels (measured)."""
+    """Return freed memory to the system. glibc would keep it for the next image: about 500 MB after an image of a
+    hundred megapixels (measured).
+    """
     with suppress(AttributeError, OSError, TypeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -212,24 +216,24 @@ def _pixels(data: bytes, info: ImageInfo, name: str) -> Image:
             image.load()
     with _pillow(name):
         image.load()
-        # Read before conversions, some of which drop it.
+        # Read before conversions, some of which drop the profile.
         profile = image.info.get("icc_profile") if info.has_icc else None
         colours, alpha = _without_alpha(_eight_bits(image, info))
         colours = _to_srgb(colours, profile)
         if alpha is not None:
             white = PIL.Image.new("RGB", colours.size, "white")
             colours = PIL.Image.composite(colours, white, alpha)
-        # Pillow applies the orientation of TIFF, and only TIFF, while loading.
+        # Pillow applies the orientation while loading only for TIFF.
         return colours if info.format == "tiff" else _upright(colours, info.orientation)
 
 
 def _eight_bits(image: Image, info: ImageInfo) -> Image:
     if info.bits <= 8:
         return image
-    # The transparent colour, still in 16 bits.
+    # The transparent colour still has 16 bits.
     clear = image.info.pop("transparency", None)
     if image.mode.startswith("I"):
-        # Converting directly clips: every value over 255 of 65,535 becomes white.
+        # A direct conversion clips: every value over 255 of 65,535 becomes white.
         scale = 255 / (2**info.bits - 1)
         image = image.convert("I").point(lambda value: value * scale + 0.5).convert("L")
     if isinstance(clear, int):
@@ -250,7 +254,7 @@ def _without_alpha(image: Image) -> tuple[Image, Image | None]:
 
 
 def is_srgb(data: bytes, info: ImageInfo, *, name: str = "image") -> bool:
-    """Whether the pixel values are sRGB: the image has no colour profile, or an sRGB profile."""
+    """Whether the pixel values are sRGB: the image has no colour profile or an sRGB profile."""
     if not info.has_icc:
         return True
     with _pillow(name, info.format):
@@ -258,7 +262,7 @@ def is_srgb(data: bytes, info: ImageInfo, *, name: str = "image") -> bool:
 
 
 def _profile(data: bytes | None) -> Any:
-    """Return a colour profile that is not sRGB; None also if it is damaged, since viewers ignore it too."""
+    """Return a colour profile that is not sRGB, or None. A damaged profile is ignored, as viewers do."""
     from PIL import ImageCms
 
     if not data:
@@ -325,16 +329,17 @@ _FILTERING = threading.Lock()
 
 @contextmanager
 def _pillow(name: str, opening: Format | None = None) -> Iterator[None]:
-    """Raise `ImageError` with the name of the image for every error of Pillow, and every warning while opening."""
+    """Raise `ImageError` with the name of the image for every error of Pillow, and for warnings while opening."""
     try:
         if opening is None:
             yield
             return
-        # Warning filters are global to the process: hence one thread at a time, and only for Pillow's modules.
+        # Warning filters are global to the process, so only one thread sets them at a time, and only for Pillow's
+        # modules.
         with _FILTERING, warnings.catch_warnings():
             warnings.filterwarnings("error", module=r"PIL\.")
             if opening != "tiff":
-                # EXIF is read by the TIFF module. It is often damaged in photographs whose pixels are sound.
+                # The TIFF module reads EXIF, which is often damaged in photographs whose pixels are fine.
                 warnings.filterwarnings("ignore", module=r"PIL\.TiffImagePlugin")
             yield
     except (ImageError, Unreadable, MemoryError):
@@ -345,21 +350,22 @@ def _pillow(name: str, opening: Format | None = None) -> Iterator[None]:
 
 # --- preparing ------------------------------------------------------------------------------------------------
 
-# Maximum bytes of a pixel: noise of pure black and white, the worst case, takes 2.9 bytes as JPEG (quality 95, 4:4:4)
+# Maximum bytes per pixel: noise of pure black and white, the worst case, takes 2.9 bytes as JPEG (quality 95, 4:4:4)
 # and 3.01 as PNG.
 _WORST_BYTES = 4
 _HEADERS = 1024  # a JPEG of one pixel has 629 bytes, nearly all of them tables
-# Steps of a fifth: a file that is slightly too large keeps most of its pixels.
+# Steps of a fifth, so that a file that is slightly too large keeps most of its pixels.
 _SHRINK = 0.8
 _CODECS = {"png": ("png",), "jpeg95": ("jpeg",), "png-else-jpeg95": ("png", "jpeg")}
 
 
 def plan(info: ImageInfo, limits: ImageLimits) -> str:
-    """Return the recipe by which `prepare` changes such an image, from its header alone: part of a task's key.
+    """Return the recipe by which `prepare` changes an image, from its header alone. It is part of a task's key.
 
-    `as-is`, or steps joined by `+`: `orient` (EXIF), `frame1` (of several), `8bit`, `srgb` (profile, CMYK), `white`
-    (behind alpha), `sideN` (longest side, Lanczos), then the codec: `png`, `jpeg95` (4:4:4), or `png-else-jpeg95`, with
-    `maxN` if that may exceed N bytes: JPEG replaces PNG, then sides shrink by a fifth until it fits.
+    A recipe is `as-is`, or steps joined by `+`: `orient` (EXIF), `frame1` (of several), `8bit`, `srgb` (profile,
+    CMYK), `white` (behind alpha), `sideN` (longest side, Lanczos), then the codec: `png`, `jpeg95` (4:4:4) or
+    `png-else-jpeg95`. `maxN` follows if the result may exceed N bytes: then JPEG replaces PNG, and sides shrink by a
+    fifth until it fits.
     """
     small = limits.max_side is None or max(info.width, info.height) <= limits.max_side
     light = limits.max_bytes is None or info.size <= limits.max_bytes
@@ -398,7 +404,9 @@ def _codec(info: ImageInfo, limits: ImageLimits, same_pixels: bool) -> list[str]
 def prepare(
     data: bytes, info: ImageInfo, limits: ImageLimits, *, name: str = "image"
 ) -> EncodedImage:
-    """Return the image as the provider accepts it: unchanged if possible, since encoding it again is itself an edit."""
+    """Return an image that the provider accepts. It is unchanged if possible, since encoding it again is itself an
+    edit.
+    """
     recipe = plan(info, limits)
     if recipe == AS_IS:
         media_type = MEDIA_TYPES[info.format]
@@ -435,7 +443,7 @@ def _encode(image: Image, size: tuple[int, int], codec: str) -> bytes:
         image = image.resize(size, Resampling.LANCZOS)
     file = io.BytesIO()
     if codec == "png":
-        # Level 3 of 9: for 3 megapixels 0.26 s and 2.7 MB; the usual 6 takes 0.62 s for 2.4 MB.
+        # Level 3 of 9: 0.26 s and 2.7 MB for 3 megapixels; the usual level 6 takes 0.62 s for 2.4 MB.
         image.save(file, "PNG", compress_level=3)
     else:
         image.save(file, "JPEG", quality=95, subsampling=0)

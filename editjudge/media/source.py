@@ -1,18 +1,19 @@
-"""Bytes of an image from any source: a file, an address, a `data:` URL, or a Python object.
+"""Reading an image from any source: a file, an address, a `data:` URL, or a Python object.
 
 Files may be confined to a folder. Resolving a path queries the file system about each part of it, which takes
 milliseconds over a network. So each folder is resolved once and kept open, and its files are opened relative to it:
 then only the file itself can still be a link.
 
-Python objects are a PIL image, or an array or tensor of one image with 1, 3 or 4 channels:
+A Python object is a PIL image, or an array or tensor of one image with 1, 3 or 4 channels:
 
-- `uint8` from 0 to 255, `bool` (a mask), or floating point from 0 to 1. Anything else is an error, including -1 to 1:
-nothing is guessed from values.
+- Values are `uint8` from 0 to 255, `bool` (a mask), or floating point from 0 to 1. Anything else, including -1 to 1, is
+an error: nothing is guessed from values.
 
-- height x width, height x width x channels or channels x height x width, whichever axis has 1, 3 or 4 entries. If both
-have, a NumPy array is height x width x channels and a tensor channels x height x width, as usual in their libraries.
+- The shape is height x width, height x width x channels or channels x height x width, whichever axis has 1, 3 or 4
+entries. If both have, a NumPy array is height x width x channels and a tensor channels x height x width, as usual in
+their libraries.
 
-They are encoded as PNG, a PIL image upright according to its EXIF orientation.
+Objects are encoded as PNG. A PIL image is turned upright by its EXIF orientation.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from editjudge.files import LeavesFolder, resolve_inside
 from editjudge.redaction import address_secrets, redacted_address, without
 
 Fetch = Callable[[str], bytes]
-"""Function that fetches an http(s) address; a caller that allows addresses supplies it."""
+"""Function that fetches an http(s) address. A caller that allows addresses supplies it."""
 
 EXPECTED = (
     "expected a path, a data: URL or bytes, in Python also a PIL image or an array"
@@ -48,7 +49,7 @@ EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class ImageBounds:
-    """Limits of all images, whatever the provider. Checked before a pixel is decoded."""
+    """Limits of all images, whatever the provider. They are checked before a pixel is decoded."""
 
     max_bytes: int = 64 * 2**20
     max_pixels: int = 100_000_000
@@ -90,7 +91,7 @@ def is_url(source: ImageSource) -> bool:
 
 
 def is_file(source: ImageSource) -> TypeGuard[Path | str]:
-    """Whether the source is a path, not bytes, an address or a `data:` URL."""
+    """Whether the source is a path, as opposed to bytes, an address or a `data:` URL."""
     if isinstance(source, str):
         return not is_url(source) and not _is_data_url(source)
     return isinstance(source, Path)
@@ -107,7 +108,7 @@ def read(
     fetch: Fetch | None = None,
     bounds: ImageBounds = BOUNDS,
 ) -> bytes:
-    """Return the encoded image. If `root` is set, raise `ImageError` for a file outside of it, even through a link."""
+    """Return the encoded image. If `root` is set, raise `ImageError` for a file outside it, even through a link."""
     if is_file(source):
         return read_file(source, root, bounds)[0]
     if isinstance(source, str) and _is_data_url(source):
@@ -133,13 +134,13 @@ def base64_of(data: bytes) -> bytes:
 
 
 def fetch(url: str, bounds: ImageBounds = BOUNDS) -> bytes:
-    """Return the content of an http(s) address, limited in size and time; for runs that allow addresses."""
+    """Return the content of an http(s) address, limited in size and time. Used by runs that allow addresses."""
     import http.client
     import urllib.error
     import urllib.request
 
     class NoRedirect(urllib.request.HTTPRedirectHandler):
-        """Redirects are refused: the manifest decides where an image comes from, not a server."""
+        """Refuses redirects: the manifest decides where an image comes from, not a server."""
 
         def redirect_request(self, *args: object, **kwargs: object) -> None:
             return None
@@ -173,7 +174,7 @@ def _with_login(url: str) -> tuple[str, dict[str, str]]:
 
 
 def from_data_url(text: str, *, bounds: ImageBounds = BOUNDS) -> bytes:
-    """Return the bytes of a `data:` URL; base64 is decoded strictly, so that nothing is skipped silently."""
+    """Return the bytes of a `data:` URL. Base64 is decoded strictly, so that nothing is skipped silently."""
     name = "data: URL"
     head, comma, body = text.partition(",")
     if not comma:
@@ -201,7 +202,7 @@ else:
     _FOLDER = os.O_DIRECTORY | (os.O_PATH if sys.platform == "linux" else os.O_RDONLY)
 _IS_LINK = (errno.ELOOP, errno.EMLINK)  # errors of O_NOFOLLOW
 _OPEN = 64
-"""Folders that are kept open; a manifest uses few at a time."""
+"""Maximum number of folders kept open; a manifest uses few at a time."""
 
 
 def read_file(
@@ -209,11 +210,11 @@ def read_file(
     root: Path | ConfinedFolder | None = None,
     bounds: ImageBounds = BOUNDS,
 ) -> tuple[bytes, os.stat_result]:
-    """Return the bytes of a file, and the status of the open file itself."""
+    """Return the bytes of a file, and the status of the opened file."""
     name = name_of(path)
     try:
         if root is None:
-            # Checked before opening: to open a device may already have an effect.
+            # Checked before opening, since opening a device may already have an effect.
             _check_regular(os.stat(path), name, bounds)
             descriptor = os.open(path, _FLAGS)
         else:
@@ -262,7 +263,9 @@ def _check_regular(status: os.stat_result, name: str, bounds: ImageBounds) -> No
 
 
 class _OpenFolder:
-    """Descriptor of a folder, closed when it is no longer referenced: another thread may still open a file in it."""
+    """Descriptor of a folder. It is closed when nothing refers to it, since another thread may still open a file in
+    the folder.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -280,10 +283,10 @@ class ConfinedFolder:
         self._lock = threading.Lock()
 
     def open(self, path: str | os.PathLike[str]) -> int:
-        """Return a file descriptor for reading. Raises `LeavesFolder`, and `OSError` as `os.open` does."""
+        """Return a file descriptor for reading. Raises `LeavesFolder`, or `OSError` like `os.open`."""
         if sys.platform == "win32":
             return os.open(resolve_inside(path, self.root), _FLAGS)
-        # Not normalised: the file system decides the meaning of `..` behind a link.
+        # Not normalised, since the file system decides the meaning of `..` behind a link.
         folder, name = os.path.split(os.path.join(os.getcwd(), path))
         if name in ("", ".", ".."):
             folder, name = os.path.split(resolve_inside(path, self.root))
@@ -306,7 +309,7 @@ class ConfinedFolder:
     if sys.platform != "win32":
 
         def _open_in(self, folder: str, name: str) -> int:
-            # Holds a reference: otherwise another thread might close the descriptor.
+            # Keeps a reference, since another thread might close the descriptor otherwise.
             parent = self._folder(folder)
             return os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=parent.descriptor)
 
@@ -323,8 +326,9 @@ class ConfinedFolder:
             return folder
 
         def _walk(self, real: str) -> _OpenFolder:
-            """Open a folder from the root downwards without following a link, even if one appeared since it was
-            resolved."""
+            """Open a folder from the root downwards without following links, even if one appeared since it was
+            resolved.
+            """
             home = os.path.realpath(self.root)
             folder = _OpenFolder(os.open(home, _FOLDER))
             for name in Path(os.path.relpath(real, home)).parts:
@@ -344,8 +348,9 @@ _ROUNDING = 1e-3
 
 
 def encode(image: Any, where: str = "an image") -> bytes | Path | None:
-    """Return the image as a judge takes it; None stays None. Raises `ImageError` with a message that begins with
-    `where`."""
+    """Return an image as encoded bytes or a path; None stays None. Raise `ImageError` with a message that begins with
+    `where`.
+    """
     if image is None or isinstance(image, bytes):
         return image
     if isinstance(image, str | os.PathLike):
@@ -374,12 +379,12 @@ def _is_array(value: Any) -> bool:
 
 
 def is_decoded(value: Any) -> bool:
-    """Whether the value is a PIL image, an array or a tensor, and not a NumPy scalar."""
+    """Whether the value is a PIL image, an array or a tensor. NumPy scalars do not count."""
     return is_pil(value) or (_is_array(value) and value.ndim >= 2)
 
 
 def split(images: Any) -> Sequence[Any]:
-    """Return each image of a list or of a batch (N x ...)."""
+    """Return the images of a list or of a batch (N x ...)."""
     return [images[n] for n in range(len(images))]
 
 
@@ -412,7 +417,7 @@ def _numpy(image: Any) -> Any:
     if not _is_tensor(image):
         return np.asarray(image)
     tensor = image.detach()
-    # NumPy has no bfloat16; single precision holds every value of it.
+    # NumPy has no bfloat16, but single precision represents all its values.
     if tensor.is_floating_point():
         tensor = tensor.float()
     return tensor.cpu().numpy()
@@ -452,7 +457,7 @@ def _png(image: Any, where: str) -> bytes:
             )
         if upright.mode not in _PNG_MODES:
             upright = upright.convert("RGBA" if "a" in upright.mode else "RGB")
-        # Fast rather than small: the image is sent once, usually to this machine.
+        # Fast rather than small, since the image is sent once, usually to this machine.
         upright.save(data, "PNG", compress_level=1)
     except (OSError, ValueError, SyntaxError) as error:  # Pillow opens files lazily
         raise ImageError(f"{where}: cannot be read: {error}") from None
