@@ -1,11 +1,12 @@
-"""Statistics of scores and tests of differences: columns in, frozen dataclasses out, no input or output.
+"""Statistics of scores and tests of differences: columns go in, frozen dataclasses come out, and nothing is read or
+written.
 
-columns      Scores, Ratings         the input: one row per score, names as codes; and types of the output
+columns      Scores, Ratings         the input, one row per score with names as codes, and types of the output
 inference    infer, mean_interval    p, interval and detectable difference of a mean, from one distribution of draws
 summary      summarise, rank ...     means, intervals, failures, aggregates, pass rates, ranks
 compare      compare, drift          two models, judges, prompts or points in time on the same edits
 gate         gate                    pass, fail or not enough evidence
-noise        noise                   variance of edits, judges and repeats; how many more are needed
+noise        noise                   variance of edits, judges and repeats; number of edits or repeats needed
 ceiling      ceiling                 agreement among people, and of each rater with the others
 agreement    agree                   agreement of judges with people
 calibration  calibrate, powered_mean map from a judge's scale to people's; estimates from few ratings and many scores

@@ -1,4 +1,4 @@
-"""Agreement of judges with people: figures over the items, clustered intervals, and comparison with a further rater."""
+"""Agreement of judges with people, with clustered intervals, and comparison of a judge with a further human rater."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ SEPARATION = 10.0
 """Minimum for an interval of the correlation over models: number of models, number of source images, and ratio of the
 variance between models' means to their sampling variance."""
 HALO_DRAWS = 400
-"""Bootstrap draws of the halo, which is a mean over all pairs of factors: a rubric has dozens of them."""
+"""Bootstrap draws of the halo. There are fewer because the halo is a mean over all pairs of factors, often dozens."""
 FILLS = 2_000_000
-"""Maximum size of the table in which all fills of failed scores are tried (16 MB)."""
+"""Maximum size (16 MB) of the table that lists every way to fill in the failed scores."""
 
 
 OTHER_SCALE = Reason("other_scale")
-"""Note that scores and ratings have different scales, so that distances between them mean nothing."""
+"""Note that scores and ratings have different scales, so that distances between them are meaningless."""
 
 
 @dataclass(frozen=True)
@@ -83,25 +83,25 @@ class Level:
 
 @dataclass(frozen=True)
 class Standing:
-    """Difference between the Spearman correlations of a judge and of a further rater, over the same items and draws."""
+    """Difference between a judge's Spearman correlation and that of a further rater, over the same items and draws."""
 
     difference: float | None
     ci: Interval | None
     ci_reason: Reason | None
     verdict: str | None = None
-    """"below" or "above" if the interval excludes 0, else "not told apart"; None without an interval."""
+    """"below" or "above" if the interval excludes 0, "not told apart" if it includes 0, None if there is no interval."""
 
 
 @dataclass(frozen=True)
 class JudgeAgreement:
-    """Agreement of one judge with people on one factor: its mean score of an item against the item's mean rating."""
+    """Agreement of one judge with people on one factor: the judge's mean score of each item against its mean rating."""
 
     n: int
     """Items with a score and a rating."""
     unscored: int
     """Rated items without a score: the judgement failed, or the judge abstained."""
     failed: int
-    """Judgements of rated items that failed or are pending, including repeats; `bounds` cover their possible scores."""
+    """Failed or pending judgements of rated items, including repeats. `bounds` covers the scores they could have had."""
     unrated: int
     people: float | None
     """Mean Spearman correlation of each rater with the mean of the others, over the same `n` items."""
@@ -113,7 +113,7 @@ class JudgeAgreement:
     kendall: float | None
     """Kendall's tau-b."""
     qwk: float | None
-    """Quadratic-weighted kappa (on means: Lin's concordance)."""
+    """Quadratic-weighted kappa. On item means it equals Lin's concordance."""
     mae: float | None
     bias: float | None
     """Mean score of the judge minus mean rating."""
@@ -122,22 +122,23 @@ class JudgeAgreement:
     within_one: float | None
     ci: Mapping[str, Interval | None]
     method: Mapping[str, str]
-    """Method of each interval; `percentile` is the expanded bootstrap percentile over images, for correlations."""
+    """Method of each interval. Correlations use `percentile`: the expanded bootstrap percentile over images."""
     ci_reason: Mapping[str, Reason]
     """Reasons why figures have no interval."""
     bounds: FailureBounds | None
-    """Lowest and highest Spearman correlation that the failed scores could lead to."""
+    """Lowest and highest Spearman correlation possible, whatever scores the failed judgements would have had."""
     bounds_exact: bool
-    """Whether every fill was tried. If not, only fills with the ends of the scale were, and others may go beyond."""
+    """Whether every way to fill in failed scores was tried. If not, only the ends of the scale were, so `bounds` may be
+    too narrow."""
     bounds_reason: Reason | None
     mae_bounds: FailureBounds | None
-    """Largest and smallest mean absolute error that the failed scores could lead to."""
+    """Largest and smallest mean absolute error possible, whatever scores the failed judgements would have had."""
     overturnable: bool
     """Whether `bounds` reach beyond the interval of Spearman, so that the failures could change the conclusion."""
     corrected: float | None
     """Spearman corrected for attenuation: divided by the square root of the reliability of the mean rating."""
     within_model: Level
-    """Correlation within each editing model, averaged: recognising the model of an edit does not help."""
+    """Mean correlation within each editing model, which a judge cannot raise by recognising the model."""
     system: Level
     """Correlation over the means of models: whether the judge ranks models as people do."""
     top: float | None
@@ -148,7 +149,7 @@ class JudgeAgreement:
 
 @dataclass(frozen=True)
 class Halo:
-    """Mean Spearman correlation between factors; near 1 all factors measure one overall impression."""
+    """Mean Spearman correlation between factors. Near 1, all factors measure one overall impression."""
 
     people: float | None
     judges: Mapping[str, float | None]
@@ -173,7 +174,8 @@ def agree(
 ) -> Agreement:
     """Compare every judge with all raters, pooled, on every factor. An undefined figure is None, with a note.
 
-    `scales` go from the worst value to the best; a `continuous` factor has scores between the values of its scale.
+    Each of the `scales` is ordered from worst to best. A `continuous` factor may have scores between the values of its
+    scale.
     """
     groups = dict(zip(scores.item, scores.group, strict=True))
     models = dict(zip(scores.item, scores.model, strict=True))
@@ -214,7 +216,8 @@ class _People:
         )
 
     def further_rater(self, items: Sequence[str]) -> FurtherRater:
-        """Return the estimated agreement of a further rater on these items, cached for judges that scored the same items."""
+        """Return the estimated agreement of a further rater on these items, cached so that judges that scored the same
+        items share it."""
         if len(items) == len(self.means):
             return self._further
         scored = frozenset(items)
@@ -326,10 +329,10 @@ def _intervals(
 def _bounds(
     pairs: Pairs, missing: Floats, weight: Floats, scale: Sequence[float] | None
 ) -> tuple[FailureBounds | None, bool, Reason | None]:
-    """Return bounds of Spearman over the possible scores of failed judgements, whether they are exact, and a reason if
-    there are none.
+    """Return bounds of the Spearman correlation over the possible scores of failed judgements.
 
-    `missing` are the ratings of items without a score; `weight` is the share of an item's repeats that failed.
+    The bool is whether the bounds are exact, and the reason is set if there are none. `missing` holds the ratings of
+    items without a score; `weight` is the share of each item's repeats that failed.
     """
     if len(missing) == 0 and not weight.any():
         value = number(estimate(pairs)["spearman"])
@@ -338,8 +341,8 @@ def _bounds(
         return None, False, Reason("unknown_scale")
     worst, best, exact = spearman_bounds(pairs.x, pairs.y, missing, scale)
     if weight.any():
-        # Failed repeats of items rated above some limit are put at one end of the scale and the others at the other
-        # end, which raises or lowers a correlation most.
+        # A correlation is raised or lowered most if the failed repeats of all items rated above a limit are put at one
+        # end of the scale, and those of all other items at the other end.
         ends = (min(scale), max(scale))
         limits = np.unique(pairs.y)
         chosen = np.unique(np.linspace(0, len(limits) - 1, 16).astype(int))
@@ -355,18 +358,19 @@ def _bounds(
 def spearman_bounds(
     x: Floats, y: Floats, missing: Floats, scale: Sequence[float]
 ) -> tuple[float, float, bool]:
-    """Return the lowest and the highest Spearman correlation of x and y if the items with `missing` ratings had scores
-    too, and whether they are exact.
+    """Return the lowest and highest Spearman correlation of x and y that any scores of the `missing` items would give,
+    and whether they are exact.
 
-    The number of failed items that get each value fixes all ranks. Among fills with the same numbers, the correlation
-    is largest if the items are in the order of their ratings, and smallest in the opposite order (the rearrangement
-    inequality). So it is enough to try these numbers: all of them if they are few, else every split between the two
-    ends of the scale, which gives reachable values that others may exceed.
+    `missing` holds the ratings of the items without a score. All ranks depend only on how many of these items get each
+    value of the scale. For given numbers, the correlation is largest if the items are in the order of their ratings,
+    and smallest in the opposite order (rearrangement inequality). So only these numbers are tried: all combinations if
+    there are few, else every split between the two ends of the scale. The latter gives possible correlations that
+    others may exceed.
     """
     from scipy.stats import rankdata
 
     levels = np.unique(np.asarray(scale, dtype=float))
-    # otherwise scores are means, which can have values between the levels
+    # If not all scores are levels, they are means, which may be between two levels.
     on_levels = bool(np.all(np.isin(x, levels)))
     values, code = np.unique(np.r_[x, levels], return_inverse=True)
     splits = _splits(len(missing), len(levels), FILLS // len(values))
@@ -402,7 +406,7 @@ def spearman_bounds(
 
 
 def _splits(n: int, parts: int, most: int) -> Ints | None:
-    """Return all ways to split n into this number of parts; None if there are more than `most`."""
+    """Return all ways to split n items into `parts` parts; None if there are more than `most`."""
     if comb(n + parts - 1, parts - 1) > most:
         return None
     ways = list(itertools.combinations(range(n + parts - 1), parts - 1))
@@ -434,14 +438,14 @@ def _mae_bounds(
 def standing(
     pairs: Pairs, items: Sequence[str], further: FurtherRater | None, *, draws: int
 ) -> Standing:
-    """Return the judge of these pairs in comparison with a further rater of the same items."""
+    """Compare the judge of these pairs with a further rater of the same items."""
     spearman = number(estimate(pairs)["spearman"])
     if further is None or spearman is None:
         return Standing(None, None, Reason("no_spearman"))
     if further.spearman is None:
         return Standing(None, None, further.reason)
     difference = spearman - further.spearman
-    # The codes of the further rater's draws, so that each draw has the same source images on both sides.
+    # Group codes of the further rater's draws, so that each draw has the same source images on both sides.
     group = np.array([further.group[item] for item in items], np.int64)
     same = Pairs(pairs.x, pairs.y, group, pairs.step)
     enough = min(carried([same]), further.carried)
@@ -537,8 +541,9 @@ def _no_system_interval(
 ) -> Reason | None:
     """Return why the correlation over models has no interval; None if it has one.
 
-    Bootstrap draws add the sampling error of each model's mean once more: unless it is small compared with the
-    differences between models, the draws are biased."""
+    Bootstrap draws add the sampling error of each model's mean a second time. They are biased unless this error is
+    small compared with the differences between models.
+    """
     n = means[0].shape[1]
     if n < FEWEST_MODELS or groups < FEWEST_IMAGES:
         return Reason.of(
@@ -552,7 +557,7 @@ def _no_system_interval(
         if not np.isfinite(draw).all():
             return Reason("model_missing")
         between = float(np.var(mean, ddof=1))
-        # Errors are about the mean of all models: what moves all models alike does not change a correlation.
+        # Errors are relative to the mean of all models, because a shift of all models does not change a correlation.
         error = float(np.var(draw - draw.mean(axis=1, keepdims=True), axis=0).sum()) / (
             n - 1
         )
@@ -601,7 +606,7 @@ def _halos(
 
 
 def halo(factors: Mapping[str, Mapping[str, float]]) -> float | None:
-    """Return the mean Spearman correlation of two factors, each over the items that have both."""
+    """Return the mean Spearman correlation over all pairs of factors, each over the items that have both factors."""
     strata, _ = _factor_pairs(factors, {})
     return number(averaged(strata, ("spearman",))["spearman"])
 
@@ -609,7 +614,7 @@ def halo(factors: Mapping[str, Mapping[str, float]]) -> float | None:
 def _factor_pairs(
     factors: Mapping[str, Mapping[str, float]], groups: Mapping[str, str]
 ) -> tuple[list[Pairs], int]:
-    """Return the values of every two factors over the items that have both, and the number of source images."""
+    """Return the values of each pair of factors over the items that have both, and the number of source images."""
     codes: dict[str, int] = {}
     strata = []
     for first, second in itertools.combinations(factors.values(), 2):

@@ -1,4 +1,4 @@
-"""Calibration of a judge to people: monotone maps, and people's mean estimated from few ratings and many scores."""
+"""Calibration of a judge to people: monotone maps, and estimates of people's mean from few ratings and many scores."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class ScaleCalibration:
     mae_calibrated: float | None = None
     """Mean absolute error after calibration, cross-validated with whole groups held out."""
     mae_constant: float | None = None
-    """Error of the constant baseline, the mean of the other groups; a useful calibration has a smaller one."""
+    """Mean absolute error of a constant baseline, the mean of the other groups. A useful calibration has a smaller
+    error."""
     bias_raw: float | None = None
     bias_calibrated: float | None = None
     notes: tuple[Reason, ...] = ()
@@ -77,7 +78,7 @@ class PoweredEstimate:
 
 
 def fit(judge: Sequence[float] | Floats, human: Sequence[float] | Floats) -> Isotonic:
-    """Fit an isotonic regression by least squares; edits with equal scores are pooled."""
+    """Fit an isotonic regression by least squares, pooling edits with equal scores."""
     from scipy.optimize import isotonic_regression
 
     x, y, _ = _complete(judge, human, None)
@@ -96,8 +97,10 @@ def calibrate(
     *,
     group: Iterable[object] | None = None,
 ) -> ScaleCalibration:
-    """Calibrate one factor. Edits with NaN on either side are left out; the map is fitted to all pairs, and its errors
-    are cross-validated."""
+    """Calibrate one factor: fit the map to all edits that have both a score and a rating, and cross-validate its error.
+
+    Edits with NaN in `judge` or `human` are left out.
+    """
     x, y, codes = _complete(judge, human, group)
     groups = len(codes.labels)
     if len(x) < FEWEST_PAIRS or groups < 2:
@@ -128,7 +131,10 @@ def _complete(
     human: Sequence[float] | Floats,
     group: Iterable[object] | None,
 ) -> tuple[Floats, Floats, Column]:
-    """Return scores, ratings and groups of the edits that have both; without `group` each edit is its own group."""
+    """Return scores, ratings and groups of the edits that have both a score and a rating.
+
+    Without `group`, each edit is its own group.
+    """
     x = np.asarray(judge, dtype=float)
     y = np.asarray(human, dtype=float)
     good = np.isfinite(x) & np.isfinite(y)
@@ -143,11 +149,12 @@ def powered_mean(
     group: Iterable[object] | None = None,
     ends: Ends | None = None,
 ) -> PoweredEstimate:
-    """Estimate people's mean of the edits of one model; `judge` is NaN if it failed, `human` if an edit was not rated.
+    """Estimate people's mean rating of one model's edits. NaN in `judge` is a failed score, NaN in `human` a missing
+    rating.
 
-    Angelopoulos et al. (2023), with the weight of their PPI++; groups may contain rated and unrated edits. Edits that
-    the judge failed on are left out of its two means only: which edits are rated does not depend on the failures, so
-    both means miss the same kind of edits.
+    The method is that of Angelopoulos et al. (2023), with the weight of PPI++. Groups may contain rated and unrated
+    edits. Failed edits are left out only of the judge's two means. Since failures do not affect which edits are rated,
+    both means lack the same kind of edits.
     """
     f = np.asarray(judge, dtype=float)
     y = np.asarray(human, dtype=float)
@@ -219,7 +226,7 @@ def _error(influence: Floats, groups: int) -> float:
 
 
 def _student(mean: float, error: float, carried: float) -> Limits:
-    """Return a t interval with the effective number of rated groups: their term dominates the error."""
+    """Return a t interval with the effective number of rated groups, whose term dominates the error."""
     from scipy.special import stdtrit
 
     if carried < FEWEST:

@@ -1,7 +1,7 @@
-"""Agreement among people, and figures of agreement between two columns, exactly and for every bootstrap draw.
+"""Agreement among people, and statistics of agreement between two columns: exact values and bootstrap draws.
 
-Every figure depends on the pairs only through a table of how often each pair of values occurs (ranks) or a few
-sums (moments). Both are sums over groups, so a draw is a weighted sum of the groups' contributions.
+Each statistic depends on the pairs only through a table that counts each pair of values (rank statistics) or through a
+few sums (moments). Both are sums over groups, so a draw is a weighted sum of the groups' contributions.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from editjudge.stats.inference import (
 from editjudge.stats.noise import crossed, mean_squares
 
 LEVELS = 64
-"""Maximum number of distinct values in bootstrap draws; more are binned by rank. Binning changes a draw by far less than
-draws vary, and the interval is shifted to the exact estimate."""
+"""Maximum number of distinct values in bootstrap draws; more are binned by rank. The effect of binning on a draw is
+small compared with the variation between draws, and the interval is shifted to the exact estimate."""
 RANKS = ("spearman", "kendall")
 MOMENTS = ("pearson", "qwk", "mae", "bias", "exact", "within_one")
 FIGURES = (*RANKS, *MOMENTS)
@@ -83,7 +83,7 @@ def estimate(pairs: Pairs) -> dict[str, float]:
 def averaged(
     strata: Sequence[Pairs], names: Sequence[str] = FIGURES
 ) -> dict[str, float]:
-    """Return the unweighted mean of each figure over the strata in which it is defined; NaN if there are none."""
+    """Return the unweighted mean of each figure over the strata in which it is defined; NaN if it is defined in none."""
     each = [estimate(pairs) for pairs in strata]
     return {
         name: float(_mean_defined(np.array([figures[name] for figures in each])))
@@ -108,7 +108,8 @@ def intervals(
 
 
 def drawn_intervals(drawn: Mapping[str, Floats], enough: float) -> dict[str, Interval]:
-    """Return the interval of each drawn figure that has one; `enough` is the effective number of groups."""
+    """Return the intervals of the drawn figures, without those that have none; `enough` is the effective number of
+    groups."""
     limits = {}
     for name, values in drawn.items():
         ci = interval(values, int(enough))
@@ -120,7 +121,7 @@ def drawn_intervals(drawn: Mapping[str, Floats], enough: float) -> dict[str, Int
 
 
 def supported(names: Sequence[str], enough: float) -> list[str]:
-    """Return the figures that may have an interval; `enough` is the effective number of groups."""
+    """Return the names of the figures that may have an interval; `enough` is the effective number of groups."""
     if enough >= FEWEST_MOMENTS:
         return list(names)
     return [name for name in names if name in RANKS and enough >= FEWEST]
@@ -136,7 +137,8 @@ def averaged_draws(
 ) -> dict[str, Floats]:
     """Return `averaged(strata)` in every draw of groups; undefined figures are left out.
 
-    Calls with the same number of groups, draws and seed use the same draws, so figures may be subtracted draw by draw.
+    Calls with the same number of groups, draws and seed use the same draws, so their results can be subtracted draw by
+    draw.
     """
     drawables = [_Drawable(pairs, names) for pairs in strata if len(pairs)]
     if not drawables or not names:
@@ -163,7 +165,7 @@ def averaged_draws(
 
 
 def carried(strata: Sequence[Pairs]) -> float:
-    """Return the effective number of groups, of the column for which it is smaller."""
+    """Return the effective number of groups, the smaller value of the two columns."""
     parts = [pairs for pairs in strata if len(pairs)]
     if not parts:
         return 0.0
@@ -190,7 +192,7 @@ def why_none(strata: Sequence[Pairs]) -> Reason:
 
 
 def correlation_draws(x: Floats, y: Floats) -> dict[str, Floats]:
-    """Return Spearman, Pearson and Kendall between rows of x and y, for short rows (such as models) and many draws."""
+    """Return Spearman, Pearson and Kendall correlations between the rows of x and y. Fast for many draws of short rows."""
     sx = np.sign(x[:, :, None] - x[:, None, :])
     sy = np.sign(y[:, :, None] - y[:, None, :])
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -200,7 +202,7 @@ def correlation_draws(x: Floats, y: Floats) -> dict[str, Floats]:
         return {
             "spearman": _row_pearson(
                 sx.sum(2), sy.sum(2)
-            ),  # sums of signs are midranks up to shift and scale
+            ),  # sums of signs are midranks up to a shift and a factor
             "pearson": _row_pearson(x, y),
             "kendall": kendall,
         }
@@ -221,7 +223,7 @@ class _Drawable:
 
     def __init__(self, pairs: Pairs, names: Sequence[str]) -> None:
         self.names = names
-        # One model of many has few of the groups: multiplying by the others would be most of the work.
+        # One of many models has few of the groups, and multiplying by all the others would take most of the time.
         self.used, group = np.unique(pairs.group, return_inverse=True)
         self.moments = np.zeros((len(self.used), 11))
         np.add.at(self.moments, group, _moments(pairs))
@@ -282,7 +284,7 @@ def rank_figures(tables: Floats, *, kendall: bool = True) -> dict[str, Floats]:
 
 
 def _moments(pairs: Pairs) -> Floats:
-    """Return each pair's terms of the sums about the overall means (to avoid cancellation), and of the shares."""
+    """Return each pair's terms of the sums: moments about the overall means (to avoid cancellation), and shares."""
     x = pairs.x - pairs.x.mean()
     y = pairs.y - pairs.y.mean()
     d = pairs.x - pairs.y
@@ -346,12 +348,13 @@ _RANGE: Mapping[str, tuple[float, float]] = {
 STRAIGHT = 0.95
 """Share of one value in a rater's ratings, over at least 10 items, from which the rater counts as straight-lining."""
 FEWEST_SHARED = 10
-"""Minimum number of items that several people rated, of their source images, and of such items per rater. With fewer
-there is no figure of agreement among people: one item of nine moves a correlation by .2 and more."""
+"""Minimum number of items that several people rated, of their source images, and of such items per rater. With fewer,
+agreement among people is not reported: a single item of nine can change a correlation by .2 or more."""
 SHOWN_RATERS = 12
-"""Number of raters with an interval, those who agree least. Drawing for every rater of a crowd takes too long."""
+"""Number of raters with an interval, those who agree least. Computing it for every rater of a crowd takes too long."""
 LEFT_OUT = ("spearman", "pearson")
-"""Figures of a rater against the others. Kendall's tau has no formula to step up from k - 1 raters to k."""
+"""Correlations that a rater's agreement with the others is measured by. Kendall's tau is missing, because there is no
+formula to extrapolate it from k - 1 raters to k."""
 
 
 @dataclass(frozen=True)
@@ -364,27 +367,29 @@ class Rater:
     mean: float
     sd: float
     commonest: float
-    """Share of this rater's ratings that have the commonest value."""
+    """Share of this rater's ratings that have the rater's most common value."""
     straight_lining: bool
     spearman_with_rest: float | None
     """Spearman correlation with the mean of the others on the same items."""
     ci: Interval | None
     """Interval of `spearman_with_rest`, for the `SHOWN_RATERS` who agree least."""
     alpha_without: float | None
-    """Interval alpha without this rater; if it is above the alpha of all, the rater lowers agreement."""
+    """Interval alpha without this rater. If it exceeds the alpha of all raters, this rater lowers the agreement."""
 
 
 @dataclass(frozen=True)
 class FurtherRater:
-    """Estimated agreement of one more rater with the mean of the present raters.
+    """Estimated agreement of one additional rater with the mean of the existing raters.
 
-    Fields without repr have a value for every draw of source images, to compare with a judge draw by draw.
+    Fields without a repr hold a value for each bootstrap draw of source images, for comparison with a judge draw by
+    draw.
     """
 
     spearman: float | None = None
     pearson: float | None = None
     raters: float | None = None
-    """Harmonic mean of the number of raters of an item: the error variance of a mean of k ratings goes with 1 / k."""
+    """Harmonic mean of the number of ratings per item, since the error variance of a mean of k ratings is proportional
+    to 1 / k."""
     items: int = 0
     """Items that two or more people rated."""
     images: int = 0
@@ -434,10 +439,10 @@ class Ceiling:
     """Mean Spearman correlation of each rater with the mean of the others (leave one out)."""
     loo_pearson: float | None
     further_rater: FurtherRater
-    """Estimated correlation of a further rater with the mean of all, which a judge may be compared with."""
+    """Estimated correlation of a further rater with the mean of all raters, as a reference for judges."""
     ci: Mapping[str, Interval]
     top: float | None
-    """Share of ratings at the highest value that occurs."""
+    """Share of ratings that have the highest value that occurs."""
     floor: float | None
     rater_quality: Mapping[str, Rater]
     variants: Mapping[str, Variant]
@@ -494,8 +499,8 @@ def further_rater(
 ) -> FurtherRater:
     """Estimate the agreement of a further rater on one factor; `group` maps an item to its source image.
 
-    Raters who share fewer than `FEWEST_SHARED` items with others count in the means, but are not left out in turn. The
-    bootstrap resamples source images and not raters.
+    Raters who share fewer than `FEWEST_SHARED` items with others count in the means of others, but are not compared
+    with them. The bootstrap resamples source images and not raters.
     """
     item = ratings.item.compact()
     rater = ratings.rater.compact()
@@ -527,7 +532,7 @@ def further_rater(
     if reason is not None:
         return figures
     ratings_of_item = np.bincount(item.codes)
-    # Number of ratings by others that a rater who is left out is compared with.
+    # Number of other raters that a rater is compared with.
     rest = ratings_of_item[by_rater[:, 0]] - counts
     others = _harmonic_mean(rest[rest > 0])
     raters = _harmonic_mean(ratings_of_item)
@@ -552,7 +557,7 @@ def further_rater(
 
 
 def stepped_up(r: Floats, others: float, raters: float) -> Floats:
-    """Return a rater's correlation with the mean of `raters` raters, from that with the mean of `others` raters."""
+    """Extrapolate a rater's correlation with the mean of `others` raters to that with the mean of `raters` raters."""
     squared = r * r
     between = squared * (others - 1)
     root = np.sqrt(between * between + 4 * others * squared)
@@ -565,7 +570,7 @@ def stepped_up(r: Floats, others: float, raters: float) -> Floats:
 def _no_further_rater(
     raters: int, shared: int, images: int, able: list[Pairs], observed: float
 ) -> Reason | None:
-    """Return why a further rater cannot be estimated; None if one can."""
+    """Return the reason why a further rater cannot be estimated; None if it can."""
     if raters < 2:
         return Reason("one_rater")
     if shared == 0:
@@ -604,7 +609,7 @@ def _limits(
 
 @dataclass(frozen=True, eq=False)
 class _RatingSums:
-    """Sums over the items of each source image, which determine alpha (interval) and ICC(1)."""
+    """Sums over the items of each source image, from which interval alpha and ICC(1) are computed."""
 
     groups: int
     columns: Mapping[str, Floats]
@@ -639,7 +644,7 @@ class _RatingSums:
         return cls(groups, sums)
 
     def draws(self, name: str, draws: int) -> Floats:
-        """Return a figure in every draw of source images."""
+        """Return a figure for every draw of source images."""
         figure = {"alpha_interval": _drawn_alpha, "icc1": _drawn_icc}[name]
         with np.errstate(invalid="ignore", divide="ignore"):
             parts = [
@@ -684,7 +689,7 @@ def alpha_interval(item: Codes, x: Floats) -> float | None:
 
 
 def alpha_ordinal(item: Codes, x: Floats) -> float | None:
-    """Return Krippendorff's alpha on an ordinal scale: its metric is the squared difference of midranks."""
+    """Return Krippendorff's alpha on an ordinal scale, whose metric is the squared difference of midranks."""
     from scipy.stats import rankdata
 
     item, x = _pairable(item, x)
@@ -692,7 +697,7 @@ def alpha_ordinal(item: Codes, x: Floats) -> float | None:
 
 
 def alpha_nominal(item: Codes, x: Floats) -> float | None:
-    """Return Krippendorff's alpha on a nominal scale: values are equal or different."""
+    """Return Krippendorff's alpha on a nominal scale, where values are either equal or different."""
     item, x = _pairable(item, x)
     n = len(x)
     if n == 0:
@@ -708,7 +713,7 @@ def alpha_nominal(item: Codes, x: Floats) -> float | None:
 
 
 def fleiss(item: Codes, x: Floats) -> float | None:
-    """Return Fleiss' kappa, which needs equal numbers of ratings, over the items with the commonest number."""
+    """Return Fleiss' kappa over the items with the most common number of ratings, since it requires equal numbers."""
     m = np.bincount(item)
     m = m[m > 1]
     if len(m) == 0:
@@ -726,7 +731,7 @@ def fleiss(item: Codes, x: Floats) -> float | None:
 
 
 def icc1(item: Codes, x: Floats) -> float | None:
-    """Return ICC(1): reliability of a single rating, one-way random effects; numbers of ratings may differ."""
+    """Return ICC(1): the reliability of a single rating, one-way random effects. Items may differ in number of ratings."""
     item = np.unique(item, return_inverse=True)[1]
     m = np.bincount(item) if len(item) else np.zeros(0, np.int64)
     n = len(x)
@@ -742,7 +747,8 @@ def icc1(item: Codes, x: Floats) -> float | None:
 
 
 def icc2k(item: Codes, rater: Codes, x: Floats) -> float | None:
-    """Return ICC(2,k): reliability of the mean rating, two-way random effects, over the items that every rater rated."""
+    """Return ICC(2,k): the reliability of the mean rating, two-way random effects, over the items that all raters
+    rated."""
     table = crossed(item, rater, x)
     n, k = table.shape
     if n < 2 or k < 2:
@@ -758,7 +764,7 @@ def _pairable(item: Codes, x: Floats) -> tuple[Ints, Floats]:
 
 
 def _same(item: Codes, code: Ints, values: int) -> Ints:
-    """Return the sum of the squared counts of each item's values."""
+    """Return the sum over each item's values of their squared counts."""
     cells, counts = np.unique(item.astype(np.int64) * values + code, return_counts=True)
     return np.bincount(cells // values, weights=counts**2).astype(np.int64)
 
@@ -776,7 +782,7 @@ def _leave_one_out(item: Column, rater: Column, x: Floats, group: Ints) -> list[
         total = np.bincount(item.codes[rows], weights=x[rows], minlength=len(counts))
         both = np.flatnonzero((n > 0) & (counts > n))
         rest: Floats = (sums[both] - total[both]) / (counts[both] - n[both])
-        # Thirds do not add up exactly: without rounding, equal means would get different ranks.
+        # Sums of thirds are not exact: without rounding, equal means would get different ranks.
         strata.append(Pairs(total[both] / n[both], np.round(rest, 9), group[both]))
     return strata
 
@@ -812,7 +818,7 @@ def _rater_quality(
 def _variants(
     item: Column, rater: Column, x: Floats, quality: Mapping[str, Rater]
 ) -> dict[str, Variant]:
-    """Return the agreement among people after centring raters, and after leaving out straight-liners."""
+    """Return the agreement among people after centring each rater, and without straight-lining raters."""
     if len(x) == 0:
         return {}
     levels = np.array([each.mean for each in quality.values()])

@@ -1,4 +1,4 @@
-"""Scores of judges and ratings of people as coded columns, one row per score; and types that all figures share."""
+"""Scores of judges and ratings of people as coded columns, one row per score, and types shared by all statistics."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ OK = "ok"
 ABSTAINED = "abstained"
 FAILED = "failed"
 PENDING = "pending"
-"""Status of a judgement without an answer yet, which counts as failed. `FAILED` is a score that is missing from a file
-without a reason; a store has the kind of failure."""
+"""Status of a judgement without an answer yet, which counts as failed. `FAILED` is the status of scores that are
+missing from a file that gives no reason; a store records the kind of failure."""
 
 Z = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
@@ -42,7 +42,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Reason:
-    """Reason why a figure is missing or limited: a code and figures, which `report.words` makes a sentence of."""
+    """Reason why a figure is missing or limited: a code and figures. `report.words` turns it into a sentence."""
 
     code: str
     figures: tuple[tuple[str, object], ...] = ()
@@ -62,7 +62,7 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True)
 class FailureBounds:
-    """Bounds of a figure, with every failed judgement at one or the other end of the scale."""
+    """Bounds of a figure, reached if every failed judgement had the worst or the best score of the scale."""
 
     worst: float | None
     best: float | None
@@ -76,14 +76,14 @@ class FailureBounds:
 
 
 def number(value: float) -> float | None:
-    """Return the value as a float if it is finite, else None, as JSON needs it."""
+    """Return the value as a float if it is finite, else None, since JSON has no NaN."""
     value = float(value)
     return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Labels coded as small integers, in the order of their first appearance."""
+    """Labels coded as small integers, in order of first appearance."""
 
     codes: NDArray[np.int32]
     labels: tuple[str, ...]
@@ -91,7 +91,7 @@ class Column:
     @classmethod
     def of(cls, values: Iterable[object]) -> Column:
         index: dict[str, int] = {}
-        # A dictionary is several times faster than sorting a million strings, and keeps their order.
+        # A dictionary is several times faster than sorting a million strings, and preserves their order.
         codes = np.fromiter(
             (index.setdefault(str(v), len(index)) for v in values), np.int32
         )
@@ -111,7 +111,7 @@ class Column:
         return Column(self.codes[rows], self.labels)
 
     def where(self, wanted: str | Sequence[str]) -> Mask:
-        """Return the mask of rows with one of these labels. Raise if a label does not exist."""
+        """Return the mask of rows with one of these labels. Raise if a label is unknown."""
         names = (wanted,) if isinstance(wanted, str) else wanted
         for name in names:
             if name not in self.labels:
@@ -121,12 +121,12 @@ class Column:
         return self.among(names)
 
     def among(self, labels: Container[str]) -> Mask:
-        """Return the mask of rows with one of these labels, which need not exist."""
+        """Return the mask of rows with one of these labels, ignoring unknown labels."""
         chosen = [label in labels for label in self.labels] or [False]
         return np.array(chosen)[self.codes]
 
     def present(self) -> tuple[str, ...]:
-        """Return the labels that occur, in order; after `take` some may be unused."""
+        """Labels that occur in the column, in order; after `take` some may be unused."""
         return self.compact().labels
 
     def compact(self) -> Column:
@@ -138,7 +138,7 @@ class Column:
 
 
 def numbers(values: Iterable[float | None]) -> Floats:
-    """Return floats with NaN for None. NaN marks a missing score inside this package only; results have None."""
+    """Return an array of floats with NaN for None. Only this package marks missing scores with NaN; results have None."""
     if isinstance(values, np.ndarray):
         return values.astype(np.float64, copy=False)
     return np.array(list(values), dtype=np.float64)
@@ -216,9 +216,9 @@ class Scores(_ScoreRows):
     judge: Column
     model: Column
     group: Column
-    """Source image, the unit that every bootstrap resamples."""
+    """Source image, which is the resampling unit of every bootstrap."""
     pair: Column
-    """Source image and instruction, which match edits of different models."""
+    """Source image and instruction, by which edits of different models are matched."""
     repeat: NDArray[np.int32]
     answer: NDArray[np.uint64]
     """Id of the answered question, equal for the same question about the same images; 0 if it is unknown."""
@@ -278,8 +278,8 @@ class Scores(_ScoreRows):
     ) -> Scores:
         """Make a table from rows of a store or of `judgements.jsonl`, one row for each factor.
 
-        A failed judgement does not list factors: it counts for those in `factors[rubric]`, or else for
-        all that any judgement of the same rubric scored or abstained from.
+        A failed judgement does not list factors. It counts as failed for the factors in `factors[rubric]` or, without
+        that entry, for all factors that any judgement of the same rubric scored or abstained from.
         """
         rows = list(rows)
         declared = factors or {}
@@ -341,7 +341,7 @@ class Ratings(_ScoreRows):
         factor: Iterable[object],
         score: Iterable[float | None],
     ) -> Ratings:
-        """Make a table of the ratings; empty ones are left out."""
+        """Make a table of the ratings, leaving out empty ones."""
         table = cls(_column(item), _column(factor), numbers(score), _column(rater))
         table._check_lengths()
         return table.take(np.isfinite(table.score))
@@ -367,16 +367,15 @@ def stacked(tables: Sequence[Scores]) -> Scores:
 
 
 class FarEnds(tuple[float, ...]):
-    """Ends of a scale that real scores never come near, such as an L1 of 1, which is white against black.
+    """Ends of a scale that real scores never approach, such as an L1 distance of 1, which is white against black.
 
-    They bound failures but not intervals: an interval that allows for unseen scores at such an end would be ten times
-    as wide as the scores vary.
+    They bound the scores of failures, but intervals ignore them: an interval that allowed for unseen scores at such an
+    end would be ten times as wide as the range of the scores.
     """
 
 
 def ends_of(scale: Sequence[float] | None) -> tuple[float, float] | None:
-    """Return the lowest and the highest value that an interval allows for; None if the scale is unknown or has far
-    ends."""
+    """Return the lowest and highest value that an interval allows for; None if the scale is unknown or has far ends."""
     if not scale or isinstance(scale, FarEnds):
         return None
     return float(min(scale)), float(max(scale))
@@ -388,7 +387,7 @@ def worst_best(scale: Sequence[float] | None) -> tuple[float, float] | None:
 
 
 def filled(scores: Scores, value: float) -> Scores:
-    """Return the scores with this value for every failed judgement; abstentions stay without a score."""
+    """Return the scores with this value for every failed judgement. Abstentions remain without a score."""
     failed = scores.failed
     labels = (*scores.status.labels, OK)
     status = np.where(failed, len(labels) - 1, scores.status.codes).astype(np.int32)
@@ -410,7 +409,7 @@ def item_means(item: Column, score: Floats) -> Floats:
 
 
 def answer_id(key: object) -> int:
-    """Return 64 bits of a task's key, which is a SHA-256 in hexadecimal; 0 for anything else."""
+    """Return the first 64 bits of a task's key (a SHA-256 in hexadecimal); 0 for anything else."""
     try:
         return int(str(key)[:16], 16)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Comparison of two models or judges on the same edits, or of one at two times: paired, clustered and corrected."""
+"""Paired comparison of two models or judges on the same edits, or of one at two times: clustered and corrected."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ UNPAIRED = Reason("never_paired")
 
 @dataclass(frozen=True)
 class DifferenceBounds(FailureBounds):
-    """Bounds of a difference, with the failures of B at the worst score and those of A at the best, and vice versa."""
+    """Bounds of a difference: failures of B at the worst score and failures of A at the best, and vice versa."""
 
     p_worst: float | None
     p_best: float | None
-    """P-values at the two bounds, over the edits that have a score or failed on either side."""
+    """P-values at the two bounds, over the edits that each side either scored or failed on."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference B minus A on one factor, over the edits that both have."""
+    """Difference B minus A on one factor, over the edits that both sides scored."""
 
     factor: str
     a: str
@@ -72,13 +72,13 @@ class Difference:
     """Edits with a score on both sides."""
     groups: int
     only_a: int
-    """Edits with a score on this side only; on the other they failed, were abstained from, or were not run."""
+    """Edits with a score on one side only. On the other side they failed, were abstained from, or were not run."""
     only_b: int
     failed_a: int
-    """Failed judgements, which are not in any mean; `bounds` show what they could have changed."""
+    """Failed judgements, which are not part of any mean. `bounds` shows how much they could have changed the result."""
     failed_b: int
     abstained_a: int
-    """Abstentions, which bounds leave out: the claim is about edits that can be scored."""
+    """Abstentions. Bounds leave them out, since the claim is about edits that can be scored."""
     abstained_b: int
     mean_a: float | None
     mean_b: float | None
@@ -99,7 +99,7 @@ class Difference:
     p_holm: float | None
     """`p` after Holm's correction over all differences that are compared together."""
     effect: float | None
-    """Mean difference over the standard deviation of the differences (Cohen's d of pairs)."""
+    """Effect size: mean difference divided by the standard deviation of the differences (Cohen's d of pairs)."""
     wins: int
     ties: int
     losses: int
@@ -111,17 +111,17 @@ class Difference:
     detectable_reason: Reason | None
     """Reason why there is no `detectable`."""
     detectable_without_noise: float | None
-    """`detectable` if the judge had no noise between repeats; None without repeats."""
+    """`detectable` without the judge's noise between repeats; None if there are no repeats."""
     bounds: DifferenceBounds | None
-    """Bounds over the failures; None if the scale is unknown, or no edits could be paired even without failures."""
+    """Bounds over the possible scores of failures; None if the scale is unknown or no edits can be paired."""
     bounds_reason: Reason | None
     overturnable: bool
-    """Whether failures at an end of the scale would change the verdict; true if that is unknown."""
+    """Whether failures at an end of the scale would change the verdict. True if this is unknown."""
     verdict: Verdict
     notes: tuple[Reason, ...]
     inference: Inference | None = field(default=None, repr=False, compare=False)
     quiet: float = field(default=1.0, repr=False)
-    """Share of `error` that is not the judge's own noise."""
+    """Share of `error` that is not due to the judge's noise."""
 
     @property
     def evident(self) -> bool:
@@ -143,10 +143,11 @@ def compare(
     guaranteed: bool = False,
     draws: int = TEST_DRAWS,
 ) -> list[Difference]:
-    """Compare factor by factor, after averaging repeats. `on="pair"` is for models, `"item"` for judges or runs.
+    """Compare two sides factor by factor, after averaging repeats. Use `on="pair"` for models, `"item"` for judges or
+    runs.
 
-    Without the `scales` of factors, failures have no bounds and few images have no interval. `guaranteed` requests the
-    bound that makes no assumption about the distribution.
+    Without `scales`, there are no bounds over failures, and no interval if there are few images. `guaranteed` requests
+    the bound that makes no assumption about the distribution.
     """
     factors = [f for f in a.factor.present() if f in b.factor.present()]
     sides = [(a.where(factor=f), b.where(factor=f)) for f in factors]
@@ -169,8 +170,8 @@ def compare(
 def paired(
     a: Scores, b: Scores, on: On
 ) -> tuple[Floats, Floats, Column, tuple[int, int]]:
-    """Return the means of both sides on the edits that both scored, their groups, and the numbers of edits that only one
-    side scored."""
+    """Return the means of both sides on the edits that both scored, their groups, and the numbers of edits that only A
+    or only B scored."""
     key_a, mean_a, group_a = _edit_means(a, on)
     key_b, mean_b, _ = _edit_means(b, on)
     index = {key: i for i, key in enumerate(key_b)}
@@ -192,7 +193,7 @@ def _edit_means(scores: Scores, on: On) -> tuple[tuple[str, ...], Floats, list[s
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Values whose mean is inferred, and the same with every failure at either end of the scale."""
+    """Values whose mean is inferred, and the same values with every failure at either end of the scale."""
 
     values: Floats
     group: Column
@@ -201,11 +202,11 @@ class Sample:
     failed_before: int = 0
     """Number of failures of the side that is subtracted."""
     at_ends: Sequence[Clusters] = ()
-    """Samples with failures at the worst and at the best score; empty if nothing failed or the scale is unknown."""
+    """Samples with failures at the worst and at the best score. Empty if nothing failed or the scale is unknown."""
     sides: tuple[Floats, Floats] | None = None
-    """Means of A and of B, whose differences are `values`."""
+    """Means of A and means of B; their differences are `values`."""
     alone: tuple[int, int] = (0, 0)
-    """Numbers of edits that only A scored and that only B scored."""
+    """Number of edits that only A scored, and number that only B scored."""
     identical: bool = False
     """Whether both sides are the same stored answers."""
     inference: Inference | None = None
@@ -278,7 +279,7 @@ class Sample:
 def infer_samples(
     samples: Iterable[Sample], *, guaranteed: bool, draws: int
 ) -> list[Sample]:
-    """Return the samples with inferences of their means, also with the failures at either end of the scale."""
+    """Infer the mean of each sample, and its mean with the failures at either end of the scale."""
     samples = list(samples)
     tested = [sample for sample in samples if not sample.identical]
     clusters = [each for s in tested for each in (s.clusters, *s.at_ends)]
@@ -299,7 +300,7 @@ def infer_samples(
 def _difference(
     factor: str, names: tuple[str, str], a: Scores, b: Scores, sample: Sample
 ) -> Difference:
-    """Return a difference without correction for multiple tests; `corrected` applies it."""
+    """Return a difference that is not yet corrected for multiple tests; see `corrected`."""
     gaps = sample.values
     n = len(gaps)
     clusters = sample.clusters
@@ -372,17 +373,17 @@ def _bounds(
 
 
 def corrected(differences: Sequence[Difference]) -> list[Difference]:
-    """Apply Holm's correction over all differences; interval, detectable difference and verdict are at its level.
+    """Apply Holm's correction over all differences, and set interval, detectable difference and verdict at its level.
 
-    If the correction rejects r of m tests, the rejected ones have p below ALPHA / (m - r) and the others do not: at
-    that level an interval excludes 0 exactly if the corrected p is below ALPHA.
+    If the correction rejects r of m tests, exactly the rejected tests have p below ALPHA / (m - r). At that level an
+    interval excludes 0 exactly if the corrected p is below ALPHA.
     """
     tests = sum(d.p is not None for d in differences)
     adjusted = holm([d.p for d in differences])
     rejected = sum(p is not None and p < ALPHA for p in adjusted)
     level = 1 - ALPHA / max(1, tests - rejected)
-    # A failed judgement may have failed for every factor, so that filling it in changes the other tests too. So each
-    # test is corrected twice: with the others at their lowest p and at their highest.
+    # A judgement may have failed for every factor, so that filling it in changes the other tests too. Each test is
+    # therefore corrected twice: with the other tests at their lowest p, and at their highest.
     families = [
         [extreme(_every_p(d), default=None) for d in differences]
         for extreme in (min, max)
@@ -415,9 +416,9 @@ def _at_level(d: Difference, level: float) -> Difference:
 
 
 def _undetectable(clusters: Clusters, alpha: float) -> Reason:
-    """Return why there is no minimum detectable difference."""
+    """Return the reason why there is no minimum detectable difference."""
     images = clusters.groups
-    # The number of images with which a guaranteed bound excludes 0 if each differs by the full range of the scale.
+    # Number of images with which a guaranteed bound excludes 0 if every image differs by the full range of the scale.
     needed = math.floor(math.log2(2 / alpha)) + 1
     even = math.floor(clusters.even + 1e-9)
     if even < needed:
@@ -446,7 +447,7 @@ def _every_p(d: Difference) -> list[float]:
 
 
 def _overturnable(d: Difference, others: Sequence[Sequence[float | None]]) -> bool:
-    """Whether failures at an end of the scale change the verdict, with the p-values of the other tests in `others`."""
+    """Whether failures at an end of the scale change the verdict; `others` has the p-values of the other tests."""
     if not d.failed or d.method == "identity":
         return False
     if d.bounds is None:
@@ -461,7 +462,7 @@ def _overturnable(d: Difference, others: Sequence[Sequence[float | None]]) -> bo
 
 
 def _direction(difference: float | None, p: float | None) -> int | None:
-    """Return 1 for higher, -1 for lower, 0 for inconclusive; None if there is nothing to compare."""
+    """Return 1 if B is significantly higher, -1 if lower, 0 if inconclusive; None if there is nothing to compare."""
     if difference is None or p is None:
         return None
     return int(np.sign(difference)) if p < ALPHA else 0
@@ -480,7 +481,7 @@ def _verdict(d: Difference) -> Verdict:
 
 
 def _same(a: Scores, b: Scores, on: On) -> bool:
-    """Whether both sides are the same stored answers; false if the answers' ids are unknown."""
+    """Whether both sides consist of the same stored answers; false if the ids of answers are unknown."""
     totals = []
     for side in (a, b):
         if not side.answer.all():
@@ -512,7 +513,7 @@ class Drift:
     changed: tuple[tuple[str, object, object], ...]
     """Changed settings with their values then and now, which may explain a shift."""
     shifts: tuple[Difference, ...]
-    """Differences now minus then, by factor."""
+    """Difference of each factor, now minus then."""
     only_then: tuple[str, ...]
     only_now: tuple[str, ...]
     """Factors that only one side has."""
@@ -527,7 +528,7 @@ def drift(
     scales: Scales | None = None,
     draws: int = TEST_DRAWS,
 ) -> Drift:
-    """Compare two times. `provenance` has the settings then and now, such as rubric hash and reported model."""
+    """Compare scores from two times. `provenance` has the settings of both, such as rubric hash and reported model."""
     first, second = provenance
     shifts = compare(
         then, now, names=("then", "now"), on=on, scales=scales, draws=draws

@@ -1,4 +1,4 @@
-"""Gates: thresholds with the outcome pass, fail or not enough evidence, so that noise alone does not fail a run."""
+"""Gates: thresholds with the outcome pass, fail or not enough evidence, so that noise alone cannot fail a run."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ FAIL: Outcome = "fail"
 UNSURE: Outcome = "not enough evidence"
 MET: Outcome = "pass"
 MOST_TIMES = 100
-"""Maximum of `GateCheck.needed` as a multiple of the present images. Beyond it there is no estimate, since the mean is
-practically at its limit."""
+"""Maximum of `GateCheck.needed`, as a multiple of the number of images. A larger number is not reported: the mean is
+then practically equal to its limit."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class GateCheck:
     outcome: Outcome
     estimate: float | None
     ci: Interval | None
-    """Interval whose limits each have the gate's alpha as error probability: 90 % for an alpha of 5 %."""
+    """Interval whose lower and upper limit each have the gate's alpha as error probability: 90 % for an alpha of 5 %."""
     ci_reason: Reason | None
     method: Method | None
     n: int
@@ -75,20 +75,20 @@ class GateCheck:
     """Judgements that failed or are pending, which are not in the estimate."""
     failed_baseline: int
     bounds: FailureBounds | None
-    """Estimate with every failure at one end of the scale, and failures of the baseline at the other end."""
+    """Estimates with every failure at one end of the scale, and every failure of the baseline at the other end."""
     bounds_reason: Reason | None
     overturnable: bool
-    """Whether failures at an end of the scale would change the outcome; true if that is unknown."""
+    """Whether failures at an end of the scale would change the outcome. True if this is unknown."""
     needed: int | None
-    """Estimated number of source images that would decide the check if the mean stayed the same; None if it is decided,
-    or if no number would."""
+    """Estimated number of source images that would decide the check if the mean did not change. None if the check is
+    decided, or if no number of images would decide it."""
     alpha_fail: float
     """Level at which a check fails: alpha divided by the number of checks."""
 
 
 @dataclass(frozen=True)
 class Failures:
-    """Number of failed judgements among those that the checks use; abstentions are not failures."""
+    """Number of failed judgements among those that the checks use. Abstentions are not failures."""
 
     judgements: int
     failed: int
@@ -107,13 +107,14 @@ class Gate:
     """Outcome of all checks."""
 
     outcome: Outcome
-    """Fail if any check or too many judgements failed; else not enough evidence if any check lacks it; else pass."""
+    """"fail" if a check failed or too many judgements did; else "not enough evidence" if a check lacks it; else "pass"."""
     alpha: float
-    """Maximum probability that a run which violates a threshold passes, and that one which meets all of them fails."""
+    """Maximum probability that a run passes although it violates a threshold, or fails although it meets all
+    thresholds."""
     checks: tuple[GateCheck, ...]
     """Checks, worst outcome first."""
     left_out: tuple[str, ...]
-    """Factors that are not compared with the baseline: no edit has a score on both sides, and none failed."""
+    """Factors that are not compared with the baseline, since no edit has a score on both sides and none failed."""
     failures: Failures
 
 
@@ -131,19 +132,19 @@ def gate(
     guaranteed: bool = False,
     draws: int = TEST_DRAWS,
 ) -> Gate:
-    """Check each factor's mean against `minimum`; with a baseline, its drop on the same edits against `max_drop`.
+    """Check each factor's mean against `minimum` and, with a baseline, its drop on the same edits against `max_drop`.
 
-    Lower scores of the factors in `falling` are better: their `minimum` is the highest mean that is good enough.
-    A check passes if its entire interval meets the threshold: one-sided at `alpha`, without correction, since every
-    check has to pass. It fails if the mean violates the threshold at `alpha` divided by the number of checks, since a
-    single check fails the gate. A share of failed judgements above `max_failures` fails the gate in any case.
+    For factors in `falling` lower scores are better, and their `minimum` is the highest mean that passes. A check
+    passes if its entire interval meets the threshold: one-sided at `alpha`, without correction, since every check has
+    to pass. It fails if the mean violates the threshold at `alpha` divided by the number of checks, since a single
+    check fails the gate. A share of failed judgements above `max_failures` fails the gate in any case.
     """
     scales = scales or {}
     minima = _minima(scores, minimum or {}, scales, falling)
     both = np.ones(len(scores), bool)
     drops: dict[GateRule, Sample] = {}
     if baseline is not None:
-        # Only edits of both runs can show a drop, or count as missing.
+        # Only edits in both runs can show a drop or count as missing.
         both = getattr(scores, on).among({*getattr(baseline, on).present()})
         shared = getattr(baseline, on).among({*getattr(scores, on).present()})
         sides = (baseline.take(shared), scores.take(both))
@@ -213,7 +214,7 @@ def _drop_limits(
 
 
 def _failures(rows: Scores, allowed: float) -> Failures:
-    """Count failed judgements: one with several factors counts once, and an aggregate fails with its judgements."""
+    """Count failed judgements. One with several factors counts once, and an aggregate fails with its judgements."""
     rubric = [rows.slices["rubric"]] if "rubric" in rows.slices else []
     unit = joined(rows.item, Column.of(rows.repeat), *rubric)
     failed, pending = (
@@ -250,7 +251,7 @@ def _check(
         overturnable = True
     needed = None
     if inference and ci and mean is not None and outcome == UNSURE:
-        # The interval that has to exclude the limit, which depends on the side that the mean is on.
+        # The interval that must exclude the limit. It depends on which side of the limit the mean is.
         worse = not rule.met(Interval(mean, mean))
         deciding = finite(inference.one_sided(alpha_fail)) if worse else ci
         needed = _needed(sample, mean, rule.threshold, deciding) if deciding else None
@@ -276,7 +277,7 @@ def _check(
 def _needed(sample: Sample, mean: float, limit: float, ci: Interval) -> int | None:
     """Estimate the number of images that would decide the check.
 
-    An interval shrinks with the square root of the number of images; one of equal scores by `1 - p ** (1 / images)`.
+    The width of an interval is proportional to 1 / sqrt(images), or to `1 - p ** (1 / images)` if all scores are equal.
     """
     gap = abs(mean - limit)
     reach = ci.hi - mean if mean < limit else mean - ci.lo

@@ -31,17 +31,17 @@ from editjudge.stats.columns import (
 )
 
 DRAWS = 1_999
-"""Bootstrap draws: the Monte Carlo error of a 95 % limit is about a twentieth of the interval's half-width."""
+"""Number of bootstrap draws. The Monte Carlo error of a 95 % limit is about a twentieth of the interval's half-width."""
 BLOCK = 2_000_000
-"""Entries of a block of weights: 8 MB as float32, about the size of a core's caches."""
+"""Entries in a block of weights: 8 MB as float32, about the size of a core's cache."""
 CELLS = 24_000_000
-"""Maximum number of group sums in memory (96 MB); more cells are processed in turns with the same draws."""
+"""Maximum number of group sums in memory (96 MB). More cells are processed in several passes with the same draws."""
 
 FEWEST = 10
 FEWEST_MOMENTS = 12
-"""Minimum effective number of groups, about the median, for an interval of figures that are not means; one less is its
-degrees of freedom. With 8 groups, 95 % intervals of a rank correlation of a share of .9 covered the truth in only 75 of
-100 simulations, those of Pearson and kappa of scores near the top in 91 and 84."""
+"""Minimum effective number of groups for an interval of a figure that is not a mean; the degrees of freedom are one
+less. With 8 groups, 95 % intervals covered the truth too rarely in simulations: a rank correlation of a share of .9 in
+75 of 100, Pearson and kappa of scores near the top in 91 and 84."""
 ALPHA = 0.05
 
 
@@ -56,7 +56,8 @@ def weights(
     *,
     bayesian: bool = False,
 ) -> Iterator[NDArray[np.float32]]:
-    """Yield blocks of bootstrap weights: how often each group occurs in each draw. float32 holds such counts exactly.
+    """Yield blocks of bootstrap weights: how often each group occurs in each draw. float32 represents these counts
+    exactly.
 
     Weights of the Bayesian bootstrap are exponential, so that their shares are uniform over the simplex.
     """
@@ -97,9 +98,9 @@ def mean_draws(
 def _group_sums(
     values: Floats, cells: Codes, n_cells: int, groups: Codes, n_groups: int
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32], Floats]]:
-    """Yield sums and counts by group and cell, and the mean of each cell, for as many cells at a time as `CELLS` allows.
+    """Yield sums and counts by group and cell, and the mean of each cell, for at most `CELLS` sums at a time.
 
-    Sums are of deviations from the cell's mean: small enough for float32, and exactly 0 for a constant cell.
+    Deviations from the cell's mean are summed: they are small enough for float32, and exactly 0 for a constant cell.
     """
     step = max(1, CELLS // max(2 * n_groups, 1))
     for start in range(0, n_cells, step):
@@ -111,7 +112,7 @@ def _group_sums(
         shape = (n_groups, width)
         counts = np.bincount(key, minlength=n_groups * width).reshape(shape)
         sums = np.bincount(key, weights=values[here], minlength=n_groups * width)
-        # The bincount of an empty array has integers even if there are weights.
+        # np.bincount of an empty array returns integers even with weights.
         sums = sums.astype(float).reshape(shape)
         totals = counts.sum(axis=0)
         centre = np.divide(
@@ -136,9 +137,10 @@ def tail(groups: int) -> float:
 
 
 def interval(draws: Floats, groups: int) -> Interval | None:
-    """Return the 95 % interval of a drawn figure; None for one group, if most draws are undefined, or if all are equal.
+    """Return the 95 % interval of a bootstrapped figure. None if there is one group, most draws are undefined, or all
+    are equal.
 
-    It is meant for continuous figures other than a mean, such as a correlation, with at least `FEWEST_MOMENTS` groups.
+    Use it for continuous figures other than means, such as correlations, with at least `FEWEST_MOMENTS` groups.
     """
     good = draws[np.isfinite(draws)]
     if groups < 2 or len(good) < max(2, len(draws) / 2):
@@ -150,8 +152,8 @@ def interval(draws: Floats, groups: int) -> Interval | None:
 
 
 def evenly(size: Codes) -> float:
-    """Return Kish's effective sample size: the number of equal weights that would be as even as these sizes."""
-    # Not a dot product: synchronising the threads of BLAS takes longer than the multiplication.
+    """Return Kish's effective sample size: the number of equal weights that have the same relative variance of the sum."""
+    # Not a dot product: for arrays this short, synchronising the BLAS threads takes longer than multiplying.
     squared = float(np.sum(np.square(size)))
     return float(size.sum()) ** 2 / squared if squared > 0 else 0.0
 
@@ -170,19 +172,19 @@ Method = Literal["studentised", "guaranteed", "exact", "identity"]
 """Method of an inference. `identity`: both sides of a comparison are the same stored answers."""
 
 ENOUGH = 7.0
-"""Minimum effective number of images for the bootstrap-t. Chosen by `bench/coverage.py`: every simulated family is
-covered in 93 of 100 draws, and rare large losses in 86 to 98; 10 gains little and leaves most comparisons of 30 images
-to the guaranteed bound."""
+"""Minimum effective number of images for the bootstrap-t, chosen with `bench/coverage.py`. With it, 95 % intervals
+cover the truth in 93 of 100 draws of every simulated family, and in 86 to 98 for rare large losses. A minimum of 10
+gains little, and leaves most comparisons of 30 images to the guaranteed bound."""
 SKEWNESS = 2.0
 """Weight of skewness relative to kurtosis in the effective number of images. A bootstrap cannot correct for skewness if
-the sample has nothing of the long tail: without this term, +1 in 10 % and -5 in 2 % of 60 images is covered in 86 of
-100."""
+the sample contains nothing of the long tail. Without this term, intervals of a sample of 60 images, of which 10 % have
++1 and 2 % have -5, cover the truth in 86 of 100."""
 MANY = 2_000.0
-"""Effective number of images from which Student's t replaces the draws: the two differ by less than two sets of draws
-do, and a million edits take no time."""
+"""Effective number of images above which Student's t replaces the draws. The two differ by less than two sets of draws,
+and t is instant for a million edits."""
 TAIL_DRAWS = 50
-"""Number of largest draws of |t| that are replaced by the tail of Student's t, so that p can be smaller than one over
-the number of draws; a twentieth of the draws if there are few."""
+"""Number of largest draws of |t| that the tail of Student's t replaces, so that p can be smaller than 1 / draws. At
+most a twentieth of the draws."""
 TEST_DRAWS = 4_999
 """Draws of a difference, more than `DRAWS` since Holm's correction may require limits far in the tail."""
 POWER = 0.80
@@ -191,8 +193,7 @@ FEW = Reason("few_carry")
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """A sample grouped by source image: for each image, its sum of deviations from the sample mean and its number of
-    values."""
+    """A sample grouped by source image: each image's sum of deviations from the sample mean, and its number of values."""
 
     mean: float
     residuals: Floats
@@ -228,16 +229,16 @@ class Clusters:
 
     @cached_property
     def even(self) -> float:
-        """Kish's effective number of images by size: about four if one image has half of the edits."""
+        """Kish's effective number of images by size: about 4 if one image has half of the edits."""
         return evenly(self.sizes)
 
     @cached_property
     def effective(self) -> float:
-        """Effective number of images: by kurtosis and skewness of the residuals, or by size if that is smaller; 0 if
-        all residuals are 0.
+        """Effective number of images: the smaller of the one by kurtosis and skewness of the residuals and the one by
+        size. 0 if all residuals are 0.
 
-        A sample of n images has kurtosis n * sum(r^4) / sum(r^2)^2 and squared skewness n * sum(r^3)^2 / sum(r^2)^3:
-        the terms of the error of a t interval to second order.
+        A sample of n images has kurtosis n * sum(r^4) / sum(r^2)^2 and squared skewness n * sum(r^3)^2 / sum(r^2)^3.
+        These are the second-order terms of the error of a t interval.
         """
         squares = float(np.sum(self.residuals**2))
         if squares == 0:
@@ -254,7 +255,7 @@ class Clusters:
         return self.ends == (0.0, 1.0) and bool(np.all(off < 1e-6))
 
     def reason_for_none(self, *, guaranteed: bool = False) -> Reason | None:
-        """Return why the mean has no inference; None if it has one."""
+        """Return the reason why the mean has no inference; None if it has one."""
         if self.groups < 2:
             return few_groups(self.groups)
         if self.ends is not None:
@@ -275,7 +276,8 @@ def few_groups(groups: int) -> Reason | None:
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """Inference about a mean from one distribution: an interval excludes a value exactly if its p is significant."""
+    """Inference about a mean. All methods use one distribution: an interval excludes a value exactly if p is
+    significant."""
 
     clusters: Clusters
     method: ClassVar[Method]
@@ -292,7 +294,7 @@ class Inference:
         return self.one_sided((1 - level) / 2)
 
     def detectable(self, level: float = 0.95) -> float | None:
-        """Return the smallest true difference from 0 that is detected with 80 % power; None if there is none."""
+        """Return the smallest true difference from 0 that is detected with 80 % power; None if no difference is."""
         return None
 
     def _around(self, below: float, above: float) -> Interval:
@@ -413,7 +415,7 @@ class Student(Inference):
 
 @dataclass(frozen=True, eq=False)
 class Guaranteed(Inference):
-    """Gaffke's bound (2005; Phan, Thomas and Learned-Miller 2021): adds one image at an end of the scale."""
+    """Gaffke's bound (2005; Phan, Thomas and Learned-Miller 2021), which adds one image at an end of the scale."""
 
     low: Floats
     """Sorted draws of the mean with the added image at the lowest score."""
@@ -478,7 +480,7 @@ class Exact(Inference):
 
 
 def clopper_pearson(share: float, n: float, level: float = 0.95) -> Interval:
-    """Return the exact interval for a share of `n`, which, unlike in SciPy's function, need not be an integer."""
+    """Return the exact interval for a share of `n`. Unlike in SciPy, `n` need not be an integer."""
     from scipy.special import betaincinv
 
     p = (1 - level) / 2
@@ -491,7 +493,7 @@ def clopper_pearson(share: float, n: float, level: float = 0.95) -> Interval:
 def infer(
     samples: Sequence[Clusters], *, guaranteed: bool = False, draws: int = TEST_DRAWS
 ) -> list[Inference | None]:
-    """Infer the mean of each sample; None if it has a `reason_for_none`.
+    """Infer the mean of each sample; None for a sample with a `reason_for_none`.
 
     Samples with the same number of images share their draws, since they are not compared with each other.
     """
@@ -591,7 +593,7 @@ def difference_ends(scale: Ends | None) -> Ends | None:
 
 
 def finite(ci: Interval) -> Interval | None:
-    """Return the interval if both limits are finite, else None: a limit is infinite if too many draws have no variance."""
+    """Return the interval if both limits are finite, else None. A limit is infinite if too many draws have no variance."""
     return ci if math.isfinite(ci.lo + ci.hi) else None
 
 
@@ -638,12 +640,12 @@ def _bayesian_means(samples: Sequence[Clusters], draws: int) -> Iterable[Floats]
 # --- tests -----------------------------------------------------------------------------------------------------------
 
 EXACT = 14
-"""Maximum number of groups for which all 2**14 = 16,384 sign patterns are enumerated: SciPy takes a second if there are
-ties."""
+"""Maximum number of groups for which all 2**14 = 16,384 sign patterns are enumerated. SciPy takes a second for them if
+there are ties."""
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
-    """Return p-values after Holm's correction, which SciPy lacks; undefined ones (None) do not count as tests."""
+    """Return p-values after Holm's correction (not available in SciPy). None stays None and does not count as a test."""
     order = sorted((p, i) for i, p in enumerate(ps) if p is not None)
     adjusted: list[float | None] = [None] * len(ps)
     highest = 0.0
@@ -654,8 +656,7 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
 
 
 def wilcoxon(values: Floats, groups: Codes) -> float | None:
-    """Return the two-sided p-value of Wilcoxon's signed-rank test over groups; groups without a difference are left
-    out."""
+    """Return the two-sided p-value of Wilcoxon's signed-rank test over groups, ignoring groups without a difference."""
     from scipy import stats
 
     if len(values) == 0:

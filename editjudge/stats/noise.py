@@ -1,4 +1,5 @@
-"""Variance components of scores (edits, judges, repeats), and how many edits or repeats a given interval needs."""
+"""Variance components of scores (edits, judges, repeats), and the edits or repeats needed for an interval of a given
+width."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from editjudge.stats.columns import Codes, Floats, Reason, Scores, Z, joined
 
 @dataclass(frozen=True)
 class Noise:
-    """Variance components of one factor, from the mean squares of a random-effects analysis; never negative."""
+    """Variance components of one factor, from the mean squares of a random-effects analysis; at least 0."""
 
     factor: str
     edits: int
@@ -21,17 +22,17 @@ class Noise:
     repeats: float
     """Number of scores of an edit by one judge (harmonic mean)."""
     edit_variance: float | None
-    """Variance between edits, which is the signal; includes edit x judge if there is one judge."""
+    """Variance between edits, which is the signal. With a single judge it includes the edit x judge interaction."""
     judge_variance: float | None
     """Variance between the judges' means; None with one judge."""
     interaction_variance: float | None
-    """Variance of edit x judge: judges that order the edits differently; None with one judge."""
+    """Variance of the edit x judge interaction, from judges that order the edits differently; None with one judge."""
     repeat_variance: float | None
     """Variance between repeats of the same question by one judge; None without repeats."""
     same_answer: float | None
     """Self-consistency: share of pairs of repeats with equal scores."""
     mean_gap: float | None
-    """Mean absolute difference between two repeats."""
+    """Mean absolute difference between two repeats of the same question."""
     notes: tuple[Reason, ...]
 
     @property
@@ -57,7 +58,8 @@ class Noise:
         return max(1, math.ceil(spread * (2 * Z / _positive(width)) ** 2 - 1e-9))
 
     def needed_repeats(self, width: float) -> int | None:
-        """Return the number of repeats needed for an interval of this width with the present edits; None if none suffices."""
+        """Return the number of repeats needed for an interval of this width with the present edits; None if no number
+        suffices."""
         if self.signal is None or self.repeat_variance is None:
             return None
         room = (_positive(width) / (2 * Z)) ** 2 * self.edits - self.signal
@@ -67,7 +69,7 @@ class Noise:
 
 
 def noise(scores: Scores) -> list[Noise]:
-    """Return the noise of each factor in a run with several repeats, several judges or both."""
+    """Return the noise of each factor in a run with several repeats or several judges."""
     ok = scores.take(scores.ok)
     return [_noise(factor, ok.where(factor=factor)) for factor in ok.factor.present()]
 
@@ -117,7 +119,7 @@ def _self_consistency(score: Floats, cell: Codes) -> tuple[float | None, float |
     pairs = int(np.sum(m * (m - 1) // 2))
     if pairs == 0:
         return None, None
-    # Sorted within a cell, the k-th of m values counts 2k - m + 1 times in the sum of gaps.
+    # In a sorted cell of m values, the k-th counts 2k - m + 1 times in the sum of gaps.
     k = np.arange(len(codes)) - (np.cumsum(m) - m)[codes]
     gap = float(np.sum((2 * k - m[codes] + 1) * values))
     new = np.r_[True, (codes[1:] != codes[:-1]) | (values[1:] != values[:-1])]
@@ -158,7 +160,7 @@ def within_variance(cell: Codes, x: Floats) -> tuple[float | None, float]:
 
 
 def crossed(row: Codes, column: Codes, x: Floats) -> Floats:
-    """Return the mean of every cell, over the rows with a value in every column."""
+    """Return the mean of every cell, for the rows that have a value in every column."""
     if len(x) == 0:
         return np.empty((0, 0))
     shape = int(row.max()) + 1, int(column.max()) + 1

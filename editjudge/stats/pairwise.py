@@ -1,11 +1,11 @@
-"""Pairs of edits compared in both orders: verdicts, flips, win rates and strengths of models; votes of people.
+"""Comparison of two edits, asked in both orders: verdicts, flips, win rates, strengths of models, and people's votes.
 
 A judge that sees the same two outputs in both orders and decides by their position says nothing about the outputs. So a
 verdict requires that both orders agree, and strengths come from a model of single answers: Davidson's extension of
 Bradley and Terry's model, with ties (Davidson, 1970) and a position bias. The bias has one of two forms. Either a share
 of the answers goes to one position whatever is shown there, or a position adds log odds, which decide only close pairs
-(Davidson and Beaver, 1977). Both have one parameter. The form with the higher likelihood is chosen anew in each bootstrap
-draw, so that intervals include the uncertainty of this choice.
+(Davidson and Beaver, 1977). Both have one parameter. Each bootstrap draw chooses the form with the higher likelihood,
+so that intervals include the uncertainty of this choice.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ VOTE_OF_CHOICE = {"a": "A", "b": "B", "tie": "tie", None: None}
 COIN = 0.5
 """Share of pairs in which a judge that answers at random contradicts itself."""
 LEAST_LEFT = 0.05
-"""Minimum share of answers that depend on the outputs. Strengths are divided by it: below, they would be noise."""
+"""Minimum share of answers that depend on the outputs. Strengths are divided by this share: below it, they would be
+noise."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Share:
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """Record of one model against all others that it was paired with."""
+    """Record of one model against all models that it was paired with."""
 
     model: str
     n: int
@@ -83,15 +84,14 @@ class ModelRecord:
     ci: Interval | None
     ci_reason: Reason | None
     strength: float | None
-    """Davidson's strength without the position bias: log odds of being preferred over the average model of its
-    scale."""
+    """Davidson's strength without the position bias: log odds of being preferred over the average model on its scale."""
     strength_ci: Interval | None
     strength_ci_reason: Reason | None
     bradley_terry: Strength | None
-    """Strength by verdicts alone, with a tie as half a win for each; a judge's position bias shrinks it towards zero."""
+    """Strength from verdicts alone, with a tie as half a win for each. A judge's position bias shrinks it towards zero."""
     scale: int
     rank: int
-    """Rank, 1 for the strongest. Models that do not differ significantly have different ranks but share a group."""
+    """Rank, 1 for the strongest. Models that do not differ significantly still have different ranks, but share a group."""
     groups: tuple[int, ...]
     """Numbers of the groups that the model belongs to."""
     notes: tuple[Reason, ...]
@@ -120,32 +120,32 @@ class PairwiseSummary:
 
     n: int
     failed: int
-    """Pairs without a verdict, since the answer in one order is missing."""
+    """Pairs without a verdict, because the answer in one order is missing."""
     decided: int
     """Pairs with a verdict other than a tie."""
     ties: int
-    """Pairs whose verdict is a tie: ties in both orders, ties in one order, and flips."""
+    """Pairs whose verdict is a tie: a tie in one or both orders, or a flip."""
     half: int
     flipped: int
     flips: Share
-    """Share of flips among the pairs that were answered in both orders."""
+    """Share of flips among the pairs answered in both orders."""
     contradicted: Share
-    """Share of flips among pairs without a tie in either order; random answers flip in half of them."""
+    """Share of flips among the pairs without a tie in either order. Random answers flip half of them."""
     position: Share
-    """Share of answers for the first position minus that for the second; 1 if the first is always preferred."""
+    """Share of answers for the first position minus the share for the second; 1 if the first is always preferred."""
     position_model: BiasModel | None
-    """Form of the position bias in the fit: a share of answers that go to one position, or log odds of a position. None
-    if there is no fit, or only one order."""
+    """Form of the position bias in the fit: a share of answers that always go to one position, or log odds. None if
+    there is no fit or only one order."""
     both_orders: bool
     useless: Reason | None
     """Reason why the verdicts are uninformative; None if they are informative."""
     tie_rate_of_equals: float | None
     """Estimated share of ties between two models of equal strength."""
     models: tuple[ModelRecord, ...]
-    """Strongest first."""
+    """Records of the models, strongest first."""
     pairs: tuple[PairRecord, ...]
     groups: tuple[tuple[str, ...], ...]
-    """Models that do not differ at 95 % (jointly over all comparisons), strongest group first."""
+    """Groups of models that do not differ at 95 % (jointly over all comparisons), strongest group first."""
     notes: tuple[Reason, ...]
 
 
@@ -159,9 +159,10 @@ def summarise(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> PairwiseSummary:
-    """Summarise pairs, each answered with a shown before b and, unless `ba` is None, with b before a.
+    """Summarise pairs, each answered with output a shown first (`ab`) and, unless `ba` is None, with b shown first.
 
-    Answers name the outputs as the item does. With one order the answer is the verdict, including any position bias.
+    Answers name the outputs as the item does. With a single order its answer is the verdict, including any position
+    bias.
     """
     second = ab if ba is None else ba
     decisions = [decide(x, y) for x, y in zip(ab, second, strict=True)]
@@ -171,7 +172,7 @@ def summarise(
     flipped = np.array([d.flipped for d in decisions], dtype=bool)
     answered = verdict >= 0
     decided = answered & (verdict < 2)
-    # Over both orders: answers for the output shown first minus those for the second.
+    # Answers for the output shown first minus those for the second, over both orders.
     for_a = (answers == 0).astype(float) - (answers == 1)
     lean = (for_a[:, 0] - for_a[:, 1]) / 2
     flips = share_of(flipped, groups, answered, draws=draws)
@@ -219,7 +220,7 @@ def share_of(
     *,
     draws: int = DRAWS,
 ) -> Share:
-    """Return the mean of the values, or of those to `keep`, with an interval clustered on groups."""
+    """Return the mean of all values, or of those in the mask `keep`, with an interval clustered on groups."""
     column = np.array(values, dtype=float)
     rows = np.ones(len(column), bool) if keep is None else keep
     groups = group if isinstance(group, Column) else Column.of(group)
@@ -250,7 +251,7 @@ class _RankedModels:
     """Davidson's fit of all models."""
 
     strengths: Sequence[Strength]
-    """Strongest first."""
+    """Strengths of the models, strongest first."""
     groups: tuple[tuple[str, ...], ...] = ()
     """Groups of models that do not differ significantly."""
     tie_rate: float | None = None
@@ -391,8 +392,10 @@ class _PairVerdicts:
     def _tell_scales_apart(
         self, answers: Ints, strengths: Sequence[Strength], apart: Mask
     ) -> None:
-        """Mark in `apart` which models of different scales differ, by the games between the two: a model that never lost
-        may have met the other only once. The level is divided among all comparisons."""
+        """Set in `apart` which models of different scales differ, judged by the games between the two scales.
+
+        A model that never lost may have met the other only once. The level is divided among all comparisons.
+        """
         answered = (answers >= 0).all(axis=1)
         won = (answers == 0).mean(axis=1) + (answers == 2).mean(axis=1) / 2
         level = 1 - 0.05 / max(1, math.comb(len(self.models), 2))
@@ -409,7 +412,7 @@ class _PairVerdicts:
 
 @dataclass(frozen=True, eq=False)
 class _AnswerCounts:
-    """Counts of the answers of each source image. A fit needs only their sums, so that a draw is one matrix product."""
+    """Counts of the answers about each source image. A fit needs only their sums, so a draw is a matrix product."""
 
     cells: Floats
     """Counts by group x model shown first x model shown second x answer (first, second, tie)."""
@@ -430,7 +433,7 @@ class _AnswerCounts:
     def toward(self) -> float:
         """Position that answers favour: 1 for the first, -1 for the second, 0 if only one order was asked.
 
-        It is the first unless the evidence for the second is clear: the sign alone would make a bias of noise.
+        It is the first unless the evidence for the second is clear, since the sign of noise would look like a bias.
         """
         if not self.both:
             return 0.0
@@ -447,14 +450,15 @@ class _AnswerCounts:
 
     @property
     def points(self) -> Floats:
-        """Wins of each row over each column, a tie being half a win, without the answers by position."""
+        """Wins of each row over each column, without the answers decided by position; a tie is half a win."""
         bias = self._bias(np.ones((1, len(self.cells))))
         total = _games(self.cells.sum(axis=0)[None], bias)
         won: Floats = (total.wins + total.ties / 2)[0]
         return np.where(won > 1e-9, won, 0.0)
 
     def fit(self, cells: Floats, drawn: Floats) -> tuple[Fit, Mask]:
-        """Return the fit to these cells in each draw of images, and the mask of draws whose bias is in log odds."""
+        """Return the fit to these cells in each draw of images, and the mask of draws whose position bias is in log
+        odds."""
         tally = (drawn @ cells.reshape(len(cells), -1)).reshape(-1, *cells.shape[1:])
         bias = self._bias(drawn)
         shared = davidson(_games(tally, bias))
@@ -474,7 +478,7 @@ class _AnswerCounts:
         return chosen, by_odds
 
     def _bias(self, drawn: Floats) -> Floats:
-        """Return the share of answers by position in each draw."""
+        """Return the share of answers decided by position in each draw."""
         bias: Floats = self.toward * (drawn @ self.lean) / (drawn @ self.pairs)
         return bias
 
@@ -485,18 +489,21 @@ def _lean(cells: Floats) -> Floats:
 
 
 def _games(tally: Floats, bias: Floats) -> Games:
-    """Return the games of each draw without the answers by position."""
+    """Return the games of each draw without the answers decided by position."""
     wins = (tally[..., 0] + tally[..., 1].transpose(0, 2, 1)) / 2
     ties = (tally[..., 2] + tally[..., 2].transpose(0, 2, 1)) / 2
     games = wins + wins.transpose(0, 2, 1) + ties
     by_place = bias[:, None, None]
-    # Answers by position go to both models equally, since each pair was shown in both orders.
+    # Answers decided by position go to both models equally, since each pair was shown in both orders.
     return Games(wins - by_place * games / 2, ties, (1 - by_place) * games)
 
 
 def _apart(values: Floats, drawn: Floats, groups: int) -> Mask:
-    """Return which models differ at 95 %, jointly over all comparisons: by the largest studentised difference of a draw
-    or, if many draws have no finite fit, by percentiles at a level that is divided among the comparisons."""
+    """Return which models differ at 95 %, jointly over all comparisons.
+
+    The test uses the largest studentised difference of each draw. If many draws have no finite fit, it uses percentiles
+    at a level divided among the comparisons instead.
+    """
     m = len(values)
     first, second = np.triu_indices(m, 1)
     finite = drawn[np.isfinite(drawn).all(axis=1)]
@@ -523,7 +530,7 @@ def _apart(values: Floats, drawn: Floats, groups: int) -> Mask:
 def _groups(
     ranked: Sequence[str], apart: Mask, models: Sequence[str]
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the longest runs of neighbours in the ranking without two models that differ."""
+    """Yield the longest runs of neighbours in the ranking in which no two models differ."""
     order = [models.index(name) for name in ranked]
     reached = 0
     for start in range(len(order)):
@@ -536,7 +543,7 @@ def _groups(
 
 
 def _likelihood(cells: Floats, fit: Fit, share: Floats, toward: float) -> Floats:
-    """Return the log likelihood of the answers in each draw; minus infinity without a finite fit."""
+    """Return the log likelihood of the answers in each draw; minus infinity if the fit is not finite."""
     finite = np.asarray(np.isfinite(fit.strength).all(axis=1))
     strength = np.where(finite[:, None], fit.strength, 0.0)
     half = np.clip(
@@ -563,10 +570,10 @@ def _likelihood(cells: Floats, fit: Fit, share: Floats, toward: float) -> Floats
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Vote of one person on which of two edits is better, and the answers of judges."""
+    """A person's vote on which of two edits is better, and the answers of judges about the same pair."""
 
     pair: tuple[str, str]
-    """Ids of the edits or, if no run has them, names of the models that made them."""
+    """Ids of the two edits or, if no run contains them, names of the models that made them."""
     human: str
     group: str
     """Source image; empty if it is unknown."""
@@ -600,7 +607,7 @@ class Accuracy:
     judge_ties: int
     human_ties: int
     first_share: float | None
-    """Share of A among the judge's votes that are not ties; far from people's share, it shows a position bias."""
+    """Share of A among the judge's votes that are not ties. A position bias makes it differ from people's share."""
     human_first_share: float | None
     notes: tuple[Reason, ...]
 
@@ -614,7 +621,7 @@ class TieCalibrated:
     """Accuracy with the epsilon that is best on the same pairs, as in the paper."""
     epsilon: float | None
     held_out: float | None
-    """Accuracy with epsilon chosen on other groups: the expected accuracy on new pairs."""
+    """Accuracy with epsilon chosen on other groups, an estimate of the accuracy on new pairs."""
 
 
 def accuracy(
@@ -624,7 +631,7 @@ def accuracy(
     group: Iterable[object] | None = None,
     draws: int = DRAWS,
 ) -> Accuracy:
-    """Return the accuracy of a judge's votes. Votes are A, B or tie; None is an answer that failed."""
+    """Return the accuracy of a judge's votes. A vote is A, B or tie; None is a failed answer."""
     h = vote_codes(human)
     j = vote_codes(judge)
     groups = Column.of(range(len(h)) if group is None else group)
@@ -679,7 +686,7 @@ class HumanAgreement:
     ci: Interval | None
     ci_reason: Reason | None
     without_ties: float | None
-    """Agreement of two votes neither of which is a tie."""
+    """Agreement of two people's votes if neither is a tie."""
 
 
 def human_agreement(
@@ -688,7 +695,7 @@ def human_agreement(
     *,
     draws: int = DRAWS,
 ) -> HumanAgreement:
-    """Return the agreement among people; `votes` are (rater, vote) by pair, `groups` the source image of each pair."""
+    """Return the agreement among people. `votes` has (rater, vote) by pair, and `groups` the source image of each pair."""
     shares = []
     decided = []
     images = []

@@ -1,4 +1,4 @@
-"""Strengths of models from games between them: Davidson's model, which without ties is Bradley and Terry's."""
+"""Strengths of models from games between them, by Davidson's model. Without ties it is the Bradley-Terry model."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from editjudge.stats.columns import (
 from editjudge.stats.inference import DRAWS, tail, weights
 
 RIDGE = 1e-6
-"""Ridge penalty that fixes the level, which a maximum likelihood fit leaves open; a millionth of a game has no other
-effect."""
+"""Ridge penalty that fixes the level of strengths, which a maximum likelihood fit leaves open. It is worth a millionth
+of a game and has no other effect."""
 FARTHEST = 12.0
 """Log odds beyond which a fitted strength counts as infinite: one upset in 160,000 games."""
 FEWEST_GROUPS = 20
-"""Minimum number of source images for intervals of strengths: with 10, those of lopsided models covered the truth in 79
-of 100 simulations."""
+"""Minimum number of source images for intervals of strengths. With 10, intervals of very unequal models covered the
+truth in 79 of 100 simulations."""
 
 
 VOTES = ("A", "B", "tie")
 
 
 def vote_codes(votes: Sequence[str | None]) -> Ints:
-    """Return 0 for the first side, 1 for the second, 2 for a tie, and -1 for a vote that failed."""
+    """Return the code of each vote: 0 for the first side, 1 for the second, 2 for a tie, -1 for a failed vote."""
     codes: dict[str | None, int] = {name: code for code, name in enumerate(VOTES)}
     codes[None] = -1
     for vote in votes:
@@ -84,12 +84,12 @@ class Strength:
     model: str
     games: int
     strength: float | None
-    """Log odds; None if infinite, since the model won or lost all games that it can be compared by."""
+    """Log odds; None if infinite, because the model won or lost all games that connect it with others."""
     ci: Interval | None
     ci_reason: Reason | None
     scale: int
-    """Number of the scale; strengths can be compared only within one scale, whose models have all won and lost against
-    each other, directly or through others. Scales are numbered from 1, winners before those that lost to them."""
+    """Number of the scale. Strengths can be compared only within a scale, whose models have all won and lost against
+    each other, directly or through others. Scale 1 has the winners; each further scale lost to those before it."""
     notes: tuple[Reason, ...]
 
 
@@ -102,10 +102,10 @@ def bradley_terry(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[Strength]:
-    """Fit strengths to games, strongest first; a tie is half a win for each, a failed vote (None) is left out.
+    """Fit strengths to games, strongest first. A tie is half a win for each side, and failed votes (None) are left out.
 
-    A maximum likelihood fit is finite, and unique up to its level, among models that have all won and lost against
-    each other, directly or through others (Ford, 1957). Each such set is a separate scale.
+    A maximum likelihood fit is finite, and unique up to its level, among models that have all won and lost against each
+    other, directly or through others (Ford, 1957). Each such set is a separate scale.
     """
     won = points(vote_codes(vote))
     keep = np.isfinite(won)
@@ -128,7 +128,7 @@ def bradley_terry(
         def draw(drawn: Floats) -> Floats:
             totals = (drawn @ inside.reshape(len(wins), -1)).reshape(shape)
             strength = davidson(Games.without_ties(totals)).strength
-            # If a model never loses in a draw, there is no finite fit: its strength in that draw is infinite.
+            # A model that never loses in a draw has no finite fit: its strength in that draw is infinite.
             reach = _reachable(totals > 0)
             above = reach.sum(axis=2) >= reach.sum(axis=1)
             loose = ~reach.all(axis=(1, 2))
@@ -147,14 +147,16 @@ def strengths_by_scale(
     total: Floats,
     fit: Callable[[Sequence[int]], tuple[Floats, Sequence[Limits]]],
 ) -> list[Strength]:
-    """Return the strengths of all models, fitted by `fit` in each scale; `total` has the wins of rows over columns.
+    """Return the strengths of all models. `fit` is called for the models of each scale; `total` has the wins of rows
+    over columns.
 
-    A maximum likelihood fit is finite among models whose graph of wins is strongly connected (Ford, 1957): a scale.
+    Models whose graph of wins is strongly connected form a scale: among them a maximum likelihood fit is finite (Ford,
+    1957).
     """
     reach = _reachable(total[None] > 0)[0]
     together = np.unique(reach & reach.T, axis=0)
     scales = [np.flatnonzero(row).tolist() for row in together]
-    # Scales whose models reach more others by wins come first.
+    # Scales that reach more other scales by wins come first.
     scales.sort(key=lambda members: (-int(reach[members[0]].sum()), members))
     strengths = []
     for number, members in enumerate(scales, 1):
@@ -176,9 +178,11 @@ def strengths_by_scale(
 def bootstrap_strengths(
     fit: Callable[[Floats], Floats], played: Mask, draws: int, seed: int
 ) -> tuple[Floats, Floats | None, list[Limits]]:
-    """Return strengths, their bootstrap draws and their limits; `fit` returns strengths for weights of source images.
+    """Return strengths, their bootstrap draws and their intervals; `fit` returns strengths for weights of source
+    images.
 
-    `played` is the mask of images with games. If there are too few, there are no draws, and the limits have the reason.
+    `played` is the mask of images with games. If there are too few, there are no draws, and each interval is replaced
+    by the reason.
     """
     values = fit(np.ones((1, len(played))))[0]
     n = int(played.sum())
@@ -213,7 +217,7 @@ def _scale_notes(
     scales: Sequence[Sequence[int]],
     labels: Sequence[str],
 ) -> tuple[Reason, ...]:
-    """Return the reasons why these models are not on one scale with the others."""
+    """Return the reasons why these models are not on the same scale as the others."""
     if len(scales) == 1:
         return ()
     met = (total + total.T)[members].sum(axis=0) > 0
@@ -233,10 +237,10 @@ def _scale_notes(
 def davidson(total: Games, lean: Floats | None = None, ridge: float = RIDGE) -> Fit:
     """Fit strengths by Newton's method on all draws at once, until each has converged.
 
-    The odds of i over j are exp(x/2), of j over i exp(-x/2), of a tie nu, with x the difference of strengths. If `lean`
-    is passed, each pair was shown in both orders, and the log odds of the first position are added to x or subtracted
-    from it. `ridge` is the precision of a normal prior around the average model. Strengths beyond `FARTHEST`, and those
-    of draws without a finite fit, are infinite.
+    With x the difference of strengths, the odds are exp(x/2) for i, exp(-x/2) for j, and nu for a tie. `lean` is passed
+    if each pair was shown in both orders; the log odds of the first position are then added to x in one order and
+    subtracted in the other. `ridge` is the precision of a normal prior around the average model. Strengths beyond
+    `FARTHEST`, and those of draws without a finite fit, are infinite.
     """
     n, m = total.games.shape[:2]
     score = (total.wins + total.ties / 2).sum(axis=2)
@@ -268,7 +272,7 @@ def davidson(total: Games, lean: Floats | None = None, ridge: float = RIDGE) -> 
         if not len(at):
             break
     centred: Floats = theta - theta.mean(axis=1, keepdims=True)
-    # One infinite strength makes the level of the others undefined, so that the entire draw is lost.
+    # An infinite strength makes the level of the others undefined, so the entire draw is lost.
     lost = (last > 1e-3) | (np.abs(centred).max(axis=1, initial=0.0) > FARTHEST)
     centred[lost] = np.where(centred[lost] >= 0, np.inf, -np.inf)
     return Fit(centred, np.where(tied > 1e-9, np.exp(log_nu), 0.0), first)
@@ -284,7 +288,7 @@ def _newton(
     first: Floats,
     ridge: float,
 ) -> Floats:
-    """Return one Newton step of every draw: strengths, log of nu, and log odds of the first position."""
+    """Return one Newton step for every draw: strengths, log of nu, and log odds of the first position."""
     n, m = theta.shape
     eye = np.eye(m)
     some_ties = tied > 1e-9
@@ -331,8 +335,8 @@ def _newton(
 
 
 def _chances(x: Floats, nu: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return expected points of i over j, the probability of a tie, the variance of points, and their covariance with a
-    tie."""
+    """Return the expected points of i over j, the probability of a tie, the variance of the points, and their
+    covariance with a tie."""
     half = np.clip(x / 2, -30, 30)
     up = np.exp(half)
     down = np.exp(-half)
@@ -343,7 +347,7 @@ def _chances(x: Floats, nu: Floats) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 PRIOR = 0.25
-"""Precision of the normal prior: a model is within 4 log odds of the average in 19 of 20 cases."""
+"""Precision of the normal prior, under which 19 of 20 models are within 4 log odds of the average."""
 
 
 def next_games(
@@ -351,10 +355,10 @@ def next_games(
 ) -> list[tuple[int, int]]:
     """Return the pairs of models to compare next, most informative first.
 
-    `wins[i, j]` is the number of wins of i over j, a tie being half a win for each; `available[i, j]` (symmetric) is the
-    number of edits of both that can still be asked about. Each step takes the pair with the largest product of the
-    probability of the wrong order, the information of a game and the variance of the difference, on the assumption
-    that the pairs chosen so far are answered.
+    `wins[i, j]` is the number of wins of i over j, with a tie as half a win for each. `available[i, j]` (symmetric) is
+    the number of pairs of their edits that can still be asked about. Each step picks the pair with the largest product
+    of three terms: the probability that the present order is wrong, the information of a game, and the variance of the
+    difference. It assumes that all pairs picked so far are answered.
     """
     from scipy.special import ndtr
 
@@ -393,7 +397,7 @@ def next_games(
 
 
 def posterior(wins: Floats) -> tuple[Floats, Floats]:
-    """Return strengths under a normal prior, which are finite with any number of games, and their covariance."""
+    """Return strengths under a normal prior, which are finite for any number of games, and their covariance."""
     theta = davidson(Games.without_ties(wins[None]), ridge=PRIOR).strength[0]
     p = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))
     curve = (wins + wins.T) * p * (1 - p)

@@ -48,11 +48,11 @@ class Cell:
     factor: str
     slice: str | None
     n: int
-    """Number of judgements that were asked for, including failures."""
+    """Number of judgements requested, including failures."""
     ok: int
     abstained: int
     failed: Mapping[str, int]
-    """Counts of failures by status; abstentions are not failures."""
+    """Number of failures by status. Abstentions are not failures."""
     mean: float | None
     median: float | None
     ci: Interval | None
@@ -61,7 +61,7 @@ class Cell:
     method: str | None
     """Method of the interval."""
     distribution: Mapping[str, int]
-    """Number of judgements with each score, for every value of the scale if it is known."""
+    """Number of judgements with each score, listing every value of the scale if it is known."""
     worst_case: float | None
     """Mean if every failure had the worst score of the scale; None if the scale is unknown."""
     best_case: float | None
@@ -73,7 +73,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """A score that is computed from several factors by a published formula."""
+    """A score computed from several factors by a published formula."""
 
     name: str
     factors: tuple[str, ...]
@@ -109,8 +109,8 @@ class PassRate:
     ci: Interval | None
     ci_reason: Reason | None
     method: str | None
-    """Method of the interval; `exact` (Clopper-Pearson with the effective number of source images) if each image is
-    entirely right or wrong."""
+    """Method of the interval. It is `exact` (Clopper-Pearson with the effective number of source images) if each image
+    is entirely right or wrong."""
     design_effect: float
     """Factor by which shared source images increase the variance; 1 if no judgements share one."""
 
@@ -124,8 +124,8 @@ class Rank:
     rank: int
     """Rank, 1 for the best; models with equal means share a rank."""
     ci: tuple[int, int] | None
-    """Ranks that the Holm-corrected comparisons of all pairs of models leave open; all ranks of a judge and factor are
-    jointly correct in 95 of 100 runs."""
+    """Range of ranks that the Holm-corrected comparisons of all pairs of models leave open. The ranges of one judge and
+    factor are jointly correct in 95 of 100 runs."""
     ci_reason: Reason | None
 
 
@@ -137,9 +137,11 @@ def summarise(
     guaranteed: bool = False,
     draws: int = DRAWS,
 ) -> list[Cell]:
-    """Summarise every judge x model x factor (x value of the slice `by`) that occurs.
+    """Summarise every combination of judge, model and factor that occurs, for each value of the slice `by` if it is
+    set.
 
-    `scales` gives the legal values of a factor, or its two ends, from worst to best; without it there are no bounds.
+    `scales` has the legal values of each factor, or the two ends of its scale, from worst to best. Without it there are
+    no bounds.
     """
     if by is not None and by not in scores.slices:
         raise UsageError(
@@ -186,7 +188,7 @@ def summarise(
 
 
 def aggregate(scores: Scores, aggregates: Sequence[Aggregate]) -> Scores:
-    """Return the table with one more factor per aggregate, which every other function accepts.
+    """Return the table with an additional factor for each aggregate, which other functions treat like any factor.
 
     An aggregate has a score only if all its factors have one: a failed factor makes it failed, else an abstention makes
     it abstained. A mean over only the answered factors would reward missing answers.
@@ -195,7 +197,7 @@ def aggregate(scores: Scores, aggregates: Sequence[Aggregate]) -> Scores:
 
 
 def pass_rates(scores: Scores, rules: Mapping[str, float]) -> list[PassRate]:
-    """Return the share of judgements whose factor has exactly this score, such as `{"effect_score": 5}`."""
+    """Return the share of judgements whose factor has exactly the given score, such as `{"effect_score": 5}`."""
     rates = []
     for factor, wanted in rules.items():
         rows = scores.where(factor=factor)
@@ -229,7 +231,7 @@ def rank(
     scales: Scales | None = None,
     guaranteed: bool = False,
 ) -> list[Rank]:
-    """Rank models from best to worst for every judge and factor, with the ranks that the evidence leaves open.
+    """Rank models from best to worst for every judge and factor, with the range of ranks that the evidence leaves open.
 
     Lower scores are better for the factors in `falling`.
     """
@@ -250,8 +252,8 @@ def rank(
 
 
 def design_effect(values: Floats, groups: Codes) -> float:
-    """Return the design effect: variance of the mean under sampling of groups divided by that under sampling of rows; at
-    least 1."""
+    """Return the design effect, at least 1: the variance of the mean when groups are sampled, divided by that when rows
+    are."""
     if len(values) < 2:
         return 1.0
     centred = values - values.mean()
@@ -266,7 +268,7 @@ def _table(rows: Ints, columns: Codes, n_rows: int, n_columns: int) -> Ints:
 
 
 def _levels(score: Floats) -> tuple[Floats, Ints]:
-    """Return sorted values that include all scores, and the position of each score among them."""
+    """Return sorted values that include all scores, and the index of each score among them."""
     if len(score) and np.ptp(score) < 1_000 and np.all(score == np.rint(score)):
         # Integers need no sorting, which takes 1.5 s for twelve million scores.
         codes = (score - score.min()).astype(np.int64)
@@ -329,7 +331,7 @@ def _cell(
 def _repeat_sds(
     score: Floats, cell: Ints, item: Codes, n_cells: int
 ) -> list[float | None]:
-    """Return the standard deviation over repeats of each cell, pooled over edits; None if no edit has two scores."""
+    """Return each cell's standard deviation over repeats, pooled over edits; None if no edit has two scores."""
     edit = cell * (int(item.max(initial=0)) + 1) + item
     _, first, position, counts = np.unique(
         edit, return_index=True, return_inverse=True, return_counts=True
@@ -375,9 +377,10 @@ def _aggregated(scores: Scores, aggregate: Aggregate) -> Scores:
 def side_by_side(
     scores: Scores, unit: Column, column: Codes, width: int, missing: str
 ) -> tuple[Scores, Floats, Codes]:
-    """Return the first row of each unit, with the answer ids of all its rows, and its scores and statuses by column.
+    """Return the first row of each unit, with the answer ids of all the unit's rows, and the unit's scores and statuses
+    by column.
 
-    `missing` is the status of a column for which a unit has no row.
+    If a unit has no row for a column, its status there is `missing`.
     """
     cell = (unit.codes, column)
     shape = (len(unit.labels), width)
@@ -404,7 +407,7 @@ def joint_status(statuses: Codes) -> Codes:
 
 
 def _reduced(values: Floats, statuses: Codes, aggregate: Aggregate) -> Floats:
-    """Return the aggregate of each row, which has one value per factor."""
+    """Return the aggregate of each row, from one value per factor."""
     codes = np.where(statuses == OK, evaluation.OK, evaluation.FAILED)
     columns = {
         ("", factor): [evaluation.Quantity(values[:, i], codes[:, i])]
@@ -435,7 +438,7 @@ def _ranks(
     sign: float,
     guaranteed: bool,
 ) -> list[Rank]:
-    """Rank models by the method of Mogstad, Romano, Shaikh and Wilhelm (2024), from comparisons of all pairs."""
+    """Rank models by the method of Mogstad, Romano, Shaikh and Wilhelm (2024), which compares all pairs."""
     models = scores.model.present()
     sides = {model: scores.where(model=model) for model in models}
     means = np.array([sign * float(side.score.mean()) for side in sides.values()])
