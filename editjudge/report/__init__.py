@@ -1,16 +1,16 @@
-"""Results for people: one kind of table, made from statistics, in several formats.
+"""Results for people: statistics as tables, sentences and pages, in several formats.
 
-answers         Answer                  the answer of a verb: document, leading lines and tables
-tables          Table, Figure           the one kind of table: terminal, Markdown, LaTeX, CSV
+answers         Answer                  the answer of a verb: JSON document, leading lines and tables
+tables          Table, Figure           a table, written for the terminal or as Markdown, LaTeX or CSV
 words           reason_text, plain      reasons of statistics as text, results as JSON
 run_data        load, RunData           a run's judgements as the columns that statistics take
-selection       deciding, same_rubrics  the scores that decide, and factors that two runs have in common
+selection       deciding, same_rubrics  scores that a comparison uses, and factors that two runs have in common
 summary         measure, report         `report`: coverage, means, aggregates, pass rates, ranks, noise
 comparison      compare, drift          `compare` and `drift`
 agreement       agree                   `agree`: judges against people, and people among themselves
 pairwise        PairRun, report_pairs   runs of pairs, and `agree --preferences`
 gating          gate                    `gate`
-page            rendered                the report in its formats; HTML has tables, charts and galleries in one file
+page            rendered                the report in every format; HTML has tables, charts and galleries in one file
 gallery         choices, sections       edits worth looking at, as cards
 contradictions  contradictions_of       verdicts that evidence contradicts
 charts          DotChart, HeatMap       charts as data, and as a plot in Python

@@ -1,6 +1,6 @@
 """`agree`: agreement of judges with people and of people with each other, calibration, and estimates with few ratings.
 
-Tables show an estimate only with its 95 % interval; JSON has every figure, and the reason if there is no interval.
+Tables show an estimate only if it has a 95 % interval. JSON has every figure, and the reason for a missing interval.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ ByJudge = Mapping[str, Mapping[str, T]]
 """Results by factor and judge."""
 
 PEOPLE = "(a further rater)"
-"""Row among the judges: the expected agreement of one more person with the mean of the raters."""
+"""Name of a row among the judges: the expected agreement of one more person with the mean of the raters."""
 ENDS = {"top": "highest", "floor": "lowest"}
 FITTED = (
     "measured was fitted to people's quality ratings of ImagenHub's edits: on those pictures its agreement "
     "is in-sample and too good; docs/measured.md has held-out figures"
 )
-"""Note on every result of that judge, since a run does not record whether its images are among these."""
+"""Note on every result of that judge, since a run does not record whether its images are among these edits."""
 _CONCLUSIONS = 4
-"""Limit of judges that get a sentence above the tables."""
+"""Maximum number of judges that get a sentence above the tables."""
 
 
 # --- the verb -------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def agree(
     calibrating: bool = False,
     estimating: bool = False,
 ) -> Answer:
-    """Compare the judges of a run, which was loaded with `pairing`, with people's ratings in a file or a store."""
+    """Compare the judges of a run with people's ratings in a file or a store. The run must be loaded with `pairing`."""
     if isinstance(source, Path):
         ratings, _ = _file_ratings(source, run)
     else:
@@ -113,7 +113,7 @@ def agree_files(
     calibrating: bool = False,
     estimating: bool = False,
 ) -> Answer:
-    """Compare scores of a file with ratings of a file."""
+    """Compare scores in one file with ratings in another."""
     ratings, origins = _file_ratings(ratings_file, None)
     if manifest:
         origins = origins_of(manifest, columns)
@@ -147,7 +147,10 @@ def agree_files(
 def stored_agreement(
     run: RunData, store: Store, mappings: Sequence[str]
 ) -> tuple[Answer | None, str]:
-    """Compare with ratings in the store on factors of the run; also return a sentence on ratings of other factors."""
+    """Compare a run with the ratings in the store that are about its factors.
+
+    Also return a sentence about ratings of other factors.
+    """
     factors = _factors(run)
     ratings = _renamed(_stored_ratings(store, run), mappings, factors)
     rated = ratings.factor.present()
@@ -210,7 +213,7 @@ def _answer(
         caption = "The same for the mean of each group of factors"
         tables.append(_agreement_table(groups, caption))
     if with_guessed:
-        # Its intervals are not shown, so a few draws are enough.
+        # These intervals are not shown, so a few draws are enough.
         other = statistics.agree(ratings, with_guessed, scales=scales, draws=100)
         document["with_guessed"] = plain(other.factors)
         tables.insert(1, _guesses(agreement.factors, other.factors))
@@ -240,7 +243,7 @@ def _answer(
 
 
 class _Joint(NamedTuple):
-    """One factor of one judge: for each item its mean score, the mean rating of people, model and source image."""
+    """One factor of one judge: for each item its mean score, its mean rating, its model and its source image."""
 
     judge: Floats
     human: Floats
@@ -251,7 +254,7 @@ class _Joint(NamedTuple):
         return calibrate(self.judge, self.human, group=self.group)
 
     def estimates(self, scale: Sequence[float] | None) -> dict[str, PoweredEstimate]:
-        """Return an estimate for each model, bounded by the scale unless ratings exceed it."""
+        """Return an estimate for each model, limited to the scale unless some ratings are outside it."""
         ends = ends_of(scale)
         rated = self.human[np.isfinite(self.human)]
         if ends and len(rated) and not ends[0] <= rated.min() <= rated.max() <= ends[1]:
@@ -269,7 +272,7 @@ class _Joint(NamedTuple):
 def _each_judge(
     ratings: Ratings, scores: Scores, compute: Callable[[str, _Joint], T]
 ) -> ByJudge[T]:
-    """Compute a result for each factor that people rated and each of its judges."""
+    """Compute a result for each factor that people rated and each judge that scored it."""
     results: dict[str, dict[str, T]] = {}
     for factor in scores.factor.present():
         if factor not in ratings.factor.present():
@@ -293,7 +296,7 @@ def _each_judge(
 
 
 def _grouped(ratings: Ratings, scores: Scores) -> tuple[Ratings, Scores] | None:
-    """Return ratings and scores of the published groups of factors; None if no group is complete on both sides."""
+    """Return ratings and scores of the published groups of factors; None if no group is complete in both."""
     rated = ratings.factor.present()
     common = {*rated} & {*scores.factor.present()}
     groups = []
@@ -314,7 +317,7 @@ def _grouped(ratings: Ratings, scores: Scores) -> tuple[Ratings, Scores] | None:
 
 
 def _cells(by_judge: ByJudge[T]) -> Iterator[tuple[str, str, T]]:
-    """Yield factor, judge and result."""
+    """Yield factor, judge and result of every entry."""
     for factor, judges in by_judge.items():
         for judge, result in judges.items():
             yield factor, judge, result
@@ -324,7 +327,7 @@ def _cells(by_judge: ByJudge[T]) -> Iterator[tuple[str, str, T]]:
 
 
 def conclusions(agreement: Agreement) -> list[str]:
-    """Return a sentence for each of a few judges: Spearman with the mean of people, factor by factor.
+    """Return a sentence for each judge, up to a limit: its Spearman correlation with people's mean, factor by factor.
 
     Each figure has its number of edits and its interval. Without an interval the reason is given instead, once for all
     factors and judges that share it.
@@ -390,11 +393,11 @@ def _charts(agreement: Agreement) -> list[DotChart]:
 
 
 Figures = JudgeAgreement | Level | FurtherRater | Ceiling
-"""Figures with their intervals by name."""
+"""Results that have figures and, by the same names, their intervals."""
 
 
 def _figure(figures: Figures, name: str, *, sign: bool = False) -> Figure:
-    """Return a figure with its interval, or an empty cell if there is none."""
+    """Return a figure with its interval, or an empty cell if it has no interval."""
     return _estimate(getattr(figures, name), figures.ci.get(name), sign=sign)
 
 
@@ -466,7 +469,7 @@ def _agreement_table(
 
 
 def _about_people(agreement: Agreement) -> Iterator[str]:
-    """Yield notes on the row of a further rater, on factors without it, and on factors without ratings."""
+    """Yield notes on the row of a further rater, on factors without this row, and on factors without ratings."""
     numbers = set()
     reasons: dict[str, list[str]] = {}
     for factor, human in agreement.humans.items():
@@ -510,7 +513,7 @@ def _at_ends(of: str) -> dict[str, str]:
 
 
 def _errors(by_judge: ByJudge[JudgeAgreement]) -> list[Table]:
-    """Return the table of errors of judges that use the same scale as people."""
+    """Return the table of errors, for judges that use the same scale as people."""
     rows: list[dict[str, Cell]] = []
     reasons: dict[str, list[str]] = {}
     for factor, judge, result in _cells(by_judge):
@@ -626,7 +629,7 @@ def _raters(humans: Mapping[str, Ceiling]) -> Table:
 def _guesses(
     by_judge: ByJudge[JudgeAgreement], with_guessed: ByJudge[JudgeAgreement]
 ) -> Table:
-    """Return the table of changes that guessed scores would make."""
+    """Return the table of changes in agreement if guessed scores are included."""
     rows: list[dict[str, Cell]] = []
     for factor, judge, other in _cells(with_guessed):
         result = by_judge[factor][judge]
@@ -736,7 +739,7 @@ def _halo(agreement: Agreement) -> list[Table]:
 # --- ratings and their names ----------------------------------------------------------------------------------
 
 _USUAL = {"SC": "fidelity", "PQ": "quality"}
-"""Names of semantic consistency and perceptual quality in ImagenHub and its successors."""
+"""Names of semantic consistency and perceptual quality in ImagenHub and its successors, with the names used here."""
 
 
 def _factors(run: RunData) -> list[str]:
@@ -746,7 +749,7 @@ def _factors(run: RunData) -> list[str]:
 def _renamed(
     ratings: Ratings, mappings: Sequence[str], factors: Sequence[str]
 ) -> Ratings:
-    """Return ratings under the factor names of judges, by `--map-factor PEOPLE=FACTOR`. One factor may map to several."""
+    """Rename the factors of ratings to those of judges, by `--map-factor PEOPLE=FACTOR`. One factor may map to several."""
     if not mappings:
         return ratings
     pairs = [text.rpartition("=")[::2] for text in mappings]
@@ -779,7 +782,7 @@ def _renamed(
 
 
 def _such_as(people: Sequence[str], factors: Sequence[str]) -> Option:
-    """Return an example of --map-factor: the usual mapping, or else one to the overall score."""
+    """Return an example of --map-factor: a usual mapping or, if there is none, a mapping to the overall score."""
     for name, factor in _USUAL.items():
         if name in people and factor in factors:
             return Option("map-factor", {name: factor})
@@ -788,7 +791,8 @@ def _such_as(people: Sequence[str], factors: Sequence[str]) -> Option:
 
 
 def _file_ratings(file: Path, run: RunData | None) -> tuple[Ratings, dict[str, Origin]]:
-    """Return the ratings of a file and the origins of items, without ratings of another content under the same id."""
+    """Return the ratings of a file and the origins of its items. Ratings whose id belongs to other content in the run
+    are left out."""
     edits = run.side.edits if run else {}
     contents = {item: content.key() for item, content in edits.items()}
     ratings = []

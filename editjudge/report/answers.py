@@ -1,6 +1,6 @@
 """The answer of a verb: a document for programs, leading lines and tables for people.
 
-The command line prints an answer, Python returns it, the browser renders it.
+The command line prints an answer, the Python interface returns it, and the browser renders it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORMATS = {
     ".csv": "csv",
     ".json": "json",
 }
-"""Format of a report by the ending of its file's name."""
+"""Report format by file extension."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,9 +41,9 @@ class Answer(Mapping[str, Any]):
     lead: Sequence[str]
     tables: Sequence[Table]
     rows: Table | None = None
-    """Every figure in one table at full precision, too wide to read."""
+    """Every figure at full precision, in one table that is too wide to read."""
     conclusions: Sequence[str] = ()
-    """The leading lines that state a result."""
+    """Those of the leading lines that state a result."""
     charts: Sequence[DotChart] = ()
 
     def __getitem__(self, key: str) -> Any:
@@ -56,7 +56,8 @@ class Answer(Mapping[str, Any]):
         return len(self.document)
 
     def frame(self, table: int = 0) -> Any:
-        """Return the rows of a table at full precision; by default all figures, or the first table if there are none."""
+        """Return the rows of a table at full precision. Table 0 is the table of all figures or, without one, the first
+        table."""
         tables = [*([self.rows] if self.rows else []), *self.tables]
         return framed(tables[table].records() if tables else [])
 
@@ -82,7 +83,7 @@ def framed(rows: list[dict[str, Any]]) -> Any:
 
 
 def format_of(path: Path) -> str:
-    """Return the format of a report by the ending of its file's name."""
+    """Return the report format for a file's extension."""
     if path.suffix not in FORMATS:
         raise UsageError(
             f"{one_line(str(path))}: unknown ending; expected one of {', '.join(FORMATS)}, or give --format",
@@ -103,7 +104,7 @@ def together_latex(title: str, lead: Sequence[str], tables: Sequence[Table]) -> 
 
 
 PROSE = {"md": together_markdown, "latex": together_latex}
-"""Formats of a report with title, leading lines and tables as one text."""
+"""Formats that write title, leading lines and tables as one text."""
 
 
 def written(
@@ -114,7 +115,7 @@ def written(
     rows: Table,
     document: Mapping[str, Any],
 ) -> str:
-    """Return a report as text: `rows` as CSV, the document as JSON, or prose of leading lines and tables."""
+    """Return a report as text: `rows` as CSV, `document` as JSON, or title, leading lines and tables in another format."""
     if form == "csv":
         return rows.csv()
     if form == "json":

@@ -15,9 +15,9 @@ from editjudge.report.templating import render_macro, stylesheet
 from editjudge.stats.columns import Interval
 
 SERIES = 8
-"""Limit of models or judges in one chart, which have different colours and shapes."""
+"""Maximum number of models or judges in one chart; each has its own colour and shape."""
 THIN = 6
-"""A mean of fewer edits is drawn faint: a comparison of so few source images cannot reach p < .05."""
+"""Number of edits below which a mean is drawn faint: a comparison of so few source images cannot reach p < .05."""
 
 
 def draw(chart: Chart) -> str:
@@ -34,12 +34,12 @@ class Dot:
     value: float
     ci: Interval | None
     faint: bool = False
-    """Whether it is drawn hollow, for no evidence of a difference."""
+    """Whether the mark is hollow, because there is no evidence of a difference."""
 
 
 @dataclass(frozen=True)
 class DotChart:
-    """Chart with a row for each name, a mark for each series and a line for each interval."""
+    """Chart with a row for each name, a mark for each series, and a line for each interval."""
 
     title: str
     dots: Sequence[Dot]
@@ -48,7 +48,7 @@ class DotChart:
     ticks: Sequence[float]
     note: str = ""
     sides: tuple[str, str] = ("", "")
-    """Labels left and right of 0."""
+    """Labels on the left and right of 0."""
     kind: ClassVar[str] = "dots"
 
     @property
@@ -60,7 +60,7 @@ class DotChart:
         return _unique(dot.series for dot in self.dots)[:SERIES]
 
     def of(self, row: str) -> list[Dot]:
-        """Return the dots of a row in the order of the series, so that values are beside their marks."""
+        """Return the dots of a row in the order of the series, so that values are listed in the order of their marks."""
         dots = {dot.series: dot for dot in self.dots if dot.row == row}
         return [dots[name] for name in self.series if name in dots]
 
@@ -69,14 +69,14 @@ class DotChart:
         return figure_text(dot.value, dot.ci, sign=self.low < 0, digits=digits)
 
     def percent(self, value: float) -> float:
-        """Return the position of a value on the axis."""
+        """Return the position of a value on the axis, in percent."""
         inside = min(max(value, self.low), self.high)
         return 100 * (inside - self.low) / (self.high - self.low)
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """Cells by row and column."""
+    """Cells arranged by row and column."""
 
     title: str
     cells: Mapping[tuple[str, str], Any]
@@ -99,11 +99,11 @@ class HeatCell:
     ci: Interval | None = None
     scale: tuple[float, float] | None = None
     of: int | None = None
-    """Number of edits that should have a score, if it is larger."""
+    """Number of edits that should have a score, if it is larger than `n`."""
 
     @property
     def step(self) -> str:
-        """Shade from 0 to 8; `none` without a score or a scale."""
+        """Shade from 0 to 8; `none` if there is no score or no scale."""
         if self.mean is None or self.scale is None:
             return "none"
         worst, best = self.scale
@@ -137,7 +137,7 @@ class HeatCell:
 
 @dataclass(frozen=True)
 class HeatMap(_Grid):
-    """Means (`HeatCell`), each shaded on its own scale."""
+    """Means (`HeatCell`), each shaded relative to its own scale."""
 
     note: str = ""
     kind: ClassVar[str] = "heat"
@@ -154,7 +154,7 @@ class Histograms(_Grid):
         return super().columns[:SERIES]
 
     def largest(self, row: str) -> float:
-        """Return the largest share of one score in a row: the top of its axis."""
+        """Return the largest share of a single score in a row, which is the top of the axis."""
         shares = [
             n / sum(counts.values())
             for (name, _), counts in self.cells.items()
@@ -167,7 +167,7 @@ class Histograms(_Grid):
 
 @dataclass(frozen=True)
 class SlopeMap(_Grid):
-    """Slope of each defect and factor: how the score moves with the dose (`probes.result.DoseResponse`)."""
+    """Slope of each defect and factor: change of the score with the dose (`probes.result.DoseResponse`)."""
 
     kind: ClassVar[str] = "slopes"
 
@@ -177,7 +177,7 @@ class SlopeMap(_Grid):
         return "lost" if slope < 0 else "gained"
 
     def strength(self, slope: float | None) -> float:
-        """Return the opacity of the colour; six points over four doses is the maximum on a scale of 7."""
+        """Return the opacity of a slope's colour, which is greatest from 1.5 points per dose: six points over four doses."""
         return 1.0 if slope is None else 0.66 * min(1.0, abs(slope) / 1.5)
 
 
@@ -190,7 +190,7 @@ def _unique(values: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, repr=False)
 class Plot:
-    """A forest plot for each judge."""
+    """Forest plots of a comparison, one for each judge."""
 
     charts: Sequence[DotChart]
 
@@ -246,7 +246,7 @@ def _panel(panel: Any, chart: DotChart) -> None:
     for number, name in enumerate(series):
         dots = [dot for dot in chart.dots if dot.series == name]
         shift = (number - (len(series) - 1) / 2) * 0.6 / len(series)
-        # A figure without an interval has only a mark.
+        # A figure without an interval has a mark but no line.
         ends = [dot.ci or (dot.value, dot.value) for dot in dots]
         panel.errorbar(
             [dot.value for dot in dots],

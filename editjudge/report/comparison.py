@@ -53,7 +53,7 @@ Direction = Literal["up", "down"]
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """One difference, and the judge or rubric that both sides have in common."""
+    """A difference, and the judge or rubric that both sides have in common."""
 
     within: str
     difference: Difference
@@ -115,7 +115,7 @@ def compare_runs(
     *,
     across_rubrics: bool = False,
 ) -> Answer:
-    """Compare the edits of two runs, which were loaded with `pairing`: B minus A on the tasks of both."""
+    """Compare two runs, B minus A, on the tasks that both have. Both must be loaded with `pairing`."""
     same = same_rubrics(a, b, across_rubrics=across_rubrics, factors=choice.factors)
     a_scores, b_scores, match = pair_runs(same.a, same.b, "task")
     comparisons = _run_differences(
@@ -162,7 +162,7 @@ def _answer(
 
 
 def drift(now: RunData, then: RunData, *, across_rubrics: bool = False) -> Answer:
-    """Compare two runs of the same edits, which were loaded with `pairing`."""
+    """Compare two runs of the same edits at different times. Both must be loaded with `pairing`."""
     same = same_rubrics(now, then, across_rubrics=across_rubrics)
     now = same.a
     then = same.b
@@ -219,7 +219,7 @@ def drift(now: RunData, then: RunData, *, across_rubrics: bool = False) -> Answe
 
 
 def _drifting_judges(now: RunData, then: RunData) -> dict[str, str]:
-    """Return the judges of both runs; a single judge on each side is compared even if the names differ."""
+    """Return the judges that both runs have. A single judge on each side is matched even if the names differ."""
     judges = now.scores.judge.present()
     earlier = then.scores.judge.present()
     if len(judges) == len(earlier) == 1:
@@ -242,10 +242,10 @@ def differences(
     b: str | None = None,
     choice: Choice = EVERYTHING,
 ) -> list[PairedDifference]:
-    """Compare two sides (both named), one side with all others (one named) or every pair (none named).
+    """Compare sides: `a` with `b` if both are named, one with all others if one is named, or every pair if none is.
 
-    Models are compared by the panel's mean unless a judge is chosen. P-values are corrected over the primary scores,
-    and over the factors of each rubric.
+    Models are compared by the panel's mean unless a judge is chosen. P-values are corrected over the primary scores
+    and, separately, over the factors of each rubric.
     """
     judge = choice.judge
     if by == "judge" and judge is not None:
@@ -295,7 +295,7 @@ def _run_differences(a: RunData, b: RunData, choice: Choice) -> list[PairedDiffe
             scales=_common_scales(a, b),
             guaranteed=choice.guaranteed,
         )
-        # Means over different factors are not comparable.
+        # Means over different factors cannot be compared.
         other = {
             mean.name for mean in {*a.aggregates[judge]} ^ {*b.aggregates[judge_b]}
         }
@@ -310,7 +310,7 @@ def _common_scales(a: RunData, b: RunData) -> dict[str, tuple[float, ...]]:
 
 
 def _chosen(run: RunData, factors: Sequence[str], primary: Sequence[str]) -> Scores:
-    """Return the scores of these factors; by default the primary scores and all factors."""
+    """Return the scores of these factors; if none are named, the primary scores and all factors."""
     if not factors:
         return run.with_aggregates(primary)
     scores = run.with_aggregates()
@@ -320,7 +320,7 @@ def _chosen(run: RunData, factors: Sequence[str], primary: Sequence[str]) -> Sco
 
 
 def _sides(scores: Scores, by: By) -> tuple[Column, Column, On]:
-    """Return the column that is compared, the column that both sides share, and the column that pairs them."""
+    """Return the column to compare, the column that both sides share, and the name of the column that pairs them."""
     if by == "model":
         return scores.model, scores.judge, "pair"
     if by == "judge":
@@ -379,7 +379,7 @@ def _corrected(
 
 
 def compare_tables(comparisons: Sequence[PairedDifference], by: By) -> list[Table]:
-    """Return tables with primary scores first, then factors; one for each judge or other shared value."""
+    """Return tables of differences, one for each judge or other shared value. Primary scores come before factors."""
     tables = []
     shared_by = "rubric" if by == "judge" else "judge"
     titles = {"primary": "Primary scores", "exploratory": "Factors (exploratory)"}
@@ -415,7 +415,7 @@ def _correction(
 
 
 FEWEST_DECIMALS = 2
-"""Least number of decimals in tables of differences, since differences of .1 to .4 matter."""
+"""Minimum number of decimals in tables of differences, since differences of .1 to .4 matter."""
 _LEGEND = {
     "d": "the difference over its standard deviation between edits",
     "w/t/l": "wins, ties, losses: edits on which b scores higher, the same, lower",
@@ -487,7 +487,7 @@ def _all_figures(comparisons: Sequence[PairedDifference]) -> Table:
 
 
 def _digits(shifts: Sequence[Difference]) -> dict[str, int]:
-    """Return decimals by factor: the same for all factors, unless their scales have different widths."""
+    """Return the number of decimals by factor: the same for all factors, unless their scales have different widths."""
     digits = {
         factor: column_decimals(d.ci for d in shifts if d.factor == factor)
         for factor in {d.factor for d in shifts}
@@ -498,7 +498,7 @@ def _digits(shifts: Sequence[Difference]) -> dict[str, int]:
 
 
 def _gap(d: Difference, digits: int) -> float:
-    """Return the difference of the two rounded means, so that the row adds up."""
+    """Return the difference of the two rounded means, so that the row adds up for the reader."""
     return round(d.mean_b or 0.0, digits) - round(d.mean_a or 0.0, digits)
 
 
@@ -560,7 +560,7 @@ class PairVerdict:
     claims: Sequence[str]
     """Evident differences, with size and CI."""
     doubts: Sequence[str]
-    """Scores without evidence, without anything to compare, or with a claim that failed judgements could overturn."""
+    """Scores without evidence, scores with nothing to compare, and claims that failed judgements could overturn."""
 
     @property
     def lines(self) -> Sequence[str]:
@@ -631,7 +631,7 @@ def _claims(a: str, b: str, rows: Sequence[Difference]) -> list[str]:
 
 
 def _undecided(rows: Sequence[Difference]) -> str:
-    """Return a sentence with these scores and their detectable differences."""
+    """Return a sentence that lists these scores and their detectable differences."""
     parts = []
     reasons: dict[str, None] = {}
     for d in rows:
@@ -649,13 +649,13 @@ def _undecided(rows: Sequence[Difference]) -> str:
 
 
 def _span(rows: Sequence[Difference]) -> str:
-    """Return the range of numbers of edits."""
+    """Return the range of the numbers of edits."""
     numbers = [d.n for d in rows]
     return " to ".join(dict.fromkeys(map(str, (min(numbers), max(numbers)))))
 
 
 def _levels(rows: Sequence[Difference]) -> str:
-    """Return the range of confidence levels: 95 %, or 95 % to 98.3 %."""
+    """Return the range of confidence levels, such as 95 %, or 95 % to 98.3 %."""
     levels = [d.level for d in rows]
     ends = (min(levels), max(levels))
     return " to ".join(dict.fromkeys(f"{100 * level:.3g} %" for level in ends))
@@ -664,7 +664,7 @@ def _levels(rows: Sequence[Difference]) -> str:
 # --- charts ---------------------------------------------------------------------------------------------------
 
 FOREST_PAIRS = 6
-"""Limit of pairs of models in one forest plot; more cannot be distinguished."""
+"""Maximum number of pairs of models in one forest plot; more cannot be distinguished."""
 
 
 def forests(comparisons: Sequence[PairedDifference]) -> dict[str, DotChart]:
@@ -701,6 +701,6 @@ def _forest(drawn: Sequence[Difference], pairs: Sequence[tuple[str, str]]) -> Do
 
 
 def _step(largest: float) -> float:
-    """Return a round distance between ticks, for at most five on each side."""
+    """Return a round distance between ticks that gives at most five on each side."""
     power = 10.0 ** math.floor(math.log10(largest / 5)) if largest > 0 else 1.0
     return next((power * n for n in (1, 2, 5) if power * n * 5 >= largest), power * 10)

@@ -1,4 +1,4 @@
-"""Verdicts that evidence contradicts, as plug-ins find them."""
+"""Verdicts of judges that evidence contradicts. Plug-ins find them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Contradictions:
 def checked_verdicts(
     store: Store, run: RunRecord, edits: Collection[str] | None = None
 ) -> Iterator[CheckedVerdict]:
-    """Yield the result for every verdict of a run, or of these edits, that can be checked."""
+    """Yield the check of every verdict of a run that can be checked, or only of verdicts on these edits."""
     for check in plugins.usable("contradictions"):
         yield from check(store, run, edits)
 
 
 def contradictions_of(store: Store, run: RunRecord) -> Contradictions:
-    """Count the checked and the contradicted verdicts of a run, in one pass over it."""
+    """Count the checked and the contradicted verdicts of a run in a single pass."""
     checked = Counter[tuple[str, str, str, str]]()
     contradicted = Counter[tuple[str, str, str, str]]()
     edits = Counter[str]()
@@ -49,7 +49,7 @@ def contradictions_of(store: Store, run: RunRecord) -> Contradictions:
 def refutations(
     store: Store, run: RunRecord, edits: Collection[str]
 ) -> dict[str, Sequence[Refutation]]:
-    """Return the refutations of verdicts on these edits, by key."""
+    """Return the refutations of verdicts on these edits, keyed by judgement."""
     return {
         verdict.key: verdict.refuted
         for verdict in checked_verdicts(store, run, edits)

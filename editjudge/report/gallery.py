@@ -1,4 +1,4 @@
-"""Galleries of edits, such as the best and the failed: their selection, and a card with images for each."""
+"""Galleries of edits, such as the best and the failed: how edits are selected, and a card with images for each."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from editjudge.store.records import PENDING, Item, Refutation, RunRecord
 from editjudge.store.store import Store
 
 CARDS = 6
-"""Edits of one gallery: two rows of three on a wide page."""
+"""Number of edits in one gallery: two rows of three on a wide page."""
 THUMBNAIL = 320
-"""Pixels on the longer side of an image in a page: 6 to 20 kB each as WebP."""
+"""Pixels on the longer side of a thumbnail, which has 6 to 20 kB as WebP."""
 _ROLES = {
     "input": "Input",
     "edited": "Edited",
@@ -37,7 +37,7 @@ _ROLES = {
 }
 _SHOWN_REPLIES = 3
 _VERDICTS = 40
-"""Judgements of one edit on its card."""
+"""Maximum number of judgements on the card of an edit."""
 BESIDE = frozenset({
     "unchanged_regions", "global_consistency", "identity_preservation", "scale_realism", "spatial_relationship",
     "texture_and_detail", "image_quality", "color_and_lighting", "seamlessness", "plausibility",
@@ -48,7 +48,7 @@ BESIDE = frozenset({
 
 @dataclass(frozen=True)
 class Gallery:
-    """Selected edits by id, and the number of edits to select from."""
+    """Ids of the selected edits, and the number of edits they were selected from."""
 
     name: str
     title: str
@@ -56,11 +56,11 @@ class Gallery:
     items: Sequence[str]
     of: int
     rivals: Mapping[str, str] = field(default_factory=dict)
-    """The other edit on a card, of another model with the same input and instruction."""
+    """The other edit on a card, made by another model from the same input and instruction."""
 
 
 def choices(run: RunData) -> list[Gallery]:
-    """Return the galleries that have any edit."""
+    """Return the galleries that are not empty."""
     scores = run.scores
     value = _values(run)
     spread = _spread(run, value)
@@ -107,7 +107,8 @@ def choices(run: RunData) -> list[Gallery]:
 def _extremes(
     run: RunData, level: Floats, compared: Sequence[tuple[str, str]], by: str
 ) -> list[Gallery]:
-    """Return the galleries of highest and lowest scores, titled best and worst only if a judge saw the instruction."""
+    """Return the galleries of the highest and lowest scores. They are called best and worst only if a judge saw the
+    instruction."""
     best = ("best", "Highest scores, instruction not judged", "highest", level)
     worst = ("worst", "Lowest scores, instruction not judged", "lowest", -level)
     unjudged = instruction_warning(judge for judge, _ in compared)
@@ -132,7 +133,7 @@ def _extremes(
 
 
 def _rivals(run: RunData, level: Floats) -> dict[str, str]:
-    """Return the highest and the lowest model's edit of the same input and instruction, the widest apart first."""
+    """Pair the edits with the highest and lowest level that share input and instruction, largest gap first."""
     scores = run.scores
     codes, rows = np.unique(scores.item.codes, return_index=True)
     tasks: dict[int, list[tuple[float, str, str]]] = {}
@@ -169,7 +170,7 @@ def _values(run: RunData) -> Floats:
 
 
 def _spread(run: RunData, value: Floats) -> Floats:
-    """Return for each edit the widest spread between the scores of one factor."""
+    """Return, for each edit, the widest spread between the scores of one factor."""
     scores = run.scores
     shape = (len(scores.item.labels), max(1, len(scores.factor.labels)))
     most = np.full(shape, -np.inf)
@@ -185,11 +186,11 @@ def _spread(run: RunData, value: Floats) -> Floats:
 
 
 def _levels(run: RunData, value: Floats) -> tuple[Floats, list[tuple[str, str]]]:
-    """Return the mean value of each edit that was scored on the same factors as most edits, and the judges and factors
-    of this mean.
+    """Return the mean value of each edit that has the same factors as most edits, and the judges and factors of this
+    mean.
 
-    Means over different factors are not comparable. An edit with a score on a further factor, such as a proven alignment
-    of 1, is not ranked. Computed figures do not count: the smallest change is not the best edit.
+    Means over different factors are not comparable. So an edit with a score on a further factor, such as a proven
+    alignment of 1, is not ranked. Computed figures are ignored, since the smallest change is not the best edit.
     """
     scores = run.scores
     good = np.isfinite(value) & ~scores.factor.among(run.computed)
@@ -217,7 +218,8 @@ def _levels(run: RunData, value: Floats) -> tuple[Floats, list[tuple[str, str]]]
 
 
 def _top(names: Sequence[str], value: Floats) -> list[str]:
-    """Return the names with the highest values; ties are broken by hash, whatever the order of the manifest."""
+    """Return the names with the highest values. Ties are broken by hash, so that the order of the manifest has no
+    effect."""
     rows = np.flatnonzero(np.isfinite(value))
     if len(rows) > CARDS:
         limit = np.partition(value[rows], -CARDS)[-CARDS]
@@ -257,20 +259,21 @@ class EditView:
         self._folder = run.imported_from or str(manifest.parent)
 
     def thumbnail(self, item: Item, role: str) -> bytes | str | None:
-        """Return a thumbnail, the reason why there is none to show, or None if the edit has no such image."""
+        """Return a thumbnail, or the reason why it cannot be shown, or None if the edit has no such image."""
         try:
             if role == "change":
                 return self._change(item)
             if role in item.images:
                 return _thumbnail(self._read(item, role), role)
         except ImageError as error:
-            # Without the folder, since a report is sent to others.
+            # Without the folder, because reports are shared with others.
             message = str(error).replace(f"{self._folder}{os.sep}", "")
             return message.replace(self._folder, "the manifest's folder")
         return "the editing model produced no image" if role == "edited" else None
 
     def question(self, item: Item, rubric_hash: str) -> str | None:
-        """Return the question by the rubric in the store, not by its file; None if the store does not have it."""
+        """Return the question of a rubric as the store has it, not as its file does now; None if it is not in the
+        store."""
         if rubric_hash not in self._rubrics:
             return None
         edit = Edit(
@@ -318,17 +321,17 @@ def _thumbnail(data: bytes, name: str) -> bytes:
 
 @dataclass(frozen=True)
 class Card:
-    """One edit on a page, or two of the same input: images, scores, reasons and failures."""
+    """One edit on a page, or two edits of the same input: images, scores, reasons and failures."""
 
     anchor: str
     items: Sequence[Item]
     images: Sequence[tuple[str, bytes | str]]
-    """Captions with images, or with the reason why there is none."""
+    """Captions, each with its image or with the reason why there is none."""
     judgements: Sequence[JudgementRow]
     left_out: int
     contradictions: Sequence[tuple[JudgementRow, Refutation]]
     replies: Mapping[str, Sequence[str]]
-    """The last raw replies of judgements that failed, by key."""
+    """Last raw reply of each failed judgement, by key."""
 
     @property
     def item(self) -> Item:
@@ -343,7 +346,8 @@ class Card:
         return list(dict.fromkeys(map(self._column, self.judgements)))
 
     def _column(self, row: JudgementRow) -> str:
-        """Return the column of scores: the judge or, for two edits, the model, with the judge if there are several."""
+        """Return the name of the column of scores: the judge or, on a card of two edits, the model, with the judge if
+        there are several."""
         if len(self.items) == 1:
             return str(row["judge"])
         several = len({other["judge"] for other in self.judgements}) > 1
@@ -357,7 +361,7 @@ class Card:
         return [factor for factor in dict.fromkeys(silent) if factor not in rated]
 
     def scores(self) -> dict[str, dict[str, list[str]]]:
-        """Return the scores by factor and column; repeats side by side."""
+        """Return the scores by factor and column; repeats are listed side by side."""
         table: dict[str, dict[str, list[str]]] = {}
         for row in self.judgements:
             values = dict.fromkeys(row["abstained"], "abstained") | (
@@ -374,7 +378,8 @@ class Card:
 def sections(
     run: RunData, store: Store, view: EditView, galleries: Sequence[Gallery]
 ) -> list[dict[str, Any]]:
-    """Return the galleries with their cards; cards of earlier galleries are linked from `again`."""
+    """Return the galleries with their cards. Edits that already have a card in an earlier gallery are linked from
+    `again`."""
     cards: dict[tuple[str, ...], Card] = {}
     parts = []
     for gallery in galleries:

@@ -1,4 +1,4 @@
-"""`gate`: check a run against limits and a baseline: pass, fail, or not enough evidence."""
+"""`gate`: check a run against limits and a baseline. The outcome is pass, fail, or not enough evidence."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from editjudge.stats.gate import UNSURE, Gate
 from editjudge.stats.summary import Aggregate, aggregate
 
 MANY = 4
-"""Number of inconclusive checks from which they are reported in one line."""
+"""Number of inconclusive checks from which one line reports them all."""
 
 
 @dataclass(frozen=True)
 class GateLimits:
-    """Thresholds that a run has to meet."""
+    """Thresholds that a run must meet."""
 
     minimum: Mapping[str, float] = field(default_factory=dict)
     maximum: Mapping[str, float] = field(default_factory=dict)
     max_drop: float | Mapping[str, float] = 0.0
-    """Limit for all primary scores, or limits by score."""
+    """One limit for all primary scores, or limits keyed by score."""
     model: str | None = None
     judge: str | None = None
     alpha: float = 0.05
@@ -52,16 +52,16 @@ def gate(
     across_rubrics: bool = False,
     if_unsure: Literal["pass", "fail"] | None = None,
 ) -> Answer:
-    """Check a run's means against limits and a baseline; with a baseline both were loaded with `pairing`.
+    """Check a run's means against limits and a baseline. With a baseline, both runs must be loaded with `pairing`.
 
-    Several judges decide by their mean, unless a judge is named. The primary scores are compared with the baseline,
-    unless `max_drop` names others.
+    With several judges their mean is checked, unless one judge is named. The primary scores are compared with the
+    baseline, unless `max_drop` names others.
     """
     same = _same_rubrics(run, baseline, limits, across_rubrics)
-    # Limits apply without the baseline, so only the baseline is without factors of another scale.
+    # Limits apply without a baseline too, so factors with another scale are removed from the baseline only.
     run, before, judges = deciding_both(run, same.b, limits.judge)
     if len(judges) > 1:
-        # One judge that scores a factor under two rubrics counts as two judges.
+        # A judge that scores a factor under two rubrics counts as two judges.
         raise UsageError(
             f"run {run.run.name} has several judges: name one with --judge: {', '.join(judges)}",
             options=[Option("judge")],
@@ -183,7 +183,7 @@ def _checked(
 
 
 def _undecidable(result: Gate, run: RunData, judge: str) -> str | None:
-    """Return an error message if a check has no score to decide on, else None."""
+    """Return an error message if a check has no score to be decided by, else None."""
     empty = [check.rule for check in result.checks if check.n == 0]
     if not empty:
         return None
@@ -240,7 +240,7 @@ def _table(result: Gate, judge: str, more: Sequence[str]) -> Table:
 
 
 def _failures(result: Gate) -> list[str]:
-    """Return notes on failed judgements and on checks that they could overturn."""
+    """Return notes on failed judgements, and on checks that the failures could overturn."""
     lost = result.failures
     notes = []
     if lost.failed:
@@ -261,7 +261,7 @@ def _failures(result: Gate) -> list[str]:
 
 
 def _reasons(result: Gate) -> list[str]:
-    """Return the reasons why checks did not pass. Many checks that need more images share one line."""
+    """Return the reasons why checks did not pass. If many checks need more images, they share one line."""
     waiting = [c for c in result.checks if c.outcome == UNSURE and c.ci]
     if len(waiting) < MANY:
         waiting = []

@@ -20,14 +20,14 @@ from editjudge.rubrics.scale import Scale
 from editjudge.store.store import Store
 
 _SIDE = 160
-"""Pixels of the longer side of an image, so that two fit beside each other in a notebook."""
+"""Pixels on the longer side of an image, so that two fit side by side in a notebook."""
 _EDITS = 3
-"""Edits of a run that are shown with their images."""
+"""Number of edits of a run that are shown with images."""
 _REASON = 300
-"""Length limit of a reason; some judges write pages."""
+"""Maximum length of a reason in characters, because some judges write pages."""
 
 Row = tuple[str, str, str]
-"""Factor, score and reason."""
+"""Factor, score and reason of one line."""
 Scales = Mapping[str, Mapping[str, Scale]]
 """Scales by rubric and factor."""
 
@@ -46,7 +46,7 @@ class Judgements(dict[str, Judgement]):
     def of(
         cls, edit: Edit, judgements: Sequence[Judgement], rubrics: Iterable[Rubric]
     ) -> Judgements:
-        """Return judgements by rubric; if a rubric was asked several times, by `NAME[0]`, `NAME[1]` ..."""
+        """Return the judgements keyed by rubric. If a rubric was asked several times, keys are `NAME[0]`, `NAME[1]` ..."""
         by_rubric: dict[str, list[Judgement]] = {}
         for judgement in judgements:
             by_rubric.setdefault(judgement.rubric, []).append(judgement)
@@ -80,8 +80,10 @@ class Judgements(dict[str, Judgement]):
 def run_html(
     title: str, store: Store, run: int, edits: Callable[[], Iterator[Edit]] | None
 ) -> str:
-    """Return the first edits of a run with their images, scores and reasons; `edits` yields edits that are only in
-    memory."""
+    """Return the first edits of a run with their images, scores and reasons.
+
+    `edits` yields the edits if they exist only in memory.
+    """
     from editjudge.running.images import image_of
 
     record = store.find_run(str(run))
@@ -113,7 +115,7 @@ def _scales(rubrics: Iterable[Rubric]) -> Scales:
 
 
 def _rows(judgement: Judgement, scales: Scales) -> list[Row]:
-    """Return factors with score and reason, then the reasons of a failed judgement."""
+    """Return factors with their scores and reasons, followed by the reasons of a failed judgement."""
     by_factor = scales.get(judgement.rubric, {})
     reasons = judgement.justifications or {}
     values = {**(judgement.scores or {}), **(judgement.choices or {})}

@@ -45,11 +45,11 @@ from editjudge.stats.summary import Cell
 from editjudge.store.store import Store
 
 JUDGES = 4
-"""Limit of judges whose scores are drawn."""
+"""Maximum number of judges with charts."""
 _HEAT_ROWS = 40
-"""Row limit of a heat map."""
+"""Maximum number of rows in a heat map."""
 MOST_TICKS = 11
-"""Limit of scores on an axis: 0 to 10."""
+"""Maximum number of scores on an axis: 0 to 10."""
 
 
 def rendered(
@@ -58,10 +58,10 @@ def rendered(
     store: Store | None = None,
     mappings: Sequence[str] = (),
 ) -> str:
-    """Return a report as text in one of its formats. HTML reads images, questions and ratings from the store."""
+    """Return a report as text in the given format. HTML reads images, questions and ratings from the store."""
     run = means.run
     if form == "fragment":
-        # A frame isolates the style of the page from its surroundings.
+        # An iframe isolates the style of the page from its surroundings.
         inside = html.escape(rendered(means, "html", store, mappings))
         name = html.escape(run.run.name)
         frame = f'<iframe title="Report of {name}" sandbox srcdoc="{inside}" style="width:100%;height:900px;border:0">'
@@ -82,9 +82,9 @@ def rendered(
 def page(
     means: SummaryReport, store: Store, agreed: Answer | None, unmatched: str
 ) -> str:
-    """Return the HTML report of a run; `store` is read only for the edits that are shown.
+    """Return the HTML report of a run. The store is read only for the edits on the page.
 
-    `agreed` compares judges with people, `unmatched` is a sentence on ratings of other factors.
+    `agreed` compares judges with people; `unmatched` is a sentence about ratings of other factors.
     """
     run = means.run
     view = EditView(run.run, store)
@@ -160,7 +160,7 @@ def _facts(means: SummaryReport) -> Iterator[tuple[str, str]]:
             f"{name.replace('_', ' ')} {value}" for name, value in values.items()
         )
 
-    # Without the folder, since a report is sent to others.
+    # Without the folder, because reports are shared with others.
     yield "edits from", Path(str(run.spec.get("manifest", ""))).name
     yield "judged", f"{_date(run.created)} to {_date(run.updated)}, {run.state}"
     server_models = about("server model of ")
@@ -199,7 +199,7 @@ class JudgeCharts:
 
 
 class _Drawing:
-    """Draws the scores of a report, and records what is left out."""
+    """Draws the scores of a report, and records which judges and factors are left out."""
 
     def __init__(self, means: SummaryReport) -> None:
         self._means = means
@@ -220,7 +220,7 @@ class _Drawing:
         return [self._judge(judge) for judge in judges[:JUDGES]]
 
     def _judge(self, judge: str) -> JudgeCharts:
-        # Factors share an axis if they have the same scale; a factor without a known scale is not drawn.
+        # Factors with the same scale share an axis. A factor without a known scale is not drawn.
         by_scale: dict[tuple[float, ...], list[Cell]] = {}
         for cell in self._means.factors:
             scale = self._run.scales.get(cell.factor, ())
@@ -240,7 +240,7 @@ class _Drawing:
         )
 
     def _leaderboard(self, judge: str) -> HeatMap:
-        """Return the heat map of models by factors, in order only if one figure is known for all models."""
+        """Return the heat map of models by factors. Models are sorted only if a single figure is known for all of them."""
         headline = {f for name, f in self._means.headline if name == judge}
         headline -= self._factors
         drawn = headline | self._factors
@@ -333,7 +333,7 @@ def _means_chart(scale: tuple[float, ...], cells: Sequence[Cell]) -> DotChart:
 
 
 def _contradictions(run: RunData) -> tuple[DotChart, Table] | None:
-    """Return the chart and the table; None if no verdict was checked."""
+    """Return the chart and table of contradicted verdicts; None if no verdict was checked."""
     if not run.contradictions.counts:
         return None
     dots = [

@@ -1,4 +1,4 @@
-"""Runs of pairs: win rates, ties, flips and strengths of models; agreement of judges with people's preferences."""
+"""Runs of pairs: win rates, ties, flips and strengths of models, and agreement of judges with people's preferences."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ from editjudge.store.scores import PairAnswers, pair_answers, ranking_factor
 from editjudge.store.store import Store
 
 MATRIX = 8
-"""Limit of models in a matrix of win rates; more are shown as a list of pairs."""
+"""Maximum number of models in a matrix of win rates; more are shown as a list of pairs."""
 
 
 class PairOrigin(NamedTuple):
-    """Models of the two outputs of a pair, and the source image that they share."""
+    """Models of the two outputs of a pair, and their common source image."""
 
     model_a: str
     model_b: str
@@ -63,19 +63,19 @@ class PairOrigin(NamedTuple):
 
 @dataclass(frozen=True)
 class PairRun:
-    """A run of pairs, read once."""
+    """A run of pairs in memory."""
 
     run: RunRecord
     answers: Sequence[PairAnswers]
     origins: Mapping[str, PairOrigin]
-    """Origins by the id of the pair."""
+    """Origin of each pair, by id."""
 
     @property
     def judges(self) -> list[str]:
         return list(dict.fromkeys(pair.judge for pair in self.answers))
 
     def factors(self, judge: str) -> list[str]:
-        """Return the factors of a judge; the first one ranks models."""
+        """Return the factors of a judge. The first one ranks the models."""
         pairs = [pair for pair in self.answers if pair.judge == judge]
         keys = (factor for pair in pairs for factor in pair.answers)
         return list(dict.fromkeys((ranking_factor(pairs), *keys)))
@@ -98,7 +98,7 @@ class PairRun:
 
     @cached_property
     def summaries(self) -> list[tuple[str, str, PairwiseSummary]]:
-        """Judge, factor and figures; for each judge the ranking factor comes first."""
+        """Judge, factor and summary. The ranking factor of each judge comes first."""
         return [
             (judge, factor, self.summary(judge, factor))
             for judge in self.judges
@@ -106,7 +106,7 @@ class PairRun:
         ]
 
     def lead(self) -> list[str]:
-        """Return the run's judgements by status, before any figure."""
+        """Return the counts of the run's judgements by status, which precede all figures."""
         counts = Counter(
             status
             for pair in self.answers
@@ -161,7 +161,7 @@ def report_pairs(pairs: PairRun) -> Answer:
 
 
 def rendered_pairs(pairs: PairRun, form: str) -> str:
-    """Return the report of a run of pairs as text in one of its formats, with every factor."""
+    """Return the report of a run of pairs as text in the given format, with every factor."""
     answer = report_pairs(pairs)
     tables = [_verdicts(pairs)]
     charts = []
@@ -185,7 +185,7 @@ def rendered_pairs(pairs: PairRun, form: str) -> str:
 
 
 def _verdicts(pairs: PairRun) -> Table:
-    """Return the tables; flips come first, since they show how reliable the rest is."""
+    """Return the table of verdicts. Its flips come first, since they show how reliable the rest is."""
     notes = {}
     for judge, factor, summary in pairs.summaries:
         useless = (
@@ -268,7 +268,7 @@ def _letter(group: int) -> str:
 
 
 def _two_by_two(judge: str, factor: str, summary: PairwiseSummary) -> Table:
-    """Return the table of win rates of row over column, or a list of pairs."""
+    """Return the table of win rates of rows over columns, or a list of pairs if there are many models."""
     names = [model.model for model in summary.models]
     if len(names) > MATRIX:
         return Table.listing(
@@ -305,7 +305,7 @@ def _two_by_two(judge: str, factor: str, summary: PairwiseSummary) -> Table:
 
 
 def _long(pairs: PairRun) -> Table:
-    """Return one row for each judge, factor and model, as in CSV."""
+    """Return one row for each judge, factor and model, for CSV."""
     rows: list[dict[str, Cell]] = []
     for judge, factor, summary in pairs.summaries:
         for m in summary.models:
@@ -338,7 +338,7 @@ def _long(pairs: PairRun) -> Table:
 def _strength_chart(
     judge: str, factor: str, summary: PairwiseSummary
 ) -> list[DotChart]:
-    """Return models by strength; empty if none has a strength."""
+    """Return a chart of models by strength; empty if no model has a strength."""
     dots = [
         Dot(model.model or "-", "strength", model.strength, model.strength_ci)
         for model in summary.models
@@ -359,9 +359,9 @@ def _strength_chart(
 
 OVERTURNS = "answers that failed could move the accuracy out of its interval"
 VOTE = "vote"
-"""Name among the factors of a judge's direct vote on a pair."""
+"""Name of a judge's direct vote on a pair, used like a factor."""
 _VOTES = {1: "A", 0: "tie", -1: "B"}
-"""Vote of a judge by the sign of its score for A minus its score for B."""
+"""A judge's vote by the sign of its score for A minus its score for B."""
 
 
 @dataclass(frozen=True)
@@ -372,11 +372,11 @@ class JudgeVotes:
     factor: str
     accuracy: Accuracy
     ties: TieCalibrated | None = None
-    """Set if votes are differences of scores."""
+    """Accuracy with calibrated ties, if votes are differences of scores."""
     strengths: Sequence[Strength] | None = None
-    """Set for the first factor of a judge, the overall mean, only: a fit takes seconds."""
+    """Strengths of models, only for the first factor of a judge, the overall mean, because a fit takes seconds."""
     flips: Share | None = None
-    """Set if the judge was asked about pairs."""
+    """Share of flips, if the judge was asked about pairs."""
 
     def as_json(self) -> dict[str, Any]:
         flips = {"flips": plain(self.flips)} if self.flips else {}
@@ -439,7 +439,7 @@ def agree_pair_file(pairs: PairRun, file: Path) -> Answer:
 
 
 def agree_stored_pairs(pairs: PairRun, store: Store) -> Answer:
-    """Compare a run of pairs with the votes that people gave in the browser."""
+    """Compare a run of pairs with people's votes from the browser."""
     rows = [row for row in ratings_of(store, pairs.run) if row.choice]
     votes: dict[str, list[PairRating]] = {}
     for row in sorted(rows, key=lambda row: (row.rater, row.factor, row.choice)):
@@ -456,7 +456,7 @@ def agree_stored_pairs(pairs: PairRun, store: Store) -> Answer:
 def _left_out(
     noun: str, total: int, used: int, unknown: Sequence[str], expected: str
 ) -> list[str]:
-    """Return a note on rows whose pairs are not in the run. Raises `InputError` if none is."""
+    """Return a note on rows whose pairs are not in the run. Raises `InputError` if no row can be used."""
     if not unknown:
         return []
     if not used:
@@ -472,9 +472,10 @@ def _agree_pairs(
     total: int,
     notes: Sequence[str],
 ) -> Answer:
-    """Compare with votes by factor; votes under `VOTE`, on which output is better, are compared with every factor.
+    """Compare a run of pairs with people's votes by factor. Votes under `VOTE`, on which output is better, are compared
+    with every factor.
 
-    One vote of a person is one row; the vote of a judge is its verdict over both orders.
+    Each vote of a person is a row. The vote of a judge is its verdict over both orders.
     """
     origins = pairs.origins
     voted: list[JudgeVotes] = []
@@ -557,7 +558,7 @@ def _strengths_by(
     votes: Sequence[str | None],
     groups: Sequence[str],
 ) -> list[Strength]:
-    """Return the strengths of models by votes on pairs of two models."""
+    """Return the strengths of models, from votes on pairs of two models."""
     rows = [
         (*pair, vote, group)
         for pair, vote, group in zip(models, votes, groups, strict=True)
@@ -570,7 +571,7 @@ def _strengths_by(
 def _preferred(
     pairs: Sequence[Preference], run: RunData | None
 ) -> tuple[list[JudgeVotes], list[Strength]]:
-    """Compare with the scores of a run whose edits the pairs name, and with the votes in the file of pairs."""
+    """Compare preferences with the scores of a run that has their edits, and with judges' votes in the same file."""
     human = [pair.human for pair in pairs]
     models: list[tuple[str, ...]] = [pair.pair for pair in pairs]
     group = [pair.group or f"row {n}" for n, pair in enumerate(pairs)]
@@ -606,8 +607,10 @@ def _preferred(
 def _differences(
     run: RunData, pairs: Sequence[Preference]
 ) -> dict[tuple[str, str], list[float]]:
-    """Return the mean score of A minus that of B by judge and factor, overall means first; NaN if one is missing. The
-    sign is reversed if lower is better."""
+    """Return the mean score of A minus that of B, by judge and factor with overall means first.
+
+    A missing score gives NaN. The sign is reversed if lower scores are better.
+    """
     scores = run.with_aggregates()
     differences: dict[tuple[str, str], list[float]] = {}
     for judge, sums in run.aggregates.items():
@@ -617,7 +620,7 @@ def _differences(
             item = part.item.compact()
             values = item_means(item, part.score).tolist()
             mean = dict(zip(item.labels, values, strict=True))
-            # Rounded, since equal means may differ in their last digit.
+            # Rounded, because equal means may differ in the last digit.
             sign = -1 if factor in run.falling else 1
             differences[judge, factor] = [
                 round(sign * (mean.get(a, math.nan) - mean.get(b, math.nan)), 9)

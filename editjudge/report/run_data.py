@@ -1,4 +1,4 @@
-"""A run as input of statistics: its judgements as columns, its scales, and its provenance."""
+"""A run as input for statistics: judgements as columns, scales and provenance."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ SPEC = "spec"
 """Slice with the name of the judge, without the `@RUBRIC` that may follow it."""
 
 Of = Literal["scores", "expected"]
-"""Values of the statistics: the scores that judges wrote, or expected scores by token probabilities."""
+"""Which values statistics use: the scores that judges wrote, or expected scores from token probabilities."""
 
 _FIELDS = (
     "item", "model", "group", "repeat", "status", "scores", "abstained", "judge", "rubric", "rubric_hash", "key",
     "server_model", "schema_mode", "prepared", "edit_type", "metadata", "choices", "variant",
 )  # fmt: skip
 _AT_ONCE = 5_000
-"""Rows that are converted to columns at a time; columns take a hundredth of the memory of rows."""
+"""Number of rows converted to columns at a time. Columns take a hundredth of the memory of rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """The judgements of a run. Pending ones have no score and count as failed, with the status `pending`."""
+    """The judgements of a run. Pending ones have no score and count as failed, with status `pending`."""
 
     run: RunRecord
     scores: Scores
-    """Scores; a judge that scores a factor under two rubrics is called `SPEC@RUBRIC`."""
+    """Scores of all judges. A judge that scores a factor under two rubrics is named `SPEC@RUBRIC`."""
     scales: Mapping[str, tuple[float, ...]]
-    """Every legal score of each factor, or the two ends of a scale of decimals. A factor with an open end, or with
-    different scales in two rubrics, is missing."""
+    """Legal scores of each factor, or the two ends of a decimal scale. A factor with an open end, or with different
+    scales in two rubrics, is missing."""
     rubrics: Mapping[str, tuple[str, ...]]
     """Factors by rubric."""
     statuses: Mapping[tuple[str, str, str, str], int]
@@ -63,18 +63,18 @@ class RunData:
     contradictions: Contradictions = field(default_factory=Contradictions)
     """Verdicts that measured evidence contradicts, if the run was loaded with `evidence`."""
     falling: frozenset[str] = frozenset()
-    """Factors whose lower scores are better."""
+    """Factors for which lower scores are better."""
     continuous: frozenset[str] = frozenset()
     """Factors whose scores are decimals without steps."""
     computed: frozenset[str] = frozenset()
-    """Factors that a program computes: figures of different kinds, which are not averaged."""
+    """Factors computed by a program. They are different kinds of figures, so they are not averaged."""
     side: RunEdits = field(default_factory=lambda: RunEdits({}))
-    """Identity of its edits, if the run is to be paired with another one."""
+    """Identities of the run's edits, if the run is to be paired with another one."""
     formulas: Sequence[Formula] = ()
-    """Formulas of its rubric sets, whose values are among the scores as factors."""
+    """Formulas of the run's rubric sets; their values are factors in `scores`."""
     of: Of = "scores"
     questions: Mapping[str, Mapping[str, RubricFactor]] = field(default_factory=dict)
-    """The questions about each factor, by factor and rubric."""
+    """Questions about each factor, by factor and rubric."""
 
     @property
     def set_scores(self) -> frozenset[str]:
@@ -97,7 +97,7 @@ class RunData:
     def aggregates(self) -> Mapping[str, Sequence[Aggregate]]:
         """Aggregates of factors, keyed by judge: means of published groups and of other rubrics, and figures over all
         factors that share one scale."""
-        # A set defines its own scores, so its factors are not averaged otherwise.
+        # A set defines its own scores, so its factors are not averaged in other ways.
         left_out = self.computed | self.set_scores
         left_out |= {key for formula in self.formulas for _, key in formula.refs}
         by_judge = {}
@@ -117,7 +117,7 @@ class RunData:
         ]
         if sums.scale is None or len(alike) < 2:
             return means
-        # A judge named `SPEC@RUBRIC` has only the factors of that rubric, whose mean has the name of the rubric.
+        # A judge named `SPEC@RUBRIC` has only the factors of that rubric, and their mean is named after the rubric.
         full = [name for name, parts in sums.groups.items() if {*parts} == alike]
         overall = full[0] if full and "@" in judge else OVERALL
         means.append(Aggregate(overall, sums.alike))
@@ -128,11 +128,11 @@ class RunData:
 
     @property
     def sums(self) -> dict[str, Aggregate]:
-        """Means of factors of all judges, by name."""
+        """Aggregates of all judges, by name."""
         return {mean.name: mean for sums in self.aggregates.values() for mean in sums}
 
     def with_aggregates(self, wanted: Container[str] | None = None) -> Scores:
-        """Return the scores with means of factors, all or the wanted ones, as further factors."""
+        """Return the scores with aggregates as further factors: all of them, or only the wanted ones."""
         parts = [
             aggregate(
                 self.scores.where(judge=judge),
@@ -143,7 +143,7 @@ class RunData:
         return stacked(parts) if parts else self.scores
 
     def all_scales(self) -> dict[str, tuple[float, ...]]:
-        """Return scales from worst to best score; a mean has the ends of its factors' scale, if they share one."""
+        """Return scales from worst to best score. A mean has the ends of its factors' scale, if they share one."""
         all_scales: dict[str, tuple[float, ...]] = {}
         for sums in self.aggregates.values():
             for mean in sums:
@@ -162,7 +162,7 @@ class RunData:
         return f"{factor} {FALLS}" if factor in self.falling else factor
 
     def contradicted(self, *by: str) -> dict[tuple[str, ...], tuple[int, int]]:
-        """Return the numbers of checked and contradicted verdicts, summed by these fields of a count."""
+        """Return the numbers of checked and contradicted verdicts, grouped by these fields of a count."""
         sums: dict[tuple[str, ...], tuple[int, int]] = {}
         for count in self.contradictions.counts:
             key = tuple(getattr(count, name) for name in by)
@@ -171,12 +171,12 @@ class RunData:
         return sums
 
     def unjudged(self) -> list[str]:
-        """Return the warning that no judge looked at the instruction, if so; it comes before every conclusion."""
+        """Return a warning if no judge looked at the instruction. It precedes every conclusion."""
         line = instruction_warning(self.scores.slices[SPEC].present())
         return [line] if line else []
 
     def lead(self) -> list[str]:
-        """Return lines on the judgements by status, on pending ones, and on expected scores."""
+        """Return lines on the judgements by status, pending judgements and expected scores."""
         lines = [status_line(self.run, self.status_counts)]
         if self.pending:
             command = f"`{again(self.run)}`, with the same --store"
@@ -194,19 +194,19 @@ class RunData:
 
 
 def status_line(run: RunRecord, counts: Counter[str], more: str = "") -> str:
-    """Return a run's judgements by status."""
+    """Return a line with a run's judgements by status."""
     outcome = ", ".join(f"{n:,} {status}" for status, n in counts.most_common())
     total = counted(counts.total(), "judgement")
     return f"run {run.name} ({run.id}), {run.state}: {more}{total}: {outcome or 'none'}"
 
 
 def again(run: RunRecord) -> str:
-    """Return the command that finishes a run."""
+    """Return the command that resumes a run."""
     return f"editjudge runs again {shlex.quote(run.name)}"
 
 
 def check_name(kind: str, name: str, names: Iterable[str]) -> None:
-    """Raise `UsageError` for a name that the run does not have."""
+    """Raise `UsageError` if the run does not have this name."""
     legal = list(names)
     if name not in legal:
         raise UsageError(
@@ -226,10 +226,10 @@ def load(
     of: Of = "scores",
     evidence: bool = False,
 ) -> RunData:
-    """Load the run of this name or id.
+    """Load the run with this name or id.
 
-    `by` names metadata to slice by, `pairing` identifies its edits, `evidence` checks its verdicts against measured
-    evidence, which doubles the time.
+    `by` names metadata to slice by. `pairing` computes the identities of its edits. `evidence` checks its verdicts
+    against measured evidence, which doubles the time.
     """
     run = store.find_run(name_or_id)
     factors = RunFactors.of(store, run)
@@ -271,7 +271,7 @@ def load(
 
 
 def _rows(store: Store, run: RunRecord, of: Of) -> Iterator[JudgementRow]:
-    """Yield the judgements; with `expected`, their scores are means by token probabilities."""
+    """Yield the judgements. With `expected`, their scores are means under the token probabilities."""
     if of == "scores":
         yield from store.judgements(run, fields=_FIELDS)
         return
@@ -304,7 +304,7 @@ class _Reading:
         self._by = by
         self._metadata = {*COLUMNS}
         self._scorer = scorer
-        # One row for each edit, with its model, group and columns, for the scores of sets.
+        # For the scores of sets: a row for each edit, with its model, group and columns.
         self._edits: dict[str, dict[str, object]] = {}
 
     def scores(
@@ -325,7 +325,7 @@ class _Reading:
         return stacked([scores, self._set_scores(list(self._scorer.scores()))])
 
     def _take(self, row: JudgementRow) -> dict[str, object]:
-        """Count a judgement; return it with the columns that scores are sliced and paired by."""
+        """Count a judgement, and return it with the columns that scores are sliced and paired by."""
         metadata = row["metadata"] or {}
         self._metadata.update(metadata)
         model = row["model"] or ""
@@ -348,7 +348,7 @@ class _Reading:
         return edit
 
     def _set_scores(self, values: Sequence[SetScore]) -> Scores:
-        """Return scores of sets as rows, with the model, group and slices of each edit."""
+        """Return the scores of sets as rows, with model, group and slices of each edit."""
         edits = [self._edits[value.item] for value in values]
         judges = Column.of(value.judge for value in values)
         groups = [str(edit["group"] or edit["item"]) for edit in edits]
@@ -374,7 +374,7 @@ class _Reading:
 
 
 def _told_apart(scores: Scores) -> Scores:
-    """Return scores with the judge `SPEC@RUBRIC` wherever it scores a factor under more than one rubric."""
+    """Rename a judge to `SPEC@RUBRIC` in every score of a factor that it scores under more than one rubric."""
     rows, cells = combinations(scores.judge, scores.slices["rubric"], scores.factor)
     rubrics = Counter((judge, factor) for judge, _, factor in cells)
     names = Column.of(
@@ -420,7 +420,7 @@ def _flat(
 
 
 def common_judges(a: RunData, b: RunData) -> dict[str, str]:
-    """Return the judges of both runs: names in the second run by names in the first."""
+    """Map the judges of the first run to the same judges of the second, whose names may differ."""
     sides = []
     for run in (a, b):
         judges = run.scores.judge.present()
@@ -428,7 +428,7 @@ def common_judges(a: RunData, b: RunData) -> dict[str, str]:
             raise InputError(f"run {run.run.name} has no judgements to decide on")
         sides.append(judges)
     same = {name: name for name in sides[0] if name in sides[1]}
-    # Recorded replies do not name their judge, and each run has its own file: the table names both files.
+    # Recorded replies do not name their judge, and each run has its own file. The table names both files.
     recorded = [[name for name in side if name.startswith("replay:")] for side in sides]
     if not same and all(len(side) == 1 for side in recorded):
         same = {recorded[0][0]: recorded[1][0]}
@@ -441,7 +441,7 @@ def common_judges(a: RunData, b: RunData) -> dict[str, str]:
 
 
 def pair_runs(a: RunData, b: RunData, same: MatchBy) -> tuple[Scores, Scores, Match]:
-    """Return the scores of both runs; the column `pair` has the shared content of an edit, or is empty."""
+    """Return the scores of both runs. The column `pair` identifies edits that both runs have, and is empty for others."""
     pairing = match(a.side, b.side, same)
     if not pairing.matched:
         task = "input and instruction"
@@ -459,5 +459,5 @@ def _paired(scores: Scores, keys: Mapping[str, str]) -> Scores:
 
 
 def shared(scores: Scores) -> Scores:
-    """Return the scores of edits that both runs have, after `pair_runs`."""
+    """Return the scores of edits that both runs have. Requires scores from `pair_runs`."""
     return scores.take(~scores.pair.among(("",)))

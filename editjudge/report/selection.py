@@ -1,4 +1,4 @@
-"""Selection of scores: of the panel or one judge, primary scores, and scores that are comparable between two runs."""
+"""Selection of scores: by judge or panel, primary scores, and scores that are comparable between two runs."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ PANEL = "panel"
 
 @dataclass(frozen=True)
 class Choice:
-    """Subject of a comparison: by default every score, decided by all judges of the run."""
+    """Scores that a comparison uses: by default every score, averaged over all judges of the run."""
 
     factors: Sequence[str] = ()
-    """Only these factors and aggregates."""
+    """Factors and aggregates to compare; empty means all."""
     judge: str | None = None
-    """The deciding judge; the panel's mean by default."""
+    """Judge whose scores decide; by default the panel's mean."""
     primary: Sequence[str] = ()
     guaranteed: bool = False
-    """Whether intervals allow for any score that was not seen."""
+    """Whether intervals allow for scores anywhere on the scale, even if none was observed."""
 
 
 EVERYTHING = Choice()
 
 
 def deciding(run: RunData, judge: str | None = None) -> RunData:
-    """Return the run with the deciding scores: of the named judge, of the only judge, or the panel's mean.
+    """Return the run with only the scores that decide: those of the named judge, of the only judge, or the panel's
+    mean.
 
-    A judge that scores a factor under two rubrics is `SPEC@RUBRIC`; `SPEC` selects both.
+    A judge that scores a factor under two rubrics is named `SPEC@RUBRIC`; `SPEC` selects both.
     """
     scores = run.scores
     specs = scores.slices[SPEC]
@@ -56,7 +57,7 @@ def deciding(run: RunData, judge: str | None = None) -> RunData:
 def deciding_both(
     a: RunData, b: RunData, judge: str | None = None
 ) -> tuple[RunData, RunData, dict[str, str]]:
-    """Return two runs with the deciding scores, and the name in B of each judge of A.
+    """Return two runs with only the scores that decide, and the name in B of each judge of A.
 
     A panel consists of the judges that both runs have.
     """
@@ -71,9 +72,9 @@ def deciding_both(
 def panel_mean(scores: Scores) -> Scores:
     """Return one score per edit, rubric, factor and repeat: the mean of all judges that score the factor.
 
-    Each of them must have given a score; else the panel has the status of the first failure, or of an abstention. A mean
-    over the judges that answered would depend on which ones did. Repeats that not every judge was asked for are left
-    out.
+    All judges must have given a score; otherwise the panel has the status of the first failure or of an abstention. A
+    mean over only some of the judges would depend on which ones answered. Repeats that were not requested from every
+    judge are left out.
     """
     spec = scores.slices[SPEC].compact()
     rubric = scores.slices["rubric"]
@@ -81,7 +82,7 @@ def panel_mean(scores: Scores) -> Scores:
     row, values, statuses = side_by_side(
         scores, unit, spec.codes, len(spec.labels), PENDING
     )
-    # A judge that abstains from a factor on every edit is not in the panel for it.
+    # A judge that abstains from a factor on every edit is not part of the panel for it.
     question = joined(scores.factor, rubric)
     takes_part = ~scores.status.among((ABSTAINED,))
     members = np.zeros((len(question.labels), len(spec.labels)), dtype=bool)
@@ -112,8 +113,8 @@ def primary_scores(
 ) -> tuple[Sequence[str], bool]:
     """Return the primary scores of a comparison, and whether they were declared before the run.
 
-    They are the chosen scores, else those declared with the run, else the scores of sets, or rubric means and `overall`.
-    Holm's correction covers only these.
+    They are the chosen scores; or else those declared with the run; or else the scores of sets, or rubric means and
+    `overall`. Holm's correction covers only primary scores.
     """
     declared = run.run.spec.get("primary") or ()
     for name in chosen:
@@ -134,19 +135,19 @@ def primary_scores(
 
 ACROSS = Option("across-rubrics", True)
 _LISTED = 4
-"""Factors that a message names; further ones are counted."""
+"""Maximum number of factors that a message names; others are counted."""
 
 
 @dataclass(frozen=True)
 class SameRubrics:
-    """Two runs without the factors that cannot be compared, and notices about the others."""
+    """Two runs without the factors that cannot be compared, and notices about the remaining ones."""
 
     a: RunData
     b: RunData
     across: Sequence[str] = ()
     """Factors that are compared although their rubrics differ."""
     left_out: Sequence[str] = ()
-    """Factors that are not compared, since their scales or formulas differ."""
+    """Factors that are not compared, because their scales or formulas differ."""
 
     def lead(self) -> list[str]:
         lines = []
@@ -175,9 +176,10 @@ def same_rubrics(
     across_rubrics: bool = False,
     factors: Collection[str] = (),
 ) -> SameRubrics:
-    """Return both runs with comparable factors; `factors` are those that will be compared, by default all.
+    """Return both runs without factors that cannot be compared; `factors` are those of interest, by default all.
 
-    Raises `UsageError` if rubrics differ and `across_rubrics` is false, or if no factor has the same scale in both runs.
+    Raises `UsageError` if rubrics differ and `across_rubrics` is false, or if no factor has the same scale in both
+    runs.
     """
     questions = _common_questions(a, b, factors)
     differing = {
@@ -217,7 +219,7 @@ def same_rubrics(
 
 
 def within_one_run(run: RunData) -> SameRubrics:
-    """Return a run whose rubrics are compared with each other, without factors that have different scales in them."""
+    """Return a run whose rubrics are to be compared with each other, without factors whose scales differ between them."""
     left_out = []
     for name, questions in run.questions.items():
         first, *others = questions.values()

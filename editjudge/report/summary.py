@@ -34,13 +34,13 @@ from editjudge.stats.noise import Noise, noise
 from editjudge.stats.summary import PassRate, Rank, pass_rates, rank, summarise
 
 FEW_VALUES = 3
-"""Values of a scale up to which it gets a pass rate, the share of its best value."""
+"""Maximum number of values of a scale with a pass rate, which is the share of its best value."""
 
 MOST_VALUES = 21
-"""Column limit of a table of score frequencies: 0 to 10 in halves."""
+"""Maximum number of columns in a table of score frequencies: 0 to 10 in halves."""
 
 COMPARED = 4
-"""Limit of models that a report compares pair by pair; five models would need ten tables."""
+"""Maximum number of models that a report compares pair by pair; five models would need ten tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,22 +50,22 @@ class SummaryReport:
     run: RunData
     factors: Sequence[statistics.Cell]
     slices: Mapping[str, Sequence[statistics.Cell]]
-    """Factors and aggregates for each value of a column, by column."""
+    """Figures of factors and aggregates for each value of a column, by column."""
     aggregates: Sequence[statistics.Cell]
     formulas: Sequence[str]
     passes: Sequence[PassRate]
     ranks: Sequence[Rank]
     headline: frozenset[tuple[str, str]]
-    """Judges and factors to show if space is short."""
+    """Judges and factors to show when space is short."""
     noise: Sequence[Noise]
     width: float | None
-    """Width of the interval to plan for."""
+    """Interval width for which the number of edits or repeats is planned."""
     guaranteed: bool = False
-    """Whether intervals allow for any score that was not seen."""
+    """Whether intervals allow for scores anywhere on the scale, even if none was observed."""
 
     @cached_property
     def compared(self) -> Sequence[PairedDifference]:
-        """Models compared pair by pair, as by `compare`; computed on demand, since it takes a while."""
+        """Pairwise comparison of models, as in `compare`. Computed on demand, since it takes a while."""
         if not 1 < len(self.run.scores.model.present()) <= COMPARED:
             return ()
         return differences(self.run, choice=Choice(guaranteed=self.guaranteed))
@@ -78,7 +78,7 @@ def measure(
     width: float | None = None,
     guaranteed: bool = False,
 ) -> SummaryReport:
-    """Compute all figures of a run; `by` names further columns to slice by, after the edit type."""
+    """Compute all figures of a run. `by` names columns to slice by in addition to the edit type."""
     scores = run.scores
     every = run.with_aggregates()
     scales = run.all_scales()
@@ -117,7 +117,7 @@ def measure(
 
 
 def pooled_intervals(run: RunData, by: str) -> dict[tuple[str, str], Interval | None]:
-    """Return the 95 % CI of the mean of each factor by `model`, `judge` or `rubric`, pooled over the rest."""
+    """Return the 95 % CI of each factor's mean by `model`, `judge` or `rubric`, pooled over the other two."""
     scores = run.scores
     names = {
         "judge": scores.slices[SPEC],
@@ -163,8 +163,11 @@ def _coverage(
 def _headlines(
     run: RunData, cells: Sequence[statistics.Cell]
 ) -> frozenset[tuple[str, str]]:
-    """Return for each judge the scores of its sets, and the mean over most factors that at least half of its edits have;
-    if there are none, every factor that has scores."""
+    """Return the scores to show for each judge when space is short.
+
+    They are the scores of its sets, and the mean over the most factors that at least half of its edits have. Without
+    either, they are all factors with scores.
+    """
     coverage = _coverage(cells)
     headline: set[tuple[str, str]] = set()
     for judge, sums in run.aggregates.items():
@@ -185,7 +188,7 @@ def _headlines(
 
 
 def not_scored(means: SummaryReport) -> str:
-    """Return the first line: the number of judgements, those without a score, and the reasons."""
+    """Return the first line of a report: the number of judgements, how many have no score, and why."""
     run = means.run
     counts = run.status_counts
     total = counted(counts.total(), "judgement")
@@ -270,7 +273,7 @@ def document(means: SummaryReport) -> dict[str, Any]:
 
 
 def long(means: SummaryReport, slices: Container[str] | None = None) -> Table:
-    """Return one row for each judge, model, factor or aggregate, and value of a slice, or of these slices."""
+    """Return one row for each judge, model, factor or aggregate, and value of a slice. `slices` limits the slices."""
     every = {"": [*means.factors, *means.aggregates], **means.slices}
     kinds = sorted(
         {kind for sliced in every.values() for c in sliced for kind in c.failed}
@@ -312,8 +315,8 @@ def long(means: SummaryReport, slices: Container[str] | None = None) -> Table:
 
 
 def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:
-    """Return the tables; `full` adds those that are too long for a terminal: distributions, and every factor of every
-    slice."""
+    """Return the tables of a report. `full` adds those that are too long for a terminal: distributions, and all factors
+    of every slice."""
     run = means.run
     parts = [coverage(run)]
     if means.aggregates:
@@ -423,13 +426,13 @@ def _means(
 
 
 def _ordered(cells: Sequence[statistics.Cell]) -> list[statistics.Cell]:
-    """Return cells ordered by factor, so that figures to compare are together."""
+    """Return cells ordered by factor, so that figures to be compared are next to each other."""
     factors = list(dict.fromkeys(cell.factor for cell in cells))
     return sorted(cells, key=lambda c: (factors.index(c.factor), c.slice or ""))
 
 
 def _median(median: float | None, digits: int | None) -> Figure:
-    # The root of an integer may have a rounding error.
+    # The square root of an integer may have a rounding error.
     if digits is None and median is not None and math.isclose(median, round(median, 2)):
         return Figure(median, text=f"{median:g}")
     return Figure(median, digits=digits)
@@ -480,7 +483,7 @@ def _ranks(run: RunData, ranks: Sequence[Rank]) -> Table:
 
 
 def _distributions(means: SummaryReport) -> list[Table]:
-    """Return tables of the frequency of each score, one for each scale; decimals occur about once and are left out."""
+    """Return tables of score frequencies, one for each scale. Decimal scores are left out, since few are equal."""
     scales: dict[tuple[str, ...], list[dict[str, Cell]]] = {}
     for c in _ordered(means.factors):
         values = c.distribution
@@ -542,7 +545,7 @@ def _needed(split: Noise, width: float | None) -> dict[str, int | None]:
 
 
 def contradicted(run: RunData) -> Table:
-    """Return the table of verdicts of each judge that measured evidence of the same images contradicts."""
+    """Return the table of each judge's verdicts that measured evidence of the same images contradicts."""
     rows: list[dict[str, Cell]] = []
     for (judge, rubric, factor), (checked, n) in run.contradicted(
         "judge", "rubric", "factor"
@@ -573,8 +576,11 @@ def contradicted(run: RunData) -> Table:
 def _effective_images(
     run: RunData, judge: str, rubric: str, factor: str, checked: int
 ) -> float:
-    """Return Kish's effective number of source images. If only some verdicts were checked, return the least number of
-    images that they can belong to, since their images are not recorded."""
+    """Return Kish's effective number of source images.
+
+    If only some verdicts were checked, their images are unknown. The result is then the smallest number of images that
+    they can belong to.
+    """
     scores = run.scores
     here = scores.ok
     for column, name in (

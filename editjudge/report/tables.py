@@ -1,6 +1,7 @@
-"""Tables, as text for a terminal, Markdown, LaTeX, CSV and records.
+"""Tables as terminal text, Markdown, LaTeX, CSV or records.
 
-Terminal, Markdown and LaTeX are rounded to the precision of the intervals of a column; CSV and records are not rounded.
+Numbers in the terminal, Markdown and LaTeX are rounded to the precision of the intervals in their column. CSV and
+records have full precision.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from editjudge.stats.columns import FailureBounds, Interval
 
 WIDTH = 100
-"""Width of a terminal that every table fits into, in characters."""
+"""Width in characters that every table fits into."""
 _GAP = 2
 """Characters between two columns."""
 _NARROWEST = 6
-"""Least width of a column: single letters under each other cannot be read."""
+"""Minimum width of a column: a column of single letters cannot be read."""
 
 
 def decimals(interval: Interval | None) -> int:
@@ -47,7 +48,7 @@ def figure_text(
     sign: bool = False,
     digits: int | None = None,
 ) -> str:
-    """Return a figure as text, '5.31 [5.10, 5.52]', rounded to `digits` or to the precision of its interval."""
+    """Return a figure as text, such as '5.31 [5.10, 5.52]', rounded to `digits` or to the precision of its interval."""
     if value is None:
         return "undefined"
     digits = decimals(interval) if digits is None else digits
@@ -58,7 +59,7 @@ def figure_text(
         return f"{round(number, digits) + 0.0:{plus}.{digits}f}"
 
     def limit(end: float) -> str:
-        """Return a number with enough decimals to show on which side of 0 it is."""
+        """Return a number as text, with enough decimals to show on which side of 0 it is."""
         enough = digits
         while end and not round(end, enough) and enough < digits + 3:
             enough += 1
@@ -70,7 +71,7 @@ def figure_text(
 
 @dataclass(frozen=True)
 class Figure:
-    """A number with its interval and its form in a table."""
+    """A number with its interval, and its format in a table."""
 
     value: float | None
     ci: Interval | None = None
@@ -78,11 +79,11 @@ class Figure:
     text: str | None = None
     """Text instead of the rounded number."""
     digits: int | None = None
-    """Decimals, if its column has figures on different scales."""
+    """Number of decimals, if the column has figures on different scales."""
     significant: bool = False
     """Whether a terminal highlights it."""
     parts: tuple[tuple[str, float], ...] = ()
-    """Numbers in the text by name; a data frame has a column for each."""
+    """Numbers in the text, by name. A data frame has a column for each."""
 
     def __str__(self) -> str:
         return self.rounded(decimals(self.ci))
@@ -111,7 +112,7 @@ def p_value(p: float | None) -> Figure:
 def bounds_figure(
     bounds: FailureBounds | None, digits: int, *, sign: bool = False
 ) -> Figure:
-    """Return the bounds of a figure over all possible scores of failed judgements."""
+    """Return the bounds of a figure over the possible scores of failed judgements."""
     if bounds is None or bounds.worst is None or bounds.best is None:
         return Figure(None)
     worst = figure_text(bounds.worst, sign=sign, digits=digits)
@@ -120,18 +121,18 @@ def bounds_figure(
 
 
 def coverage_figure(ok: int, n: int) -> Figure:
-    """Return the number of scores, of all."""
+    """Return the number of scores out of all judgements."""
     return Figure(ok, text=f"{ok:,}/{n:,}")
 
 
 def column_decimals(intervals: Iterable[Interval | None]) -> int:
-    """Return the decimals that the typical interval of a column supports; intervals of width 0 do not count."""
+    """Return the decimals that the typical interval of a column supports, ignoring intervals of width 0."""
     digits = [decimals(ci) for ci in intervals if ci and ci.hi > ci.lo]
     return statistics.median_low(digits) if digits else 2
 
 
 def merge_notes(notes: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return each note once, with its rows unless it applies to all."""
+    """Return each note once, with the names of its rows unless it applies to all."""
     about: dict[str, list[str]] = {}
     for row, lines in notes.items():
         for note in lines:
@@ -154,9 +155,9 @@ class Table:
     caption: str = ""
     notes: tuple[str, ...] = ()
     stub: int = 0
-    """Number of leading columns that name the row; a name that repeats the row above is not shown."""
+    """Number of leading columns that name the row. A name is not repeated if it equals the one above."""
     spare: tuple[str | tuple[str, ...], ...] = ()
-    """Columns, or groups of columns, that a narrow terminal drops in this order before it breaks names into lines."""
+    """Columns, or groups of columns, that a narrow terminal drops, in this order, before it breaks names into lines."""
     legend: Mapping[str, str] = field(default_factory=dict)
     """Meaning of each column, printed under the table if the column is shown."""
 
@@ -177,7 +178,7 @@ class Table:
     def listing(
         cls, rows: Iterable[Mapping[str, Cell]], caption: str = "", **more: Any
     ) -> Table:
-        """Return a table of rows that have the same columns."""
+        """Make a table from rows with the same columns."""
         records = list(rows)
         columns = list(records[0]) if records else []
         cells = (list(record.values()) for record in records)
@@ -195,7 +196,7 @@ class Table:
         return table
 
     def trimmed(self, *names: str) -> Table:
-        """Leave out each column whose cells are all empty or zero."""
+        """Remove columns whose cells are all empty or zero."""
         table = self
         for name in names:
             if all(map(_is_empty, table._values(name))):
@@ -214,7 +215,7 @@ class Table:
         )
 
     def _values(self, name: str) -> set[Cell]:
-        """Return the different cells of a column."""
+        """Return the distinct cells of a column."""
         if name not in self.columns:
             return set()
         at = self.columns.index(name)
@@ -222,7 +223,7 @@ class Table:
 
     @property
     def footnotes(self) -> tuple[str, ...]:
-        """Lines under the table."""
+        """Notes and legend below the table."""
         legend = self.legend.items()
         meanings = (f"{name}: {text}" for name, text in legend if name in self.columns)
         return (*self.notes, *meanings)
@@ -230,7 +231,7 @@ class Table:
     # --- for people ---------------------------------------------------------------------------------------------
 
     def cells(self, most: int | None = None) -> list[list[str]]:
-        """Return the first rows as text."""
+        """Return the first `most` rows as text, by default all."""
         columns = [
             map(one_line, _texts(column)) for column in zip(*self.rows, strict=True)
         ]
@@ -253,7 +254,8 @@ class Table:
         ]
 
     def text(self, width: int = WIDTH) -> str:
-        """Return plain text of at most `width` characters per line: no column is cut, wide names are broken into lines."""
+        """Return plain text with at most `width` characters per line. Columns are never cut; wide names are broken into
+        lines."""
         from rich.console import Console
 
         # In a notebook Rich would also display the captured text.
@@ -269,7 +271,7 @@ class Table:
         return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
     def renderable(self, width: int = WIDTH) -> RenderableType:
-        """Return the same for a Rich console, which colours failures and significant differences."""
+        """Return the table for a Rich console, which colours failures and significant differences."""
         from rich.console import Group
         from rich.table import Table as Grid
         from rich.text import Text
@@ -295,7 +297,7 @@ class Table:
         return Group(*parts)
 
     def width(self) -> int:
-        """Return the width of the terminal form without line breaks, in characters."""
+        """Return the width of the table in a terminal without line breaks, in characters."""
         return sum(self._widths()) + _GAP * (len(self.columns) - 1)
 
     def _widths(self) -> list[int]:
@@ -390,7 +392,7 @@ class Table:
         return records
 
     def csv(self) -> str:
-        """Return CSV, in which no cell is a formula for a spreadsheet, whatever the names of models and items."""
+        """Return CSV. No cell can be read as a formula by a spreadsheet, whatever the names of models and items."""
         records = self.records()
         head = records[0] if records else self.columns
         file = io.StringIO()
@@ -413,7 +415,7 @@ def _is_empty(cell: Cell) -> bool:
 
 
 def _style(column: str, cell: Cell) -> str:
-    """Return the Rich style of a cell: failures are red, a significant p is bold in a green row."""
+    """Return the Rich style of a cell: red for failures, bold green for significant figures, green for a pass."""
     value = cell
     if isinstance(cell, Figure):
         if cell.significant:
@@ -441,7 +443,7 @@ def _texts(column: Sequence[Cell]) -> list[str]:
 
 
 def _squeezed(widths: list[int], texts: Sequence[bool], width: int) -> list[int]:
-    """Return widths that fit: the widest column of texts shrinks first, columns of numbers last."""
+    """Return widths that fit the terminal: the widest text column shrinks first, number columns last."""
     widths = list(widths)
     while sum(widths) + _GAP * (len(widths) - 1) > width:
         wide = [n for n, w in enumerate(widths) if w > 2 * _NARROWEST and texts[n]]
@@ -453,7 +455,7 @@ def _squeezed(widths: list[int], texts: Sequence[bool], width: int) -> list[int]
 
 
 def _broken(text: str, width: int) -> str:
-    """Return a name with line breaks after `_`, `/` and `-`, since Rich would break it anywhere."""
+    """Return a name with line breaks after `_`, `/` and `-`, because Rich would break it anywhere."""
     from rich.cells import cell_len
 
     if cell_len(text) <= width:
@@ -477,7 +479,7 @@ _LATEX = str.maketrans(
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
         '"': r"\textquotedbl{}",
-        "[": "{[}",  # at the start of a row LaTeX takes it for an option of the line break before it
+        "[": "{[}",  # at the start of a row, LaTeX reads it as an option of the preceding line break
     }
 )
 

@@ -1,4 +1,4 @@
-"""HTML pages from Jinja2 templates: one file with its stylesheet, without scripts and requests."""
+"""HTML pages from Jinja2 templates. A page is one file with its stylesheet, without scripts or requests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from markupsafe import Markup
 from editjudge.report.words import reason_text
 
 ROWS = 60
-"""Row limit of a table on a page."""
+"""Maximum number of rows of a table on a page."""
 _FOLDER = Path(__file__).with_name("templates")
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page. Its content security policy allows only its own stylesheet and inline images."""
+    """Render a page. Its content security policy allows only its own stylesheet and inline images."""
     style = stylesheet()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return (
@@ -36,7 +36,7 @@ def stylesheet() -> str:
 
 
 def render_macro(template: str, macro: str, *values: Any) -> str:
-    """Return one macro of a template, such as a table or a chart."""
+    """Render one macro of a template, such as a table or a chart."""
     rendered: str = getattr(_templates().get_template(template).module, macro)(*values)
     return rendered
 
@@ -44,7 +44,8 @@ def render_macro(template: str, macro: str, *values: Any) -> str:
 def environment(
     folder: Path, text: Callable[[str], str], filters: Mapping[str, Callable[..., Any]]
 ) -> jinja2.Environment:
-    """Return the templates of a folder: values are escaped, `text` is applied to strings, a missing value is an error."""
+    """Return the Jinja2 environment of a folder of templates. Values are escaped, `text` is applied to strings, and
+    missing values are errors."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         autoescape=True,
@@ -73,7 +74,7 @@ def _templates() -> jinja2.Environment:
 
 
 def visible(text: str) -> str:
-    """Return text with invisible, reordering and control characters replaced by their codes; line breaks stay."""
+    """Return text with invisible, reordering and control characters replaced by their codes, except line breaks."""
     return text if text.isprintable() else "".join(map(_visible, text))
 
 
@@ -85,23 +86,23 @@ def _visible(char: str) -> str:
 
 
 def clipped(text: str, most: int) -> str:
-    """Return untrusted text cut to `most` characters, with the number of characters left out."""
+    """Return untrusted text cut to `most` characters, followed by the number of characters left out."""
     more = f"… ({len(text) - most:,} more characters left out)"
     return text if len(text) <= most else text[:most] + more
 
 
 def short(text: str, most: int) -> str:
-    """Return a label cut to `most` characters; a table beside it has the whole name."""
+    """Return a label cut to `most` characters. A table next to it shows the full name."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def capitalised(text: str) -> str:
-    """Capitalise the beginning of a sentence; Jinja's own filter makes the rest lower case."""
+    """Capitalise the first letter of a sentence. Jinja's own filter also makes the rest lower case."""
     return text[:1].upper() + text[1:]
 
 
 def pixels(value: float) -> str:
-    """Return a coordinate. Two decimals are more than a screen shows, and are the same on every machine."""
+    """Return a coordinate with two decimals: finer than a screen, and the same on every machine."""
     return f"{round(value, 2):g}"
 
 

@@ -140,7 +140,7 @@ def reason_text(reason: Reason) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a result as JSON at full precision; it has no NaN and no infinity."""
+    """Return a result as JSON values at full precision, without NaN or infinity."""
     if isinstance(value, Reason):
         return reason_text(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -203,7 +203,7 @@ def verdict(d: Difference) -> str:
 
 
 def changes(drift: Drift) -> list[str]:
-    """Return the settings in which two runs differ."""
+    """Describe the settings in which two runs differ."""
     return [f"{name}: {then} -> {now}" for name, then, now in drift.changed]
 
 
@@ -264,7 +264,7 @@ def check_reason(check: GateCheck) -> str:
 
 
 def _lost(check: GateCheck) -> str:
-    """Return the number of failed judgements, and their possible effect."""
+    """Describe the number of failed judgements and their possible effect."""
     failed = check.failed + check.failed_baseline
     if not failed:
         return ""
