@@ -1,4 +1,4 @@
-"""The application: the routes of every module, and the guards around them."""
+"""The application: the routes of all modules, and the guard around them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger("editjudge.web")
 
 
 def create(site: Site) -> Starlette:
-    """Return the application."""
+    """Create the application."""
     register_convertors()
     browser = Browser(site.store)
     routes: list[BaseRoute] = [
@@ -85,7 +85,7 @@ async def _our_error(request: Request, error: Exception) -> Response:
 
 
 async def _unreadable(request: Request, error: Exception) -> Response:
-    """Answer input that no earlier check refused as a client error. The log has where it happened."""
+    """Answer with a client error if invalid input caused an exception that no earlier check prevented, and log where."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     _log.warning(
         "a request could not be read: %s (%s:%s)",
@@ -97,11 +97,11 @@ async def _unreadable(request: Request, error: Exception) -> Response:
 
 
 async def _disconnected(_: Request, __: Exception) -> Response:
-    return Response(status_code=400)  # to nobody
+    return Response(status_code=400)  # the client has disconnected
 
 
 async def _sign_in(request: Request) -> Response:
-    """Take the token from a form's body, never from an address, and return it as a cookie that no script reads."""
+    """Set the token from a submitted form as a cookie that scripts cannot read. The token is never part of a URL."""
     site: Site = request.app.state.site
     goal = guard.own_path(request.query_params.get("next", "/"))
     if site.token is None:

@@ -1,4 +1,4 @@
-"""Values that take a while to read or work out: made in a thread, kept, and made anew when the run has changed."""
+"""Cache for slow values: each is computed in a thread, and again after its run has changed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from editjudge.store.records import RunRecord
 T = TypeVar("T")
 
 FRESH = 5.0
-"""Seconds after which a value may be made again although its run is the same: people may have rated meanwhile."""
+"""Seconds after which a value may be computed again even if its run is unchanged, because there may be new ratings."""
 
 
 class NotReady(Exception):
-    """A value that a page needs is still being made."""
+    """Raised while a value that a page needs is still being computed."""
 
 
 class BackgroundCache:
-    """Values by key, the latest `limit` of them; one is made at a time, since two at once would only be slower."""
+    """Cache of the `limit` most recently used values. Only one is computed at a time, since two at once would be
+    slower."""
 
     def __init__(self, limit: int, fresh: float = FRESH) -> None:
         self._limit = limit
@@ -37,7 +38,8 @@ class BackgroundCache:
         make: Callable[[], T],
         patience: float,
     ) -> T:
-        """The value, perhaps one from before the runs changed; raises `NotReady` after `patience` seconds."""
+        """Return the value of a key, possibly one from before the runs changed. Raises `NotReady` after `patience`
+        seconds."""
         state = tuple((run.id, run.updated, run.state) for run in runs)
         with self._lock:
             value = self._values.get(key)
@@ -75,7 +77,7 @@ class _Value(Generic[T]):
                 begun = time.monotonic()
                 self._made = [self._make()]
                 self._seconds = time.monotonic() - begun
-        except Exception as error:  # raised in the thread of the request that waits
+        except Exception as error:  # raised in the thread of the waiting request
             self._error = error
         finally:
             self._done.set()
@@ -89,7 +91,7 @@ class _Value(Generic[T]):
         return self._made[0]
 
     def is_stale(self, state: Hashable, fresh: float) -> bool:
-        """Whether it has to be made again, which takes a twentieth of the time at most."""
+        """Whether the value is to be computed again. This takes at most a twentieth of the time."""
         if not self._done.is_set():
             return False
         age = time.monotonic() - self._begun

@@ -1,4 +1,4 @@
-"""Models and runs beside each other: leaderboards of a run, and two runs, or two models of one run, by one judge."""
+"""Leaderboards of a run, and comparison of two runs, or of two models of a run, by one judge."""
 
 from __future__ import annotations
 
@@ -43,12 +43,13 @@ Array = np.ndarray[Any, Any]
 # --- two sides ------------------------------------------------------------------------------------------------
 
 LARGEST = 50_000
-"""Edits of a run that is tested here: reading more takes a minute and gigabytes, which the terminal may have."""
+"""Maximum number of edits of a run that is tested here. Reading more takes a minute and gigabytes of memory, so they
+are left to the command line."""
 
 
 @dataclass(frozen=True)
 class PairSide:
-    """A run, or one model of it."""
+    """A run, or one model of a run."""
 
     run: RunRecord
     model: str
@@ -61,7 +62,7 @@ class PairSide:
 
 @dataclass(frozen=True)
 class PairTest:
-    """The answer of `editjudge compare`, by this judge."""
+    """The result of `editjudge compare` for this judge."""
 
     command: str
     conclusions: Sequence[str] = ()
@@ -73,17 +74,17 @@ class PairTest:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """A page of two sides, edit by edit."""
+    """One page of a comparison of two sides, edit by edit."""
 
     sides: tuple[PairSide, PairSide]
     judges: list[str]
     judge: str
     columns: list[FactorColumn]
     pairs: list[tuple[Item, Item, list[tuple[float, float]]]]
-    """Two edits, and the scores of both by column."""
+    """Pairs of edits, each with the scores of both by column."""
     total: int
     alone: tuple[int, int]
-    """Edits of each side that the other has no counterpart of."""
+    """Number of edits of each side that have no counterpart on the other."""
     test: PairTest
     sort: str
     page: int
@@ -166,7 +167,7 @@ class Pairing:
         )
 
     def _columns(self, a: RunRecord, b: RunRecord) -> list[FactorColumn]:
-        """Return the factors of the rubrics that both runs asked, and `overall` if it is made of the same."""
+        """Return the factors of the rubrics that both runs have, and `overall` if it is computed from the same factors."""
         columns_a = self._browser.columns(a)
         columns_b = self._browser.columns(b)
         rubrics_b = b.spec.get("rubrics", {})
@@ -189,7 +190,7 @@ class Pairing:
         columns: Sequence[FactorColumn],
         rows: Sequence[int],
     ) -> Array:
-        """Return the mean score of each edit by column; NaN if there is none."""
+        """Return the mean score of each edit by column; NaN if it has none."""
         self._browser.fill(run, judge, self._browser.columns(run))
         table = np.full((len(columns), len(rows)), np.nan)
         for number, column in enumerate(columns):
@@ -240,8 +241,11 @@ class Pairing:
 def _matched(
     a: Sequence[tuple[int, str, str]], b: Sequence[tuple[int, str, str]], by_model: bool
 ) -> tuple[list[int], list[int]]:
-    """Return the positions of the edits that had to do the same, within a model that both have, as `compare` pairs
-    them: in the order of the first side; edits of a side that had to do the same are paired once."""
+    """Return the positions of edits with the same task on both sides and, with `by_model`, the same model.
+
+    They are paired as in `compare`, in the order of side A. If a side has several edits with the same task, only the
+    first is paired.
+    """
     firsts: list[dict[tuple[str, str], int]] = []
     for edits in (a, b):
         first: dict[tuple[str, str], int] = {}
@@ -253,7 +257,11 @@ def _matched(
 
 
 def _sorted(gap: Array, columns: list[FactorColumn], sort: str) -> Array:
-    """Sort by the difference of one factor, the largest of A first, or with a minus of B; else by the largest of any."""
+    """Return the order of the pairs.
+
+    It is by the difference of one factor, with the largest lead of A first (of B if `sort` begins with a minus), or by
+    the largest difference of any factor.
+    """
     if sort == "position":
         return np.arange(gap.shape[1])
     ids = [column.id for column in columns]
@@ -270,7 +278,7 @@ def _sorted(gap: Array, columns: list[FactorColumn], sort: str) -> Array:
 # --- leaderboards ---------------------------------------------------------------------------------------------
 
 _MAX_BOARDS = 16
-"""Leaderboards that are cached: each takes a second, and is looked at more often than its run changes."""
+"""Number of cached leaderboards: each takes a second to compute, and is viewed more often than its run changes."""
 
 
 @dataclass(frozen=True)
@@ -296,17 +304,17 @@ class Board:
 
 @dataclass(frozen=True)
 class ScoreBoard:
-    """Models by one judge's scores: overall, and by rubric. A rubric of which no edit has all factors is shown by those
-    factors that have scores."""
+    """Models by one judge's scores: overall, and by rubric. If no edit has all factors of a rubric, the factors that
+    have scores are shown instead."""
 
     judge: str
     columns: Sequence[str]
     rows: Sequence[tuple[str, Sequence[Cell | None]]]
-    """Models, the best overall first if all have one, else in alphabetical order."""
+    """Models with their cells, from best to worst overall, or in alphabetical order if a model has no overall score."""
 
 
 class Leaderboards:
-    """Computes leaderboards once for each state of a run."""
+    """Leaderboards, computed once for each state of a run."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,7 +1,7 @@
-"""Closes connections that make no progress, and bounds their number.
+"""Connections that are closed if they make no progress, and whose number is limited.
 
-uvicorn bounds only how long a connection is idle between requests: a client that sends half a request, or does not
-read its answer, would stay for ever.
+uvicorn limits only the idle time between requests. A client that sends half a request, or does not read its answer,
+would stay connected forever.
 """
 
 from __future__ import annotations
@@ -14,29 +14,30 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _IDLE = 75
-"""Seconds that a connection may be idle: longer than clients keep one (aiohttp 15), so that the client closes it.
-With uvicorn's own 5, a POST sometimes met a connection that was just being closed, and no client repeats a POST."""
+"""Maximum idle seconds of a connection. Clients keep connections for less (aiohttp for 15), so that they close them
+first. With uvicorn's default of 5, a POST sometimes met a connection that was just being closed, and clients do not
+retry a POST."""
 
 
 class Connection(H11Protocol):
-    """A connection whose client must send the head of a request in time, and the rest of a body that was refused, and
-    must read its answers. The time for a body that is read is bounded by `guard`."""
+    """A connection with time limits for its client: to send the head of a request and the rest of a refused body, and
+    to read answers. `guard` limits the time for an accepted body."""
 
     head_seconds = 20.0
     """Seconds from the connection, or from the first byte of a later request, to the end of its head."""
     rest_seconds = 5.0
-    """Seconds for a body that is no longer read: a client that is sending it should still see why it was refused."""
+    """Seconds for a client to finish sending a refused body, so that it can still read why it was refused."""
     read_seconds = 10.0
-    """Seconds in which the client must read at least one byte of what was written to it."""
+    """Seconds in which the client must read at least one byte that was sent to it."""
     most = 512
-    """Connections at a time: half the files that a process may open by default on Linux."""
+    """Maximum number of connections: half the number of files that a process may open by default on Linux."""
 
     _timer: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
     _unread = 0
     aborted = False
     _since = 0.0
-    """Time of the last activity of the client."""
+    """Time of the client's last activity."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -57,14 +58,16 @@ class Connection(H11Protocol):
         self._reading = self.loop.call_later(self.read_seconds, self._check_reading)
 
     def resume_writing(self) -> None:
-        self._unread = 0  # most of the buffer was read
+        self._unread = 0  # the client has read most of the buffer
         self._since = self.loop.time()
         super().resume_writing()
 
     def _make_room(self) -> None:
-        """If there are too many connections, close the one whose client has been inactive for longest: an idle one if
-        possible, else one whose client has stopped sending or reading. If all other clients wait for the server, close
-        this connection."""
+        """Close a connection if there are too many.
+
+        It is the one whose client has been inactive for longest: an idle connection if possible, else one whose client
+        has stopped sending or reading. If all other clients are waiting for the server, it is this connection.
+        """
         alive = [
             connection
             for connection in self.connections
@@ -77,7 +80,7 @@ class Connection(H11Protocol):
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether the client must send or read something before the server goes on."""
+        """Whether the client must send or read something before the server can continue."""
         return (
             self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
             or self.transport.get_write_buffer_size() > 0
@@ -92,19 +95,19 @@ class Connection(H11Protocol):
         try:
             super().data_received(data)
         except (h11.ProtocolError, ValueError):
-            # A request that broke off while it was being refused already.
+            # The request ended early while it was being refused.
             self._abort()
             return
         if self.silent:
             if self._timer is None:
                 self._expect(self.head_seconds)
         elif self.conn.our_state is not h11.DONE:
-            # Not the rest of a body that was refused.
+            # The body is being read, and not the rest of a refused one.
             self._expect(None)
 
     def send_400_response(self, msg: str) -> None:
         if self.cycle is not None:
-            # The application's own answer to this request can no longer be sent.
+            # The application can no longer send its answer to this request.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         super().send_400_response(msg)
@@ -122,7 +125,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _expect(self, seconds: float | None) -> None:
-        """Close the connection after so many seconds, unless something else is expected of it by then."""
+        """Set the timeout after which the connection is closed; None for no timeout."""
         if self._timer is not None:
             self._timer.cancel()
         self._since = self.loop.time()
@@ -136,7 +139,7 @@ class Connection(H11Protocol):
 
 
 def server(app: Any, **more: Any) -> uvicorn.Server:
-    """Return the server of an application. It keeps no access log: addresses hold people's search words and raters' links."""
+    """Return the server of an application. It has no access log, since URLs contain search terms and raters' links."""
     config = uvicorn.Config(
         app,
         http=Connection,

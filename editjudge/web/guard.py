@@ -1,8 +1,8 @@
-"""Checks before every route: tokens, hosts and sizes of requests; and security headers of the answers.
+"""Checks of every request (token, host, size), and security headers of every answer.
 
-Every request has a role; the default is the least privileged. A *reviewer* (the token, or the cookie that it was
-exchanged for) may do everything, a *service* (its own token, in a header or as `/t/TOKEN/...`) may ask for verdicts and
-rewards, a *rater* has a link that opens one study. Links are looked up by the pages behind them.
+Every request has a role; the default is the least privileged. A *reviewer* (with the token, or the cookie that sign-in
+set) may do everything. A *service* (with the service token, in a header or as `/t/TOKEN/...`) may request verdicts and
+rewards. A *rater* has a link that opens one study, which the pages of the study check.
 """
 
 from __future__ import annotations
@@ -30,26 +30,27 @@ from editjudge.web.values import JOIN_CODE
 COOKIE = "editjudge"
 SIGN_IN = "/sign-in"
 _OPEN = re.compile(rf"{SIGN_IN}|/static/.*|/rate/{JOIN_CODE}(/.*)?", re.DOTALL)
-"""Paths that need no token: the form that takes it, and links that are secrets themselves."""
+"""Paths that need no token: the sign-in form, static files, and links that are secrets themselves."""
 _IN_PATH = re.compile(r"/t/([^/]+)(/.*)?", re.DOTALL)
 _MAX_BODY = {SIGN_IN: 2**14, "": 2**20}
-"""Bytes of a body, by the path's beginning: a token, or a form."""
+"""Maximum bytes of a body, by the beginning of the path: for a token, and for any other form."""
 _PATIENCE = 20.0
-"""Seconds that reading a body may wait for the client."""
+"""Seconds that the server waits for a client to send the body."""
 _BYTES_PER_SECOND = 64 * 2**10
-"""Bytes that allow one second more: a slow line is served, one that trickles is not."""
+"""Bytes for which a client gets one more second, so that slow connections are served and stalled ones are not."""
 _MAX_COOKIES = 64 * 2**10
-"""Characters of a cookie header; browsers keep 4 KiB a cookie, and other servers on this machine set some too."""
+"""Maximum length of a cookie header. A browser keeps 4 KiB per cookie, and other servers on this machine set cookies
+too."""
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 Role = Literal["reviewer", "service", "nobody"]
 
 _HEADERS = {
-    # No inline script or style anywhere, nothing from elsewhere, and nobody frames us.
+    # No inline scripts or styles, no resources from other sites, and no embedding in frames.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
-    # Not `no-referrer`: with it browsers say `Origin: null` of our own forms.
+    # Not `no-referrer`, with which browsers send `Origin: null` for our own forms.
     "referrer-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
@@ -59,7 +60,7 @@ _HEADERS = {
 
 
 class Guard:
-    """Wraps the application."""
+    """ASGI middleware that checks every request before the application sees it."""
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
         self._app = app
@@ -97,18 +98,18 @@ class Guard:
         try:
             await self._app(scope, _bounded(receive, limit), sending)
         except asyncio.CancelledError:
-            # The server ends, and has waited long enough: not a fault to be logged.
+            # The server is stopping and the grace period is over, so this is not logged as an error.
             if not started:
                 error = {"error": "the server is being stopped"}
                 stopped = JSONResponse(error, 503, {"connection": "close"})
                 await stopped(scope, receive, sending)
 
     def _identify(self, scope: Scope) -> tuple[Role, Scope]:
-        """Return the role of a request, and the request with the path that is served."""
+        """Return the role of a request, and the request with the path to serve."""
         role = self._role(Headers(scope=scope))
         if in_path := _IN_PATH.fullmatch(scope["path"]):
-            # The application never sees the token, so that it cannot end up in a log or in an answer. If slashes are
-            # quoted, the raw path has other parts than this one.
+            # The token is removed from the path, so that it cannot get into a log or an answer. The raw path cannot be
+            # used: if slashes are quoted, its segments differ.
             scope = _at_path(scope, in_path[2] or "/")
             role = "service" if _is(in_path[1], self._site.service_token) else "nobody"
         for extension in self._site.extensions:
@@ -131,10 +132,10 @@ class Guard:
         return "reviewer" if any(same(c, expected) for c in cookies) else "nobody"
 
     def _reject_request(self, scope: Scope, limit: int) -> Response | None:
-        """Return the answer to a request that is not taken, whatever its role."""
+        """Return the answer to a request that is refused whatever its role; None if it is accepted."""
         headers = Headers(scope=scope)
-        # A page whose name was made to point here would be same-origin with us. It has no cookie for a token, so only
-        # a server without one needs to know its own names.
+        # DNS rebinding: a foreign host name that resolves to this server would be same-origin. Such a page has no
+        # cookie, so the host matters only for a server without a token.
         if self._site.token is None and _host(headers.get("host", "")) not in LOOPBACK:
             return PlainTextResponse(
                 "This server answers to loopback names, such as http://127.0.0.1.", 421
@@ -149,11 +150,11 @@ class Guard:
         return None
 
     def _reject_role(self, scope: Scope, role: Role) -> Response | None:
-        """Return the answer to a request whose role may not ask this."""
+        """Return the answer to a request that its role does not allow; None if it is allowed."""
         site = self._site
         path = scope["path"]
         is_service = any(paths.fullmatch(path) for paths in self._service)
-        # If programs have a token of their own, they need it, also beside pages that are open to this machine.
+        # If programs have a token, they need it, even if the pages need none on this machine.
         needs_token = is_service and site.service_token and not site.token
         is_allowed = {
             "reviewer": not needs_token,
@@ -178,7 +179,7 @@ def _at_path(scope: Scope, path: str) -> Scope:
 
 
 def is_join_path(path: str) -> bool:
-    """Whether the path is of a rater's link."""
+    """Whether the path belongs to a rater's link."""
     return re.match(rf"/rate/{JOIN_CODE}(/|$)", path) is not None
 
 
@@ -187,17 +188,17 @@ def _is(text: str, expected: str | None) -> bool:
 
 
 def same(text: str, expected: str) -> bool:
-    """Whether two texts are equal, in a time that does not depend on how much of it is right."""
+    """Whether two texts are equal, in a time that does not depend on their content."""
     return hmac.compare_digest(text.encode("utf-8", "replace"), expected.encode())
 
 
 def cookie_value(token: str) -> str:
-    """Return the value of the cookie: derived, so that a stolen cookie does not reveal the token itself."""
+    """Return the value of the cookie. It is derived from the token, so that a stolen cookie does not reveal it."""
     return hmac.new(token.encode(), b"editjudge cookie", hashlib.sha256).hexdigest()
 
 
 def cookie_values(headers: Headers, name: str) -> list[str]:
-    """Return the values of a cookie, in one pass: `http.cookies` takes minutes for a header full of escaped quotes."""
+    """Return the values of a cookie in one pass. `http.cookies` takes minutes for a header full of escaped quotes."""
     pattern = re.compile(rf'(?:^|;)[ \t]*{name}="?([^;"]*)')
     return [
         value
@@ -214,13 +215,14 @@ def _host(header: str) -> str:
 
 
 def own_path(text: str) -> str:
-    """Return a path of ours, or `/` for a text that a browser would take for another host."""
+    """Return the path if it is on this site, or `/` if a browser would read it as another host."""
     inside = text.startswith("/") and not text.startswith(("//", "/\\"))
     return text if inside and text.isprintable() else "/"
 
 
 def _from_here(headers: Headers) -> bool:
-    """Whether a browser says that our own page asks; programs say nothing of the kind, and have no cookie to abuse."""
+    """Whether a request is same-origin according to the browser. Programs do not send these headers, and have no
+    cookie."""
     if (site := headers.get("sec-fetch-site")) is not None:
         return site in ("same-origin", "none")
     if (origin := headers.get("origin")) is not None:
@@ -229,7 +231,7 @@ def _from_here(headers: Headers) -> bool:
 
 
 def _bounded(receive: Receive, limit: int) -> Receive:
-    """Bound a body in bytes and in time; only waiting for the client counts."""
+    """Limit a body in bytes and in time. Only the time spent waiting for the client counts."""
     seen = 0
     waited = 0.0
     more = True

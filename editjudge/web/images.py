@@ -1,8 +1,8 @@
-"""Images of a run as browsers get them: confined to its folder and bounded for reviewers, without metadata for raters.
+"""Images of a run for browsers: confined to its folder, limited in size, and without metadata for raters.
 
-Editors and models sign their work in EXIF, XMP, comments and colour profiles. For raters these are cut out of the file.
-A file that cannot be served so (another format, a rotation in EXIF, more than 8 bits, several frames, colours that are
-not sRGB) becomes a PNG: the same image, upright, in sRGB, in 8 bits, the first frame.
+Editors and models leave their names in EXIF, XMP, comments and colour profiles, so these are removed for raters. If
+that is not possible, the image is converted to PNG: its first frame, upright, with 8 bits in sRGB. This applies to
+other formats, to images with a rotation in EXIF, more than 8 bits or several frames, and to colours other than sRGB.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ ROLES = {
 INERT = {
     "content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'"
 }
-"""Headers of an image: opened by itself, it can run nothing."""
+"""Headers of an image, which prevent scripts in it from running if it is opened by itself."""
 _BROWSERS = ImageLimits(formats=frozenset({"jpeg", "png", "webp", "gif"}))
-"""Formats that every browser shows; any other image is prepared as one of them."""
+"""Formats that every browser can show. Other images are converted to one of them."""
 _SIDES = {str(side): ImageLimits(_BROWSERS.formats, side) for side in (160, 480)}
-"""Longest sides of thumbnails: few, so that nobody makes the server scale at will."""
+"""Longest sides of thumbnails. There are few, so that clients cannot make the server scale images at will."""
 _MAX_EVIDENCE = 24
-"""Edits whose evidence is cached: it takes a second to measure, and is looked at several times."""
+"""Number of edits whose evidence is cached: it takes a second to measure, and is viewed several times."""
 
 
 def title_of(role: str) -> str:
-    """Return the heading of an image or a text of an edit."""
+    """Return the heading of an image or text of an edit."""
     return ROLES.get(role) or role.replace("_", " ").capitalize()
 
 
 def entity_tag(run: RunRecord, item: Item, role: str, side: str) -> str:
-    """Return a tag that changes when the file does, without reading it."""
+    """Return an entity tag that changes with the file, computed without reading it."""
     try:
         status = image_path(run, item, role).stat()
     except OSError as error:
@@ -73,7 +73,7 @@ def entity_tag(run: RunRecord, item: Item, role: str, side: str) -> str:
 
 
 def browser_image(run: RunRecord, item: Item, role: str, side: str) -> EncodedImage:
-    """Return an image untouched if browsers can show it, else encoded again; smaller if a thumbnail is wanted."""
+    """Return an image unchanged if browsers can show it, else converted; scaled down for a thumbnail."""
     data = image_of(run, item, role)
     name = name_of(str(item.images[role]["source"]))
     limits = _SIDES.get(side, _BROWSERS)
@@ -88,14 +88,14 @@ class ShownImage:
     label: str
     url: str
     problem: str = ""
-    """Reason why it cannot be shown."""
+    """Reason why the image cannot be shown."""
     size: tuple[int, int] | None = None
     changed: bool = False
-    """Whether the file changed since it was judged."""
+    """Whether the file has changed since it was judged."""
 
 
 def shown_images(store: Store, run: RunRecord, item: Item) -> list[ShownImage]:
-    """Return each image that the edit names, the usual ones first."""
+    """Return the images that the edit names, in the usual order of roles."""
     digests = DigestCache(ImageReader(root=root_of(run)))
     sources = [str(image["source"]) for image in item.images.values()]
     digests.load(store.load_digests(sources))
@@ -106,7 +106,7 @@ def shown_images(store: Store, run: RunRecord, item: Item) -> list[ShownImage]:
 
 def _shown(digests: DigestCache, run: RunRecord, item: Item, role: str) -> ShownImage:
     label = title_of(role)
-    # Reviewers may know which model made an output of a pair.
+    # Reviewers may see which model made each output of a pair.
     if role in PAIR_ROLES and (model := item.metadata.get(f"model_{role[-1]}")):
         label = f"{label}, {model}"
     url = edit_url(item.item, run.id, f"images/{role}")
@@ -122,7 +122,7 @@ def _shown(digests: DigestCache, run: RunRecord, item: Item, role: str) -> Shown
 
 
 class Evidence:
-    """Images of what the embedded judge measures, drawn when they are looked at, one edit at a time."""
+    """Images of the evidence that the embedded judge measures, drawn on request, one edit at a time."""
 
     def __init__(self) -> None:
         self._drawn: OrderedDict[tuple[int, str], dict[str, bytes]] = OrderedDict()
@@ -187,7 +187,7 @@ def _jpeg(data: bytes) -> bytes:
         code = data[match.start() + 1]
         at = match.end()
         if code == 0xD9:
-            out.append(b"\xff\xd9")  # and nothing of what cameras append
+            out.append(b"\xff\xd9")  # without the data that cameras append
             break
         (length,) = struct.unpack_from(">H", data, at)
         payload = data[at + 2 : at + length]
@@ -195,7 +195,7 @@ def _jpeg(data: bytes) -> bytes:
         if code == 0xE0 and payload.startswith(b"JFIF\0"):
             out.append(_segment(code, payload[:12] + b"\0\0"))  # without its thumbnail
         elif code == 0xEE and payload.startswith(b"Adobe"):
-            out.append(_segment(code, payload[:12]))  # how colours are coded
+            out.append(_segment(code, payload[:12]))  # colour coding
         elif not 0xE0 <= code <= 0xEF and code != 0xFE:
             out.append(_segment(code, payload))
             scanning = scanning or code == 0xDA

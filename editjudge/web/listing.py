@@ -1,4 +1,4 @@
-"""A run's table, page by page: its URL query string, its rows, and what a row shows of an edit."""
+"""A run's table, page by page: its URL query string, its rows, and the cells of a row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from editjudge.web.values import whole_number
 ALL_STATUSES = (*STATUSES, PENDING)
 PAGE = 50
 _CHUNK = 500
-"""Edits of an export that are read at a time."""
+"""Number of edits that an export reads at a time."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Query(listing.ListFilter):
     """Filters, order and page of a run's table, as its URL query string specifies them."""
 
     look: str = ""
-    """`grid`: large pictures in the place of rows."""
+    """`grid` for large images instead of rows."""
     page: str = ""
 
     @classmethod
@@ -82,10 +82,10 @@ class ListedEdit:
 
     item: Item
     scores: list[float]
-    """The mean of each column; NaN where there is no score."""
+    """Mean score of each column; NaN if there is none."""
     overall: float
     people: list[float]
-    """The mean of people's ratings by column."""
+    """Mean of people's ratings by column."""
     statuses: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     contradicted: bool = False
@@ -102,7 +102,7 @@ class ListedEdit:
         unscored = sum(map(math.isnan, self.scores))
         if "ok" not in self.statuses or not (unscored or "abstained" in self.statuses):
             return ""
-        # else some have no score because something failed
+        # if not, the others have no score because a judgement failed
         if unscored and set(self.statuses) <= set(DONE):
             return f"{unscored} factor{'' if unscored == 1 else 's'} abstained"
         return "abstained in part" if "abstained" in self.statuses else ""
@@ -115,7 +115,7 @@ class Page:
     rows: list[ListedEdit]
     columns: Columns
     total: int
-    """Edits that the query wants."""
+    """Number of edits that match the query."""
     listing: Choices
 
 
@@ -145,7 +145,7 @@ class Browser:
         )
 
     def neighbours(self, run: RunRecord, query: Query, item: str) -> Neighbours:
-        """Return what comes before and after an edit in the order of the query."""
+        """Return the edits before and after an edit in the order of the query."""
         return self._list(run, query, self.columns(run)).neighbours(item)
 
     def siblings(self, run: RunRecord, item: Item) -> list[Item]:
@@ -155,7 +155,7 @@ class Browser:
     def positions(
         self, run: RunRecord, query: Query, models: Sequence[str] = ()
     ) -> list[int]:
-        """Return the positions of the edits that match a query, optionally only those of some models."""
+        """Return the positions of the edits that match a query, optionally only those of the given models."""
         return self._list(run, query, self.columns(run), models).positions()
 
     def columns(self, run: RunRecord) -> Columns:
@@ -163,7 +163,7 @@ class Browser:
         return listing.columns_of(self._store, run, overall)
 
     def fill(self, run: RunRecord, judge: str, columns: Columns) -> None:
-        """Bring the facts by which edits are filtered and sorted up to date."""
+        """Update the stored facts that edits are filtered and sorted by."""
         listing.fill(self._store, run, judge, columns)
 
     def _list(

@@ -1,4 +1,4 @@
-"""The questions of a study: rubrics as people answer them, controls whose answers are known, and agreement so far."""
+"""The questions of a study: rubrics for people to answer, controls with known answers, and the agreement so far."""
 
 from __future__ import annotations
 
@@ -25,31 +25,32 @@ if TYPE_CHECKING:
     from editjudge.stats.columns import Interval
 
 MAX_BUTTONS = 21
-"""Buttons of one question: 0 to 1 in steps of .05, or 0 to 10 in steps of .5; nobody chooses well among more."""
+"""Maximum number of buttons of a question: 0 to 1 in steps of .05, or 0 to 10 in steps of .5. More are hard to choose
+from."""
 MAX_REASON = 2_000
-"""Characters of a reason."""
+"""Maximum number of characters of a reason."""
 ESTIMATES = {
     "alpha_interval": "Alpha, interval",
     "icc1": "ICC(1)",
     "further_rater": "A further rater, Spearman",
 }
-"""Figures of the live agreement, each of which has an interval."""
+"""Figures of the live agreement that have an interval, with their labels."""
 _DRAWS = 200
-"""Resamples of the live agreement: a page that is looked at often; `agree` takes its time."""
+"""Number of bootstrap draws for the live agreement, few because its page is opened often. `agree` uses more."""
 _POINTS = {"a": 1.0, "b": 0.0, "tie": 0.5, "both_bad": 0.5}
-"""Points of a choice for a: that both are bad counts as a tie."""
+"""Points of output a for each choice; `both_bad` counts as a tie."""
 
 
 @dataclass(frozen=True)
 class BlindEdit:
-    """An edit as a rater sees it: no name, no model, no file."""
+    """An edit as a rater sees it, without its name, model and file names."""
 
     instruction: str
     referring_expression: str
     roles: tuple[str, ...]
-    """Images to show; of a pair, edited_a is the left one, whichever of the two that is."""
+    """Images to show. In a pair, edited_a is the left one, whichever output that is."""
     texts: tuple[tuple[str, str], ...] = ()
-    """Further texts that the rubrics show, each with its title."""
+    """Further texts that the rubrics show, with their titles."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +73,18 @@ class Questionnaire:
 
     @functools.cached_property
     def roles(self) -> tuple[str, ...]:
-        """Images that the rubrics show. A crop is shown to judges alone; people see the image that it is cut from."""
+        """Images that the rubrics show. Crops are only for judges; people see the full image instead."""
         roles = (role for rubric in self.rubrics for role in rubric.images)
         return tuple(dict.fromkeys(role.partition("@")[0] for role in roles))
 
     def needs(self) -> Needs:
-        """Return what an edit must have to be rated: every image that is shown, and an instruction if it is."""
+        """Return the requirements of an edit to be rated: every image that is shown, and the instruction if it is
+        shown."""
         instruction = any("instruction" in rubric.texts for rubric in self.rubrics)
         return Needs(self.roles, instruction)
 
     def check(self) -> None:
-        """Refuse rubrics that people cannot answer."""
+        """Raise `UsageError` if people cannot answer the rubrics."""
         keys = self.keys()
         if len(set(keys)) < len(keys):
             raise UsageError(
@@ -113,8 +115,10 @@ class Questionnaire:
     def answers(
         self, fields: Mapping[str, str], *, swapped: bool
     ) -> list[tuple[str, FilledForm, str]]:
-        """Read every factor of a form, or the one that was just answered: key, answer and rubric of each. `swapped`: b
-        was shown on the left."""
+        """Read the answers of a form, to all factors or to the one just answered: key, answer and rubric of each.
+
+        `swapped` means that output b was shown on the left.
+        """
         answers = []
         for rubric, factor in self.factors():
             if (text := fields.get(factor.key)) is not None:
@@ -143,13 +147,14 @@ class Questionnaire:
     # --- controls -------------------------------------------------------------------------------------------------
 
     def controls(self) -> list[str]:
-        """Return the ids of the controls whose answers to these rubrics are known."""
+        """Return the ids of the controls with known answers to these rubrics."""
         names = {f"{rubric.name}.{factor.key}" for rubric, factor in self.factors()}
         controls = all_controls(pairs=self.pairwise)
         return [key for key, c in controls.items() if names & c.expected.keys()]
 
     def passed(self, control: str, key: str, filled: FilledForm) -> bool | None:
-        """Whether an answer to a control is right, give or take one of seven; None if the right one is unknown."""
+        """Whether an answer to a control is correct; None if the correct answer is unknown. On a scale of more than
+        three steps, an error of one is tolerated."""
         known = find_control(control)
         for rubric, factor in self.factors():
             name = f"{rubric.name}.{key}"
@@ -169,8 +174,7 @@ class Questionnaire:
     def agreement(
         self, ratings: list[StoredRating], sources: Mapping[str, str]
     ) -> Iterator[FactorAgreement]:
-        """Yield how raters agree on each factor that two of them have rated; `sources` are the source images of
-        edits."""
+        """Yield the agreement of raters on each factor that two of them rated; `sources` maps edits to source images."""
         from editjudge.stats.ceiling import FEWEST_SHARED, ceiling
 
         for _, factor in self.factors():
@@ -188,7 +192,7 @@ class Questionnaire:
 
 
 def check_answerable(rubric: Rubric) -> None:
-    """Refuse a rubric that has no buttons to choose among, or too many."""
+    """Raise `UsageError` if people cannot answer the rubric, such as a factor with too many values for buttons."""
     if rubric.computed_by:
         raise UsageError(
             f"{rubric.name}: its figures are computed by {rubric.computed_by}; people are not asked"
@@ -209,7 +213,7 @@ def check_answerable(rubric: Rubric) -> None:
 
 
 def _choice(factor: Factor, text: str, reason: str, *, swapped: bool) -> FilledForm:
-    """Return a choice between left and right in the item's own naming; no score if the rater could not tell."""
+    """Return a choice between left and right in terms of the item's outputs, without a score if the rater was unsure."""
     if text == "":
         return FilledForm(None, reason)
     if text not in _POINTS:
@@ -230,19 +234,19 @@ def _score(factor: Factor, text: str) -> float | None:
 
 
 class Control(NamedTuple):
-    """An edit or a pair whose answers are known."""
+    """An edit or a pair with known answers."""
 
     edit: Edit
-    """An edit whose images are bytes."""
+    """The edit, with images as bytes."""
     expected: Mapping[str, Any]
-    """The lowest and the highest right score, or the better output of a pair, by `rubric.factor`."""
+    """Lowest and highest correct score, or the better output of a pair, keyed by `rubric.factor`."""
 
 
 @functools.cache
 def all_controls(*, pairs: bool) -> dict[str, Control]:
     """Return the controls, keyed by id; empty if the extra that draws them is not installed.
 
-    They are drawn when the first study needs them, since the images take seconds.
+    They are drawn when the first study needs them, since this takes seconds.
     """
     if plugins.missing("probes"):
         return {}
@@ -251,7 +255,7 @@ def all_controls(*, pairs: bool) -> dict[str, Control]:
 
 
 def find_control(identifier: str) -> Control | None:
-    """Return the control of this id, which has a bar in it if it is a pair."""
+    """Return the control with this id; None if there is none. The id of a pair contains a bar."""
     return all_controls(pairs="|" in identifier).get(identifier)
 
 
@@ -262,9 +266,9 @@ class FactorAgreement:
     title: str
     ceiling: Ceiling
     missing_edits: int
-    """Edits that two people still have to rate before any figure is shown."""
+    """Number of edits that two people still have to rate before figures are shown."""
     missing_images: int
-    """Source images that such edits still have to be of."""
+    """Number of source images that such edits still have to come from."""
 
     def estimate(self, name: str) -> tuple[float | None, Interval | None]:
         """Return a figure and its interval."""
@@ -275,7 +279,7 @@ class FactorAgreement:
 
     @property
     def silence(self) -> str:
-        """Return why there is no figure at all; empty if there is one."""
+        """Return the reason why there are no figures; empty if there are."""
         from editjudge.report.words import reason_text
 
         if self.missing_edits:

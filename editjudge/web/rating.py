@@ -1,4 +1,5 @@
-"""People rate with the rubrics' own questions: blind, in an order of their own, each answer stored at once."""
+"""Rating of edits by people with the questions of the rubrics: blind, in random order, with every answer stored at
+once."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ from editjudge.web.values import form_fields, whole_number, with_fields
 COOKIE = "rater"
 _EXTRA = "controls are made with an extra that is not installed here: pip install 'editjudge[probes]'"
 _BATCH = 500
-"""Edits that are looked up at once."""
+"""Number of edits looked up at once."""
 _PAIR_LABELS = {"edited_a": "Left", "edited_b": "Right"}
 _BUTTONS = (
     ("a", "Left is better", "1"),
@@ -71,7 +72,7 @@ _BUTTONS = (
     ("b", "Right is better", "3"),
     ("both_bad", "Both bad", "4"),
 )
-"""Choices between the two outputs of a pair as they are shown: value, label and key."""
+"""Choices between the two outputs of a pair, as shown: value, label and keyboard key."""
 
 
 def routes(site: Site, browser: Browser) -> list[BaseRoute]:
@@ -100,16 +101,16 @@ def routes(site: Site, browser: Browser) -> list[BaseRoute]:
 
 @dataclass(frozen=True)
 class Visitor:
-    """A rater in a study: a person with a link, or one who gave a name."""
+    """A rater in a study: a person with a link, or one who entered a name."""
 
     study: Study
     rater: str
     home: str
-    """The path that their pages begin with."""
+    """Path that the rater's pages begin with."""
     linked: bool
 
     def is_swapped(self, assigned: Assignment) -> bool:
-        """Whether b is on the left: by chance for each person and pair, and the same at every visit."""
+        """Whether output b is on the left. It is random for each person and pair, and the same at every visit."""
         seed = f"{self.study.seed} {self.rater} {assigned.item}"
         return random.Random(seed).random() < 0.5  # noqa: S311  (no secret)
 
@@ -169,7 +170,7 @@ class _RatingPages:
         )
 
     def _state(self, study: Study, rater: str) -> tuple[int, int]:
-        """Return how many edits of this rater are done, and how many are assigned."""
+        """Return how many edits the rater has finished, and how many are assigned."""
         if not rater:
             return 0, 0
         assigned = assignments_of(self._store, study, rater)
@@ -193,7 +194,7 @@ class _RatingPages:
         return answer
 
     def go_on(self, request: Request) -> Response:
-        """Redirect to the first edit that is not done, or show that there is none left."""
+        """Redirect to the first unfinished edit, or show that none is left."""
         visitor = self._visitor(request)
         study = visitor.study
         if not visitor.rater:
@@ -218,13 +219,13 @@ class _RatingPages:
         done = questionnaire.done(visitor.rater, assigned, filled)
         present = self._store.item_ids(study.run_id)
         for edit in assigned:
-            # An edit that left the manifest since is not waited for.
+            # Edits that have since been removed from the manifest are skipped.
             if edit.number not in done and (edit.control or edit.item in present):
                 return RedirectResponse(f"{visitor.home}/{edit.number}", 303)
         return self._end(visitor)
 
     def _end(self, visitor: Visitor) -> Response:
-        """Show that nothing is left to rate, or that the study was closed."""
+        """Show that nothing is left to rate, or that the study is closed."""
         assigned = assignments_of(self._store, visitor.study, visitor.rater)
         return self._page(
             "rated.html",
@@ -235,7 +236,7 @@ class _RatingPages:
         )
 
     async def form(self, request: Request) -> Response:
-        # Checked before anything that a stranger sends is read.
+        # Checked before the body of the request is read.
         visitor, assigned, total = await run_in_threadpool(self._assigned, request)
         if request.method == "GET":
             return await run_in_threadpool(self._form, visitor, assigned, total)
@@ -249,7 +250,7 @@ class _RatingPages:
         return RedirectResponse(f"{visitor.home}/{following}", 303)
 
     def _assigned(self, request: Request) -> tuple[Visitor, Assignment, int]:
-        """Return the visitor, the edit that the address names, and how many edits they have."""
+        """Return the visitor, the edit in the URL, and the number of edits assigned."""
         visitor = self._visitor(request)
         assigned: list[Assignment] = []
         if visitor.rater:
@@ -290,7 +291,7 @@ class _RatingPages:
     def _save(
         self, visitor: Visitor, assigned: Assignment, fields: Mapping[str, str]
     ) -> None:
-        """Store the answers of a form; all are checked before any is stored."""
+        """Store the answers of a form, after checking all of them."""
         study = visitor.study
         swapped = visitor.is_swapped(assigned)
         answers = self._questionnaire(study).answers(fields, swapped=swapped)
@@ -326,14 +327,15 @@ class _RatingPages:
             if not isinstance(source, bytes):
                 source = image_of(*self._item(study, assigned), role)
             data, media_type = blind(source)
-        except ImageError:  # its message may name the file, and the file the model
+        except ImageError:
+            # Its message may contain the file name, and thereby the model.
             raise HTTPException(404, "This picture cannot be shown.") from None
         return Response(data, media_type=media_type, headers=INERT)
 
     # --- for organisers -------------------------------------------------------------------------------------------
 
     def new(self, request: Request, fields: Mapping[str, str]) -> Response:
-        """Show the form of a new study, or create it. The address may name a run and the filter of its table."""
+        """Show the form for a new study, or create the study. The URL may name a run and a filter of its table."""
         problem = ""
         if fields:
             try:
@@ -375,7 +377,7 @@ class _RatingPages:
         questionnaire.check()
         controls = _whole(fields, "controls", 0, 14)
         if controls and plugins.missing("probes"):
-            # An error for the organiser, not for the first rater.
+            # Raise errors for the organiser now, and not for the first rater.
             raise UsageError(f"controls: {_EXTRA}; set none, or install it")
         query = Query.parse(fields.get("query", ""))
         models = [
@@ -402,11 +404,11 @@ class _RatingPages:
     def _positions(
         self, run: RunRecord, models: Sequence[str], view: str
     ) -> Sequence[int]:
-        """Return the edits that a study is limited to: those of its models that match its filter now."""
+        """Return the edits that a study is limited to: those of its models that currently match its filter."""
         return self._browser.positions(run, Query.parse(view), models)
 
     def _chosen_rubrics(self, run: RunRecord, name: str) -> list[Rubric]:
-        """Return the rubrics of this name, those of the run first: its judges were asked them."""
+        """Return the rubrics with this name, preferring those of the run, which its judges were asked."""
         of_run = self._store.questions_of(run).rubrics
         if name in of_run:
             return [of_run[name]]
@@ -419,7 +421,7 @@ class _RatingPages:
             code = invite(self._store, study, rater)
         except UsageError as error:
             raise HTTPException(400, str(error)) from None
-        # Not by a redirect: the link is known only now, and must not be part of another address.
+        # Not a redirect: the link is known only now, and must not become part of another URL.
         link = f"{request.url.scheme}://{request.url.netloc}/rate/{code}"
         return self._progress(study, (clean_name(rater), link))
 
@@ -429,7 +431,7 @@ class _RatingPages:
         return RedirectResponse(f"/rate/{study.id}/progress", 303)
 
     def close(self, request: Request, fields: Mapping[str, str]) -> Response:
-        """Close a study, or open it again."""
+        """Close or reopen a study."""
         study = self._study(request)
         close_study(self._store, study, closed="open" not in fields)
         return RedirectResponse(f"/rate/{study.id}/progress", 303)
@@ -469,7 +471,7 @@ class _RatingPages:
         )
 
     def _sources(self, study: Study, ratings: Sequence[StoredRating]) -> dict[str, str]:
-        """Return the source image of every rated edit, if the run knows it."""
+        """Return the source image of every rated edit that has one in the run."""
         run = self._run(study)
         ids = sorted({rating.item for rating in ratings})
         sources = {}
@@ -479,7 +481,7 @@ class _RatingPages:
         return sources
 
     def csv(self, _: Request) -> Response:
-        """Send every rating of the store, as `agree --ratings` and a spreadsheet read it."""
+        """Send all ratings of the store, in the format of `agree --ratings`, which spreadsheets can open too."""
         headers = {"content-disposition": 'attachment; filename="ratings.csv"'}
         return StreamingResponse(
             csv_lines(read_ratings(self._store)),
@@ -489,7 +491,7 @@ class _RatingPages:
 
 
 _Forms = Mapping[tuple[int, str], FilledForm]
-"""Answers of a rater, by the number of the edit and the factor."""
+"""Answers of a rater, by edit number and factor."""
 
 
 def _row(
@@ -519,7 +521,7 @@ def _row(
 def _ratings(
     rater: str, assigned: Sequence[Assignment], forms: _Forms
 ) -> list[StoredRating]:
-    """Return the scores that a rater gave, without those of controls."""
+    """Return the scores that a rater gave, except for controls."""
     items = {edit.number: edit.item for edit in assigned if not edit.control}
     return [
         StoredRating(items[number], rater, factor, form.score)

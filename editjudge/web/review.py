@@ -1,4 +1,4 @@
-"""Runs, a run's table, an edit's page, and two runs compared: what was judged, to be looked at."""
+"""Pages for reviewers: runs, the table of a run, the page of an edit, and the comparison of two runs."""
 
 from __future__ import annotations
 
@@ -54,16 +54,17 @@ from editjudge.web.values import (
 )
 
 SUMMARISED = 10
-"""Runs whose leaderboard the first page shows, the latest ones."""
+"""Number of runs with a leaderboard on the first page, the latest ones."""
 LARGEST = 20_000
-"""Edits of a run that is summed up here: more take minutes and gigabytes, which the terminal may have."""
+"""Maximum number of edits of a run that is summarised here. More take minutes and gigabytes of memory, so they are left
+to the command line."""
 _GRID = 24
-"""Edits of a page of large images."""
+"""Number of edits on a page of large images."""
 _REPORT = {
     "content-security-policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'; sandbox; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
-"""Headers of a report, which has its style in itself and runs nothing; its own policy names the digest of that style."""
+"""Headers of a report, which has an inline style and no scripts. The report's own policy names the digest of its style."""
 
 
 def routes(site: Site, browser: Browser) -> list[BaseRoute]:
@@ -101,7 +102,7 @@ class RunEntry:
 
 @dataclass(frozen=True)
 class EditAnswer:
-    """A task of an edit, with its judgement and replies, and what was measured against it."""
+    """A task of an edit, with its judgement, its replies, and measured evidence against it."""
 
     task: Task
     judgement: Judgement | None
@@ -110,7 +111,8 @@ class EditAnswer:
 
 
 class _Pages:
-    """Plain functions of a request: Starlette runs them in threads, so that a slow query delays no other page."""
+    """Request handlers. They are not async, so that Starlette runs them in threads and a slow query delays no other
+    page."""
 
     def __init__(self, site: Site, browser: Browser) -> None:
         self._site = site
@@ -122,7 +124,7 @@ class _Pages:
         self._reports = BackgroundCache(4, fresh=3600)
 
     def _page(self, name: str, refresh: bool = False, **values: Any) -> Response:
-        # A page that waits for a result reloads by itself.
+        # A page that waits for a result reloads itself.
         headers = {"refresh": "2"} if refresh else None
         return HTMLResponse(self._site.page(name, **values), headers=headers)
 
@@ -133,7 +135,7 @@ class _Pages:
         raise HTTPException(404, f"This store has no run {number}.")
 
     def _item(self, request: Request, before: int) -> tuple[RunRecord, Item]:
-        """Return the edit that an address names; `before` parts of the path come before its id."""
+        """Return the edit in the URL; `before` is the number of path segments before its id."""
         run = self._run(request.path_params["run"])
         name = request.query_params.get("item") or raw_tail(request, before)
         return run, self._named(run, name)
@@ -159,7 +161,7 @@ class _Pages:
     def _entry(self, run: RunRecord, *, recent: bool) -> RunEntry:
         edits = listing.count_edits(self._store, run)
         statuses = Counter((run.summary or {}).get("statuses", {}))
-        # Without a summary the run goes on, or was added to.
+        # A run without a summary is unfinished or was extended.
         if not run.summary and recent and edits <= LARGEST:
             for (*_, status), count in self._store.counts(run).items():
                 statuses[status] += count
@@ -180,7 +182,7 @@ class _Pages:
         return entry(boards=boards, note=note)
 
     def report(self, request: Request) -> Response:
-        """The HTML report, by the code of `editjudge report`; made in the background if it takes long."""
+        """Send the HTML report, as `editjudge report` makes it. If that takes long, it is made in the background."""
         run = self._run(request.path_params["run"])
         if listing.count_edits(self._store, run) > LARGEST:
             command = f"editjudge report {run.name} -o report.html"
@@ -250,7 +252,7 @@ class _Pages:
         )
 
     def export_csv(self, request: Request) -> Response:
-        """Send the edits of a table's filter, in its order."""
+        """Send the edits that match a table's filter as CSV, in the table's order."""
         run, names, rows = self._listed(request)
 
         def lines() -> Iterator[str]:
@@ -271,7 +273,7 @@ class _Pages:
     def _listed(
         self, request: Request
     ) -> tuple[RunRecord, list[str], Iterator[dict[str, Any]]]:
-        """Return the run, the columns of a CSV file, and a document for each edit of the query."""
+        """Return the run, the columns of a CSV file, and a document for each edit that matches the query."""
         run = self._run(request.path_params["run"])
         columns, rows = self._browser.every(run, Query.of(request.query_params))
         factors = [column.id for column in columns.factors]
@@ -317,7 +319,7 @@ class _Pages:
         )
 
     def _other(self, request: Request) -> tuple[RunRecord, Item] | None:
-        """Return another edit to be looked at beside this one: of another run, or by another model."""
+        """Return the edit to show beside this one, of another run or by another model; None if there is none."""
         query = request.query_params
         if "other" not in query:
             return None
@@ -355,14 +357,14 @@ class _Pages:
     def _ratings(
         self, run: RunRecord, item: Item
     ) -> dict[str, list[tuple[str, float]]]:
-        """Return the scores that people gave an edit, each with the rater's name, by factor."""
+        """Return the scores that people gave an edit with the raters' names, keyed by factor."""
         scores: dict[str, list[tuple[str, float]]] = {}
         for rating in ratings_of(self._store, run, [item.item]):
             scores.setdefault(rating.factor, []).append((rating.rater, rating.score))
         return scores
 
     def annotate(self, request: Request, fields: Mapping[str, str]) -> Response:
-        """Store the tags and the note of an edit's form."""
+        """Store the tags and the note from an edit's form."""
         run, item = self._item(request, 4)
         tags = fields.get("tags", "").split(",")
         try:
@@ -421,7 +423,7 @@ def _report(store: Store, run: RunRecord) -> str:
 
 
 def _following(siblings: list[Item], item: Item) -> Item | None:
-    """Return the next model's edit of the same input and instruction; after the last comes the first."""
+    """Return the next model's edit of the same input and instruction. The last one is followed by the first."""
     names = [sibling.item for sibling in siblings]
     if len(names) < 2 or item.item not in names:
         return None
@@ -447,7 +449,7 @@ def _document(row: ListedEdit, factors: list[str], people: list[str]) -> dict[st
 
 
 def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of a document: facts about the edit first, then its scores."""
+    """Flatten a document into columns: facts about the edit first, then its scores."""
     columns = dict(document)
     scores = columns.pop("scores")
     overall = columns.pop("overall")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-"""Names under which only this machine can be meant."""
+"""Host names that always mean this machine."""
 _NO_PATH = re.compile(r"(?!)")
 
 
@@ -31,31 +31,31 @@ def _keep_path(_method: str, _path: str) -> str | None:
 
 @dataclass(frozen=True)
 class Extension:
-    """Routes that a plug-in adds to `serve`, and who may call them. Reviewers may call all."""
+    """Routes that a plug-in adds to `serve`, and who may call them. Reviewers may call all of them."""
 
     routes: Sequence[BaseRoute]
     lifespan: Callable[[Starlette], AbstractAsyncContextManager[object]] = nullcontext
-    """Entered with the application before it serves, and left when it ends."""
+    """Context manager that is entered before the application serves requests, and left when it stops."""
     served_path: Callable[[str, str], str | None] = _keep_path
-    """The path of `routes` that answers a method and another path; None if there is none."""
+    """Map a method and path to a path of `routes`; None if the extension does not serve it."""
     open_paths: re.Pattern[str] = _NO_PATH
     """Paths that need no token."""
     service_paths: re.Pattern[str] = _NO_PATH
-    """Paths that the token of programs opens."""
+    """Paths that the service token opens."""
     max_bodies: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of a body, by the path's beginning; a form's without it."""
+    """Maximum bytes of a body, by the beginning of the path. Other paths have the limit of a form."""
 
 
 @dataclass(frozen=True)
 class Site:
     store: Store
     token: str | None = None
-    """Token of reviewers, who may see and ask everything. Without it everybody on this machine is one; off loopback one
-    always is set."""
+    """Token of reviewers, who may do everything. Without it, everyone on this machine is a reviewer; on other addresses
+    than loopback it is always set."""
     service_token: str | None = None
-    """Token of programs that may ask for verdicts and rewards, and see nothing else."""
+    """Token of programs that may request verdicts and rewards, and nothing else."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of plug-ins, by their names."""
+    """Settings of plug-ins, by plug-in."""
 
     @functools.cached_property
     def extensions(self) -> list[Extension]:
@@ -73,5 +73,5 @@ def _templates() -> jinja2.Environment:
     from editjudge.report.templating import environment
     from editjudge.web.values import FILTERS, encodable
 
-    # Invisible characters stay: a form has to send back the very text that it shows.
+    # Invisible characters are not replaced, since a form has to send back exactly the text that it shows.
     return environment(FOLDER / "templates", encodable, FILTERS)

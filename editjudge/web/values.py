@@ -1,4 +1,4 @@
-"""Values of requests and of pages: numbers, ids and forms that come in, and text that goes out; templates escape it."""
+"""Values of requests and pages: parsing of numbers, ids and forms, and formatting of text, which templates escape."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from editjudge.store.records import Item, RunRecord
 JOIN_CODE = "[A-Za-z0-9_-]{24}"
 """Last part of a rater's link: `/rate/JOIN-CODE`."""
 _DIGITS = 9
-"""Digits of a number: few enough for every database and for the interpreter."""
+"""Maximum number of digits of a number, which fits into every database."""
 
 
 def whole_number(text: str) -> int | None:
-    """Return a number of a few ASCII digits, perhaps with a minus; None for anything else."""
+    """Parse a number of a few ASCII digits, optionally with a minus; return None for anything else."""
     return int(text) if re.fullmatch(rf"-?[0-9]{{1,{_DIGITS}}}", text) else None
 
 
 class _Number(IntegerConvertor):
-    """`{run:number}` in a route: Starlette's own `int` takes any number of digits."""
+    """`{run:number}` in a route. Starlette's `int` accepts any number of digits."""
 
     regex = rf"[0-9]{{1,{_DIGITS}}}"
 
 
 class _JoinCode(StringConvertor):
-    """`{code:join_code}` in a route: the end of a rater's link."""
+    """`{code:join_code}` in a route: the last part of a rater's link."""
 
     regex = JOIN_CODE
 
@@ -58,8 +58,10 @@ def register_convertors() -> None:
 
 
 def raw_tail(request: Request, before: int) -> str:
-    """Return the path after `before` parts of it, from the raw path: the server has decoded the other one with
-    replacements."""
+    """Return the path after its first `before` segments.
+
+    It is taken from the raw path, because the server decodes invalid bytes in the other one with replacements.
+    """
     raw = b"/".join(request.scope["raw_path"].split(b"/")[before:])
     try:
         return unquote_to_bytes(raw).decode("utf-8", "surrogatepass")
@@ -80,7 +82,7 @@ async def form_fields(request: Request) -> dict[str, str]:
 def with_fields(
     handle: Callable[[Request, Mapping[str, str]], Response],
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that calls `handle` in a thread with the fields of the form; a GET has none."""
+    """Return an endpoint that calls `handle` in a thread with the fields of the form, which are empty for a GET."""
 
     async def endpoint(request: Request) -> Response:
         fields = await form_fields(request) if request.method == "POST" else {}
@@ -93,19 +95,20 @@ def with_fields(
 
 
 def encodable(text: str) -> str:
-    """Return text that has a UTF-8: half a surrogate pair, which a reply or an id may hold, has none."""
+    """Return text that can be encoded as UTF-8, without the lone surrogates that a reply or an id may contain."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def edit_url(item: str, run: int, what: str = "edits") -> str:
-    """Return the address of an edit of a run, whatever characters its id has."""
-    if item in (".", ".."):  # browsers take these for folders, even percent-encoded
+    """Return the URL of an edit of a run, whatever characters are in its id."""
+    # Browsers resolve these as folders, even if they are percent-encoded.
+    if item in (".", ".."):
         return f"/runs/{run}/{what}/?item={item}"
     return f"/runs/{run}/{what}/{quote(item.encode('utf-8', 'surrogatepass'), safe='')}"
 
 
 def day(seconds: float) -> str:
-    """Return a time in minutes; an imported run may have one that no calendar has."""
+    """Return a time to the minute. The time of an imported run may be outside the calendar."""
     try:
         moment = datetime.datetime.fromtimestamp(seconds).astimezone()
         return moment.isoformat(" ", "minutes")[:16]
@@ -118,22 +121,22 @@ def number(value: float) -> str:
 
 
 def score(value: float | None) -> str:
-    """Return a mean score; a whole number stays one."""
+    """Return a mean score as text, without decimals if it is an integer."""
     if value is None or math.isnan(value):
         return "–"
     if float(value).is_integer():
         return f"{value:.0f}"
-    # A mean of 1 to 7, or a share: .0123 is not .0.
+    # One decimal for a mean of 1 to 7, but three digits for a share, so that .0123 does not become .0.
     return f"{value:.1f}" if abs(value) >= 1 else f"{value:.3g}"
 
 
 def titled(key: str) -> str:
-    """Return a factor's key as a column's heading."""
+    """Return a factor's key as a column heading."""
     return key.replace("_", " ")
 
 
 def legend(factor: Factor) -> tuple[dict[float, str], list[Anchor]]:
-    """Return the meaning of each value, and the anchors that no label has taken in."""
+    """Return the meaning of each value, and the anchors that are not in any of them."""
     meanings: dict[float, str] = dict(sorted(factor.scale.labels.items()))
     anchors = list(factor.anchors)
     for anchor in factor.anchors:
@@ -148,7 +151,7 @@ def legend(factor: Factor) -> tuple[dict[float, str], list[Anchor]]:
 
 
 def scale_ends(factor: Factor) -> list[tuple[float, str]]:
-    """Return the lowest and the highest score with their meaning in the rubric; nothing if neither has one."""
+    """Return the lowest and highest score with their meanings in the rubric; empty if neither has one."""
     labels, anchors = legend(factor)
     ends = []
     for value in factor.scale.steps[:1] + factor.scale.steps[-1:]:
@@ -162,8 +165,10 @@ def pretty(value: Any) -> str:
 
 
 def question_text(rubric: Rubric, run: RunRecord, item: Item) -> str:
-    """Return the question as it was sent, images as [image: role]; for a rubric that is asked for each element of a list,
-    that of the first one."""
+    """Return the question as it was sent, with images as [image: role].
+
+    For a rubric that is asked for each element of a list, it is the question about the first one.
+    """
     edit = Edit(
         item.item,
         instruction=item.instruction,
