@@ -3,8 +3,8 @@
 Works on any server (docs/reward-protocol.md). Exit code 0: every check passed or was skipped with a reason; 1: a check
 failed, or the server cannot be reached. The checks send about fifty questions about small images to the server's judge.
 
-`--failing-judge NAME` names a judge of the server that never answers. It is needed to check how the server handles the
-failure of a judge; without it that check is skipped.
+`--failing-judge NAME` names a judge of the server that never answers. Without it, the check of how the server handles a
+failing judge is skipped.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 PATIENCE = 60.0
 """Maximum seconds for a judge to answer the edits of one check."""
 SLACK = 5.0
-"""Seconds by which an answer may miss its deadline: the protocol allows one second, and machines may be busy."""
+"""Seconds by which an answer may miss its deadline. The protocol allows one second; the rest is for busy machines."""
 HURRY = 0.05
-"""Deadline in seconds that hardly any judge meets."""
+"""Deadline in seconds that almost no judge can meet."""
 LEAST_SPREAD = 1e-3
-"""Minimum difference between the best and the worst reward of several edits; a judge below it does not discriminate."""
+"""Minimum difference between the best and the worst reward of several edits. A judge with a smaller one does not
+discriminate."""
 LEAST_NUMBERS = 4
 """Minimum number of rewards for this comparison."""
 REFUSALS = (400, 413, 422)
@@ -62,11 +63,11 @@ class ServerAnswer(NamedTuple):
 
 
 class Failed(Exception):
-    """Raised if the server fails a check; the message says what it did and what was expected."""
+    """Raised if the server fails a check. The message says what it did and what was expected."""
 
 
 class Skipped(Exception):
-    """Raised if a check does not apply to this server; the message says why."""
+    """Raised if a check does not apply to this server. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Server:
         self._problems = _validator()
         self.failing_judge = failing_judge
         self.seen: list[Json] = []
-        """Every reward with scores that the server has returned so far."""
+        """Every reward with scores that the server has returned."""
 
     def call(
         self, path: str, data: bytes | None = None, kind: str = "application/json"
@@ -186,7 +187,7 @@ def scene(shift: int = 0, side: int = 160) -> bytes:
 
     image = Image.linear_gradient("L").resize((side, side)).convert("RGB")
     draw = ImageDraw.Draw(image)
-    # Grass with a fixed texture: an image without texture would count as blank.
+    # Grass has a fixed texture, because an image without texture would count as blank.
     for n in range(600):
         x = n * 7919 % side
         y = side * 3 // 5 + n * 104729 % (side * 2 // 5)
@@ -200,7 +201,7 @@ def scene(shift: int = 0, side: int = 160) -> bytes:
 
 @functools.cache
 def spoiled(step: int) -> bytes:
-    """Return the scene with an area painted over that grows with `step`."""
+    """Return the scene with a painted-over area that grows with `step`."""
     from PIL import Image, ImageDraw
 
     image = Image.open(io.BytesIO(scene(1)))
@@ -234,7 +235,7 @@ def edit(number: int, **more: Any) -> Json:
 
 
 def new_edit(number: int) -> Json:
-    """Return an edit with a unique instruction, so that no server has an answer to it yet."""
+    """Return an edit with a unique instruction, so that no server has cached an answer."""
     instruction = f"Paint the house in colour {number} ({uuid.uuid4()})."
     return edit(number, instruction=instruction)
 
@@ -249,7 +250,7 @@ def answers_that_it_is_ready(server: Server) -> None:
 
 
 def rewards_come_in_order(server: Server) -> None:
-    """Each edit has one reward with its id, in the order of the edits. It has the same reward if it is sent alone."""
+    """Each edit has one reward with its id, in the order of the edits, and the same reward if it is sent alone."""
     sent = [edit(n) for n in (2, 0, 3, 1)]
     together = server.rewards(*sent)
     ids = [reward["id"] for reward in together]
@@ -267,8 +268,7 @@ def rewards_lie_between_0_and_1(server: Server) -> None:
 
 
 def different_edits_have_different_rewards(server: Server) -> None:
-    """Edits from a correct one to one that is mostly painted over do not all have the same reward: a constant is not a
-    judgement."""
+    """A series of edits, from a correct one to one that is mostly painted over, does not get a constant reward."""
     sent = [
         edit(n, edited=_base64(spoiled(n)), instruction="Paint the house red.")
         for n in range(8)
@@ -282,7 +282,7 @@ def different_edits_have_different_rewards(server: Server) -> None:
 
 
 def a_missing_output_is_null(server: Server) -> None:
-    """An edit without an output has no reward and a status other than `ok`; the order of the others is unchanged."""
+    """An edit without an output has no reward and a status other than `ok`. The other edits keep their order."""
     first, missing, last = server.rewards(edit(0), edit(1, edited=None), edit(2))
     expect_null(missing, "an edit without an output")
     ids = (first["id"], last["id"])
@@ -290,7 +290,7 @@ def a_missing_output_is_null(server: Server) -> None:
 
 
 def a_broken_picture_is_null(server: Server) -> None:
-    """Bytes that are not an image, or a truncated image, make only their own edit fail."""
+    """Bytes that are not an image, or are a truncated image, make only their own edit fail."""
     complete = scene(1)
     for broken in (b"these bytes are not an image", complete[: len(complete) // 2]):
         answer = server.ask(edit(0, edited=_base64(broken)), edit(1))
@@ -309,7 +309,7 @@ def a_failing_judge_is_null(server: Server) -> None:
 
 
 def odd_edits_do_not_break_a_server(server: Server) -> None:
-    """An unusual edit has a reward with scores, or null, or is refused; it is never an internal error of the server."""
+    """An unusual edit has a reward with scores, or null, or is refused. It never causes an internal server error."""
     from PIL import Image
 
     pixel = _base64(_png(Image.new("RGB", (1, 1), (200, 40, 40))))
@@ -336,7 +336,7 @@ def odd_edits_do_not_break_a_server(server: Server) -> None:
 
 
 def a_repeated_edit_has_the_same_reward(server: Server) -> None:
-    """An edit that is sent twice in one request, or again later, has the same reward."""
+    """An edit sent twice in one request, or again later, has the same reward both times."""
     first, _, second = server.numbers(edit(0), edit(1), edit(0))
     expect(first == second, f"the rewards of the same edit are {first} and {second}")
     (again,) = server.rewards(edit(0))
@@ -360,7 +360,7 @@ def cached_says_what_was_there_before(server: Server) -> None:
 
 
 def a_deadline_holds(server: Server) -> None:
-    """The answer arrives by the deadline; an edit that is not judged by then is null, and has a reward later."""
+    """The answer arrives by the deadline. An edit that is not judged by then is null, and has a reward later."""
     sent = [new_edit(n) for n in range(3)]
     begun = time.monotonic()
     early = server.numbers(*sent, deadline=HURRY)
@@ -373,7 +373,7 @@ def a_deadline_holds(server: Server) -> None:
         expect(before is None or before == after, message)
     if None in early:
         return
-    # One number for all, now and later, may be a default that the server stored for late answers.
+    # The same number for all edits, now and later, may be a default that the server stored for late answers.
     if len(set(early)) == 1:
         fresh = server.numbers(*sent, fresh=True)
         is_made_up = all(number not in (None, early[0]) for number in fresh)
@@ -383,7 +383,7 @@ def a_deadline_holds(server: Server) -> None:
 
 
 def strict_answers_503(server: Server) -> None:
-    """With `strict`, the status is 503 if a reward is null; the body is the same."""
+    """With `strict`, the HTTP status is 503 if a reward is null. The body is the same."""
     answer = server.ask(edit(0), edit(1, edited=None), strict=True)
     expect_status(answer, 503)
     server.valid(answer.json(), "Rewards")
@@ -426,10 +426,10 @@ def groups_are_ranked_by_pairs(server: Server) -> None:
     if None in numbers:
         status = members[numbers.index(None)]["status"]
         raise Skipped(f"a comparison has no verdict (status {status})")
-    # Every comparison is worth one point, and each edit is in two of them.
+    # Each comparison is worth one point, and each edit takes part in two.
     message = f"three edits share three comparisons, and their rewards are {numbers}"
     expect(abs(sum(numbers) - 1.5) < 1e-6, message)
-    # Edits of one group with different instructions.
+    # The edits of this group have different instructions.
     other = server.ask(edit(0, group="g"), edit(1, group="g"), ranking="pairs")
     server.expect_refusal(other, 422)
 
@@ -446,7 +446,7 @@ def samples_say_how_certain(server: Server) -> None:
 
 
 def what_is_not_known_is_refused(server: Server) -> None:
-    """An unknown field, judge or version, and an image given as a path, are 422 with `where` and `what`."""
+    """An unknown field, judge or version, or an image given as a path, is refused with 422, with `where` and `what`."""
     requests: list[Any] = [
         {"edits": [edit(0)], "colour": "red"},
         {"edits": [edit(0, colour="red")]},
@@ -463,13 +463,13 @@ def what_is_not_known_is_refused(server: Server) -> None:
 
 
 def what_is_not_json_is_refused(server: Server) -> None:
-    """A truncated body and NaN are 4xx."""
+    """A truncated body or NaN is refused with a 4xx status."""
     for data in (b"", b'{"edits": [', b'{"edits": [], "deadline": NaN}', b"\xff\xfe"):
         server.expect_refusal(server.call("/v1/reward", data), 400, 422)
 
 
 def a_pickle_is_refused(server: Server) -> None:
-    """A pickle is 415, even of a request that would be valid as JSON; with the content type of JSON it is refused too."""
+    """A pickle is refused with 415, even if its content would be valid as JSON, and also if it is sent as JSON."""
     for value in (None, {"edits": [edit(0)]}):
         data = pickled.dumps(value)
         for kind in ("application/octet-stream", "application/x-pickle"):
@@ -484,7 +484,7 @@ def too_many_edits_are_refused(server: Server) -> None:
 
 
 def multipart_means_the_same(server: Server) -> None:
-    """Images as multipart parts have the same rewards as images in base64."""
+    """Images sent as multipart parts get the same rewards as images in base64."""
     sent = edit(0)
     images = {role: base64.b64decode(sent.pop(role)) for role in ("input", "edited")}
     request = json.dumps({"edits": [sent], "deadline": PATIENCE}).encode()
@@ -502,7 +502,7 @@ def multipart_means_the_same(server: Server) -> None:
 
 
 def msgpack_means_the_same(server: Server) -> None:
-    """Images as bytes in msgpack have the same rewards as images in base64; a server need not support msgpack."""
+    """Images sent as bytes in msgpack get the same rewards as images in base64. Support of msgpack is optional."""
     try:
         msgpack = import_module("msgpack")
     except ModuleNotFoundError:
@@ -527,7 +527,7 @@ def _expect_same(server: Server, answer: ServerAnswer) -> None:
 
 
 def the_schema_is_served(server: Server) -> None:
-    """GET /v1/reward/schema is the published schema of the same version; a server need not serve it."""
+    """GET /v1/reward/schema returns the published schema of the same version. Serving it is optional."""
     answer = server.call("/v1/reward/schema")
     if answer.status == 404:
         raise Skipped("the server does not serve the schema")
@@ -536,8 +536,8 @@ def the_schema_is_served(server: Server) -> None:
 
 
 def every_number_has_scores_behind_it(server: Server) -> None:
-    """In all answers so far, a number comes with a score of every factor without an abstention. Only a degenerate output
-    may have a 0 without scores, and then with a reason."""
+    """In all answers so far, a number comes with a score for every factor without an abstention. Only a degenerate
+    output may have a 0 without scores, and then it has a reason."""
     numbered = [
         reward
         for reward in server.seen

@@ -2,7 +2,7 @@
 
 A dialect converts its request body into a request of `/v1/reward` and the rewards into its own answer. Each is served
 at `/d/NAME/...` and at the path that the trainer's client calls. Most are data (`dialects.yaml`, or a YAML file of the
-operator). Only UniRL's protocol can express a missing reward. The others return None, on which their trainers stop,
+operator). Only UniRL's protocol can express a missing reward. The others return None, which stops their trainers,
 instead of a 0 that they would learn from. An invalid edit fails alone, and the others are judged.
 """
 
@@ -41,7 +41,7 @@ Factors = Mapping[str, Scale]
 Place = Annotated[
     str, Field(pattern=r"^[A-Za-z_][\w-]*(\.(\*|[A-Za-z_][\w-]*))*$", max_length=200)
 ]
-"""Path of a list with one entry for each edit: names of nested objects, separated by dots; `*` stands for each entry."""
+"""Path of a list with one entry for each edit: names of nested objects, separated by dots. `*` matches each entry."""
 Places = Annotated[list[Place], Field(min_length=1)]
 Url = Annotated[str, Field(pattern=r"^/([\w.{}-]+(/[\w.{}-]+)*)?$", max_length=200)]
 Option = Literal["judge", "judges", "rubrics", "score", "formula", "weights", "samples"]
@@ -61,11 +61,11 @@ class Sent(NamedTuple):
     edits: list[dict[str, Any]]
     """Edits in the form of `/v1/reward`."""
     values: list[Any]
-    """Values of each edit that the answer needs."""
+    """Values of each edit that are needed to write the answer."""
     bad: dict[int, RewardedEdit]
     """Rewards of the edits that are not judged, by index."""
     options: Mapping[Option, Any] = {}
-    """Fields of the request other than the edits, in the form of `/v1/reward`."""
+    """Fields of the request other than its edits, in the form of `/v1/reward`."""
 
 
 class Dialect(BaseModel):
@@ -136,7 +136,7 @@ def _metadata(value: Any) -> dict[str, str]:
 
 
 def _described(value: Any) -> dict[str, Any]:
-    """Return an entry of metadata as a dict; it may be a dict, JSON of a dict, or a prompt."""
+    """Return an entry of metadata as a dict. It may be sent as a dict, as JSON of a dict, or as a prompt."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -160,7 +160,7 @@ class RequestModes(BaseModel):
 
     field: Place
     default: str | None = None
-    """Mode of a request without the field. Such a request is refused if there is no default."""
+    """Mode of a request without the field. If there is no default, such a request is refused."""
     choices: Annotated[dict[str, dict[Option, Any]], Field(min_length=1)]
     """Options of each mode, as in a request to `/v1/reward`."""
 
@@ -194,10 +194,10 @@ class DialectFile(Dialect):
     """A dialect that is defined by data."""
 
     single: bool = False
-    """Whether a request is a single edit: then paths lead to its values and not to lists."""
+    """Whether a request has a single edit. Its paths then lead to values instead of lists."""
     edited: Places
-    """Paths of the outputs: each edit uses the first path that it has. Null means that there is no output. If an entry is
-    a list, its first image is used."""
+    """Paths of the outputs. Each edit uses the first of them that it has. Null means that there is no output. If an
+    entry is a list, its first image is used."""
     input: Places
     instruction: Places
     metadata: Place | None = None
@@ -299,7 +299,8 @@ class DialectFile(Dialect):
     def _entries(
         self, values: Any, paths: Iterable[str], count: int | None
     ) -> list[Any] | None:
-        """Return the entry of each edit at its first path with a value; None if the body has none of the paths."""
+        """Return the entry of each edit, from the first path at which it has a value; None if the body has none of the
+        paths."""
         entries: list[Any] | None = None
         for path in paths:
             column = self._column(values, path)
@@ -365,7 +366,7 @@ class DialectFile(Dialect):
 
 
 def _at(values: Any, path: Sequence[str]) -> Any:
-    """Return the value at a path; `_ABSENT` if there is none. After `*` it is a list with the value of each entry."""
+    """Return the value at a path, or `_ABSENT`. After `*` it is a list with the value of each entry."""
     for depth, name in enumerate(path):
         if name == "*":
             if not _is_list(values):
@@ -471,7 +472,7 @@ def builtin() -> dict[str, Dialect]:
 
 
 def load_dialect(name: str) -> Dialect:
-    """Return a built-in dialect by name, or load one from a YAML file. Raise `UsageError` if that is impossible."""
+    """Return a built-in dialect by name, or load one from a YAML file. Raise `UsageError` if there is neither."""
     if not name.endswith((".yaml", ".yml")):
         if name not in builtin():
             raise UsageError(
@@ -501,10 +502,10 @@ def load_dialect(name: str) -> Dialect:
 
 
 def chosen(options: Sequence[str]) -> list[tuple[Dialect, bool]]:
-    """Return the dialects of the options, each with whether it is also served at its native path.
+    """Return the dialects that the options name, and whether each is also served at its native path.
 
-    An option is `NAME` or, to serve it only at `/d/NAME/...`, `/d/NAME`; a YAML file may replace the name. Raise
-    `UsageError` for an unknown dialect, and for two dialects with the same path.
+    An option is `NAME`, or `/d/NAME` to serve the dialect only at `/d/NAME/...`. A YAML file may replace the name.
+    Raise `UsageError` for an unknown dialect, and for two dialects with the same path.
     """
     dialects: dict[str, tuple[Dialect, bool]] = {}
     taken: dict[str, str] = {}
@@ -514,7 +515,7 @@ def chosen(options: Sequence[str]) -> list[tuple[Dialect, bool]]:
         name = dialect.name
         path = dialect.post
         dialects[name] = dialect, is_native
-        # Paths for GET cannot collide: all dialects answer GET /health alike, and share no other.
+        # Paths for GET cannot collide: the only one that dialects share is /health, and they all answer it alike.
         if is_native and taken.setdefault(path, name) != name:
             raise UsageError(
                 f"--dialect {taken[path]} and --dialect {name} both answer POST {path}. Give one of them as "
@@ -526,7 +527,7 @@ def chosen(options: Sequence[str]) -> list[tuple[Dialect, bool]]:
 def native_path(
     dialects: Iterable[tuple[Dialect, bool]], method: str, path: str
 ) -> str | None:
-    """Return the path `/d/NAME/...` for a dialect's native path; None if no dialect has this path."""
+    """Return the path `/d/NAME/...` of a native path; None if no dialect has it."""
     for dialect, is_native in dialects:
         if method == "POST":
             answers = compile_path(dialect.post)[0].match(path) is not None

@@ -1,5 +1,5 @@
-"""Metrics of the rewards since the server started, in the text format of Prometheus: failures, drift of the mean, and
-durations of requests."""
+"""Metrics of the rewards since the server started, in the text format of Prometheus: failures, drift of the mean
+reward, and durations of requests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from editjudge.rewards.protocol import RewardedEdit
 
 _KEPT = 2000
-"""Number of latest rewards, and of latest requests of a protocol, that figures cover."""
+"""Number of latest rewards, and of latest requests per protocol, that the metrics cover."""
 _RECENT = 200
 """Number of latest rewards whose mean is compared with that of earlier ones."""
 _LEAST = 30
-"""Minimum number of rewards on either side of this comparison."""
+"""Minimum number of rewards on each side of this comparison."""
 
 
 @dataclass
@@ -26,7 +26,7 @@ class RewardFigures:
     """Counts of all rewards, by protocol and status."""
     refused: Counter[tuple[str, str | int]] = field(default_factory=Counter)
     low_variance: int = 0
-    """Groups whose rewards hardly differ."""
+    """Number of groups whose rewards hardly differ."""
     seconds: dict[str, deque[float]] = field(default_factory=dict)
     """Durations of the latest requests, by protocol."""
     requests: Counter[str] = field(default_factory=Counter)
@@ -44,7 +44,7 @@ class RewardFigures:
         self.latest.extend(reward.reward for reward in rewards)
 
     def note_request(self, protocol: str, seconds: float, at_judges: float) -> None:
-        """Record the duration of a request, and the part of it in which a judge was working."""
+        """Record the duration of a request, and how much of it a judge was working."""
         self.seconds.setdefault(protocol, deque(maxlen=_KEPT)).append(seconds)
         self.requests[protocol] += 1
         self.total_seconds[protocol] += seconds
@@ -55,8 +55,8 @@ class RewardFigures:
         return [reward for reward in self.latest if reward is not None]
 
     def drift(self) -> float | None:
-        """Return the mean of the recent rewards minus that of earlier ones, in standard errors of independent edits; None if
-        there are too few rewards."""
+        """Return the mean of the recent rewards minus that of earlier ones, in standard errors; None if there are too
+        few rewards. The standard error assumes independent edits."""
         before = self.numbers[:-_RECENT]
         recent = self.numbers[-_RECENT:]
         if min(len(before), len(recent)) < _LEAST:
@@ -71,7 +71,7 @@ class RewardFigures:
     def prometheus_text(
         self, *, waiting: int = 0, held: int = 0, spent: float = 0.0
     ) -> str:
-        """Return all metrics, including those of the queue. An undefined metric is left out and never 0."""
+        """Return all metrics, including those of the queue. An undefined metric is left out instead of being 0."""
         numbers = self.numbers
         total = sum(self.total_seconds.values())
         server = sum(self.server_seconds.values())
@@ -159,7 +159,7 @@ def _ratio(part: float, total: float) -> float | None:
 
 
 def _family(name: str, kind: str, meaning: str, samples: Mapping[str, float]) -> str:
-    """Return the text of a metric with its samples, by suffix and labels; empty without samples."""
+    """Return the text of a metric with its samples, which are keyed by suffix and labels; empty without samples."""
     if not samples:
         return ""
     name = f"editjudge_{name}"

@@ -1,7 +1,7 @@
-"""Safe reading of pickled request bodies, for trainers whose clients send nothing else.
+"""Safe reading of pickled request bodies, for trainers whose clients send only pickles.
 
-This is the only module that reads pickles. A body is first checked opcode by opcode: those that name, call or build an
-object are refused, so that the unpickler makes only bytes, text, numbers, bool, None, lists, tuples and dicts.
+This is the only module that reads pickles. A body is first checked opcode by opcode. Opcodes that name, call or build
+an object are refused, so that the unpickler can only make bytes, text, numbers, bool, None, lists, tuples and dicts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pickletools
 from typing import Any, NoReturn
 
 MAX_DEPTH = 32
-"""Maximum nesting of lists; requests have four levels."""
+"""Maximum nesting of lists. Requests have four levels."""
 _PLAIN = frozenset(
     "PROTO FRAME STOP MARK MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET "
     "NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 LONG4 BINFLOAT "
@@ -22,8 +22,8 @@ _PLAIN = frozenset(
 )
 """Opcodes that make plain values."""
 _TUPLES = 1000
-"""Maximum number of tuples in a body. A sender can choose their hashes: 8,000 colliding keys of a dict blocked the
-interpreter for a second."""
+"""Maximum number of tuples in a body, since a sender can choose their hashes: a dict with 8,000 colliding keys blocked
+the interpreter for a second."""
 
 
 class NotPlain(ValueError):
@@ -36,7 +36,8 @@ class _Unpickler(pickle.Unpickler):
 
 
 def loads(data: bytes, max_values: int) -> Any:
-    """Return the value of a pickle. Raise `NotPlain` if it has more than `max_values` opcodes or values, or objects."""
+    """Return the value of a pickle. Raise `NotPlain` if it contains objects, or more than `max_values` opcodes or
+    values."""
     try:
         _check_opcodes(data, max_values)
         value = _Unpickler(io.BytesIO(data)).load()
@@ -53,7 +54,7 @@ def loads(data: bytes, max_values: int) -> Any:
         OverflowError,
         Warning,
     ) as error:
-        # Not a pickle, a truncated one, or one that pops from an empty stack. A warning comes from an escape in a text
+        # It is not a pickle, is truncated, or pops from an empty stack. A warning is raised by an escape in a text
         # opcode, which is decoded before it is refused.
         raise NotPlain(
             f"the pickle cannot be read: {str(error)[:200] or type(error).__name__}"
@@ -88,8 +89,8 @@ def _check_opcodes(data: bytes, most: int) -> None:
 
 
 def _check_value(value: Any, most: int) -> None:
-    """Raise `NotPlain` for a value with too many values inside: by the memo, a few bytes can make any number of values,
-    or one that contains itself."""
+    """Raise `NotPlain` if a value contains more than `most` values. With the memo, a few bytes can make any number of
+    them, or a value that contains itself."""
     left = [(value, 0)]
     count = 0
     while left:

@@ -1,6 +1,7 @@
 """The reward protocol: requests and answers of `/v1/judge` and `/v1/reward`, and the documents that describe them.
 
-A request cannot name a path or a URL: it contains its images, and it names judges and rubrics of a fixed list.
+A request cannot name a path or a URL. It contains its images, and the judges and rubrics it names are from a fixed
+list.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from editjudge.store.import_run import ImportedJudgement
 PROTOCOL = 1
 """Version of the reward protocol (docs/reward-protocol.md), which increases with every incompatible change."""
 BASE64 = r"^(data:image/[a-z0-9.+-]{1,40};base64,)?([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-"""Pattern of an image in JSON, for the OpenAPI document only: the decoder below is as strict and much faster."""
+"""Pattern of an image in JSON, for the OpenAPI document only. The decoder below is as strict and much faster."""
 _PREFIX = re.compile(r"data:image/[a-z0-9.+-]{1,40};base64,")
 _MAX_TURN = 10**6
 
@@ -62,11 +63,11 @@ class Terms:
     """Default score: the name of a formula, or an expression."""
     weights: Mapping[str, float] = field(default_factory=dict)
     mixture: Mapping[str, float] = field(default_factory=dict)
-    """Default mixture of judges whose rewards are averaged, with their weights; if empty, `judge` alone."""
+    """Default mixture of judges, with the weights for averaging their rewards; if empty, `judge` alone."""
     degenerate: Literal["null", "worst"] = "null"
-    """Reward of a degenerate output, which is not sent to a judge: null, or 0 for `worst`."""
+    """Reward of a degenerate output, which is not sent to a judge: null, or 0 with `worst`."""
     fresh: bool = False
-    """Whether to ask again even if the store has the answer; the earlier answer is kept too."""
+    """Whether to ask again even if the store has the answer. The earlier answer is kept too."""
     budget: float | None = None
     """Maximum US dollars that this server may spend on judges."""
     max_samples: int = 16
@@ -77,23 +78,23 @@ class Terms:
     max_image: int = 16 * 2**20
     max_body: int = 128 * 2**20
     max_waiting: int = 512
-    """Maximum number of edits that are accepted and not judged yet; further batches are refused for now."""
+    """Maximum number of accepted edits that are not judged yet. Further batches are refused until there is room."""
     max_held: int = 512 * 2**20
-    """Maximum bytes of their request bodies, which bounds memory."""
+    """Maximum total bytes of their request bodies, which bounds memory."""
     deadline: float = 300.0
     """Longest deadline of a request in seconds, and the default."""
     drain: float = 30.0
     """Seconds to finish accepted edits when the server stops."""
     concurrency: int | None = None
-    """Maximum number of requests in flight to a judge; adapts to the judge if None."""
+    """Maximum number of requests in flight to a judge; None adapts it to the judge."""
     images: Path | None = None
-    """Folder in which images of requests are kept by digest, so that review can show them."""
+    """Folder that stores the images of requests by digest, so that the review pages can show them."""
     max_images: int = 10 * 2**30
-    """Maximum bytes of that folder; further images are judged but not kept."""
+    """Maximum bytes of that folder. Further images are judged but not stored."""
 
     @property
     def edits(self) -> int:
-        """Maximum number of edits in one request, which is at most `max_waiting`."""
+        """Maximum number of edits in one request, never more than `max_waiting`."""
         return min(self.max_edits, self.max_waiting)
 
 
@@ -118,7 +119,7 @@ def decoded(value: Any) -> Any:
 
 
 def _integer(value: Any) -> Any:
-    """Return 2 for 2.0, which is an integer to JSON Schema."""
+    """Return integral floats such as 2.0 as int, since JSON Schema counts them as integers."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -175,7 +176,7 @@ class SentEdit(BaseModel):
     )
 
     def edit(self, number: int) -> Edit:
-        """Return the edit to judge; without an id, its number in the batch is its id."""
+        """Return the edit to judge. Without an id, it gets its number in the batch as id."""
         turn = {"session": self.session, "turn": self.turn}
         return Edit(
             self.id or str(number),
@@ -199,7 +200,7 @@ class RequestOptions(BaseModel):
 
     model_config = _STRICT
 
-    # Not a Literal, which `true` would equal.
+    # Not a Literal, because `true` would equal 1.
     protocol: Annotated[
         int, Field(ge=PROTOCOL, le=PROTOCOL), BeforeValidator(_integer)
     ] = Field(PROTOCOL, description="Version of the protocol that the client speaks.")
@@ -443,7 +444,7 @@ class RewardedEdit(BaseModel, frozen=True):
 
     @classmethod
     def not_taken(cls, edit: str, status: str, message: str) -> Self:
-        """Return the reward of an edit that is invalid as it was sent: it is neither judged nor stored."""
+        """Return the reward of an edit that is invalid as sent, and therefore neither judged nor stored."""
         reason = RewardReason(
             rubric="-", code="not_taken", factor=None, message=message
         )

@@ -1,4 +1,4 @@
-"""The queue of the reward server: one bounded lane for each judge; every answer is stored.
+"""The queue of the reward server. It has a bounded lane for each judge, and stores every answer.
 
 Accepted edits are judged and stored even if the client has disconnected.
 """
@@ -54,11 +54,12 @@ from editjudge.store.store import Store
 T = TypeVar("T")
 
 _PLANNING = 0.5
-"""Seconds beyond the deadline that a request waits for its keys and its run, which identify the answers later."""
+"""Seconds beyond the deadline that a request waits for its keys and its run, by which its answers can be found later."""
 _SPANS = 8192
-"""Number of judgements whose times are remembered, more than any request has."""
+"""Number of judgements whose times are remembered; no request has as many."""
 _TRIES = 6
-"""Tries before a judge counts as unreachable, about ten seconds, since a client is waiting; a run tries for minutes."""
+"""Number of tries before a judge counts as unreachable, about ten seconds because a client is waiting. A run tries for
+minutes."""
 _PENDING = Remark(
     "deadline",
     "not judged by the deadline; judging continues, and a later request finds the answer",
@@ -69,21 +70,22 @@ _PENDING = Remark(
 
 
 class Finding(NamedTuple):
-    """A fault of an edit that is detected before a judge is asked, such as a degenerate output."""
+    """A fault of an edit that is found before a judge is asked, such as a degenerate output."""
 
     status: str
-    """Status of the reward if the edit is set aside."""
+    """Status of the reward if the edit is not judged."""
     code: str
     message: str
     set_aside: bool = True
-    """Whether the edit is not sent to a judge; else the fault is only a flag on the answer."""
+    """Whether the edit is not sent to a judge. If false, the fault is only a flag on the answer."""
 
 
 def screen(edit: Edit) -> Finding | None:
-    """Return the first fault that the installed screens find; None if there is none. An output that is the same file as
-    its input is found without screens.
+    """Return the first fault that the installed screens find; None if there is none. Without screens, only an output
+    that is the same file as its input is found.
 
-    An unexpected exception makes this edit fail, since its output may be degenerate."""
+    An unexpected exception makes this edit fail, since its output may be degenerate.
+    """
     if edit.edited is not None and edit.edited == edit.input:
         message = "no edit: the output is the file of the input"
         return Finding("abstained", "unchanged", message)
@@ -117,12 +119,12 @@ class QueuedReply(NamedTuple):
 
 @dataclass
 class QueuedEdit:
-    """An edit in the queue of one judge: its tasks in the order of the rubrics, and the answers so far."""
+    """An edit in the queue of one judge, with its tasks in the order of the rubrics and the answers so far."""
 
     edit: Edit
     works: Sequence[Work]
     item: Item | None = None
-    """The edit in the store; None until it is stored. Its name is the id with a digest of the sent edit, since clients
+    """The edit in the store; None until it is stored. Its name is its id and a digest of its content, since clients
     reuse ids."""
     answers: dict[str, Judgement] = field(default_factory=dict)
     """Judgements by task key."""
@@ -132,7 +134,7 @@ class QueuedEdit:
         return self.item.item if self.item else None
 
     def failure(self) -> str | None:
-        """Return the first status of a failure, or `pending` if a question has no answer yet; else None."""
+        """Return the status of the first failure, or `pending` if a question has no answer yet; else None."""
         for work in self.works:
             judgement = self.answers.get(work.task.key)
             status = judgement.status if judgement else "pending"
@@ -153,7 +155,7 @@ class QueuedEdit:
         return replies
 
     def rows(self, since: float) -> Iterator[dict[str, Any]]:
-        """Yield the judgements as dicts for JSON."""
+        """Yield the judgements as JSON objects."""
         edit = self.edit
         group = self.item.group if self.item else edit.group
         for judgement, variant, pending, cached in self.replies(since):
@@ -173,7 +175,7 @@ class RequestBatch:
     rubrics: Sequence[Rubric]
     judges: Iterable[str]
     screened: bool = False
-    """Whether degenerate outputs are set aside."""
+    """Whether edits with degenerate outputs are not sent to a judge."""
     samples: int = 1
     """Number of answers to each question."""
     fresh: bool = False
@@ -227,8 +229,8 @@ class RequestBatch:
         _ = task.cancelled() or task.exception()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until all edits are judged, at most `seconds`, and a little longer if the keys are not known yet."""
-        # If the server stops, the answer is the current state.
+        """Wait until all edits are judged, at most `seconds`, or a little longer if the keys are not known yet."""
+        # If the server is stopping, the current state is the answer.
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({self.task}, timeout=max(0.0, seconds))
         with contextlib.suppress(TimeoutError):
@@ -250,13 +252,13 @@ class JudgeLane:
     pace: Pace
     window: Window
     runs: dict[bool, RunRecord] = field(default_factory=dict)
-    """Run of single edits (False) and run of pairs (True), which is reported by win rates."""
+    """Run of single edits (False), and run of pairs (True), which is reported as win rates."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Lock that the next question holds, so that questions are asked in the order of arrival."""
+    """Lock held by the next question, so that questions are asked in order of arrival."""
     is_down: bool = False
 
     def try_again(self) -> None:
-        """Allow requests to a judge again after it was marked as down."""
+        """Allow requests to a judge that was marked as down."""
         if self.is_down:
             self.is_down = False
             self.pace.circuit = _circuit(self.judge.spec)
@@ -274,9 +276,9 @@ class JudgingQueue:
     ) -> None:
         self.terms = terms
         self.edits = 0
-        """Number of edits that are accepted and not judged yet."""
+        """Number of accepted edits that are not judged yet."""
         self.held = 0
-        """Bytes of their request bodies."""
+        """Total bytes of their request bodies."""
         self.closing = False
         self.budget = Budget(terms.budget)
         self.spans: dict[str, tuple[float, float]] = {}
@@ -327,8 +329,8 @@ class JudgingQueue:
 
     @contextlib.contextmanager
     def admitted(self, announced: int) -> Iterator[_Hold]:
-        """Reserve room for a body while it is read and judged. Raise `Refused` before it is read if there is no room for
-        the announced size."""
+        """Reserve room for a body while it is read and judged. If there is no room for the announced size, raise
+        `Refused` before the body is read."""
         if self.closing:
             raise Refused(503, "the server is shutting down: try again later")
         hold = _Hold(self)
@@ -397,7 +399,7 @@ class JudgingQueue:
     def _plans(
         self, judge: Judge, batch: RequestBatch
     ) -> list[tuple[list[Work], Item]]:
-        """Return the tasks of each edit, and the edit to store. Hashes the images."""
+        """Return the tasks of each edit, and the edit in the form that is stored. This hashes the images."""
         digests = _RequestDigests(self._reader)
         plans = []
         for edit in batch.edits:
@@ -418,7 +420,7 @@ class JudgingQueue:
         batch: RequestBatch,
         look: Callable[[Edit, str], KnownImage | None],
     ) -> list[Work]:
-        """Return the questions about an edit; with `fresh` they are repeats that the store has no answer to yet."""
+        """Return the questions about an edit. With `fresh`, they are repeats that have no answer in the store yet."""
         repeats = batch.samples
         while True:
             settings = QuestionSettings(batch.rubrics, repeats)
@@ -436,7 +438,7 @@ class JudgingQueue:
                 return [
                     w for group in unanswered.values() for w in group[: batch.samples]
                 ]
-            # Doubled each time: few edits have more than a handful of repeats.
+            # Doubled each time, because few edits have more than a handful of repeats.
             repeats *= 2
 
     def _item(self, edit: Edit, images: dict[str, KnownImage]) -> Item:
@@ -477,7 +479,8 @@ class JudgingQueue:
         return run
 
     def _run(self, spec: str, rubrics: Sequence[Rubric]) -> RunRecord:
-        """Return the run of a judge. After a restart with the same options and rubrics it is the same run."""
+        """Return the run of a judge. A server that is restarted with the same options and rubrics continues the same
+        run."""
         frozen = {
             "service": "v1",
             "judges": [spec],
@@ -487,7 +490,7 @@ class JudgingQueue:
             "options": self.terms.options.frozen(),
         }
         if self._uploads:
-            # Review looks for the run's images in this folder.
+            # The review pages look for the run's images in this folder.
             frozen["manifest"] = str(self._uploads.folder)
         self._store.add_rubrics(rubrics)
         return self._store.open_run(f"rewards-{json_hash(frozen)[:8]}", frozen)
@@ -500,7 +503,7 @@ class JudgingQueue:
         try:
             return await asyncio.shield(opening)
         except BaseException:
-            # The next request opens the judge again, unless only this request was cancelled.
+            # The next request reopens the judge, unless only this request was cancelled.
             if opening.done() and self._lanes.get(spec) is opening:
                 del self._lanes[spec]
             raise
@@ -531,7 +534,7 @@ class JudgingQueue:
         try:
             judgement = await asyncio.shield(answer)
         except JudgeError as error:
-            # The judge was not asked, so nothing is stored and the task stays pending.
+            # The judge was not asked, so nothing is stored and the task remains pending.
             lane.is_down = True
             code = "budget" if isinstance(error, BudgetReached) else "judge_down"
             reason = Remark(code, str(error))
@@ -558,17 +561,17 @@ class JudgingQueue:
         lane.window.leave()
 
     async def _look_again(self, lane: JudgeLane) -> None:
-        """Periodically ask questions that a concurrent run had claimed but left unanswered."""
+        """Periodically ask questions that a concurrent run claimed but did not answer."""
         while True:
             await asyncio.sleep(LOOK)
-            # The store may work again the next time.
+            # The store may work again next time.
             with contextlib.suppress(StoreError):
                 self._ask_all(lane, await self._asker.look_again(lane.judge))
 
     # --- closing --------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Accept no further requests, and finish the accepted edits within the time that the terms allow."""
+        """Stop accepting requests, and finish the accepted edits within the time that the terms allow."""
         self.closing = True
         if self._batches:
             await asyncio.wait(self._batches, timeout=self.terms.drain)
@@ -591,7 +594,7 @@ class JudgingQueue:
 
 @dataclass
 class _Hold:
-    """Capacity that a request uses until its last edit is judged."""
+    """Capacity reserved by a request until its last edit is judged."""
 
     queue: JudgingQueue
     size: int = 0
@@ -614,12 +617,13 @@ class _Hold:
 
 
 class _RequestDigests(DigestCache):
-    """Cache of the image digests of one request: 16 edits of a group are in 120 pairs, but hashed once."""
+    """Cache of the image digests of one request. The 16 edits of a group are in 120 pairs, but each image is hashed
+    once."""
 
     def __init__(self, reader: ImageReader) -> None:
         super().__init__(reader)
         self._images: dict[int, tuple[ImageSource, KnownImage | None]] = {}
-        """Images by `id()`; the reference prevents that another object gets the same id."""
+        """Images by `id()`. The reference keeps the object alive, so that its id is not reused."""
 
     def look_up(self, source: ImageSource) -> KnownImage | None:
         if id(source) not in self._images:
@@ -635,7 +639,8 @@ async def _all(works: Iterable[Awaitable[Any]]) -> None:
 
 
 def _circuit(spec: str) -> Circuit:
-    """Return a circuit breaker that never opens: each question is answered or unreachable within its tries."""
+    """Return a circuit breaker that never opens, since each question gets an answer or counts as unreachable after its
+    tries."""
     return Circuit(spec, threshold=sys.maxsize, absence=math.inf)
 
 
@@ -643,7 +648,7 @@ def _circuit(spec: str) -> Circuit:
 async def open_queue(
     store: Store, terms: Terms, rubrics: Sequence[Rubric]
 ) -> AsyncIterator[JudgingQueue]:
-    """Open the queue of a server whose requests may name these rubrics."""
+    """Open the queue of a server. Requests may name these rubrics."""
     async with AsyncExitStack() as resources:
         queue = JudgingQueue(store, terms, rubrics, resources)
         try:

@@ -1,4 +1,4 @@
-"""Reduction of the scores of an edit to a reward from 0 to 1, by the score expression of a request."""
+"""Reduction of an edit's scores to a reward from 0 to 1, by the score expression of a request."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ EXPRESSIONS: Mapping[str, str] = {
     "mean": "mean(applies(share(*)))",
     "min": "min(applies(share(*)))",
     "product": "product(applies(share(*)))",
-    # Equals geomean(applies(share(*))), with the rounding of earlier versions.
+    # Equal to geomean(applies(share(*))), but with the rounding of earlier versions.
     "geometric_mean": "product(power(applies(share(*)), 1 / count(applies(share(*)))))",
 }
-"""Named formulas, over all factors that were scored."""
+"""Expressions of the named formulas, over all scored factors."""
 LEAST_WEIGHT = 1e-3
 MOST_WEIGHT = 1e3
 
@@ -40,14 +40,14 @@ class Reduction:
     """Description of the formula in every answer."""
     term: Term
     worst: float = 0.0
-    """Value of the term that corresponds to the reward 0."""
+    """Value of the term for which the reward is 0."""
     best: float = 1.0
     extrapolates: bool = False
     """Whether the formula accepts scores beyond the ends of their scales, as a mean does."""
 
     @property
     def refs(self) -> set[Ref]:
-        """Factors in the formula."""
+        """Factors that the formula uses."""
         return {ref for part in self.term.walk() for ref in part.refs}
 
     def of(self, scores: Mapping[Ref, float]) -> float | None:
@@ -77,7 +77,7 @@ def scales(rubrics: Sequence[Rubric]) -> dict[Ref, Scale]:
 
 
 def names(rubrics: Sequence[Rubric]) -> dict[str, Ref]:
-    """Return the factors by name: key, and `rubric.key`. A key that rubrics share belongs to the first."""
+    """Return the factors keyed by name: `key` and `rubric.key`. A key that several rubrics have belongs to the first."""
     by_name: dict[str, Ref] = {}
     for rubric, key in scales(rubrics):
         by_name.setdefault(key, (rubric, key))
@@ -86,7 +86,7 @@ def names(rubrics: Sequence[Rubric]) -> dict[str, Ref]:
 
 
 def labels(rubrics: Sequence[Rubric]) -> dict[Ref, str]:
-    """Return the name of each factor in an answer: its key, or `rubric.key` if rubrics share the key."""
+    """Return the name of each factor in an answer: its key, or `rubric.key` if several rubrics have the key."""
     refs = list(scales(rubrics))
     count = Counter(key for _, key in refs)
     return {
@@ -98,8 +98,8 @@ def labels(rubrics: Sequence[Rubric]) -> dict[Ref, str]:
 def checked_weights(
     weights: Mapping[str, float], factors: Mapping[str, Ref]
 ) -> dict[Ref, float]:
-    """Return the weights by factor. Raise `UsageError` for a factor that no rubric has, for two weights of one factor,
-    and for a weight out of range."""
+    """Return the weights keyed by factor. Raise `UsageError` for an unknown factor, for two weights of one factor, and
+    for a weight out of range."""
     first_names: dict[Ref, str] = {}
     for name, weight in weights.items():
         if name not in factors:
@@ -124,8 +124,8 @@ def read_score(
     weights: Mapping[Ref, float] | None = None,
     set_scores: Mapping[str, SetScore] = MappingProxyType({}),
 ) -> Reduction:
-    """Return the reduction of a score: a named formula, with or without weights; a factor; a score of a rubric set; or an
-    expression. Raise `UsageError` if it cannot be a reward."""
+    """Return the reduction of a score, which is a named formula with or without weights, a factor, a score of a rubric
+    set, or an expression. Raise `UsageError` if it cannot be a reward."""
     if score in EXPRESSIONS:
         return _named(score, rubrics, weights or {})
     if weights:
@@ -171,7 +171,7 @@ def _named(
 
 
 def _over_all(formula: str, rubrics: Sequence[Rubric]) -> Term:
-    """Return the formula over all factors with a closed scale; the others are ignored."""
+    """Return the formula over all factors with a closed scale, ignoring the others."""
     members = [
         Member(
             rubric.name,
@@ -187,7 +187,7 @@ def _over_all(formula: str, rubrics: Sequence[Rubric]) -> Term:
 def _weighted(
     formula: str, rubrics: Sequence[Rubric], weights: Mapping[Ref, float]
 ) -> Term:
-    """Return the formula over the factors that have a weight, all of which must be scored."""
+    """Return the formula over the factors with a weight, all of which must be scored."""
     by_ref = scales(rubrics)
     if not all(_is_closed(by_ref[ref]) for ref in weights):
         return _number(math.nan)
@@ -207,7 +207,7 @@ def _weighted(
 
 
 def _is_closed(scale: Scale) -> bool:
-    """Whether scores can be mapped to 0..1, which requires two ends; PSNR, for example, has an open end."""
+    """Whether scores can be mapped to 0..1, which requires two ends. PSNR, for example, has no upper end."""
     return scale.share(0) is not None
 
 

@@ -35,17 +35,17 @@ _log = logging.getLogger(__name__)
 _MULTIPART = "multipart/form-data"
 _MSGPACK = ("application/msgpack", "application/x-msgpack")
 TYPES = ("application/json", _MULTIPART, *_MSGPACK)
-"""Content types that are accepted."""
+"""Accepted content types."""
 _PART = re.compile(
     rf"(?:edits\.(\d{{1,4}})\.)?(?:({'|'.join(IMAGE_ROLES)})|references\.(\d{{1,2}}))"
 )
-"""Name of a multipart part: the number of the edit, and the field or the number of a reference."""
+"""Name of a multipart part: the edit's number, and the field or the number of a reference."""
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
 """A JSON string, or a character that begins or separates values."""
 _TOKENS = 1000
-"""Maximum number of tokens of a request without its edits, such as names of rubrics and weights."""
+"""Maximum number of tokens of a request apart from its edits, such as names of rubrics and weights."""
 _TOKENS_PER_EDIT = 500
-"""Maximum number of tokens of each edit: 13 fields and 32 entries of metadata have 140."""
+"""Maximum number of tokens of each edit. An edit with 13 fields and 32 entries of metadata has 140."""
 _LENGTHS = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
 """Size in bytes of the length field of msgpack's bytes and strings. Extension types are refused during parsing."""
 _FIXED = {
@@ -59,7 +59,7 @@ _FIXED = {
     0xD1: 2,
     0xD2: 4,
     0xD3: 8,
-    # Lists and maps: only the length field; their values follow.
+    # Lists and maps: only the length field is skipped, since their values follow.
     0xDC: 2,
     0xDD: 4,
     0xDE: 2,
@@ -78,11 +78,11 @@ class Body(NamedTuple):
     """Content type."""
     data: bytes
     parts: Sequence[tuple[str, bytes]] = ()
-    """Parts of a multipart body; `data` is then empty."""
+    """Parts of a multipart body. If there are any, `data` is empty."""
 
 
 class Refused(Exception):
-    """Raised to refuse a request: HTTP status, message, and the problems with their location in the request."""
+    """Raised to refuse a request, with the HTTP status, a message, and problems with their location in the request."""
 
     def __init__(
         self,
@@ -133,13 +133,14 @@ class RequestReader:
         options: Mapping[Any, Any],
         bad: dict[int, RewardedEdit],
     ) -> RewardRequest | None:
-        """Return a reward request of the valid edits, or None if there are none; the others are added to `bad`.
+        """Return a reward request with the valid edits, or None if there are none. Invalid edits are added to `bad`.
 
-        Raise `Refused` if the request itself is invalid."""
+        Raise `Refused` if the request itself is invalid.
+        """
         self._check_count(edits)
         numbers = [n for n in range(len(edits)) if n not in bad]
         while numbers:
-            # The id of an edit is its number among all edits, valid or not.
+            # The id of an edit is its number among all edits, including invalid ones.
             taken = [{"id": str(n)} | edits[n] for n in numbers]
             try:
                 return self._models.reward.model_validate({"edits": taken, **options})
@@ -160,8 +161,8 @@ class RequestReader:
         return None
 
     def parse(self, data: bytes) -> Any:
-        """Parse a JSON body with a bounded number of values."""
-        # Empty JSON objects take 120 times their size as Python objects: they are counted before parsing.
+        """Parse a JSON body, limiting the number of values."""
+        # Values are counted before parsing, since empty JSON objects take 120 times their size as Python objects.
         most = self.max_values
         # Base64 does not contain these characters.
         at_most = sum(map(data.count, (b'"', b",", b"[", b"{")))
@@ -214,12 +215,12 @@ class RequestReader:
         try:
             return msgpack.unpackb(data, ext_hook=_no_extension)
         except (ValueError, TypeError, RecursionError) as error:
-            # msgpack raises ValueError, except for invalid keys.
+            # msgpack raises ValueError, except if a key is invalid.
             problem = str(error)[:200] or type(error).__name__
             raise Refused(422, "the body is not msgpack", [("", problem)]) from None
 
     def _gathered(self, parts: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
-        """Return the values of a multipart body: the part `request` is JSON; every other part is an image with the name of
+        """Return the values of a multipart body. The part `request` is JSON; every other part is an image named after
         its field."""
         images = dict(parts)
         request = self.parse(images.pop("request", b""))
@@ -242,7 +243,7 @@ class RequestReader:
             else:
                 edit.setdefault("references", []).append(data)
         for edit in _edits(request):
-            # Without the part, the editing model produced nothing.
+            # A missing part means that the editing model produced nothing.
             edit.setdefault("edited", None)
         return request
 
@@ -271,7 +272,7 @@ def _no_extension(code: int, _: bytes) -> Any:
 
 
 def msgpack_values(data: bytes, most: int) -> int:
-    """Return the number of values in a msgpack body without parsing it; counting stops beyond `most`."""
+    """Return the number of values in a msgpack body without parsing it. Counting stops when it exceeds `most`."""
     at = 0
     count = 0
     while at < len(data) and count <= most:
@@ -289,13 +290,13 @@ def msgpack_values(data: bytes, most: int) -> int:
 
 
 def _edits(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the edits of a request that are objects; the request itself if it has no list of edits."""
+    """Return the edits of a request that are objects. A request without a list of edits is itself the edit."""
     edits = request.get("edits", [request])
     return [e for e in edits if isinstance(e, dict)] if isinstance(edits, list) else []
 
 
 def _edit_at(request: dict[str, Any], number: int) -> dict[str, Any]:
-    """Return the edit with this number; the list is extended with empty edits if necessary."""
+    """Return the edit with this number, extending the list with empty edits if necessary."""
     edits = request.get("edits")
     if not isinstance(edits, list) or not edits:
         what = (
@@ -312,8 +313,10 @@ async def body(
     hold: Callable[[int], None],
     accepted: Sequence[str] = TYPES,
 ) -> Body:
-    """Read the body of a request. Raise `Refused` if it is too large or not of an accepted type; `hold` is called with the
-    size of each chunk, and raises if there is no room."""
+    """Read the body of a request. Raise `Refused` if it is too large or its type is not accepted.
+
+    `hold` is called with the size of each chunk, and raises if there is no room.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     size = 0
 
@@ -340,7 +343,7 @@ async def body(
 
 class _PartsParser(MultiPartParser):
     def close(self) -> None:
-        """Close all files, including those of truncated parts and refused bodies, which no form contains."""
+        """Close all files, including those of truncated parts and refused bodies, which are not in any form."""
         for file in self._files_to_close_on_error:
             file.close()
 
@@ -372,7 +375,7 @@ async def _parts(
 
 
 def _raw(text: str) -> bytes:
-    """Return the bytes of a part without a file name, which the parser decoded as UTF-8 or Latin-1."""
+    """Return the bytes of a part without a file name, which the parser has decoded as UTF-8 or Latin-1."""
     try:
         data = text.encode("latin-1")
         data.decode("utf-8")
@@ -384,9 +387,10 @@ def _raw(text: str) -> bytes:
 
 
 class UploadFolder:
-    """A folder of the images that clients sent, named by digest, so that review can show them.
+    """A folder of the images that clients sent, named by digest, so that the review pages can show them.
 
-    It grows to at most `most` bytes; images are never removed."""
+    It grows to at most `most` bytes. Images are never removed.
+    """
 
     def __init__(self, folder: Path, most: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -399,8 +403,8 @@ class UploadFolder:
         self._is_failing = False
 
     def keep(self, data: bytes, image: KnownImage) -> str | None:
-        """Store the image and return its path; None if it is not an image, the folder is full, or writing fails. The edit
-        is judged in any case."""
+        """Store an image and return its path. Return None if it is not an image, the folder is full, or writing fails;
+        the edit is judged anyway."""
         if image.info is None:
             return None
         path = self.folder / f"{image.digest}.{image.info.format}"

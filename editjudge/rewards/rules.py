@@ -30,8 +30,8 @@ from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.verdict import Remark
 
 LOW_VARIANCE = 0.01
-"""Standard deviation of a group's rewards below which it is flagged: a normalised advantage would be noise. One step of
-one factor of `online` changes a reward by more than this."""
+"""Standard deviation of a group's rewards below which the group is flagged, because a normalised advantage would be
+noise. One step of one factor of `online` changes a reward by more than this."""
 
 _MISSING = Remark("missing_output", "the editing model produced no image")
 
@@ -43,7 +43,7 @@ def reason(rubric: str, remark: Remark) -> RewardReason:
 
 
 def flags(finding: Finding | None, rubrics: Iterable[str]) -> list[RewardReason]:
-    """Return a fault of the edit as a reason for every rubric; empty if there is no fault."""
+    """Return an edit's fault as a reason for each rubric; empty if there is no fault."""
     if finding is None:
         return []
     remark = Remark(finding.code, finding.message)
@@ -56,7 +56,7 @@ class _JudgeReward(NamedTuple):
     replies: Sequence[QueuedReply]
     failure: str | None
     rewards: Sequence[float]
-    """Reward of each sample; empty if one is missing, since the mean of the others would not be comparable."""
+    """Reward of each sample. Empty if any is missing, since a mean of the others would not be comparable."""
     scores: Mapping[Ref, float]
     """Mean scores over the samples."""
     probable: tuple[float, float] | None
@@ -137,7 +137,7 @@ class RewardRules:
         replies = queued.replies(since)
         failure = queued.failure()
         if failure is None and queued.edit.edited is None:
-            # A judge that replays recorded replies does not open images, but a missing output never has a reward.
+            # A replaying judge does not open images, but an edit without an output must not have a reward.
             failure = _MISSING.code
             for n, reply in enumerate(replies):
                 reasons = (*reply.judgement.reasons, _MISSING)
@@ -161,11 +161,12 @@ class RewardRules:
     def _probable(
         self, judgements: Iterable[Judgement], scores: Mapping[Ref, float]
     ) -> tuple[float, float] | None:
-        """Return the reward of the expected scores, and its standard deviation under the judge's probabilities; None
-        unless they cover every factor of the formula.
+        """Return the reward of the expected scores, and its standard deviation under the judge's probabilities. Return
+        None unless there are probabilities for every factor of the formula.
 
-        Each factor is changed by its standard deviation in both directions while the others stay the same: exact for a
-        mean of independent factors, and to first order for the other formulas."""
+        The deviation is computed by moving one factor at a time by its own standard deviation in both directions. This
+        is exact for a mean of independent factors, and a first-order approximation for other formulas.
+        """
         expected: dict[Ref, float] = {}
         spreads: dict[Ref, float] = {}
         for judgement in judgements:
@@ -187,7 +188,8 @@ class RewardRules:
         return mean, math.sqrt(math.fsum(width**2 / 4 for width in widths))
 
     def _moved(self, scores: Mapping[Ref, float], ref: Ref, change: float) -> float:
-        """Return the reward after a change of one score, clipped to its scale unless the formula extrapolates."""
+        """Return the reward after changing one score. The score is clipped to its scale unless the formula
+        extrapolates."""
         score = scores[ref] + change
         low = self.scales[ref].low
         high = self.scales[ref].high
@@ -201,7 +203,7 @@ def _dot(a: Iterable[float], b: Iterable[float]) -> float:
 
 
 def _suffixes(judges: Iterable[str]) -> dict[str, str]:
-    """Return the suffix for names of each judge's scores; empty if there is one judge."""
+    """Return the suffix that distinguishes the names of each judge's scores; empty if there is one judge."""
     specs = list(judges)
     return {spec: f"@{spec}" if len(specs) > 1 else "" for spec in specs}
 
@@ -213,7 +215,7 @@ def _without_number(
     flagged: Sequence[RewardReason],
     replies: Mapping[str, QueuedReply],
 ) -> RewardedEdit:
-    """Return an edit's reward without a number; `replies` are its answers by name."""
+    """Return the result of an edit that has no reward. `replies` are its answers by name."""
     judgements = {name: reply.judgement for name, reply in replies.items()}
     reasons = [
         reason(j.rubric, remark) for j in judgements.values() for remark in j.reasons
@@ -240,7 +242,7 @@ def _means(samples: Sequence[Mapping[Ref, float]]) -> Mapping[Ref, float]:
 
 
 def _by_name(replies: Iterable[QueuedReply], suffix: str) -> dict[str, QueuedReply]:
-    """Return replies by name: the rubric, the number of any further sample, and the suffix of the judge."""
+    """Return replies keyed by name: the rubric, the number of any further sample, and the suffix of the judge."""
     by_name: dict[str, QueuedReply] = {}
     for reply in replies:
         name = f"{reply.judgement.rubric}{suffix}"
@@ -253,8 +255,8 @@ def _by_name(replies: Iterable[QueuedReply], suffix: str) -> dict[str, QueuedRep
 def _uncertainty(
     shares: Sequence[float], answers: Sequence[_JudgeReward]
 ) -> Uncertainty | None:
-    """Return the standard error of the reward from repeated samples, or else from the judge's probabilities of the scores;
-    None if there are neither."""
+    """Return the standard error of the reward, from repeated samples or else from the judge's probabilities of the
+    scores. Return None if there are neither."""
     samples = min(len(answer.rewards) for answer in answers)
     squares = [share**2 for share in shares]
     if samples >= 2:
@@ -279,7 +281,7 @@ def _uncertainty(
 def grouped(
     groups: Sequence[str | None], rewards: Sequence[RewardedEdit], *, ranked: bool
 ) -> list[RewardedEdit]:
-    """Return the rewards with their ranks in their groups; with `ranked` the reward is the rank, from 0 to 1."""
+    """Return the rewards with their ranks in their groups. With `ranked`, the reward is the rank, from 0 to 1."""
     members: dict[str | None, list[float | None]] = {}
     for name, reward in zip(groups, rewards, strict=True):
         members.setdefault(name, []).append(reward.reward)
@@ -318,7 +320,7 @@ def _group(
 def _ranked(reward: RewardedEdit, group: RewardGroup, rank: float) -> RewardedEdit:
     if group.scored > 1:
         share = (group.scored - rank) / (group.scored - 1)
-        # The uncertainty of the scores does not apply to the rank.
+        # The uncertainty of the scores does not apply to a rank.
         return reward.changed(reward=share, uncertainty=None)
     rubric = next(iter(reward.keys), "-").partition("@")[0]
     message = f"no other edit of the group {group.name} has a reward, so that there is no rank"
@@ -369,7 +371,7 @@ def check_groups(
 
 
 class _Game(NamedTuple):
-    """The answers of one judge about two edits of a group."""
+    """A judge's answers about two edits of a group."""
 
     spec: str
     other: int
@@ -381,11 +383,12 @@ class _Game(NamedTuple):
 
 
 class Contest:
-    """Comparisons of the edits of each group, two at a time (`ranking: pairs`).
+    """Pairwise comparisons of the edits in each group (`ranking: pairs`).
 
-    The judge compares every two edits of a group in both orders with the rubric `preference`. The reward of an edit is
-    the share of its comparisons that it won by `overall`, a tie counting half. If a comparison failed, its two edits
-    have no reward, and the others of the group keep theirs."""
+    The judge compares every pair of edits of a group, in both orders, with the rubric `preference`. The reward of an
+    edit is the share of its comparisons that it won by `overall`, a tie counting half. If a comparison fails, its two
+    edits have no reward, while the others of the group keep theirs.
+    """
 
     def __init__(
         self,
@@ -401,12 +404,12 @@ class Contest:
             if finding is None or not finding.set_aside:
                 members.setdefault(name, []).append(number)
         self._games: list[tuple[int, int]] = []
-        """Numbers of the edits that are compared."""
+        """Numbers of the two edits of each comparison."""
         for numbers in members.values():
             self._games += combinations(numbers, 2)
 
     def pairs(self) -> list[Edit]:
-        """Return an edit with both outputs for each comparison, like those of `editjudge pairs`."""
+        """Return, for each comparison, an edit with both outputs, like those of `editjudge pairs`."""
         return [_pair(self._edits[a], self._edits[b]) for a, b in self._games]
 
     def rewards(
@@ -484,7 +487,7 @@ def _compared(group: RewardGroup, comparisons: Sequence[_Game]) -> RewardGroup:
         ties=sum(decision.verdict == "tie" for decision in decisions),
         flipped=sum(decision.flipped for decision in decisions),
     )
-    # With pairs, there is no reward before ranking.
+    # With pairs, there are no rewards before the ranking.
     return group.model_copy(update={"reward": None, "comparisons": counts})
 
 
@@ -503,7 +506,7 @@ def _pair(a: Edit, b: Edit) -> Edit:
 
 
 def _decision(pair: QueuedEdit) -> Decision:
-    """Return the outcome of the judge's answers in both orders; without both answers there is no verdict."""
+    """Combine the judge's answers in both orders. If one is missing, there is no verdict."""
     answers: dict[str, list[str | None]] = {order: [] for order in ORDERS}
     for work in pair.works:
         judgement = pair.answers.get(work.task.key)
@@ -518,8 +521,8 @@ def _decision(pair: QueuedEdit) -> Decision:
 
 
 def _named_replies(game: _Game, since: float) -> Iterator[tuple[str, QueuedReply]]:
-    """Yield the answers about a pair by name: the rubric, the number of the other edit, the order, and further
-    samples."""
+    """Yield the answers about a pair by name, made of the rubric, the number of the other edit, the order, and the
+    sample."""
     seen: dict[str, int] = {}
     for reply in game.pair.replies(since):
         name = f"{PREFERENCE.name}#{game.other}.{reply.variant or ORDERS[0]}"

@@ -104,7 +104,7 @@ class _Inquiry:
     judges: Mapping[str, float]
     """Weights of the judges."""
     batch: RequestBatch | None = field(default=None, init=False)
-    """Questions; None if there are none, since no two edits of a group can be compared."""
+    """Questions of the request; None if there are none, because no two edits of a group can be compared."""
 
     def __post_init__(self) -> None:
         self.edits = [sent.edit(n) for n, sent in enumerate(self.options.edits)]
@@ -173,7 +173,8 @@ class _Service:
         self._sets = {
             name: [rubric.name for rubric in resolve([name])] for name in rubric_names
         }
-        """Rubrics of each name that the operator passed; requests name the rubric of a file by its own name."""
+        """Rubrics that each name passed by the operator stands for. Requests name the rubric of a file by the rubric's
+        own name."""
         rubric_sets = filter(None, map(load_set, rubric_names))
         self._set_scores = {f.name: f for s in rubric_sets for f in s.formulas}
         self._names = names(self.rubrics)
@@ -182,7 +183,7 @@ class _Service:
         self.factors = {called[ref]: scale for ref, scale in scales(rubrics).items()}
         """Scales of the default factors, by their names in the answer."""
         judges = dict.fromkeys((terms.judge, *terms.mixture, *terms.judges))
-        # Raises if the costs of a judge are unknown, so that a budget cannot be kept.
+        # Raises if the costs of a judge are unknown, because a budget could not be enforced.
         check_budget(terms.budget, list(judges), terms.options)
         askable = [name for name in self._sets if name in SETS]
         askable += [rubric.name for rubric in self.rubrics]
@@ -244,7 +245,7 @@ class _Service:
     # --- judging ----------------------------------------------------------------------------------------------
 
     async def judge(self, request: Request) -> Response:
-        inquiry = await self._judged(request, self._understand_judging)
+        inquiry = await self._answered(request, self._understand_judging)
         batch = inquiry.batch
         assert batch is not None  # noqa: S101  (only pairs may have none)
         (queued,) = batch.queued.values()
@@ -276,7 +277,7 @@ class _Service:
         queue: JudgingQueue = request.app.state.queue
         begun = time.monotonic()
         try:
-            inquiry = await self._judged(
+            inquiry = await self._answered(
                 request, lambda data: self._understand_rewarding(read(data)), accepted
             )
         except Refused as refused:
@@ -291,14 +292,16 @@ class _Service:
         self.figures.note_request(protocol, ended - begun, at_judges)
         return inquiry, rewards
 
-    async def _judged(
+    async def _answered(
         self,
         request: Request,
         understand: Callable[[Body], Q],
         accepted: Sequence[str] = TYPES,
     ) -> Q:
-        """Return the request with the answers that arrived by its deadline. `understand` parses it in a thread, since it
-        decodes images."""
+        """Return the request with the answers that arrived by its deadline.
+
+        `understand` parses the request in a thread, since it decodes images.
+        """
         begun = time.monotonic()
         terms = self._terms
         queue: JudgingQueue = request.app.state.queue
@@ -360,7 +363,7 @@ class _Service:
         return inquiry
 
     def score_of(self, options: RewardRequest) -> tuple[Reduction, list[Rubric]]:
-        """Return the reduction of a request and the rubrics that it needs. Raise `Refused` if the score cannot be
+        """Return the reduction of a request, and the rubrics that it needs. Raise `Refused` if the score cannot be
         computed."""
         terms = self._terms
         score = options.score or options.formula
@@ -388,7 +391,7 @@ class _Service:
         weights: Mapping[str, float],
         names_of_rubrics: Sequence[str] = (),
     ) -> tuple[Reduction, list[Rubric]]:
-        """Return the reduction of a score, and its rubrics: those named, and those of the factors in the score."""
+        """Return the reduction of a score and its rubrics: the named ones, and those of the factors in the score."""
         factor = [score] if score in self._names else []
         by_factor = checked_weights(weights, self._names)
         rubrics = self._rubrics_of(names_of_rubrics, [*weights, *factor])
@@ -403,7 +406,7 @@ class _Service:
     def _rubrics_of(
         self, rubrics: Sequence[str], factors: Sequence[str] = ()
     ) -> list[Rubric]:
-        """Return the named rubrics and those of the named factors, else the default ones, in the server's order."""
+        """Return the named rubrics and those of the named factors, or the default rubrics, in the server's order."""
         wanted = {self._names[name][0] for name in factors}
         for name in rubrics or (() if wanted else self._terms.rubrics):
             wanted.update(self._sets.get(name, [name]))
@@ -459,7 +462,7 @@ class _DialectService:
         except _NothingTaken:
             pass
         except Refused as refused:
-            # Clients of trainers show only the status, so the problem is logged here.
+            # Trainers' clients show only the status, so the problem is logged here.
             if refused.status != 429:
                 _log.warning(
                     "%s refused a request (%d): %a",
@@ -483,7 +486,7 @@ class _DialectService:
         return dialect.response(dialect.write(sent, answered, service.factors))
 
     async def _look(self, request: Request) -> Response:
-        """Report whether the server is ready, and what it offers."""
+        """Report whether the server is ready, and which rewards it offers."""
         offered = [REWARD, *self._service.factors]
         if request.url.path.endswith("/rewards"):
             return JSONResponse({"rewards": offered})
@@ -496,7 +499,7 @@ class _NothingTaken(Exception):
 
 
 def _groups(options: RewardRequest) -> list[str | None]:
-    """Return the group of each edit. With `ranking`, edits without a group form one if input and instruction are equal."""
+    """Return the group of each edit. With `ranking`, edits without a group are grouped by input and instruction."""
     if options.ranking == "none":
         return [edit.group for edit in options.edits]
     groups: list[str | None] = []
@@ -507,7 +510,7 @@ def _groups(options: RewardRequest) -> list[str | None]:
 
 
 def _check_pairs(options: RewardRequest, judges: Mapping[str, float]) -> None:
-    """Raise `Refused` if a request with `ranking: pairs` has a formula, or a judge that cannot compare."""
+    """Raise `Refused` if a request with `ranking: pairs` has a formula, or a judge that cannot compare edits."""
     for name in ("rubrics", "score", "formula", "weights"):
         if getattr(options, name) is not None:
             what = f"pairs are compared by {PREFERENCE.name}.{FACTOR}: leave {name} out"
@@ -538,7 +541,7 @@ def _refusing(handle: Handler) -> Handler:
             content = refused.refusal.model_dump()
             return JSONResponse(content, refused.status, headers)
         except EditjudgeError as error:
-            # For example, a judge cannot be opened, or the store cannot be written.
+            # For example, if a judge cannot be opened or the store cannot be written.
             return JSONResponse({"error": str(error), "problems": []}, 503)
 
     return answered

@@ -19,9 +19,9 @@ arguments of the function. Images may be of any type that `editjudge.media.sourc
 `await rewarder.arewards(edits)`. `masks=False` is for a trainer that cannot leave a sample out: a failure then raises,
 unless the user passed `on_failure="group_mean"`, which marks each imputed number (`imputed`).
 
-A rewarder opens its judge, or its connections to a server, with the first edit and keeps them open. Each process has its
-own: a copy in a worker opens them again. `close()` or `with Rewarder(...)` closes them; else they are closed with the
-rewarder.
+A rewarder opens its judge, or its connections to a server, with the first edit and keeps them open. Each process has
+its own: a copy in a worker opens them again. They are closed by `close()`, at the end of `with Rewarder(...)`, or with
+the rewarder itself.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ OnFailure = Literal["native", "raise", "group_mean"]
 Ranking = Literal["none", "scores", "pairs"]
 """Method by which a server ranks the edits of a group (docs/reward-protocol.md)."""
 Score = str | Mapping[str, float] | None
-"""A formula (`mean`, `min`, `product`, `geometric_mean`), one factor, an expression of factors, factors with weights, or
-None for the default."""
+"""A formula (`mean`, `min`, `product`, `geometric_mean`), a factor, an expression of factors, or factors with weights.
+None is the default."""
 
 _BATCH = 32
-"""Edits in one request to a server, which accepts up to 64."""
+"""Number of edits in one request to a server, which accepts up to 64."""
 _IN_FLIGHT = 8
-"""Maximum number of edits judged at a time in this process, or of concurrent requests to a server."""
+"""Maximum number of edits judged concurrently in this process, or of concurrent requests to a server."""
 _TRIES = 8
-"""Maximum number of tries if a server is full or starting, with the wait that it asks for in between."""
+"""Maximum number of tries if a server is full or starting. Between tries, the client waits as long as the server asks."""
 _CLOSING = 30.0
 """Timeout in seconds for closing a judge, so that a process never hangs at exit."""
 
@@ -83,7 +83,7 @@ class Reward:
     message: str = ""
     """Reason why there is no reward."""
     imputed: bool = False
-    """Whether the value is the mean of the group, since the edit itself has no reward."""
+    """Whether the value is the mean of the group, because the edit itself has no reward."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class RewardEdit:
 
 
 Batch = dict[int, RewardEdit]
-"""Edits by number, with images as bytes or paths."""
+"""Edits keyed by number, with images as bytes or paths."""
 
 
 class Rewarder:
@@ -158,7 +158,7 @@ class Rewarder:
         weakref.finalize(self, self._session.close)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without open resources: trainers pickle reward functions for their workers."""
+        """Return the state without open resources, since trainers pickle reward functions for their workers."""
         return {name: value for name, value in vars(self).items() if name != "_session"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -172,17 +172,17 @@ class Rewarder:
         self.close()
 
     def close(self) -> None:
-        """Close the judge or the connections; a later call opens them again."""
+        """Close the judge or the connections. A later call opens them again."""
         self._session.close()
 
     # --- asking -----------------------------------------------------------------------------------------------
 
     def rewards(self, edits: Sequence[RewardEdit]) -> list[Reward]:
-        """Return the rewards in the order of the edits. Blocks; may be called inside a running event loop."""
+        """Return the rewards in the order of the edits. This blocks, but may be called inside a running event loop."""
         return self._submit(edits).result()
 
     async def arewards(self, edits: Sequence[RewardEdit]) -> list[Reward]:
-        """Return the rewards in the order of the edits without blocking the caller's event loop."""
+        """Return the rewards in the order of the edits, without blocking the caller's event loop."""
         return await asyncio.wrap_future(self._submit(edits))
 
     def _submit(self, edits: Sequence[RewardEdit]) -> Future[list[Reward]]:
@@ -191,8 +191,10 @@ class Rewarder:
     async def _rewarded(
         self, thread: _LoopThread, edits: Sequence[RewardEdit]
     ) -> list[Reward]:
-        """Return a reward for each edit. An unreadable image makes its own edit fail. If every edit has one, raise the
-        first error, since the caller does not pass images."""
+        """Return a reward for each edit. An unreadable image makes only its own edit fail.
+
+        If all edits have one, raise the first error, since the caller apparently does not pass images.
+        """
         encoded = await _each(
             range(len(edits)),
             lambda number: asyncio.to_thread(self._encoded, number, edits[number]),
@@ -211,7 +213,8 @@ class Rewarder:
         return [rewards[number] for number in range(len(edits))]
 
     def _encoded(self, number: int, edit: RewardEdit) -> RewardEdit | ImageError:
-        """Return the edit with encoded images, for a server with the bytes of files; an error if an image cannot be read."""
+        """Return the edit with encoded images (for a server, with the bytes of files), or an error if an image cannot
+        be read."""
         images: dict[str, Any] = {}
         for role, image in (("input", edit.input), ("edited", edit.edited)):
             where = f"edit {number}, {role}"
@@ -233,8 +236,11 @@ class Rewarder:
         masks: bool,
         earlier: Mapping[str, Sequence[float]] = MappingProxyType({}),
     ) -> list[Reward]:
-        """Return the rewards for the trainer after applying `on_failure`. `masks`: the trainer leaves out a sample whose
-        reward is None, so that None may stay. `earlier`: rewards by group that count for `group_mean` too."""
+        """Apply `on_failure` and return the rewards for the trainer.
+
+        `masks` means that the trainer leaves out samples whose reward is None, so that None may stay. `earlier` has
+        rewards by group that also count for `group_mean`.
+        """
         failed = [
             (n, reward) for n, reward in enumerate(rewards) if reward.value is None
         ]
@@ -311,8 +317,8 @@ def column(columns: Mapping[str, Any], name: str, count: int) -> list[Any]:
 
 
 async def _each(keys: Iterable[Any], ask: Callable[[Any], Awaitable[T]]) -> list[T]:
-    """Call `ask` for each key with bounded concurrency and return the results in order. The first error cancels the others
-    and is raised."""
+    """Call `ask` for each key with limited concurrency, and return the results in order. The first error cancels the
+    other calls and is raised."""
     gate = asyncio.Semaphore(_IN_FLIGHT)
 
     async def ask_in_turn(key: Any) -> T:
@@ -332,7 +338,7 @@ async def _each(keys: Iterable[Any], ask: Callable[[Any], Awaitable[T]]) -> list
 
 
 class _JudgeHere:
-    """A judge of this process."""
+    """A judge in this process."""
 
     is_remote = False
 
@@ -429,8 +435,10 @@ class _RewardServer:
         return {n: reward for answer in answers for n, reward in answer.items()}
 
     async def _post(self, session: Any, batch: Batch) -> dict[int, Reward]:
-        """Return the rewards of a request. It is retried while the server is full or cannot be reached, which is safe: the
-        server does not ask its judge about the same edit twice."""
+        """Return the rewards of a request, retrying while the server is full or cannot be reached.
+
+        Retrying is safe: the server does not ask its judge about the same edit twice.
+        """
         import aiohttp
 
         body, kind = await asyncio.to_thread(self._body, batch)
@@ -501,7 +509,7 @@ _Source = _JudgeHere | _RewardServer
 
 
 def _batches(edits: Batch, *, whole_groups: bool) -> list[Batch]:
-    """Divide edits into requests; with `whole_groups`, the edits of a group stay together."""
+    """Divide edits into requests. With `whole_groups`, the edits of a group stay in one request."""
     groups: dict[Any, Batch] = {}
     for number, edit in edits.items():
         group = edit.group_name if whole_groups else number
@@ -546,8 +554,11 @@ def _read(batch: Batch, answer: bytes) -> dict[int, Reward]:
 
 
 class _Session:
-    """An event loop in a separate thread, with its open resources: reward functions are called with and without a
-    loop, and from several threads. A forked process starts a new one."""
+    """An event loop in a separate thread, with its open resources.
+
+    Reward functions are called with and without a running loop, and from several threads. A forked process starts a new
+    loop.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -599,21 +610,21 @@ class _LoopThread(threading.Thread):
     async def opened(
         self, opener: Callable[[AsyncExitStack], Coroutine[Any, Any, T]]
     ) -> T:
-        """Return the resource that `opener` opens, which all calls share. Call it in the loop."""
+        """Return the resource that `opener` opens. All calls share it. Must be called in the loop."""
         opening = self._opening or asyncio.create_task(opener(self._resources))
         self._opening = opening
         try:
             result: T = await asyncio.shield(opening)
         except BaseException:
-            # The next call opens again, unless only this caller was cancelled.
+            # The next call opens it again, unless only this caller was cancelled.
             if opening.done() and self._opening is opening:
                 self._opening = None
             raise
         return result
 
     def close(self) -> None:
-        """Stop the thread and wait for it, unless it is the calling thread, which may drop the last reference to a
-        rewarder."""
+        """Stop the thread and wait for it, unless it is the calling thread, which may have dropped the last reference
+        to a rewarder."""
         asyncio.run_coroutine_threadsafe(self._end(), self.loop)
         if threading.current_thread() is not self:
             self.join(_CLOSING)
