@@ -1,4 +1,4 @@
-"""The command line: one module a verb, imported when the verb is called."""
+"""The command line. Each verb has a module, which is imported when the verb is called."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VERBS = {
     "runs": "List, show, remove and repeat runs.",
     "serve": "Serve review pages, rating pages and the reward API.",
 }
-"""Verb and its one line of help, so that `--help` imports none of them."""
+"""Verbs with one line of help each, so that `--help` does not import their modules."""
 
 
 _HOMES = {
@@ -47,9 +47,9 @@ _HOMES = {
     "import-run": "export",
     "pairs": "manifest",
 }
-"""Modules of the verbs that share one."""
+"""Modules of verbs that do not have a module of their own."""
 _EXTRA_OF_VERB = {"serve": "web", "probe": "probes"}
-"""Verbs that need all of one extra, whichever of its modules is missing first."""
+"""Verbs that need all of an extra, whichever of its modules is found missing first."""
 
 
 class _Verbs(click.Group):
@@ -116,7 +116,7 @@ _EDIT = 'editjudge judge --input a.png --edited b.png --instruction "make the le
 
 
 def _welcome() -> str:
-    """Return three ways to begin, and which of them the keys of this environment allow."""
+    """Return three ways to begin, and say which of them the API keys in the environment allow."""
     from editjudge.judges.providers import PROVIDERS
 
     needed = (provider for provider in PROVIDERS.values() if provider.needs_key)
@@ -142,8 +142,8 @@ Many edits: `editjudge run edits.jsonl`, then `editjudge report RUN` and `editju
 
 
 def main() -> None:
-    """Run the console script: an error that a user can cause is one message, without a traceback."""
-    # Modules are not garbage: with Python's own threshold of 700, collections take a twentieth of a run's start.
+    """Run the console script. An error that a user can cause is printed as one message, without a traceback."""
+    # Imported modules are not garbage: with Python's threshold of 700, collections take a twentieth of the start-up time.
     thresholds = gc.get_threshold()
     gc.set_threshold(20_000)
     try:
@@ -151,7 +151,7 @@ def main() -> None:
     except click.Abort:
         _leave("interrupted", ExitCode.INTERRUPTED)
     except click.ClickException as error:
-        # it repeats what was typed, or pasted
+        # the message repeats what was typed or pasted
         vars(error)["message"] = printable(error.message)
         error.show()
         _leave(error.format_message(), error.exit_code, printed=True)
@@ -159,20 +159,20 @@ def main() -> None:
         is_usage = isinstance(error, UsageError)
         _leave(str(error), ExitCode.USAGE if is_usage else ExitCode.ERROR)
     except BrokenPipeError:
-        # The reader of our output (head, less) has gone: nothing is left to say, not even at exit.
+        # The reader of our output (head, less) has closed it, so nothing can be printed, not even at exit.
         sys.stdout = None
         sys.exit(ExitCode.ERROR)
-    except OSError as error:  # a file or folder that a verb was told to read or write
+    except OSError as error:  # a file or folder that a verb should read or write
         has_name = isinstance(error.filename, str | bytes)
         file = f"{os.fsdecode(error.filename)}: " if has_name else ""
         _leave(f"{file}{error.strerror or error}", ExitCode.ERROR)
     finally:
-        # for a caller that goes on in the same process
+        # for callers that continue in the same process
         gc.set_threshold(*thresholds)
 
 
 def _leave(message: str, code: int, *, printed: bool = False) -> None:
-    """End with an error; with `--json` that is a document too."""
+    """Exit with an error message; with `--json`, also print it as a document."""
     if not printed:
         click.echo(f"editjudge: {printable(message)}", err=True)
     if "--json" in sys.argv:

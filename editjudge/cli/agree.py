@@ -1,4 +1,4 @@
-"""`editjudge agree`: judges against people."""
+"""`editjudge agree`: comparison of judges with people."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from editjudge.manifest.audit import Audit, AuditFinding
 
 _MAX_LISTED = 20
-"""Findings of each kind that people are shown; `--json` has them all."""
+"""Maximum number of findings of each kind in the text output; `--json` has them all."""
 
 
 @verb(example="editjudge audit edits.jsonl")
@@ -44,7 +44,7 @@ def command(manifest: Path, columns: Columns, allow_outside: bool) -> VerbReply:
 
 @contextmanager
 def _counting(manifest: Path) -> Iterator[Callable[[int], None]]:
-    """Show how many edits were checked so far: a bar on a terminal, a line every ten seconds elsewhere."""
+    """Show how many edits were checked so far: a progress bar on a terminal, a line every ten seconds elsewhere."""
     from editjudge.running import progress
 
     total = _count_lines(manifest)
@@ -81,7 +81,7 @@ def _counting(manifest: Path) -> Iterator[Callable[[int], None]]:
 
 
 def _count_lines(manifest: Path) -> int | None:
-    """Return about how many edits a file of lines has; None for other manifests."""
+    """Return the approximate number of edits in a file of lines; None for other manifests."""
     suffix = manifest.suffix.lower()
     if suffix not in (".jsonl", ".ndjson", ".csv") or not manifest.is_file():
         return None
@@ -91,7 +91,7 @@ def _count_lines(manifest: Path) -> int | None:
 
 
 def _lines(audit: Audit) -> Iterator[str]:
-    """Yield what was checked, then each kind of finding with its remedy and its location."""
+    """Yield a summary of the check, then each kind of finding with its remedy and its locations."""
     from editjudge.manifest.audit import BROKEN, meaning
 
     models = len(audit.models.keys() - {""})
@@ -103,7 +103,7 @@ def _lines(audit: Audit) -> Iterator[str]:
     for kind in sorted(audit.counts, key=lambda kind: (kind not in BROKEN, kind)):
         title, advice = meaning(kind)
         yield f"\n{title} ({kind}, {audit.counts[kind]:,}): {advice}"
-        # A column under another name is wrong in every line alike, and is reported once.
+        # A renamed column is wrong in every line, and is reported once.
         groups: dict[str, list[AuditFinding]] = {}
         for finding in audit.findings:
             message = f"{finding.field} {finding.message}".lstrip()

@@ -75,9 +75,9 @@ def command(
 
     The conclusion comes first, then the table. Models are paired by source image and instruction, judges and rubrics by
     edit. p, CI and MDE (minimum detectable effect at 80 % power) come from one method: a bootstrap over source images,
-    or, where too few of them carry the difference, a guaranteed bound. The primary scores (a set's own, or the rubric
-    means and `overall`) are corrected together; factors are exploratory and corrected within their rubric. A CI
-    excludes 0 where the corrected p is below .05.
+    or a guaranteed bound if too few of them contribute to the difference. The primary scores (a set's own, or the
+    rubric means and `overall`) are corrected together; factors are exploratory and corrected within their rubric. A CI
+    excludes 0 if the corrected p is below .05.
 
     With RUN_B each run's edits are one side, paired by input and instruction (and ground truth and mask) whatever their
     ids: within a model that both runs have, else across models; several edits of one side count as their mean.

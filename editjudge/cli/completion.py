@@ -1,4 +1,4 @@
-"""Words that are completed on Tab, and where they come from."""
+"""Shell completion of rubrics, judges and runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from click.shell_completion import CompletionItem
 from editjudge.files import default_store
 
 STORE = "editjudge.store"
-"""Key of the context under which `--store` is remembered."""
+"""Key of the click context that holds the value of `--store`."""
 
 
 def rubrics(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return built-in names and sets; files if none fits, which bash wants to hear of first."""
+    """Return built-in rubrics and sets, after an entry for files, which bash expects first."""
     from editjudge.rubrics.files import COMPUTED, PAIRWISE, SETS, names
 
     return [
@@ -32,7 +32,7 @@ def rubrics(
 def judges(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return the embedded judges, providers, and the models whose prices are known."""
+    """Return the embedded judges, the providers, and the models with known prices."""
     from editjudge import plugins
     from editjudge.judges.cost import prices
     from editjudge.judges.providers import PROVIDERS
@@ -45,11 +45,11 @@ def judges(
 def runs(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return names in the store, if it is a file. Past SQLAlchemy, whose import alone takes half a second a Tab."""
-    place = ctx.meta.get(STORE) or default_store()
-    if "://" in place:
+    """Return names of runs, if the store is a file. It is read without SQLAlchemy, whose import takes half a second."""
+    store_name = ctx.meta.get(STORE) or default_store()
+    if "://" in store_name:
         return []
-    address = f"{Path(place).absolute().as_uri()}?mode=ro"
+    address = f"{Path(store_name).absolute().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(address, uri=True, timeout=1)) as store:
             rows = store.execute("SELECT name FROM runs ORDER BY id DESC").fetchall()
@@ -59,7 +59,7 @@ def runs(
 
 
 def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """Return the names that begin so, without those that a shell would take for more than a word."""
+    """Return the names that begin with `incomplete`, without those that would need quoting in a shell."""
     return [
         CompletionItem(name)
         for name in names

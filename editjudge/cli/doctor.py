@@ -1,4 +1,4 @@
-"""`editjudge doctor` and `editjudge completion`: the installation, the judges in reach, the store, and the shell."""
+"""`editjudge doctor` and `editjudge completion`: the installation, the reachable judges, the store, and the shell."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from editjudge.judges.server_check import ServerCheck
 
 _PATIENCE = 3.0
-"""Seconds for a connection: servers on this machine take milliseconds, those far away less than one."""
+"""Timeout of a connection in seconds. Local servers take milliseconds, remote ones less than a second."""
 
 
 @verb(example="editjudge doctor\neditjudge doctor --server http://127.0.0.1:8000/v1")
@@ -70,14 +70,14 @@ def command(server: str | None, model: str | None, timeout: float) -> VerbReply:
 
 
 def _extras() -> dict[str, list[str]]:
-    """Return each extra, and the distributions that it would still install."""
+    """Return each extra with the distributions that are missing for it."""
     missing: dict[str, list[str]] = {}
     for requirement in importlib.metadata.requires("editjudge") or ():
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
         if extra is None or extra[1] in ("all", "demo", "dev", "fuzz", "release"):
             continue
         absent = missing.setdefault(extra[1], [])
-        # an extra that brings others
+        # an extra that includes others
         if others := re.match(r"editjudge\[([\w,-]+)\]", requirement):
             for other in others[1].split(","):
                 absent += missing.get(other, ())

@@ -1,4 +1,4 @@
-"""`editjudge export` and `editjudge import-run`: a run's judgements as files, and back into a store."""
+"""`editjudge export` and `editjudge import-run`: write the judgements of a run to files, and read them into a store."""
 
 from __future__ import annotations
 
@@ -176,8 +176,10 @@ def _filter(
 def _sifted(
     store: Store, run: RunRecord, wheres: Sequence[Condition]
 ) -> Iterator[tuple[Item, bool | None, set[str]]]:
-    """Yield every edit with whether all conditions hold (None if only missing scores keep it from passing), and the
-    names that it has no score on."""
+    """Yield every edit, whether it meets all conditions, and the names that it has no score for.
+
+    The bool is None if the edit fails only because scores are missing.
+    """
     from editjudge.running.plan import BATCH
     from editjudge.running.where import scores_of
 
@@ -197,7 +199,7 @@ def _sifted(
 
 
 def _scored(store: Store, run: RunRecord) -> list[str]:
-    """Return the factors that have a score anywhere in a run."""
+    """Return the factors for which the run has at least one score."""
     rows = store.judgements(run, fields=("scores",), status=["ok"])
     return list(dict.fromkeys(factor for row in rows for factor in row["scores"] or ()))
 
@@ -253,8 +255,8 @@ def import_run(folder: str, pictures: Path | None) -> VerbReply:
 
 
 def _existing_store() -> Store | None:
-    """Return the store, unless there is none yet: a folder that is refused makes none."""
+    """Return the store, or None if it does not exist, so that refusing a folder does not create one."""
     try:
         return open_store(create=False)
     except StoreError:
-        return None  # any other reason is raised when the store is opened to be written
+        return None  # any other problem is raised when the store is opened for writing

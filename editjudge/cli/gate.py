@@ -1,4 +1,4 @@
-"""`editjudge gate`: pass, fail or inconclusive."""
+"""`editjudge gate`: check a run against thresholds or a baseline."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def command(
 
     A check passes if its whole confidence interval is on the right side of the threshold (one-sided at --alpha, since
     every check has to pass), and fails if it is on the wrong side (at --alpha over the number of checks). Otherwise it
-    is inconclusive, and exits as --if-unsure says. A run that rests on the same answers as its baseline passes. Where
-    lower is better (reports mark such factors), the threshold is an upper limit and a drop is a rise.
+    is inconclusive, and exits as --if-unsure says. A run with the same stored answers as its baseline passes. If lower
+    is better (reports mark such factors), the threshold is an upper limit and a drop is a rise.
 
     More failed judgements than --max-failures fail the gate. Each check reports whether its failed judgements, at the
     ends of the scale, could overturn it. A check without any score is an error, unless the gate fails anyway or

@@ -1,4 +1,4 @@
-"""`editjudge judge`: one edit, answered on the terminal."""
+"""`editjudge judge`: judge one edit and print the answer."""
 
 from __future__ import annotations
 
@@ -163,7 +163,8 @@ def _own_format(rubric: Rubric, judgement: Judgement, item: str) -> str:
 
 
 def _lines(judgement: Judgement, rubric: Rubric | None) -> Iterator[str]:
-    """Yield a line for each factor, wrapped under its reason: `alignment     6 of 7  The cup is blue, as asked.`"""
+    """Yield a line for each factor, with its reason wrapped in a column: `alignment     6 of 7  The cup is blue, as
+    asked.`"""
     yield f"{judgement.rubric} by {judgement.judge}: {judgement.status}"
     best = {
         factor.key: factor.scale.high

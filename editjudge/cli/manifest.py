@@ -1,4 +1,4 @@
-"""`editjudge manifest` and `editjudge pairs`: manifests made of a benchmark's results, and of pairs of edits."""
+"""`editjudge manifest` and `editjudge pairs`: make manifests from a benchmark's results, and of pairs of edits."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def command(
 
 
 def _write(rows: Iterable[dict[str, Any]], output: Path) -> list[str]:
-    """Write a manifest with paths relative to it; return a note if some lead out of its folder."""
+    """Write a manifest with paths relative to it. Return a note if paths lead outside its folder."""
     from editjudge.manifest.folders import relative
 
     lines = []
@@ -245,7 +245,7 @@ def _is_missing(image: object) -> bool:
 def _next_pairs(
     candidates: PairPool, name: str, factor: str | None, wanted: int | None, seed: int
 ) -> list[CandidatePair]:
-    """Return the pairs that narrow the ranking most, of those that the run has not judged."""
+    """Return the pairs that narrow the ranking most, among those that the run has not judged."""
     import random
 
     import numpy as np

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 JSON = "editjudge.json"
-"""Key of the context under which `--json` is remembered."""
+"""Key of the click context that holds the value of `--json`."""
 FORMER = {"--as": "--map-factor", "--of": "--use", "--reasks": "--retries-invalid"}
-"""Spellings that work until 1.0, and the present ones."""
+"""Former spellings, which work until 1.0, and the present ones."""
 SEE_RUN = "Options on how the judge is asked, such as --temperature and --timeout, are those of `editjudge run --help`."
-"""Last line of help of the verbs whose `--help` lists only some of them."""
+"""Last line of help of verbs that list only some of these options."""
 
 
 def _remember(key: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    """Return a callback that keeps an option's value for all commands of a line."""
+    """Return a callback that stores an option's value for all commands of the line."""
 
     def remember(ctx: click.Context, _: click.Parameter, value: Any) -> None:
         if value:
@@ -64,12 +64,13 @@ def wants_json() -> bool:
 
 
 def store_place() -> str:
-    """Return the store that the command names, else the default one."""
+    """Return the store named on the command line, or the default one."""
     return click.get_current_context().meta.get(STORE) or default_store()
 
 
 class Setting(click.Option):
-    """An option that is seldom set: `-J NAME=VALUE` sets it, as does its own spelling, which `--help` does not list."""
+    """An option that is rarely needed. It is set by `-J NAME=VALUE` or by its own spelling, which `--help` does not
+    list."""
 
     def __init__(self, spellings: list[str], **attributes: Any) -> None:
         super().__init__(spellings, **attributes | {"hidden": True})
@@ -79,7 +80,7 @@ class Setting(click.Option):
         return self.opts[0].removeprefix("--").replace("-", "_")
 
     def spelled(self, value: str) -> list[str]:
-        """Return the words that give it a value."""
+        """Return the arguments that set the option to a value."""
         if not self.is_flag:
             return [f"{self.opts[0]}={value}"]
         is_set = click.BOOL.convert(value, self, None)
@@ -87,7 +88,7 @@ class Setting(click.Option):
 
 
 class Verb(click.Command):
-    """A command that returns a `VerbReply`, takes `--json`, and understands settings and former spellings."""
+    """A command that returns a `VerbReply`, accepts `--json`, and understands settings and former spellings."""
 
     def __init__(
         self, *args: Any, example: str = "", note: str = "", **attributes: Any
@@ -104,10 +105,10 @@ class Verb(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         spellings = {spelling for option in self.params for spelling in option.opts}
-        words = iter(args)
+        arguments = iter(args)
         spelled: list[str] = []
-        for word in words:
-            text = f"-J{next(words, '')}" if word == "-J" else word
+        for argument in arguments:
+            text = f"-J{next(arguments, '')}" if argument == "-J" else argument
             name, equals, value = text.partition("=")
             present = FORMER.get(name)
             setting = self._settings.get(name.removeprefix("-J").replace("-", "_"))
@@ -136,7 +137,7 @@ def warn(message: str) -> None:
 def former_option(
     spelling: str, instead: str, *names: str, **attributes: Any
 ) -> Callable[[F], F]:
-    """Return an option of earlier versions that works until 1.0, and says what to write instead."""
+    """Return an option of earlier versions, which works until 1.0 and prints what to write instead."""
 
     def note(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
         if value:
@@ -153,7 +154,7 @@ verb = functools.partial(click.command, cls=Verb)
 
 
 class VerbGroup(click.Group):
-    """A verb with commands, which all take the options of the group. Its default command is `list`, if it has one."""
+    """A verb with commands, all of which accept the options of the group. The default command is `list`, if it exists."""
 
     command_class = Verb
 
@@ -170,8 +171,8 @@ class VerbGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         typed = {*args}
         is_named = typed & {*self.commands, *ctx.help_option_names}
-        is_other = any(not word.startswith("-") for word in args[:1])
-        # A shell that completes a line asks what may come next.
+        is_other = any(not text.startswith("-") for text in args[:1])
+        # During completion the command may not be typed yet.
         named = is_named or is_other or ctx.resilient_parsing
         if "list" in self.commands and not named:
             args = [*args, "list"]
@@ -179,9 +180,9 @@ class VerbGroup(click.Group):
 
 
 class Finite(click.FloatRange):
-    """A range without nan and inf; comparisons alone let nan through."""
+    """A range of finite numbers. Without this check, nan would pass, since comparisons with it are false."""
 
-    name = "number"  # click's own is "float range", in its messages too
+    name = "number"  # click's own name, which its messages show, is "float range"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -221,7 +222,7 @@ judge_option = functools.partial(
 
 
 def rubrics_option(*default: str) -> Callable[[F], F]:
-    """Return the option for rubrics; without a default, they depend on the judge."""
+    """Return the option for rubrics. Without a default, they depend on the judge."""
     return click.option(
         "--rubric",
         "rubrics",
@@ -255,7 +256,7 @@ def _columns(
             raise click.BadParameter(
                 f"{text}: expected FIELD=COLUMN, such as input=source. Fields: {', '.join(FIELDS)}."
             )
-        # A rubric may name further fields; one that is almost a usual field is a typing error.
+        # A rubric may name further fields, but a name close to a usual field is a typing error.
         close = near_miss(field, FIELDS)
         if close and not field.startswith(FIELDS):
             raise click.BadParameter(
@@ -335,7 +336,7 @@ use_option = click.option(
 
 
 def stacked(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Return a decorator that adds these options, in their order."""
+    """Return a decorator that adds these options in this order."""
 
     def decorate(function: F) -> F:
         for option in reversed(options):
@@ -363,9 +364,10 @@ _settings = stacked(
 
 
 def asking_options(*, listed: bool = False) -> Callable[[F], F]:
-    """Return how judges are asked; a verb makes `Options` of them by `judge_options`.
+    """Return the options that set how judges are asked. `judge_options` turns their values into `Options`.
 
-    `--help` lists those that are set every day, and all of them in `run`, where they are explained."""
+    `--help` lists the common ones; that of `run` lists and explains all.
+    """
     further = functools.partial(click.option, hidden=not listed)
     return stacked(
         click.option(
@@ -418,21 +420,21 @@ def asking_options(*, listed: bool = False) -> Callable[[F], F]:
 
 
 def judge_options(values: dict[str, Any]) -> Options:
-    """Take the values of `asking_options` out of a verb's arguments."""
+    """Remove the values of `asking_options` from a verb's arguments and return them as `Options`."""
     from editjudge.judges.judge import Options
 
     extra = dict(_parameter(text) for text in values.pop("extra"))
     names = [option.name or "" for option in _ASKING.params]
-    given = {name: values.pop(name) for name in names if name in values}
-    return Options.of(extra=extra, **given)
+    options = {name: values.pop(name) for name in names if name in values}
+    return Options.of(extra=extra, **options)
 
 
 _ASKING = asking_options()(click.Command("asking"))
-"""Holder of the options by which judges are asked."""
+"""A command that is never called, only to have the options for asking judges as parameters."""
 
 
 def judging_options(*rubrics: str, several: bool = False) -> Callable[[F], F]:
-    """Return what `run` and `probe` share: rubrics, judge, store, limits, and how judges are asked."""
+    """Return the options that `run` and `probe` share: rubrics, judge, store, limits, and how judges are asked."""
     return stacked(
         rubrics_option(*rubrics),
         judge_option("judges", multiple=True) if several else judge_option(),
@@ -459,7 +461,7 @@ def judging_options(*rubrics: str, several: bool = False) -> Callable[[F], F]:
 def named(
     option: str, text: str, expected: str = "NAME=VALUE", *, empty: bool = False
 ) -> tuple[str, str]:
-    """Return the two sides of an option that is given as NAME=VALUE; `empty`: the value may be."""
+    """Split an option of the form NAME=VALUE; with `empty`, the value may be empty."""
     name, equals, value = text.partition("=")
     if not (name and equals and (value or empty)):
         raise UsageError(f'{option} "{text}": expected {expected}')
@@ -475,12 +477,12 @@ def _parameter(text: str) -> tuple[str, Any]:
 
 
 def _text(constant: str) -> str:
-    """Refuse NaN and Infinity, which are JSON to Python, and to no server."""
+    """Refuse NaN and Infinity, which Python accepts as JSON but servers do not."""
     raise ValueError(constant)
 
 
 def chosen_judges(judges: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the named judges, else the default one; that it is the embedded one is printed to standard error."""
+    """Return the named judges, or the default one. If that is the embedded judge, say so on standard error."""
     if not judges and not os.environ.get("EDITJUDGE_JUDGE"):
         click.echo(
             "judge: measured (embedded; choose another with --judge or EDITJUDGE_JUDGE)",
@@ -493,30 +495,31 @@ def chosen_judges(judges: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def open_store(*, readonly: bool = False, create: bool = True) -> Store:
-    """Open the store that the command names; `create=False` and `readonly` need one that exists."""
+    """Open the store named on the command line. With `create=False` or `readonly`, it must exist."""
     from editjudge.store.location import engine_of
     from editjudge.store.store import Store
 
-    place = store_place()
+    address = store_place()
     if not create:
-        # raises if there is none
-        engine_of(place, readonly=True, timeout=0)[0].dispose()
-    return Store.open(place, readonly=readonly)
+        # raises if the store does not exist
+        engine_of(address, readonly=True, timeout=0)[0].dispose()
+    return Store.open(address, readonly=readonly)
 
 
-def in_store(place: str | None, run: str) -> str:
-    """Return how a run of another store is named."""
-    return f"{place}#{run}" if place else run
+def in_store(store: str | None, run: str) -> str:
+    """Return the name of a run in another store: STORE#RUN."""
+    return f"{store}#{run}" if store else run
 
 
 def open_run(name: str) -> tuple[Store, str]:
-    """Open the store that has a run, which `STORE#RUN` names if it is another one, and return the run's name too."""
+    """Open the store of a run, which may be named as `STORE#RUN`, and return it with the run's name."""
     from editjudge.store.store import Store
 
-    place, mark, run = name.rpartition("#")
-    if mark and ("://" in place or place.endswith(".db") or os.path.isfile(place)):
-        return Store.open(place, readonly=True), run
-    # os.path, since a Path's own method raises on a name that is too long.
+    address, mark, run = name.rpartition("#")
+    is_file = address.endswith(".db") or os.path.isfile(address)
+    if mark and ("://" in address or is_file):
+        return Store.open(address, readonly=True), run
+    # Not Path.is_dir, which raises if a name is too long.
     if os.path.isdir(os.path.join(name, "judgements")) and os.path.dirname(name):
         raise UsageError(
             f"{name}: an export; import it into a store with `editjudge import-run`, then name the run"
@@ -532,7 +535,7 @@ def load_run(
     use: Of = "scores",
     evidence: bool = False,
 ) -> RunData:
-    """Load a run that asks for scores."""
+    """Load a run of scores."""
     from editjudge.report.run_data import load
 
     store, name = open_run(name)

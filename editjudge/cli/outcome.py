@@ -1,4 +1,4 @@
-"""The end of a run, and what it would be: counts, means, failures and prices."""
+"""Output of `run`: counts, means, failures and costs at its end, and the forecast before it starts."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ EXIT_CODES = {
     "budget": ExitCode.BUDGET,
     "interrupted": ExitCode.INTERRUPTED,
 }
-"""Exit codes by how a run ends."""
+"""Exit code for each way that a run can end."""
 
 
 def how_to_resume() -> str:
-    """Return the command as it was typed, which resumes; a password in it is not repeated."""
+    """Return the command that resumes, as it was typed. If it contains a password, it is not repeated."""
     typed = sys.argv[1:]
-    if any(re.search(r"://[^/]*@", word) for word in typed):
+    if any(re.search(r"://[^/]*@", text) for text in typed):
         return "run the same command again to go on"
     command = printable(shlex.join(["editjudge", *typed]))
     return f"run the same command again to go on:\n  {command}"
 
 
 def outcome_document(outcome: Outcome, seconds: float) -> dict[str, Any]:
-    """Return the answer of `run --json`."""
+    """Return the document of `run --json`."""
     tally = outcome.tally
     document: dict[str, Any] = {
         "run": outcome.name,
@@ -66,10 +66,10 @@ def outcome_document(outcome: Outcome, seconds: float) -> dict[str, Any]:
 
 
 def print_outcome(outcome: Outcome, seconds: float, *, is_quiet: bool) -> None:
-    """Print tables and counts, and to standard error why the run has ended early; if quiet, that alone."""
+    """Print tables and counts, and the reason for an early end to standard error. If quiet, print only the latter."""
     summary = outcome.summary
     if outcome.ending == "interrupted" and not is_quiet:
-        # Tables of half a run mean nothing yet, and a command away there are all of them.
+        # Tables of an unfinished run mean little, and resuming it prints all of them.
         stored = summary.total - summary.statuses["pending"]
         click.echo(
             f"run {outcome.name} ({outcome.run_id}) interrupted: {stored:,} of {summary.total:,} judgements are "
@@ -95,7 +95,8 @@ def print_outcome(outcome: Outcome, seconds: float, *, is_quiet: bool) -> None:
 
 
 def _shortfall(short: Shortfall) -> str:
-    """Return why the budget ended the run. Each start has all of it, which helps if that is enough for a question."""
+    """Describe why the budget ended the run. Every start may spend the full budget, which helps if it covers a
+    question."""
     price = f"the next question may cost up to ${short.next:.4f}"
     if short.next > short.budget:
         return f"{price}; --budget {short.budget:g} is too little for it: give more"
@@ -138,8 +139,8 @@ def _counts(outcome: Outcome, seconds: float) -> Iterator[str]:
         yield f"list every failed edit with its reasons: {shlex.join(command)}"
 
 
-def _number(count: int, one: str, several: str) -> str:
-    return f"{count:,} {one if count == 1 else several}"
+def _number(count: int, singular: str, plural: str) -> str:
+    return f"{count:,} {singular if count == 1 else plural}"
 
 
 def _left_out(count: int) -> Iterator[str]:
@@ -149,14 +150,15 @@ def _left_out(count: int) -> Iterator[str]:
 
 
 def _reason(reason: FailureReason, count: int) -> str:
-    """Return a line such as `3 missing_output: out/cta.png is not there (0002)`."""
+    """Return a line such as `3 missing_output: out/cta.png does not exist (0002)`."""
     share = f", {reason.count:,} of them" if reason.count < count else ""
     message = one_line(reason.message) or "no reason was kept"
     return f"{count:,} {reason.status}{share}: {message} ({one_line(reason.item)[:80]})"
 
 
 def glances(summary: Summary) -> list[Table]:
-    """Return a table for each judge: a row for each factor, a column for each model, or long if that is too wide."""
+    """Return a table for each judge with factors as rows and models as columns, or one row per mean if that is too
+    wide."""
     from editjudge.report.tables import WIDTH, Figure, Table
 
     by_judge: dict[str, dict[tuple[str, str], Figure]] = {}
@@ -183,7 +185,7 @@ def glances(summary: Summary) -> list[Table]:
 
 
 def _mean(mean: float | None) -> str:
-    """Return a mean; of decimals below .1, such as an error of pixels, it would be 0.00 with two digits."""
+    """Format a mean. Decimals below .1, such as a pixel error, get more digits, since two would show 0.00."""
     if mean is None:
         return "-"
     return f"{mean:.2f}" if abs(mean) >= 0.1 or not mean else f"{mean:.2g}"
@@ -193,7 +195,7 @@ def _mean(mean: float | None) -> str:
 
 
 def dry_run_reply(job: Job, store: str, run_options: RunOptions) -> VerbReply:
-    """Return what a run would ask, and its price."""
+    """Return the questions that a run would ask, and their price."""
     from editjudge.running.forecast import forecast
 
     estimates, todo = forecast(job, store, run_options)

@@ -1,4 +1,5 @@
-"""Output of the verbs: JSON for programs; text and tables for people, without escape sequences from untrusted input."""
+"""Output of the verbs: JSON for programs, and text and tables for people, without escape sequences from untrusted
+input."""
 
 from __future__ import annotations
 
@@ -36,9 +37,9 @@ class VerbReply(NamedTuple):
     """The answer of a verb."""
 
     document: Any
-    """Printed with `--json`."""
+    """Document printed with `--json`."""
     lines: Iterable[str] = ()
-    """Printed without it, before the tables."""
+    """Lines printed without `--json`, before the tables."""
     tables: Iterable[Table] = ()
     code: int = ExitCode.DONE
 
@@ -59,14 +60,15 @@ class VerbReply(NamedTuple):
 
 
 def emit(document: Any) -> None:
-    """Print a document in ASCII, so that it does not depend on the terminal's encoding."""
+    """Print a document as ASCII, so that it does not depend on the terminal's encoding."""
     click.echo(json.dumps(document, indent=2, allow_nan=False))
 
 
 def show(lead: Iterable[str], tables: Iterable[Table]) -> None:
-    """Print leading lines, then tables with an empty line between.
+    """Print leading lines, then tables separated by empty lines.
 
-    On a terminal at most as wide as it is, and in colour unless NO_COLOR is set; in a pipe plain, with every column.
+    On a terminal, tables fit its width and are coloured unless NO_COLOR is set. In a pipe they are plain and have every
+    column.
     """
     from rich.console import Console
 
@@ -74,7 +76,7 @@ def show(lead: Iterable[str], tables: Iterable[Table]) -> None:
 
     console = Console(highlight=False)
     is_terminal = sys.stdout.isatty()
-    # A terminal that does not tell its size counts as 80 wide, as Rich takes it, so that cells are not broken.
+    # A terminal of unknown size counts as 80 columns wide, as in Rich, so that cells are not broken.
     columns = shutil.get_terminal_size((80 if is_terminal else WIDTH, 24)).columns
     fixed = max(60, min(WIDTH, columns))
     is_fixed = is_terminal or "COLUMNS" in os.environ
@@ -95,7 +97,7 @@ def count(number: int, noun: str) -> str:
 
 
 def read_text(path: str, limit: int) -> str:
-    """Return a text file or, for `-`, standard input: UTF-8, bounded."""
+    """Return the content of a UTF-8 text file, or of standard input for `-`, up to a size limit."""
     try:
         if path == "-":
             data = sys.stdin.buffer.read(limit + 1)

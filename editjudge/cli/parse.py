@@ -1,4 +1,4 @@
-"""`editjudge parse`: one raw reply against its contract."""
+"""`editjudge parse`: check a raw reply against the contract of its rubric."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from editjudge.rubrics.verdict import Failure, Verdict
 
 MAX_REPLY = 50_000_000
-"""Bytes of a reply, far above what any model writes."""
+"""Maximum bytes of a reply, far more than any model writes."""
 
 
 @verb(example="editjudge parse --rubric fidelity reply.txt")

@@ -1,4 +1,4 @@
-"""`editjudge probe`: a judge before edits whose right answer is known."""
+"""`editjudge probe`: test a judge with edits whose correct answer is known."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def command(
     from editjudge.vision.probes.making import jobs, probes, write_manifests
     from editjudge.vision.probes.result import figures
 
-    # The seed of the probes, which is not part of a question.
+    # The seed of the probe set, which is not part of any question.
     seed = values.pop("seed") or 0
     if seed < 0:
         raise UsageError(f"--seed {seed}: at least 0")
@@ -113,7 +113,7 @@ def command(
         if dry_run:
             return _forecast(planned, needs_keys=False)
         if not is_local(spec):
-            # A missing key is an error before a store is made.
+            # A missing key is reported before a store is created.
             for line in _forecast(planned, needs_keys=True).lines:
                 click.echo(printable(line), err=True)
         run_options = RunOptions(concurrency=concurrency, budget=budget)
@@ -167,7 +167,7 @@ def _judge(
     max_failures: float,
     quiet: bool,
 ) -> tuple[int, list[AnsweredProbe]]:
-    """Judge every job in turn, until one is stopped, and return the exit code and the answers."""
+    """Run the jobs in order until one is stopped, and return the exit code and the answers."""
     from editjudge.vision.probes.making import answers
 
     runs: list[int] = []
@@ -197,15 +197,15 @@ def _reply(result: ProbeResult, output: Path | None, code: int) -> VerbReply:
 
     document = result.as_json()
     lines = list(lead(result))
-    shown = tables(result)
+    all_tables = tables(result)
     if output is None:
-        return VerbReply(document, lines, shown, code)
+        return VerbReply(document, lines, all_tables, code)
     if output.suffix == ".html":
         text = html(result)
     elif output.suffix == ".json":
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     else:
-        text = together_markdown(f"Probes of {result.judge}", lines, shown)
+        text = together_markdown(f"Probes of {result.judge}", lines, all_tables)
     output.write_text(text, "utf-8")
     written = {"written": str(output)}
-    return VerbReply(document | written, [*lines, f"wrote {output}"], shown, code)
+    return VerbReply(document | written, [*lines, f"wrote {output}"], all_tables, code)

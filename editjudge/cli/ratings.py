@@ -72,7 +72,7 @@ def import_(
         elif manifest is None:
             unnamed = (rating.item for rating in ratings if not rating.content)
             contents = people.contents_of(store, unnamed)
-        # A file may say itself what was rated, unless an option does.
+        # The file itself may say what was rated, unless an option does.
         if run is None and manifest is None:
             rows = by_content(file, ratings, contents)
         else:

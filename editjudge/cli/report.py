@@ -1,4 +1,4 @@
-"""`editjudge report`: what the scores of a run add up to."""
+"""`editjudge report`: summarise the scores of a run."""
 
 from __future__ import annotations
 

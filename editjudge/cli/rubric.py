@@ -1,4 +1,4 @@
-"""`editjudge rubric`: rubrics as data."""
+"""`editjudge rubric`: list, show, check and import rubrics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from editjudge.rubrics.sets import RubricSet
 
 MAX_PROMPT = 200_000
-"""A fifth of what a rubric file may have: escaped and folded, a character can take more than four times its room."""
+"""Maximum size of a prompt: a fifth of that of a rubric file, where an escaped and folded character can take more than
+four times as much space."""
 
 
 @click.group("rubric", cls=VerbGroup)
@@ -77,7 +78,7 @@ def show(rubric: str, prompt: bool, layout: Layout) -> VerbReply:
     if rubric_set is not None and rubric not in SETS:
         if not prompt:
             return VerbReply(rubric_set.contract(), _set_lines(rubric_set))
-        questions = {one.name: _question(one, layout) for one in rubric_set.rubrics}
+        questions = {r.name: _question(r, layout) for r in rubric_set.rubrics}
         document = [
             {"rubric": name, **_as_json(question)}
             for name, question in questions.items()
@@ -356,25 +357,25 @@ def _import_recipe(
 def _imported(
     document: Any, notes: list[str], text: str | None, output: Path | None
 ) -> VerbReply:
-    """Write the text of a rubric file, print the notes to standard error, and return the answer."""
+    """Write the text of a rubric file, print the notes to standard error, and return the reply of the verb."""
     if text and output:
         output.write_text(text, "utf-8", newline="")
     if not wants_json():
         for note in notes:
             click.echo(printable(note), err=True)
         if text and not output:
-            # Into a pipe or a file go the exact bytes; on a terminal nothing that reorders a line.
+            # A pipe or file gets the exact bytes; a terminal gets no characters that reorder a line.
             click.echo(printable(text) if sys.stdout.isatty() else text, nl=False)
     return VerbReply(document, code=ExitCode.DONE if text else ExitCode.ERROR)
 
 
 def _hints(values: dict[str, Any]) -> Hints:
-    """Return the hints that the options of `import` give."""
+    """Return the hints from the options of `import`."""
     from editjudge.rubrics.importing import Hints
 
     scales = values.pop("scales")
     texts = values.pop("texts")
-    words = values.pop("words")
+    length = values.pop("words")
     slots = values.pop("slots")
     general = [scale for scale in scales if "=" not in scale]
     single = (named("--scale", scale) for scale in scales if "=" in scale)
@@ -384,8 +385,8 @@ def _hints(values: dict[str, Any]) -> Hints:
         scales={key: _scores(text) for key, text in single},
         texts=tuple(text for text in texts if text != "none") if texts else None,
         slots=dict(named("--slot", slot, expected) for slot in slots),
-        words=_limits(words) if words and words != "none" else None,
-        no_words=words == "none",
+        words=_limits(length) if length and length != "none" else None,
+        no_words=length == "none",
         **values,
     )
 
@@ -395,11 +396,11 @@ def _scores(text: str) -> tuple[int, ...] | Scale:
     from editjudge.rubrics.scale import Scale
 
     expected = f'--scale "{text}": expected a range such as 1-5, a list such as 5,3,1, or decimals such as 0..1/0.5'
-    plain, _, word = text.partition(" or ")
-    if word and re.fullmatch(r"[^\W\d].*", word):
+    plain, _, abstention = text.partition(" or ")
+    if abstention and re.fullmatch(r"[^\W\d].*", abstention):
         scale = _scores(plain)
         scale = scale if isinstance(scale, Scale) else Scale(scale)
-        return dataclasses.replace(scale, abstain=(word,))
+        return dataclasses.replace(scale, abstain=(abstention,))
     number = r"-?\d+(?:\.\d+)?"
     if match := re.fullmatch(rf"({number})\.\.({number})(?:/({number}))?", text):
         step = float(match[3]) if match[3] else None

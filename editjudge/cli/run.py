@@ -1,4 +1,4 @@
-"""`editjudge run`: the main job."""
+"""`editjudge run`: judge every edit of a manifest."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 def _engine_name(
     _context: click.Context, _parameter: click.Parameter, name: str
 ) -> str:
-    """Return the name of an engine. Looked up once it is given: plug-ins of other packages may offer some."""
+    """Return the name of an engine. It is checked only now, since plug-ins of other packages may provide engines."""
     if name != "local" and name not in plugins.providers("engines"):
         names = ("local", *plugins.providers("engines"))
         raise click.BadParameter(f"{name!r} is not one of {', '.join(names)}.")
@@ -228,7 +228,7 @@ def command(
 def _check(
     job: Job, run_options: RunOptions, best_of: str | None, *, dry_run: bool
 ) -> None:
-    """Refuse options that do not go together."""
+    """Raise `UsageError` for options that cannot be combined."""
     from editjudge.running.job import is_new
 
     on_cluster = run_options.cluster is not None
@@ -260,7 +260,7 @@ def conduct(
     quiet: bool,
     best_of: BestOf | None = None,
 ) -> VerbReply:
-    """Run with progress, and return the summary."""
+    """Run a job with a progress display, and return its summary."""
     started = time.monotonic()
     outcome = watched(job, store, run_options, quiet=quiet)
     if outcome is None:
@@ -286,7 +286,7 @@ def watched(
     *,
     quiet: bool,
 ) -> Outcome | None:
-    """Run with progress; return None if it was stopped at once."""
+    """Run a job with a progress display; return None if it was stopped at once."""
     from editjudge.running.job import execute
     from editjudge.running.progress import progress_on_terminal
 
@@ -309,7 +309,7 @@ def watched(
 
 
 def _on_interrupt(control: RunControl, say: Callable[[str], None]) -> None:
-    """Stop feeding at the first Ctrl-C, and cancel at the second, also if the run was stopping for another reason."""
+    """Stop starting tasks at the first Ctrl-C and cancel at the second, even if the run was already stopping."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     times = itertools.count()
@@ -328,11 +328,11 @@ def _on_interrupt(control: RunControl, say: Callable[[str], None]) -> None:
 # --- the best of several outputs ------------------------------------------------------------------------------
 
 _MAX_LISTED = 20
-"""Groups that people are shown; `--json` has all."""
+"""Maximum number of groups in the text output; `--json` has all."""
 
 
 class BestOf:
-    """The pairs of a manifest's candidates as a job of their own, and the ranking that its answers give."""
+    """A job that compares the candidates of a manifest in pairs, and the ranking from its answers."""
 
     def __init__(self, job: Job) -> None:
         from editjudge.running.best_of import all_pairs
@@ -346,7 +346,7 @@ class BestOf:
         self._groups = _candidates(job.manifest, self._edits)
         self._pairs = {pair: f"{pair[0]}|{pair[1]}" for pair in all_pairs(self._groups)}
         self._rankings: list[GroupRanking] = []
-        # Paths were confined when the manifest was read.
+        # Paths were checked when the manifest was read.
         self.job = dataclasses.replace(
             job,
             rows=self._rows(),
@@ -391,7 +391,7 @@ class BestOf:
         return {"best_of": {"method": "all", "questions": questions, "groups": groups}}
 
     def lines(self) -> Iterator[str]:
-        """Yield the order of each group, and which models made the best."""
+        """Yield the order of each group, and which models made the best candidates."""
         for ranking in self._rankings[:_MAX_LISTED]:
             order = ", ".join(
                 f"{output.rank}. {output.id} ({output.points:g} of {output.games})"
@@ -409,7 +409,7 @@ class BestOf:
 
 
 def _candidates(manifest: Path, edits: dict[str, Edit]) -> dict[str, list[str]]:
-    """Return the ids of the edits that share input and instruction, by the first of them."""
+    """Return the ids of edits with the same input and instruction, keyed by the first of them."""
     from editjudge.manifest.pairs import content_marks
 
     mark = content_marks()

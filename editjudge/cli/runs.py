@@ -1,4 +1,4 @@
-"""`editjudge runs`: what was run, and doing it again."""
+"""`editjudge runs`: list, show, remove and repeat runs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def show(run: str) -> VerbReply:
 
 
 def _settings(spec: Mapping[str, Any], *path: str) -> Iterator[tuple[str, str]]:
-    """Yield each setting with its value; a setting without a value has no line."""
+    """Yield each setting that has a value."""
     for name, value in spec.items():
         if isinstance(value, Mapping):
             yield from _settings(value, *path, name)
@@ -135,7 +135,7 @@ def again(run: str, max_failures: float, quiet: bool) -> VerbReply:
 
 
 def _job(record: RunRecord) -> Job:
-    """Return the job of a run as it was; raise `EditjudgeError` if it cannot be done again."""
+    """Return the job of a run with its original settings. Raise `EditjudgeError` if it cannot be repeated."""
     from editjudge.errors import RubricError
     from editjudge.running.job import Job
 

@@ -1,4 +1,4 @@
-"""`editjudge serve`: review, rating and reward API on this machine, or with a token on others."""
+"""`editjudge serve`: review pages, rating pages and the reward API, on this machine or, with a token, for others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from editjudge.rewards.protocol import Terms
 
 _SHORTEST = 16
-"""Characters of a token; one of ours has 43."""
+"""Minimum number of characters of a token; generated ones have 43."""
 _IN_A_PATH = re.compile(r"[A-Za-z0-9._~-]+")
 
 
@@ -166,8 +166,8 @@ def command(
     raters a link of their own (`editjudge ratings invite`). With --service-token alone, the pages open on this machine
     only.
     """
-    # Images are screened and measured in threads of the server's own, beside which those of BLAS wait for a core:
-    # screening an edit took 183 ms of CPU with two of them, and 110 with one.
+    # The server screens and measures images in its own threads, and BLAS threads would compete with them for cores:
+    # screening an edit took 183 ms of CPU with two BLAS threads, and 110 ms with one.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from editjudge.web.app import create as create_app
     from editjudge.web.connections import server
@@ -184,7 +184,7 @@ def command(
                 f"--host {host}: others can reach it, so a token is required. For example:\n"
                 f"  EDITJUDGE_TOKEN={secrets.token_urlsafe(32)} editjudge serve --host {host}"
             )
-        # with a service token alone, pages are closed
+        # with only a service token, nobody can sign in to the pages
         token = secrets.token_urlsafe(32)
     with open_store(create=create) as store, _listening(host, port) as listener:
         store.keep_caches_small()
@@ -193,12 +193,12 @@ def command(
         address = f"[{host}]" if ":" in host else host
         url = f"http://{address}:{listener.getsockname()[1]}/"
         if wants_json():
-            # Now, not when it stops: a caller that asked for a free port reads it from here.
+            # Printed now and not at the end: a caller that asked for a free port reads it from here.
             emit({"url": url, "store": store.name})
             sys.stdout.flush()
         click.echo(f"editjudge: {url}  (store {printable(store.name)})", err=True)
         click.echo("Ctrl-C stops it.", err=True)
-        # raised again once everything is closed
+        # raised again after everything is closed
         with contextlib.suppress(KeyboardInterrupt):
             server(app, log_level="warning").run(sockets=[listener])
     sys.exit(0)
@@ -221,12 +221,12 @@ def _check_tokens(token: str | None, service_token: str | None) -> None:
 
 
 def _terms(values: dict[str, Any]) -> Terms:
-    """Return what clients of the reward API may ask for."""
+    """Return the settings of the reward API."""
     from editjudge.rewards.dialects import chosen
     from editjudge.rewards.protocol import Terms
 
     if values["dialects"]:
-        # raises for one that is not known, and for two that want the same path
+        # raises for an unknown dialect, and for two dialects with the same path
         chosen(values["dialects"])
     for name in values.pop("allowed"):
         values["more_rubrics" if _is_rubric(name) else "judges"] += (name,)
@@ -251,7 +251,7 @@ def _is_rubric(name: str) -> bool:
 
 
 def _weights(option: str, kind: str, texts: Sequence[str]) -> dict[str, float]:
-    """Return the weights by name; `kind` is what the option names."""
+    """Return the weights by name; `kind` is FACTOR or JUDGE."""
     from editjudge.rewards.reduction import LEAST_WEIGHT, MOST_WEIGHT
 
     weights: dict[str, float] = {}
@@ -278,7 +278,7 @@ def _listening(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, proto)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        # a program that reads the address may call at once
+        # listen now, since a program that reads the address may connect at once
         listener.listen(2048)
     except OSError as error:
         hint = "stop what uses it, or name another with --port (0 takes a free one)"

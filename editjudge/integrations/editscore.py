@@ -1,5 +1,4 @@
-"""A replacement of EditScore's `evaluate_images`, with the same arguments and result, for
-`editjudge serve --dialect editscore`.
+"""A drop-in replacement for EditScore's `evaluate_images` that calls `editjudge serve --dialect editscore`.
 
 EditScore's client pickles Pillow images, which the server refuses. In OmniGen2's `train.py`, replace
 
@@ -25,7 +24,7 @@ from editjudge.rewards.pickled import NotPlain, dumps, loads
 from editjudge.rewards.trainers import NoReward
 
 _VALUES = 100_000
-"""Maximum number of values in an answer; a batch of 64 has fewer than a thousand."""
+"""Maximum number of values in an answer. A batch of 64 has fewer than a thousand."""
 
 
 def evaluate_images(
@@ -40,9 +39,10 @@ def evaluate_images(
 ) -> tuple[list[float], list[float], list[str], list[dict[str, Any]]]:
     """Return scores, rewards, reasons and metadata in the order of the edits.
 
-    For each output, `input_images` has an image, or a list with the source first, and `meta_datas` has a dict, or its
-    JSON, with the `instruction`. If the server requires a token, put it in the path: `/t/TOKEN/d/editscore/`. Raise
-    `NoReward` if an edit has no reward, since the trainer would use any other value as a reward."""
+    For each output, `input_images` has an image or a list whose first image is the source, and `meta_datas` has a dict
+    (or its JSON) with the `instruction`. If the server requires a token, put it in the path: `/t/TOKEN/d/editscore/`.
+    Raise `NoReward` if an edit has no reward, since the trainer would use any other value as a reward.
+    """
     sources = [
         source[0] if isinstance(source, list | tuple) else source
         for source in input_images

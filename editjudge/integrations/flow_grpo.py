@@ -24,9 +24,11 @@ from editjudge.rewards.trainers import RewardEdit, Rewarder, trainer
 def edit_reward(
     rewarder: Rewarder, *, sources_first: bool = False
 ) -> Callable[..., tuple[list[float], dict[str, Any]]]:
-    """Return `_fn(images, prompts, metadata, ref_images=None)`, or with `sources_first` `_fn(ref_images, images,
-    prompts, metadata)`, as Edit-R1 calls its `mllm_...` functions. It returns the scores, and
-    `{"imputed": [bool, ...]}`."""
+    """Return the reward function, which returns the scores and `{"imputed": [bool, ...]}`.
+
+    Its signature is `_fn(images, prompts, metadata, ref_images=None)`. With `sources_first` it is `_fn(ref_images,
+    images, prompts, metadata)`, as Edit-R1 calls its `mllm_...` functions.
+    """
 
     def _fn(
         images: Any, prompts: Sequence[str], metadata: Any, ref_images: Any = None

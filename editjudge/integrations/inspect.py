@@ -1,4 +1,4 @@
-"""Inspect: export of a run as logs for `inspect view`, and a scorer for Inspect tasks. Needs the extra `inspect`."""
+"""Inspect: export of a run as logs for `inspect view`, and a scorer for Inspect tasks. Requires the extra `inspect`."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from editjudge.judgement import DONE, Judgement, JudgementRow
 from editjudge.store.records import Item, RunRecord
 from editjudge.store.store import Store
 
-"""A judgement in the form that a store yields."""
+"""A judgement as a store returns it."""
 
 
 def export_inspect(store: Store, run: RunRecord, folder: Path) -> list[Path]:
-    """Write one log for each editing model and judge: a sample for each edit and repeat, a score for each factor.
+    """Write a log for each editing model and judge, with a sample for each edit and repeat and a score for each factor.
 
-    A judgement without a score is unscored in Inspect, with its status as the reason, and not in any mean.
+    A judgement without a score is marked as unscored, with its status as the reason, and is not part of any mean.
     """
     folder.mkdir(parents=True, exist_ok=True)
     items = {item.item: item for item in store.items(run)}
@@ -79,7 +79,7 @@ def _log(run: RunRecord, model: str, judge: str, samples: list[EvalSample]) -> E
             created=created.isoformat(timespec="seconds"),
             task=f"editjudge/{run.name}",
             model=model or "unnamed model",
-            # A run of a server has no manifest, and other fields may be absent as well.
+            # The run of a server has no manifest, and other fields may be missing too.
             dataset=EvalDataset(
                 name=Path(str(run.spec.get("manifest", ""))).name,
                 samples=len(ids),

@@ -1,4 +1,4 @@
-"""An assertion about an edit for test suites, which does not fail by noise alone."""
+"""An assertion about an edit for test suites, designed not to fail because of noise alone."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Ends = tuple[float, float] | None
 def assert_edit(*, at_least: Mapping[str, float], most: int = 5, **edit: Any) -> None:
     """Fail if there is evidence that a factor is below its threshold.
 
-    `edit` has the arguments of `editjudge.judge`. If the judge's answers vary, it is asked up to `most` times, until the
-    95 % interval of each factor's mean is below its threshold, or three answers reach it. A mean below the threshold
-    whose interval contains the threshold is a warning and not a failure. An edit that could not be judged, or a factor
-    with an abstention, fails.
+    `edit` has the arguments of `editjudge.judge`. If the judge's answers vary, it is asked up to `most` times, until
+    for each factor either the 95 % interval of the mean is below the threshold, or three answers reach the threshold. A
+    mean below the threshold whose interval contains the threshold is a warning and not a failure. An edit that could
+    not be judged, or a factor with an abstention, fails.
 
         assert_edit(input="a.png", edited="b.png", instruction="make the car blue", at_least={"unchanged_regions": 6})
     """
@@ -63,7 +63,7 @@ def assert_edit(*, at_least: Mapping[str, float], most: int = 5, **edit: Any) ->
 
 
 def _ask(edit: Mapping[str, Any], factors: Iterable[str]) -> dict[str, float]:
-    """Judge the edit once and return its scores. Raise `AssertionError` if one of these factors has no score."""
+    """Judge the edit once and return its scores. Raise `AssertionError` if any of these factors has no score."""
     scores: dict[str, float] = {}
     reasons: dict[str, str] = {}
     failed: list[str] = []

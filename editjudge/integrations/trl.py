@@ -6,9 +6,9 @@
     reward = edit_reward(judge="openai/gpt-4.1", rubric="fidelity", output=render)
     trainer = GRPOTrainer(model, reward_funcs=reward, train_dataset=edits, args=config)
 
-The dataset has the columns `input` (the image before the edit) and `instruction`; `output` makes the edited image
-of a completion, or names its column. The reward of a failure is None. TRL leaves such a completion out of the
-advantages and of the loss since 1.6.0; up to 1.5.1 it counted as a reward of 0, so that those versions are refused.
+The dataset has the columns `input` (the image before the edit) and `instruction`; `output` is a function that makes the
+edited image of a completion, or the name of its column. The reward of a failure is None. Since 1.6.0, TRL leaves such a
+completion out of the advantages and the loss. Earlier versions counted it as a reward of 0, and are refused.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from editjudge.errors import InputError
 from editjudge.rewards.trainers import RewardEdit, Rewarder, column, trainer
 
 FIRST = (1, 6, 0)
-"""First version that masks None. For rewards 1, None, 1, None, TRL 1.5.1 logs the mean .5 and trains on advantages of
-+-.87; 1.6.0 and 1.16.0 log 1 and train on 0."""
+"""First version of TRL that masks None. For the rewards 1, None, 1, None, TRL 1.5.1 logs the mean .5 and trains on
+advantages of +-.87; versions 1.6.0 and 1.16.0 log 1 and train on 0."""
 
 Output = str | Callable[..., Any]
-"""A column with the edited images, or a function of a completion and its row (a dict) that makes one."""
+"""A column of edited images, or a function that makes one from a completion and its row (a dict)."""
 
 
 @trainer
@@ -35,9 +35,9 @@ def edit_reward(
 ) -> Callable[..., list[float | None]]:
     """Return a function of prompts, completions and columns, as TRL calls it.
 
-    `on_failure` may be `native`: None for a failure, and an error if the installed TRL would count it as 0; `raise`: an
-    error; or `group_mean`: the mean of the completions of the same prompt, with a warning in the log, and each `Reward`,
-    with `imputed` set, in `function.last`.
+    With `on_failure="native"`, the reward of a failure is None, and it is an error if the installed TRL would count
+    that as 0. With `raise`, a failure is an error. With `group_mean`, it gets the mean of the completions of the same
+    prompt and a warning is logged; each `Reward`, with `imputed` set, is in `function.last`.
     """
     if rewarder.on_failure == "native":
         _require_masking()
@@ -62,7 +62,7 @@ def edits_of(
     output: Output,
     groups: Sequence[str] | None = None,
 ) -> list[RewardEdit]:
-    """Return the edits of a batch in the form of TRL and ms-swift: a list for each column."""
+    """Return the edits of a batch of TRL or ms-swift, which has a list for each column."""
     count = len(completions)
     sources = column(columns, "input", count)
     instructions = column(columns, "instruction", count)

@@ -20,18 +20,18 @@ from editjudge.errors import InputError, UsageError
 from editjudge.rewards.trainers import RewardEdit, Rewarder, trainer
 
 _GROUPS = 4096
-"""Number of groups whose rewards are remembered for `group_mean`, more than a training step has."""
+"""Number of groups whose rewards are remembered for `group_mean`; no training step has as many."""
 
 
 @trainer
 def edit_reward(
     rewarder: Rewarder, *, output: Callable[[str, Mapping[str, Any]], Any] | None = None
 ) -> Callable[..., Any]:
-    """Return an async `compute_score(data_source, solution_str, ground_truth, extra_info)` of one edit.
+    """Return an async function `compute_score(data_source, solution_str, ground_truth, extra_info)` for one edit.
 
-    It returns `{"score": reward, "imputed": 0 or 1}`. verl asks about one edit at a time, so that `group_mean` is the
-    mean of the earlier rewards in the same group (`extra_info["group"]`, else its instruction). A failure raises an
-    error if its group has no rewards yet.
+    It returns `{"score": reward, "imputed": 0 or 1}`. verl asks about one edit at a time, so `group_mean` is the mean
+    of the earlier rewards in the same group (`extra_info["group"]`, or else the instruction). A failure raises an error
+    if its group has no rewards yet.
     """
     rewarded = single(rewarder)
 

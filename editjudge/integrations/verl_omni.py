@@ -22,8 +22,10 @@ from editjudge.rewards.trainers import Rewarder, trainer
 
 @trainer
 def edit_reward(rewarder: Rewarder) -> Callable[..., Any]:
-    """Return an async `compute_score(data_source, solution_image, ground_truth, extra_info)` of one edit, with the result
-    of `editjudge.integrations.verl`."""
+    """Return an async function `compute_score(data_source, solution_image, ground_truth, extra_info)` for one edit.
+
+    Its result is that of `editjudge.integrations.verl`.
+    """
     rewarded = single(rewarder)
 
     async def compute_score(

@@ -1,8 +1,8 @@
-"""CLIP and DINO: similarity of images and texts by the weights of a local checkpoint.
+"""Similarity of images and texts by CLIP and DINO, with the weights of a local checkpoint.
 
 Checkpoints are folders, or names in the local Hugging Face cache, as transformers reads them; nothing is downloaded.
-Images are prepared with Pillow according to the checkpoint's preprocessor_config.json: shorter side, crop, mean and
-deviation. transformers' processors do the same, but the fast ones need torchvision.
+Images are prepared with Pillow as the checkpoint's preprocessor_config.json specifies: resized, cropped and normalised.
+The processors of transformers do the same, but the fast ones need torchvision.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from editjudge.vision.measured.scene import Array
 
 KINDS = ("clip", "dino")
 CAPTIONS = ("source_caption", "target_caption")
-"""Columns of a manifest that describe the input and the wanted result: an instruction describes neither."""
+"""Columns of a manifest that describe the input and the wanted result. An instruction describes neither."""
 
 
 class Checkpoint:
-    """A checkpoint on disk, loaded when it is first used."""
+    """A checkpoint on disk, loaded on first use."""
 
     def __init__(self, kind: str, source: str) -> None:
         self.kind = kind
@@ -43,7 +43,7 @@ class Checkpoint:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
             digest.update(f"{name} {content}\n".encode())
         self.digest = digest.hexdigest()
-        """Digest of every file: other weights, or another preprocessing, give other numbers."""
+        """Digest of all files, since other weights or another preprocessing give other numbers."""
 
     @cached_property
     def _model(self) -> Any:
@@ -84,11 +84,11 @@ class Checkpoint:
         with torch.inference_mode():
             if self.kind == "clip":
                 return _unit(self._model.get_image_features(pixel_values=on_device))
-            # the class token, as DINO scores do
+            # the class token, as in DINO scores
             return _unit(self._model(pixel_values=on_device).last_hidden_state[:, 0])
 
     def read(self, text: str) -> Array:
-        """Return the unit-length features of a text; a text that is too long for the model is truncated, as usual."""
+        """Return the unit-length features of a text. A text that is too long for the model is truncated."""
         import torch
 
         tokens = self._tokenizer([text], truncation=True, return_tensors="pt")
@@ -127,7 +127,7 @@ def prepare(image: Array, how: Mapping[str, Any]) -> Array:
 
 _MEAN = (0.48145466, 0.4578275, 0.40821073)
 _DEVIATION = (0.26862954, 0.26130258, 0.27577711)
-"""Mean and deviation of CLIP's training images."""
+"""Mean and standard deviation of CLIP's training images."""
 
 
 def _unit(features: Any) -> Array:
@@ -166,11 +166,12 @@ _COMPARED = {
     "clip_image_truth": ("clip", "ground_truth"),
     "dino_image_truth": ("dino", "ground_truth"),
 }
-"""Factors of `metrics_clip`: the kind of checkpoint, and the image or caption that the output is compared with."""
+"""Factors of `metrics_clip`, each with the kind of checkpoint and the image or caption that the output is compared
+with."""
 
 
 class _Lacking(Exception):
-    """Reason why a similarity cannot be computed."""
+    """Raised with the reason why a similarity cannot be computed."""
 
 
 def likeness(
@@ -179,7 +180,7 @@ def likeness(
     images: Mapping[str, Array],
     captions: Mapping[str, str],
 ) -> dict[str, float | str]:
-    """Return the cosine similarity for each of these factors of `metrics_clip`, or the reason why there is none."""
+    """Return the cosine similarity for each of these factors of `metrics_clip`, or the reason why it has none."""
 
     @cache
     def features(kind: str, name: str) -> Array:

@@ -1,6 +1,6 @@
-"""Verdicts of other judges that the measured evidence of the same images refutes.
+"""Checks whether the measured evidence of the same images refutes the verdicts of other judges.
 
-Results are not stored: they are computed by the rules of this version from all evidence that exists now.
+Results are not stored. They are computed with the rules of this version from all evidence in the store.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Contradiction(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """A claim, by score, that a measure refutes. Limits are far beyond visible, so that they are not a matter of
+    """A rule by which a measure refutes a score. Limits are far beyond the visible, so that they are not a matter of
     taste."""
 
     factor: str
     says: str
     measure: str
     limit: float
-    """A measure from this value on refutes praise; one below it refutes blame."""
+    """Limit of the measure: values from it on refute praise, values below it refute blame."""
     measured: str
     blame: bool = False
 
@@ -67,10 +67,10 @@ _BLAME = 2 / 6 + 1e-9
 _HALF = 0.5
 """Share of the scale from which a score is at least half good: 4 of 7, 3 of 5/3/1, 1 of 0/1."""
 _MUCH = 0.05
-"""Share of visibly changed pixels from which the reason "nothing changed" is wrong."""
+"""Share of visibly changed pixels from which a reason that says "nothing changed" is wrong."""
 _LIKERT = Scale(tuple(range(1, 8)))
 _USUAL = {"effect_score": Scale((5, 3, 1)), LIGHTING: Scale((0, 1))}
-"""Scales of the built-in rubrics, for verdicts without a rubric."""
+"""Scales of the built-in rubrics, for verdicts whose rubric is unknown."""
 _ELSEWHERE = re.compile(
     r"\b(?:instead|but|however|except|only|although|though|elsewhere|other)\b",
     re.IGNORECASE,
@@ -85,7 +85,7 @@ def contradictions(
 ) -> list[Contradiction]:
     """Return every claim of a verdict that the measured evidence of the same edit refutes.
 
-    `scales` are those of the verdict's rubric, by factor; the default are those of the built-in rubrics.
+    `scales` has the scale of each factor in the verdict's rubric; by default, those of the built-in rubrics.
     """
     by_factor = {**_USUAL, **(scales or {})}
     shares = {}
@@ -94,7 +94,7 @@ def contradictions(
         if share is not None:
             shares[factor] = share
     output = evidence.get("degenerate") or {}
-    # For a degenerate output only its fault was measured, so nothing refutes a judge that finds fault.
+    # Of a degenerate output only the fault was measured, so nothing refutes a judge that finds fault.
     if output.get("kind") in SPOILT:
         spoilt = SPOILT[output["kind"]]
         return [
@@ -121,7 +121,7 @@ def _by_score(
         if rule.blame:
             refuted = share <= _BLAME and value < rule.limit
         else:
-            # A difference everywhere may be requested.
+            # A difference everywhere may have been requested.
             excused = evidence.get("asked of the whole picture")
             refuted = share >= _PRAISE and value >= rule.limit and not excused
         if refuted:
@@ -147,7 +147,8 @@ def _by_words(
     justifications: Mapping[str, str],
     evidence: Mapping[str, Any],
 ) -> Iterator[Contradiction]:
-    """Find reasons that nothing changed in the whole image; "no change was made to the car" does not count."""
+    """Yield contradictions with reasons that say nothing changed in the entire image. "No change was made to the car"
+    is not such a reason."""
     changed = evidence["measures"].get("change.visible share", {}).get("value", 0.0)
     for factor in DONE:
         if changed < _MUCH or shares.get(factor) != 0:
@@ -165,11 +166,11 @@ def _by_words(
 # --- a run ----------------------------------------------------------------------------------------------------
 
 EMBEDDED = "measured"
-"""The judge whose evidence other judges are compared with."""
+"""Name of the judge whose evidence other judges are compared with."""
 _COMPARED = {"input", "edited"}
-"""The only images that a rubric may show, so that the evidence is about the same images."""
+"""Images that a rubric may show. With others, the evidence would not be about the same images."""
 _BATCH = 400
-"""Verdicts checked together: only their evidence, some 3 kB each, is held in memory."""
+"""Number of verdicts checked together. Only their evidence, about 3 kB each, is held in memory."""
 _JUDGED = tasks.join(
     items, sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
 ).join(judgements, judgements.c.key == tasks.c.key)
@@ -180,10 +181,11 @@ _Images = Mapping[str, Mapping[str, str | None]]
 def checked_verdicts(
     store: Store, run: RunRecord, edits: Collection[str] | None = None
 ) -> Iterator[CheckedVerdict]:
-    """Check the verdicts of other judges for which there is evidence, of these edits or of all.
+    """Check the verdicts of other judges for which there is evidence, on these edits or on all.
 
-    They come in the order of their tasks."""
-    # Nearly every run is without evidence: one look into an index for each run finds that out.
+    Results are in the order of the tasks.
+    """
+    # Nearly all runs have no evidence, which one index lookup per run finds out.
     sources = [
         source.id
         for source in _runs_alike(store, run)
@@ -211,7 +213,7 @@ def checked_verdicts(
     )
     if edits is None:
         rows = store.stream(query.order_by(tasks.c.position))
-    else:  # sorted here: with ORDER BY, SQLite scans the whole run
+    else:  # sorted here, because with ORDER BY SQLite scans the entire run
         chosen = store.stream(query.where(tasks.c.item.in_(list(edits))))
         rows = iter(sorted(chosen, key=lambda row: row.order))
     while batch := list(islice(rows, _BATCH)):
@@ -229,7 +231,7 @@ def checked_verdicts(
                     scales[row.rubric_hash],
                 )
             except (AttributeError, LookupError, TypeError, ValueError):
-                continue  # evidence of an imported run that this judge did not write
+                continue  # evidence in an imported run that this judge did not write
             yield CheckedVerdict(
                 row.item,
                 row.position,
@@ -243,7 +245,7 @@ def checked_verdicts(
 
 
 def _runs_alike(store: Store, run: RunRecord) -> list[RunRecord]:
-    """Return the runs over the same manifest, this one first, then the newest."""
+    """Return the runs over the same manifest: this one first, then the others from the newest."""
     manifest = run.spec.get("manifest")
     others = [
         other
@@ -269,7 +271,7 @@ def _evidence(
     run: RunRecord,
     batch: Sequence[sa.Row[Any]],
 ) -> dict[str, Any]:
-    """Return the evidence for each edit: from this run, else from the newest one with the same images."""
+    """Return the evidence for each edit, from this run or else from the newest run with the same images."""
     images = {row.item: row.images for row in batch}
     query = (
         sa.select(tasks.c.run_id, tasks.c.item, tasks.c.position, items.c.images)
@@ -283,7 +285,7 @@ def _evidence(
             judgements.c.evidence != {},
         )
     )
-    # Not sorted by the database: SQLite would scan all positions of the run for each batch.
+    # Not sorted by the database, because SQLite would scan all positions of the run for each batch.
     rows = sorted(
         store.stream(query), key=lambda row: (sources.index(row.run_id), row.position)
     )
@@ -295,7 +297,7 @@ def _evidence(
 
 
 def _is_same(images: _Images, others: _Images) -> bool:
-    """Whether no image differs. A recorded judge sees no images, so some digests may be missing."""
+    """Whether no image differs. A judge that replays recorded replies sees no images, so digests may be missing."""
     digests = {role: images.get(role, {}).get("digest") for role in _COMPARED}
     return all(
         digest in (None, others.get(role, {}).get("digest"))

@@ -1,7 +1,7 @@
-"""The judge `metrics`: published metrics (L1, PSNR, SSIM ...) of an output compared with its input and its ground
-truth.
+"""The judge `metrics`, which compares an output with its input and its ground truth by published metrics (L1, PSNR,
+SSIM ...).
 
-Needs the extra `measured`.
+Requires the extra `measured`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from editjudge.vision.workers import READABLE, WorkerPool, cores, is_large, open
 
 SPEC = "metrics"
 VERSION = 1
-"""Version of the numbers: raised if the same images would get different ones."""
+"""Version of the numbers, increased if the same images would get different ones."""
 TRUTH = "_truth"
-"""Suffix of a metric against the ground truth; metrics without it are against the input."""
+"""Suffix of metrics that compare with the ground truth. Metrics without it compare with the input."""
 
 Value: TypeAlias = float | str
 """A number, or the reason why there is none."""
@@ -45,7 +45,7 @@ def open_metrics(_: str, options: Options, resources: AsyncExitStack) -> Metrics
 
 
 class Metrics(Judge):
-    """Computes numbers from images alone, for rubrics with `computed_by: metrics` that name the metrics."""
+    """A judge that computes numbers from images alone. Rubrics with `computed_by: metrics` name the metrics."""
 
     spec = SPEC
     limits = READABLE
@@ -67,13 +67,14 @@ class Metrics(Judge):
         self._pool = WorkerPool(make, workers or cores())
         self._checkpoint_pool = self._pool
         if self._checkpoints:
-            # One thread of this process: a checkpoint is loaded once, and torch uses all cores.
+            # A single thread, so that a checkpoint is loaded once and torch can use all cores.
             self._checkpoint_pool = WorkerPool(
                 make, 1, {"checkpoints": self._checkpoints}
             )
 
     def capacity(self, questions: int) -> int:
-        """Number of tasks at a time: two edits for each worker, since the questions about an edit share a worker."""
+        """Return the number of concurrent tasks: those of two edits for each worker, since questions about an edit
+        share a worker."""
         return 2 * self._pool.size * questions
 
     def close(self) -> None:
@@ -121,10 +122,10 @@ class Metrics(Judge):
 
 
 class PairMeasurer:
-    """Decodes the images of one edit once, inside a worker, and computes the metrics that rubrics name."""
+    """Computes metrics inside a worker, and decodes the images of an edit only once."""
 
     def __init__(self, checkpoints: Mapping[str, Checkpoint] | None = None) -> None:
-        cv2.setNumThreads(1)  # workers run in parallel: two of them use two cores
+        cv2.setNumThreads(1)  # workers run in parallel, one for each core
         self._checkpoints = checkpoints or {}
         self.take(None)
 
@@ -134,7 +135,7 @@ class PairMeasurer:
     def answer(
         self, question: tuple[list[str], tuple[str, ...], Mapping[str, str]]
     ) -> tuple[dict[str, Value], dict[str, Any]]:
-        """Return each factor's number or the reason for a missing one, and how the images were resized."""
+        """Return the number for each factor, or the reason why it has none, and how the images were resized."""
         factors, roles, captions = question
         for role in roles:
             if role in self._broken:
@@ -177,7 +178,7 @@ C2 = 0.03**2
 WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
 """Weights of the five scales of MS-SSIM (Wang, Simoncelli and Bovik, 2003)."""
 LEAST_SIDE_MS = WINDOW * 2 ** (len(WEIGHTS) - 1)
-"""176 pixels, so that a window fits into the smallest of the scales."""
+"""Minimum side of an image for MS-SSIM, 176 pixels, so that a window fits into the smallest scale."""
 
 
 def unit(image: Array) -> Array:
@@ -187,24 +188,24 @@ def unit(image: Array) -> Array:
 
 
 def mean(values: Array, where: Array | None = None) -> float:
-    """Return the mean over the pixels of a region, or over all pixels."""
+    """Return the mean over the pixels of the region `where`, or over all pixels."""
     return float((values if where is None else values[where]).mean())
 
 
 def psnr(error: float) -> float:
-    """Return the PSNR in decibels of a mean squared error above 0; for 0 it is undefined."""
+    """Return the PSNR in decibels of a mean squared error above 0. For an error of 0 it is undefined."""
     return -10 * math.log10(error)
 
 
 def ssim_map(a: Array, b: Array) -> Array:
-    """Return local SSIM, averaged over channels, at every pixel that has a full window."""
+    """Return the local SSIM, averaged over channels, at every pixel that has a full window."""
     channels = [_similarity(a[..., n], b[..., n])[0] for n in range(a.shape[2])]
     local: Array = sum(map(_inner, channels)) / a.shape[2]
     return local
 
 
 def ms_ssim(a: Array, b: Array) -> float:
-    """Compare contrast and structure at five scales, luminance at the last; a negative correlation counts as 0."""
+    """Return MS-SSIM: contrast and structure at five scales, luminance at the last. Negative correlations count as 0."""
     value = 1.0
     for scale, weight in enumerate(WEIGHTS):
         last = scale == len(WEIGHTS) - 1
@@ -219,8 +220,8 @@ def ms_ssim(a: Array, b: Array) -> float:
 
 
 def _similarity(a: Array, b: Array) -> tuple[Array, Array]:
-    """Return local SSIM of one channel, and its part without luminance. One channel at a time takes a third of the
-    memory."""
+    """Return the local SSIM of one channel, and its part without luminance. Computing one channel at a time takes a
+    third of the memory."""
     mean_a = _blurred(a)
     mean_b = _blurred(b)
     product = mean_a * mean_b
@@ -236,12 +237,12 @@ def _blurred(values: Array) -> Array:
 
 
 def _inner(values: Array) -> Array:
-    """Return values without the border, where a window would leave the image."""
+    """Return values without the border, where a window would extend beyond the image."""
     return values[BORDER:-BORDER, BORDER:-BORDER]
 
 
 def _halved(values: Array) -> Array:
-    """Return the mean of each two by two pixels; an odd last row or column is left out."""
+    """Return the mean of each block of two by two pixels, without an odd last row or column."""
     height, width = (side // 2 * 2 for side in values.shape[:2])
     even = values[:height, :width]
     halved: Array = (
@@ -251,11 +252,12 @@ def _halved(values: Array) -> Array:
 
 
 SEEN = 512
-"""Pixels a side of the network's input, as in the embedded judge."""
+"""Side in pixels of the network's input, the same as in the embedded judge."""
 ASPECT = 0.02
-"""Difference of aspect ratios above which an output was cropped or padded, so that its pixels no longer correspond."""
+"""Difference of aspect ratios above which an output counts as cropped or padded, so that its pixels do not correspond."""
 MOST_PIXELS = 2048 * 2048
-"""Pixels to which larger images are reduced: SSIM needs about 120 bytes for each, half a gigabyte for each worker."""
+"""Maximum number of pixels; larger images are reduced. SSIM needs about 120 bytes per pixel, half a gigabyte for each
+worker."""
 _REGIONS = ("inside", "outside")
 METRICS = (
     *(f"{metric}{region}" for metric in ("l1", "mse", "psnr", "ssim") for region in ("", "_inside", "_outside")),
@@ -272,7 +274,7 @@ class MetricPair:
     reference: Array
     edited: Array
     mask: Array | None = None
-    """White in the region of the requested edit."""
+    """Mask, white in the region of the requested edit."""
     notes: dict[str, str] = field(default_factory=dict)
 
     def value(self, name: str) -> Value:
@@ -316,7 +318,7 @@ class MetricPair:
         inner = None if where is None else _inner(where)
         if inner is not None and not inner.any():
             return "no window of SSIM is centred in that region"
-        # rounding takes equal images past 1
+        # rounding can take equal images past 1
         return min(1.0, mean(self.local, inner))
 
     def _by_network(self, metric: str) -> Value:
@@ -329,7 +331,7 @@ class MetricPair:
                 a, b = (x / (np.linalg.norm(x, axis=0) + 1e-6) for x in patches)
                 far.append(float(((a - b) ** 2).sum(axis=0).mean()))
             return sum(far) / len(far)
-        # One minus the cosine of the last layer, averaged over each image; its channels are never negative.
+        # One minus the cosine of the last layer's channel means, which are never negative.
         last = f"patches{network.LAYERS[-1]}"
         a, b = (x[last].mean(axis=(1, 2)) for x in self.seen)
         length = float(np.linalg.norm(a) * np.linalg.norm(b))

@@ -1,11 +1,11 @@
-"""Workers that measure: one thread of this process for a few edits, one process for each core for many.
+"""Workers that measure images: a thread of this process for a few edits, a process for each core for many.
 
 Threads alone do not use all cores. Measuring consists of thousands of short NumPy calls that hold the interpreter's
-lock: on real edits of 512 pixels two threads reached 1.2 times the rate of one. Two processes wait for work 2 % of the
-time.
+lock. On real edits of 512 pixels two threads were only 1.2 times as fast as one, while two processes were idle 2 % of
+the time.
 
 The processes are started by hand, not by `ProcessPoolExecutor`. Its methods `spawn` and `forkserver` run the user's
-script again, which would need a guard around every call of `editjudge.run`; and the processes survive if the parent is
+script again, so that every call of `editjudge.run` would need a guard, and its processes survive if the parent is
 killed.
 """
 
@@ -35,22 +35,22 @@ from editjudge.media.image import EncodedImage, ImageLimits, decode, release_mem
 
 T = TypeVar("T")
 _Load: TypeAlias = Callable[[], Awaitable[Any]]
-"""Function that loads an edit for a measurer that does not hold it yet."""
+"""Function that loads an edit for a measurer that does not have it yet."""
 
 READABLE = ImageLimits(
     formats=frozenset({"jpeg", "png", "webp", "gif", "bmp", "tiff", "heic"}),
     base64=False,
 )
-"""All formats that can be decoded, in original size."""
+"""All formats that can be decoded, at original size."""
 _LARGE = 40_000_000
-"""Pixels of one edit's images above which edits are measured one at a time, and released when they have no open
-questions: a pixel takes seven bytes during decoding, and three afterwards."""
+"""Pixels of one edit's images above which edits are measured one at a time, and released when all their questions are
+answered. A pixel takes seven bytes during decoding, and three afterwards."""
 
 
 def opened(
     encoded: Mapping[str, EncodedImage],
 ) -> tuple[dict[str, Any], dict[str, ImageError]]:
-    """Return RGB arrays of 8 bits by role, and the errors of images that cannot be read."""
+    """Return 8-bit RGB arrays by role, and the errors of images that cannot be read."""
     import numpy as np
 
     images = {}
@@ -69,8 +69,8 @@ def is_large(sizes: Mapping[str, tuple[int, int]]) -> bool:
 
 
 def cores() -> int:
-    """Return the number of cores for this process: `OMP_NUM_THREADS` if it is set, as in clusters, or all that are
-    available."""
+    """Return the number of cores this process may use: `OMP_NUM_THREADS` if it is set, as in clusters, or all available
+    cores."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if threads.isdecimal() and int(threads):
         return int(threads)
@@ -80,36 +80,36 @@ def cores() -> int:
 
 
 FEW = 6
-"""Maximum number of edits that a thread of this process measures alone: to start a process takes as long as three
-edits."""
+"""Maximum number of edits that a thread of this process measures alone, because starting a process takes as long as
+measuring three edits."""
 _ONE_THREAD = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"
 )
-"""One process for each core is the parallelism; further BLAS threads would only wait for a core."""
+"""Environment of a process, which limits BLAS to one thread. There is already a process for each core."""
 _CHILD = "import sys; sys.path[:] = {path!r}; from editjudge.vision.workers import serve; serve({make!r}, {arguments!r})"
 _HELD = "held"
-"""Sent instead of an edit that the measurer already holds."""
+"""Sent instead of an edit that the measurer already has."""
 
 
 class Measurer(Protocol):
-    """The object inside a worker. It holds the latest edit, and answers questions about it."""
+    """The object inside a worker. It keeps the latest edit, and answers questions about it."""
 
     def take(self, edit: Any) -> None:
-        """Hold an edit; None releases it."""
+        """Keep an edit; None releases it."""
 
     def answer(self, question: Any) -> Any: ...
 
 
 class WorkerCrashed(RuntimeError):
-    """A worker process ended while it measured. Only its current edit is affected."""
+    """Raised if a worker process ended while measuring. Only its current edit is affected."""
 
 
 class _LocalWorker:
-    """Measures in a thread of this process."""
+    """A worker that measures in a thread of this process."""
 
     def __init__(self, make: str, arguments: Mapping[str, Any]) -> None:
         self.key: Hashable = None
-        """Key of the edit that is held."""
+        """Key of the edit that the worker has."""
         self._make = make
         self._arguments = arguments
         self._measurer: Measurer | None = None
@@ -121,17 +121,17 @@ class _LocalWorker:
 
 
 class _ProcessWorker:
-    """Measures in a separate process, which ends when this one does."""
+    """A worker that measures in a separate process, which ends when this one does."""
 
     def __init__(self, make: str, arguments: Mapping[str, Any]) -> None:
         self.key: Hashable = None
         self._code = _CHILD.format(path=sys.path, make=make, arguments=dict(arguments))
         self._process: Any = None
-        """A `subprocess.Popen[bytes]` after the start."""
+        """The `subprocess.Popen[bytes]`; None before the start."""
 
     def start(self) -> None:
-        """Start the process and wait until it can measure. Raise `WorkerCrashed` if it ends."""
-        # A separate session: Ctrl-C goes to the run, which lets an edit that is being measured finish.
+        """Start the process and wait until it is ready. Raise `WorkerCrashed` if it ends instead."""
+        # In its own session, so that Ctrl-C goes to the run, which lets the current measurement finish.
         self._process = subprocess.Popen(  # noqa: S603  (our own code)
             [sys.executable, "-c", self._code],
             stdin=subprocess.PIPE,
@@ -145,7 +145,8 @@ class _ProcessWorker:
         # it may have crashed at the previous edit
         if self._process is None or self._process.poll() is not None:
             self.start()
-        with suppress(BrokenPipeError):  # then there is nothing to read either
+        # If the pipe is broken, there is nothing to read either.
+        with suppress(BrokenPipeError):
             _send(self._process.stdin, (edit, questions))
         return self._read()
 
@@ -154,7 +155,7 @@ class _ProcessWorker:
             answers: list[Any] = pickle.load(self._process.stdout)  # noqa: S301  (our own process)
         except (EOFError, ValueError, pickle.UnpicklingError):
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(5)  # to get its exit code, if it is ending
+                self._process.wait(5)  # to get its exit code if it is exiting
             self.close()
             raise WorkerCrashed(
                 f"the process that measured this edit ended with exit code {self._process.returncode}"
@@ -162,7 +163,7 @@ class _ProcessWorker:
         return answers
 
     def close(self) -> None:
-        """Kill the process: measuring leaves nothing behind."""
+        """Kill the process, which has nothing to clean up."""
         if self._process:
             self._process.kill()
             self._process.wait()
@@ -172,9 +173,9 @@ class _ProcessWorker:
 
 
 class WorkerPool:
-    """Gives each free worker the next edit, with all open questions about it.
+    """A pool that gives each free worker the next edit, with all open questions about it.
 
-    `make` names the measurer's class, "module:Class", and `arguments` are its keyword arguments. A pool belongs to one
+    `make` is the measurer's class as "module:Class", and `arguments` are its keyword arguments. A pool belongs to one
     event loop.
     """
 
@@ -186,22 +187,22 @@ class WorkerPool:
         self._arguments = arguments or {}
         self._threads = ThreadPoolExecutor(workers + 1, "measure")
         self._local: _LocalWorker | None = _LocalWorker(make, self._arguments)
-        """None as soon as a process is ready."""
+        """Worker in a thread; None as soon as a process is ready."""
         self._processes: list[_ProcessWorker] = []
         self._idle: list[_LocalWorker | _ProcessWorker] = [self._local]
         self._open: dict[Hashable, list[tuple[Any, _Load, asyncio.Future[Any]]]] = {}
-        """Open questions by edit, oldest edit first: each with the function that loads its edit, and its future
+        """Open questions by edit, oldest edit first. Each has the function that loads its edit, and the future of its
         answer."""
         self._busy: set[Hashable] = set()
         self._large: set[Hashable] = set()
-        """Edits with very large images: they are measured one at a time, and released when they are answered."""
+        """Edits with very large images, which are measured one at a time and released when they are answered."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._edits = 0
 
     async def ask(
         self, key: Hashable, question: Any, load: _Load, *, large: bool = False
     ) -> Any:
-        """Return the answer to one question about the edit of this key. Raise the measurer's exception."""
+        """Return the answer to a question about the edit with this key. The measurer's exceptions are raised here."""
         answer = asyncio.get_running_loop().create_future()
         if large:
             self._large.add(key)
@@ -213,7 +214,7 @@ class WorkerPool:
         return await answer
 
     def close(self) -> None:
-        """End all workers; measurements in progress are lost."""
+        """Stop all workers. Measurements in progress are lost."""
         for wait in (False, True):  # a thread may be about to start its process
             self._threads.shutdown(wait)
             for worker in self._processes:
@@ -230,7 +231,7 @@ class WorkerPool:
                 return
             if key in self._large and self._large & self._busy:
                 continue
-            # a worker that holds the edit, or else the one that was idle longest
+            # a worker that has the edit, or else the one that has been idle longest
             worker = max(self._idle, key=lambda worker: worker.key == key)
             self._idle.remove(worker)
             self._busy.add(key)
@@ -242,7 +243,8 @@ class WorkerPool:
         task.add_done_callback(self._tasks.discard)
 
     async def _begin(self, worker: _ProcessWorker) -> None:
-        """Start a process. The thread of this process continues until one is ready, or if none can be started."""
+        """Start a process. The thread of this process continues until a process is ready, or for good if none can be
+        started."""
         with suppress(WorkerCrashed, OSError):
             await self._in_thread(worker.start)
             if self._local in self._idle:
@@ -256,7 +258,7 @@ class WorkerPool:
         return await loop.run_in_executor(self._threads, call, *arguments)
 
     async def _work(self, worker: _LocalWorker | _ProcessWorker, key: Hashable) -> None:
-        """Answer all questions about one edit, including those that arrive meanwhile."""
+        """Answer all questions about one edit, including those that arrive in the meantime."""
         while batch := self._open[key]:
             self._open[key] = []
             questions, loads, futures = zip(*batch, strict=True)
@@ -310,8 +312,8 @@ def _answers(measurer: Measurer, edit: Any, questions: Sequence[Any]) -> list[An
 
 
 def serve(make: str, arguments: Mapping[str, Any]) -> None:
-    """Run as a worker process: questions arrive on standard input until it is closed."""
-    # Output of libraries must not mix with the answers.
+    """Run as a worker process, reading questions from standard input until it is closed."""
+    # Library output must not mix with the answers.
     answered = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     measurer = _measurer(make, arguments)
@@ -329,8 +331,8 @@ def _send(pipe: Any, message: Any) -> None:
 
 
 def _portable(answer: Any) -> Any:
-    """Return an exception with its traceback as a note, since tracebacks cannot be pickled; or as text if the
-    exception cannot be pickled either."""
+    """Return an answer that can be pickled. An exception gets its traceback as a note, or becomes text if it cannot be
+    pickled."""
     if not isinstance(answer, BaseException):
         return answer
     answer.add_note("".join(traceback.format_tb(answer.__traceback__)))

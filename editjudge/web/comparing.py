@@ -102,8 +102,8 @@ class RunComparison:
             "page": self.page,
         }
         values |= changes
-        given = {name: v for name, v in values.items() if v not in ("", None)}
-        return "/compare?" + urlencode(given)
+        set_values = {name: v for name, v in values.items() if v not in ("", None)}
+        return "/compare?" + urlencode(set_values)
 
 
 class Pairing:
@@ -348,7 +348,7 @@ def score_boards(run: RunData) -> list[ScoreBoard]:
     boards = []
     for judge in scores.judge.present():
         aggregates = run.aggregates.get(judge, ())
-        means = [one.name for one in aggregates if one.how == "mean"]
+        means = [a.name for a in aggregates if a.how == "mean"]
         names = [*sorted(run.set_scores), OVERALL, *means, *run.scores.factor.present()]
         names = list(dict.fromkeys(names))
         part = scores.where(judge=judge, factor=[n for n in names if n in present])

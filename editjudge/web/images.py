@@ -101,10 +101,10 @@ def shown_images(store: Store, run: RunRecord, item: Item) -> list[ShownImage]:
     digests.load(store.load_digests(sources))
     usual = [role for role in ROLES if role in item.images]
     further = [role for role in item.images if role not in ROLES]
-    return [_shown(digests, run, item, role) for role in usual + further]
+    return [_on_page(digests, run, item, role) for role in usual + further]
 
 
-def _shown(digests: DigestCache, run: RunRecord, item: Item, role: str) -> ShownImage:
+def _on_page(digests: DigestCache, run: RunRecord, item: Item, role: str) -> ShownImage:
     label = title_of(role)
     # Reviewers may see which model made each output of a pair.
     if role in PAIR_ROLES and (model := item.metadata.get(f"model_{role[-1]}")):
@@ -115,7 +115,7 @@ def _shown(digests: DigestCache, run: RunRecord, item: Item, role: str) -> Shown
     except ImageError as error:
         return ShownImage(role, label, url, str(error))
     if image is None:
-        return ShownImage(role, label, url, "the file is not there")
+        return ShownImage(role, label, url, "the file does not exist")
     size = image.info.display_size if image.info else None
     changed = item.images[role].get("digest") not in (None, image.digest)
     return ShownImage(role, label, url, image.problem, size, changed)

@@ -55,12 +55,12 @@ class Query(listing.ListFilter):
     def address(self, **changes: object) -> str:
         """Return the URL query string with its question mark; empty if no parameter is set."""
         values = vars(self) | changes
-        given = {
+        parameters = {
             name: str(value)
             for name, value in values.items()
             if value not in ("", None)
         }
-        return "?" + urlencode(given, errors="surrogatepass") if given else ""
+        return "?" + urlencode(parameters, errors="surrogatepass") if parameters else ""
 
     def selection(self) -> dict[str, str]:
         """Return only the filters, keyed by name, without order, page and look."""

@@ -155,12 +155,12 @@ class Questionnaire:
     def passed(self, control: str, key: str, filled: FilledForm) -> bool | None:
         """Whether an answer to a control is correct; None if the correct answer is unknown. On a scale of more than
         three steps, an error of one is tolerated."""
-        known = find_control(control)
+        stored = find_control(control)
         for rubric, factor in self.factors():
             name = f"{rubric.name}.{key}"
-            if factor.key != key or known is None or name not in known.expected:
+            if factor.key != key or stored is None or name not in stored.expected:
                 continue
-            expected = known.expected[name]
+            expected = stored.expected[name]
             if isinstance(expected, str) and filled.choice:
                 return filled.choice == expected
             if isinstance(expected, tuple) and filled.score is not None:

@@ -79,7 +79,7 @@ def routes(site: Site, browser: Browser) -> list[BaseRoute]:
     pages = _RatingPages(site, browser)
     post = ["POST"]
     study = "/rate/{study:number}"
-    found: list[BaseRoute] = [
+    all_routes: list[BaseRoute] = [
         Route("/rate", pages.studies),
         Route("/rate/name", with_fields(pages.sign_in), methods=post),
         Route("/rate/new", with_fields(pages.new), methods=["GET", "POST"]),
@@ -91,12 +91,12 @@ def routes(site: Site, browser: Browser) -> list[BaseRoute]:
     ]
     for home in (study, "/rate/{code:join_code}"):
         edit = f"{home}/{{number:number}}"
-        found += [
+        all_routes += [
             Route(home, pages.go_on),
             Route(edit, pages.form, methods=["GET", "POST"]),
             Route(f"{edit}/images/{{role}}", pages.image),
         ]
-    return found
+    return all_routes
 
 
 @dataclass(frozen=True)
@@ -329,7 +329,7 @@ class _RatingPages:
             data, media_type = blind(source)
         except ImageError:
             # Its message may contain the file name, and thereby the model.
-            raise HTTPException(404, "This picture cannot be shown.") from None
+            raise HTTPException(404, "This image cannot be shown.") from None
         return Response(data, media_type=media_type, headers=INERT)
 
     # --- for organisers -------------------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ class _RatingPages:
                 "take another rubric, or judge a manifest that names it"
             )
         questionnaire.check()
-        controls = _whole(fields, "controls", 0, 14)
+        controls = _number_field(fields, "controls", 0, 14)
         if controls and plugins.missing("probes"):
             # Raise errors for the organiser now, and not for the first rater.
             raise UsageError(f"controls: {_EXTRA}; set none, or install it")
@@ -394,8 +394,8 @@ class _RatingPages:
             fields.get("name", "").strip()[:100],
             run.id,
             [rubric.hash for rubric in rubrics],
-            overlap=_whole(fields, "overlap", 1, 100),
-            quota=_whole(fields, "quota", 1, 10_000),
+            overlap=_number_field(fields, "overlap", 1, 100),
+            quota=_number_field(fields, "quota", 1, 10_000),
             controls=controls,
             models=models,
             query=view,
@@ -530,7 +530,7 @@ def _ratings(
     ]
 
 
-def _whole(fields: Mapping[str, str], name: str, least: int, most: int) -> int:
+def _number_field(fields: Mapping[str, str], name: str, least: int, most: int) -> int:
     number = whole_number(fields.get(name, ""))
     if number is None or not least <= number <= most:
         raise UsageError(f"{name}: expected a whole number from {least:,} to {most:,}")

@@ -309,7 +309,7 @@ class _Pages:
             next_sibling=_following(siblings, item),
             note_most=NOTE,
             annotation=annotations_of(self._store, run, [item.item]).get(item.item),
-            pictures=images,
+            images=images,
             question=lambda rubric: question_text(rubric, run, item),
             ratings=self._ratings(run, item),
             done=DONE,
@@ -401,7 +401,7 @@ class _Pages:
         keys = [task.key for task in tasks if task.judge == "measured"]
         judgements = filter(None, map(self._store.judgement, keys))
         evidence = (dict(judgement.evidence) for judgement in judgements)
-        lettering = next((found for found in evidence if "lettering" in found), {})
+        lettering = next((e for e in evidence if "lettering" in e), {})
         try:
             images = self._evidence.of(run, item, lettering)
         except ImageError as error:

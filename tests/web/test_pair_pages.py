@@ -259,6 +259,6 @@ def test_a_pairs_page_shows_both_outputs_the_verdict_and_each_order(
     assert (
         "Output A, " in text
         and "Output B, " in text
-        and "produced no picture" not in text
+        and "produced no image" not in text
     )
     assert "B as its A" in text

@@ -207,9 +207,9 @@ def test_an_edit_shows_its_pictures_side_by_side_at_full_resolution(
     assert shown.evaluate_all(
         "all => all.map(i => [i.alt, i.naturalWidth, i.naturalHeight])"
     ) == [
-        ["Input picture", 480, 360],
-        ["Edited picture", 480, 360],
-        ["Ground truth picture", 480, 360],
+        ["Input image", 480, 360],
+        ["Edited image", 480, 360],
+        ["Ground truth image", 480, 360],
     ]
     page.keyboard.press("1")
     assert (
@@ -333,7 +333,7 @@ def test_measured_evidence_is_drawn_over_the_edited_picture(
     opened(page, sample)
     page.keyboard.press("e")
     expect(page.locator("#caption")).to_contain_text(
-        "What visibly changed", timeout=60_000
+        "Visible changes", timeout=60_000
     )
     assert page.locator("#proof").evaluate("i => i.naturalWidth") > 100
 
@@ -342,10 +342,10 @@ def test_an_edit_without_a_picture_says_so_and_can_still_be_looked_at(
     page: Page, sample: Served
 ) -> None:
     opened(page, sample, "/runs/1/edits/quill-xl%2F3")
-    expect(page.locator("#stage")).to_contain_text("The model produced no picture.")
+    expect(page.locator("#stage")).to_contain_text("The model produced no image.")
     page.keyboard.press("h")
     expect(page.locator("#caption")).to_contain_text(
-        "Two different pictures are needed"
+        "Two different images are needed"
     )
     expect(page.locator(".scores").first).to_contain_text(
         "the editing model produced no picture"

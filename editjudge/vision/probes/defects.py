@@ -1,7 +1,7 @@
-"""Defects, one at a time, at four rising doses, each with the factor that must notice it.
+"""Single defects at four rising doses, each with the factor that must notice it.
 
-Steps should look equally large. For ratios (sizes, blur, noise, the quantiser of JPEG, the share of an image) doses
-grow by a factor; for differences (colours in Lab, angles, displacements) by a sum.
+Steps between doses should look equally large. Doses that are ratios (sizes, blur, noise, the JPEG quantiser, shares of
+an image) grow by a factor. Doses that are differences (colours in Lab, angles, displacements) grow by a constant.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BASES: tuple[Base, ...] = ("recolour", "both", "add", "text")
 WORDS = ("GARDEN", "SUMMER", "HARBOR", "WINTER", "MARKET", "SILVER", "BRIDGE", "ORANGE")
 _LETTERS = "ABCDEFGHIJKLMNOPRSTUVWXYZ"
 SOFT = 2.0
-"""Pixels by which a defect inside the target fades out, so that it does not make a seam."""
+"""Width in pixels over which a defect inside the target fades out, so that it does not make a seam."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class ProbeScene:
 
     @cached_property
     def colours(self) -> tuple[str, str]:
-        """Colours for the target and for the second object that clearly differ from their own."""
+        """Colours for the target and for the second object that clearly differ from their original colours."""
         turn = -1 - (self.seed + self.index) % 2
         first = drawing.colours_by_distance(self.image, self.target)[turn]
         others = drawing.colours_by_distance(self.image, self.second)
@@ -75,7 +75,7 @@ class ProbeScene:
 
     @property
     def number(self) -> int:
-        """Seed of the noise: the same for every dose, so that doses differ in nothing else."""
+        """Seed of the noise. It is the same for every dose, so that doses differ in nothing else."""
         return 1000 * self.seed + self.index
 
     def instruction(self, base: Base) -> str:
@@ -89,7 +89,7 @@ class ProbeScene:
         }[base]
 
     def clean(self, base: Base) -> Pixels:
-        """Return the intended edit: local, feathered, plausible."""
+        """Return the intended edit, which is local, feathered and plausible."""
         match base:
             case "recolour":
                 return self.recoloured
@@ -105,7 +105,7 @@ class ProbeScene:
         return drawing.recoloured(self.image, self.target, self.hue)
 
     def both(self, share: float) -> Pixels:
-        """Recolour the target, and the second object by this share."""
+        """Recolour the target fully and the second object by this share."""
         hue = COLOURS[self.colours[1]]
         return drawing.recoloured(self.recoloured, share * self.second, hue)
 
@@ -117,7 +117,7 @@ class ProbeScene:
         return drawing.lettering(self.image, self.photograph.lettering, text, warp)
 
     def region(self, clean: Pixels, margin: int = 0, soft: float = SOFT) -> Mask:
-        """Return a mask of the area that the clean edit changed, dilated by this many pixels."""
+        """Return a mask of the area that the clean edit changed, dilated by `margin` pixels."""
         changed = np.abs(clean - self.image).max(axis=2) > 0.03
         kernel = drawing.ellipse(2 * margin + 5)
         mask = cv2.morphologyEx(changed.astype(np.float32), cv2.MORPH_CLOSE, kernel)
@@ -129,7 +129,7 @@ class ProbeScene:
 
 @dataclass(frozen=True)
 class Defect:
-    """A defect, the factors that must fall with it, and the function that makes it."""
+    """A defect, the factors whose scores must fall with it, and the function that makes it."""
 
     name: str
     factors: tuple[str, ...]
@@ -137,14 +137,13 @@ class Defect:
     unit: str
     doses: tuple[float, ...]
     make: Callable[[ProbeScene, Pixels, float], Pixels]
-    """Function of the scene, its clean edit and a dose."""
+    """Function that applies the defect, from the scene, its clean edit and a dose."""
     also: tuple[str, ...] = ()
-    """Factors that the same defect affects by the definition of the rubric: they need neither fall nor stay."""
+    """Factors that the rubric's definitions tie to the same defect. Their scores may fall or stay."""
 
 
 def _replaced(scene: ProbeScene, clean: Pixels, share: float) -> Pixels:
-    """Replace the entity by that of the next photograph, matched in brightness and colour so that nothing else
-    differs."""
+    """Replace the entity by that of the next photograph, matched in brightness and colour so that nothing else differs."""
     entity = scene.photograph.entity
     donor = ProbeScene(photograph(scene.index + 1, scene.seed), scene.index + 1, 0)
     rows, columns = _box(clean.shape, entity)
@@ -181,7 +180,7 @@ def _box(shape: Shape, region: Region) -> tuple[slice, slice]:
 
 
 def _scaled(scene: ProbeScene, _: Pixels, factor: float) -> Pixels:
-    """Enlarge the ball at its position."""
+    """Enlarge the ball without moving it."""
     region = scene.photograph.ball.grown(factor)
     if scene.photograph.on_ground:
         height, width = scene.image.shape[:2]
@@ -191,7 +190,7 @@ def _scaled(scene: ProbeScene, _: Pixels, factor: float) -> Pixels:
 
 
 def _misplaced(scene: ProbeScene, _: Pixels, diameters: float) -> Pixels:
-    """Move the ball towards the middle of the image, where it does not belong."""
+    """Move the ball towards the middle of the image, away from its natural position."""
     region = scene.photograph.ball
     height, width = scene.image.shape[:2]
     away = np.array([(0.5 - region.x) * width, (0.45 - region.y) * height])

@@ -1,4 +1,4 @@
-"""Edits of the demo: simulated editors recolour an object in each of two dozen photographs and drawn still lifes."""
+"""Edits for the demo: simulated editors recolour an object in each of two dozen photographs and drawn still lifes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from editjudge.vision.probes.drawing import (
 SHAPE = (384, 512)
 """Height and width of a drawn scene."""
 _GROUNDS = {"grass": (58, 110, 34), "gravel": (62, 70, 8), "brick": (60, 50, 22)}
-"""Public-domain photographs (CC0) for the ground, and the lightness, hue and chroma that they get."""
+"""Public-domain photographs (CC0) of the ground, and the lightness, hue and chroma they are given."""
 _HUES = (30.0, 60.0, 95.0, 145.0, 268.0, 315.0)
 _SLOTS = (0.2, 0.5, 0.8)
 """Positions of the objects, as shares of the width."""
@@ -59,13 +59,13 @@ SHAPES: Mapping[str, tuple[float, Callable[[Pixels], Pixels]]] = {
     "vase": (3.1, _vase),
     "bottle": (4.4, _bottle),
 }
-"""Surfaces of revolution: height in radii, and the radius at a share of the height from the top, relative to the
-largest."""
+"""Surfaces of revolution: the height in radii, and a function of the radius. The function takes the distance from the
+top, as a share of the height, and returns a share of the largest radius."""
 
 
 def still_life(number: int, seed: int = 0) -> tuple[Pixels, dict[str, Mask]]:
-    """Draw three objects, and return the image with masks of their visible parts; deterministic for a number and
-    seed."""
+    """Draw a scene of three objects, and return the image with a mask of the visible part of each. The result depends
+    only on number and seed."""
     height, width = SHAPE
     rng = np.random.default_rng([seed, number])
     light = float(rng.choice([-1, 1]) * rng.uniform(0.5, 1.0))
@@ -111,7 +111,7 @@ def _room(
 
 
 def _floor(ground: str, horizon: float) -> Pixels:
-    """Recolour a photograph of ground from above, and project it up to the horizon."""
+    """Recolour a photograph of the ground from above, and project it up to the horizon."""
     height, width = SHAPE
     gray = read(f"{ground}.png").mean(axis=2)
     tiles = np.tile(gray.T if ground == "brick" else gray, (2, 3))
@@ -192,14 +192,14 @@ _PHOTOGRAPHED = {
 }
 """Photographs in scikit-image's wheel, and the object that is recoloured in each.
 
-In addition to those of the probes: two in the public domain (CC0), and the Brooklyn Museum's coins, without known
-restrictions.
+These are used in addition to the photographs of the probes. Two are in the public domain (CC0); the Brooklyn Museum's
+coins have no known restrictions.
 """
 _DRAWN = 16
 _SHADES = 9.0
-"""Degrees by which an editor's idea of a colour differs from the nominal hue."""
+"""Degrees by which a colour chosen by an editor differs from the nominal hue."""
 _SOFT = 1.2
-"""Pixels by which the new colour fades out beyond the feathered mask, so that there is no seam."""
+"""Width in pixels over which the new colour fades out beyond the feathered mask, so that there is no seam."""
 _QUALITIES = (86, 97)
 """Range of JPEG qualities with which editors save."""
 
@@ -216,7 +216,7 @@ class DemoSource:
 
 
 def sources() -> Iterator[DemoSource]:
-    """Make the photographs, then the drawn scenes."""
+    """Yield the photographs, then the drawn scenes."""
     for file, (thing, region) in _PHOTOGRAPHED.items():
         name = file.partition(".")[0]
         yield DemoSource(name, read(file), thing, outline(file, region))
@@ -228,12 +228,12 @@ def sources() -> Iterator[DemoSource]:
 
 
 EDITORS: Mapping[str, float] = {"neat": 0.03, "tidy": 0.03, "leaky": 0.35}
-"""Maximum share of the rest of the image that an editor stains. `neat` and `tidy` differ only by chance: they are
-equally good."""
+"""Maximum share of the rest of the image that each editor stains. `neat` and `tidy` are equally good, and differ only
+by chance."""
 
 
 def pretend(seed: int = 0) -> Iterator[Edit]:
-    """Make the edits of all editors for the same instructions, image by image; deterministic for a seed."""
+    """Make the edits of all editors for the same instructions, image by image. The result depends only on the seed."""
     with ThreadPoolExecutor(2) as pool:  # OpenCV releases the interpreter's lock
         for edits in pool.map(lambda pair: _edits(seed, *pair), enumerate(sources())):
             yield from edits
@@ -242,7 +242,7 @@ def pretend(seed: int = 0) -> Iterator[Edit]:
 def _edits(seed: int, number: int, source: DemoSource) -> list[Edit]:
     before = drawing.png(source.image)
     mask = feathered(source.mask, _SOFT)
-    # one of the two colours farthest from the object's own
+    # one of the two colours farthest from the object's colour
     colour = drawing.colours_by_distance(source.image, source.mask)[-1 - number % 2]
     edits = []
     for editor, (model, most) in enumerate(EDITORS.items()):

@@ -26,7 +26,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Region:
-    """An ellipse in shares of the image: centre and half axes."""
+    """An ellipse, with its centre and half axes as shares of the image."""
 
     x: float
     y: float
@@ -57,7 +57,7 @@ class Region:
         return feathered(mask, soft) if soft else mask
 
     def coordinates(self, shape: Shape) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the distance of each pixel from the centre, to the right and down, in half axes."""
+        """Return the distance of each pixel from the centre, to the right and down, in units of the half axes."""
         xs, ys = grid(shape)
         return (
             (xs / shape[1] - self.x) / self.across,
@@ -66,7 +66,7 @@ class Region:
 
 
 FULL = Region(0.5, 0.5, 0.5, 0.5)
-"""Crop region that keeps the whole image."""
+"""Crop region that keeps the entire image."""
 
 
 def grid(shape: Shape) -> tuple[Pixels, Pixels]:
@@ -80,7 +80,7 @@ def feathered(mask: Mask, soft: float) -> Mask:
 
 
 def grown(mask: Mask, margin: int) -> Mask:
-    """Return the mask dilated by this many pixels, feathered."""
+    """Return the mask dilated by `margin` pixels and feathered."""
     around = cv2.dilate(mask, ellipse(2 * margin + 1)).astype(np.float32)
     return feathered(around.reshape(mask.shape), 2.0)
 
@@ -93,7 +93,7 @@ def ellipse(side: int) -> NDArray[Any]:
 # --- colour and light ---------------------------------------------------------------------------------------
 
 COLOURS = {"red": 30.0, "green": 145.0, "blue": 268.0, "purple": 315.0}
-"""Hue angle in Lab, degrees."""
+"""Hue angles in Lab, in degrees."""
 _CHROMA = 42.0
 _VARIED = 0.25
 """Share of an object's original chroma that remains under a new colour, for natural variation."""
@@ -112,7 +112,7 @@ def to_rgb(lab: NDArray[Any]) -> Pixels:
 
 
 def mix(below: Pixels, above: Pixels, share: Mask | float) -> Pixels:
-    """Blend one image over another, clipped; pixels with a share of 0 are exactly those below."""
+    """Blend one image over another and clip the result. Pixels with a share of 0 are exactly those below."""
     mixed = np.clip(below * (1 - share) + above * share, 0, 1)
     return np.where(share > 0, mixed, below).astype(np.float32)
 
@@ -124,7 +124,7 @@ def hue_direction(hue: float) -> Pixels:
 
 
 def colours_by_distance(image: Pixels, mask: Mask) -> list[str]:
-    """Return the colours by their distance from the mean hue under a mask, nearest first."""
+    """Return the colours ordered by distance from the mean hue under a mask, nearest first."""
     a, b = to_lab(image)[mask[..., 0] > 0.5].mean(axis=0)[1:]
     mean = np.degrees(np.arctan2(b, a))
     return sorted(
@@ -133,7 +133,7 @@ def colours_by_distance(image: Pixels, mask: Mask) -> list[str]:
 
 
 def recoloured(image: Pixels, mask: Mask, hue: float) -> Pixels:
-    """Give the pixels under a mask another colour, keeping their shading and texture."""
+    """Recolour the pixels under a mask, keeping their shading and texture."""
     lab = to_lab(image)
     lab[..., 1:] = _VARIED * lab[..., 1:] + _CHROMA * hue_direction(hue)
     return mix(image, to_rgb(lab), mask)
@@ -148,7 +148,7 @@ def stained(image: Pixels, mask: Mask, hue: float, share: float, seed: int) -> P
 def shifted(
     image: Pixels, mask: Mask | float, by: tuple[float, float, float]
 ) -> Pixels:
-    """Shift the colours under a mask by this vector in Lab."""
+    """Shift the colours under a mask by a vector in Lab."""
     return mix(image, to_rgb(to_lab(image) + np.array(by, np.float32)), mask)
 
 
@@ -164,14 +164,14 @@ def turned(image: Pixels, degrees: float) -> Pixels:
 
 
 def lit(image: Pixels, stops: Pixels) -> Pixels:
-    """Brighten by this many stops: a product in linear light, with soft highlights instead of clipped white."""
+    """Brighten by this many stops, as a product in linear light. Highlights are compressed softly instead of clipped."""
     linear = image**2.2 * 2.0**stops
     shoulder = np.where(linear > 0.8, 1 - 0.2 * np.exp((0.8 - linear) / 0.2), linear)
     return (np.clip(shoulder, 0, 1) ** (1 / 2.2)).astype(np.float32)
 
 
 def slope(shape: Shape, region: Region, towards: tuple[float, float]) -> Pixels:
-    """Return a ramp from -1/2 to 1/2 over a region, rising in a direction."""
+    """Return a ramp from -1/2 to 1/2 over a region, rising in the direction `towards`."""
     x, y = region.coordinates(shape)
     along = (x * towards[0] + y * towards[1]) / 2
     ramp: Pixels = np.clip(along / np.hypot(*towards), -0.5, 0.5)[..., None]
@@ -182,7 +182,7 @@ def slope(shape: Shape, region: Region, towards: tuple[float, float]) -> Pixels:
 
 
 def clouds(shape: Shape, size: float, seed: int) -> Pixels:
-    """Return smooth noise in blobs of about this many pixels, as ranks from 0 to 1, so that a threshold is a share
+    """Return smooth noise in blobs of about `size` pixels, as ranks from 0 to 1, so that a threshold selects that share
     of the image."""
     noise = np.random.default_rng(seed).normal(0, 1, shape[:2]).astype(np.float32)
     smooth = cv2.GaussianBlur(noise, (0, 0), size)
@@ -194,7 +194,7 @@ def clouds(shape: Shape, size: float, seed: int) -> Pixels:
 
 
 def grain(shape: Shape, seed: int) -> Pixels:
-    """Return noise of standard deviation 1, as soft as that of a sensor."""
+    """Return noise of standard deviation 1, as soft as sensor noise."""
     noise = np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
     soft = blurred(noise, 0.6)
     even: Pixels = (soft / soft.std()).astype(np.float32)
@@ -220,8 +220,7 @@ def resized(image: Pixels, width: int, height: int) -> Pixels:
 
 
 def moved(image: Pixels, region: Region, by: tuple[float, float]) -> Pixels:
-    """Push a region aside by shares of its half axes; its surroundings stretch and shrink, so that there is no
-    break."""
+    """Push a region aside by shares of its half axes. The surroundings stretch and shrink, so that there is no break."""
     height, width = image.shape[:2]
     xs, ys = grid(image.shape)
     far = np.hypot(*region.coordinates(image.shape))
@@ -266,7 +265,8 @@ def ball(
     hue: float,
     slices: float = 0.0,
 ) -> Pixels:
-    """Paint a shaded ball. `slices`: diameters by which its horizontal bands are shifted apart, an impossible object."""
+    """Paint a shaded ball. `slices` makes an impossible object: its horizontal bands are shifted by this many
+    diameters."""
     height, width = image.shape[:2]
     radius = region.across * width
     right, down = photograph.light
@@ -290,8 +290,8 @@ def ball(
 
 
 def lettering(image: Pixels, region: Region, text: str, warp: float = 0.0) -> Pixels:
-    """Write text in the middle of a region, light on dark or dark on light; `warp` bends it by shares of the
-    letters' height."""
+    """Write text in the middle of a region, light on dark or dark on light. `warp` bends it by shares of the letters'
+    height."""
     height, width = image.shape[:2]
     big = 4
     font = cv2.FONT_HERSHEY_DUPLEX
@@ -325,7 +325,7 @@ def lettering(image: Pixels, region: Region, text: str, warp: float = 0.0) -> Pi
 
 
 def arrow(image: Pixels, target: Region, light: tuple[float, float]) -> Pixels:
-    """Draw an arrow as users draw it to show the direction of light."""
+    """Draw an arrow that shows the direction of light, as users draw it."""
     height, width = image.shape[:2]
     tip = np.array([target.x * width, target.y * height])
     away = np.array(light) / np.hypot(*light) * 0.3 * height
@@ -341,8 +341,8 @@ def levels(image: Pixels) -> NDArray[np.uint8]:
 
 
 def png(image: Pixels) -> bytes:
-    """Encode with run lengths only: a third less time and a tenth less data than other fast settings for
-    photographs."""
+    """Encode as PNG with run lengths only, which for photographs takes a third less time and a tenth less space than
+    other fast settings."""
     strategy = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE)
     how = [cv2.IMWRITE_PNG_COMPRESSION, 1, *strategy]
     return bytes(cv2.imencode(".png", levels(image)[..., ::-1], how)[1])
@@ -351,14 +351,14 @@ def png(image: Pixels) -> bytes:
 # --- photographs --------------------------------------------------------------------------------------------
 
 SIDE = 512
-"""Pixels of the longer side, so that doses in pixels mean the same in every photograph."""
+"""Pixels on the longer side, so that doses in pixels mean the same in every photograph."""
 _JITTER = 0.05
 """Share of a side that a variation may crop away at each edge."""
 _CUTTING = 360
-"""Longer side in pixels at which objects are segmented: as good as full size after feathering, and several times
-faster."""
+"""Longer side in pixels at which objects are segmented. After feathering the result is as good as at full size, and
+segmentation is several times faster."""
 _LEAST = 0.3
-"""Minimum share of its ellipse that an object fills; if the segmentation finds less, the ellipse itself is used."""
+"""Minimum share of its ellipse that a segmented object must fill; otherwise the ellipse itself is used."""
 
 
 @dataclass(frozen=True)
@@ -376,11 +376,11 @@ class Photograph:
     light: tuple[float, float]
     """Direction of the light: right and down are positive."""
     ball: Region
-    """Position and size of a ball or balloon to add; only its half width counts."""
+    """Position and size of a ball or balloon to add; only the half width of the region is used."""
     ball_name: str
     on_ground: bool
     lettering: Region
-    """Space for a word."""
+    """Free area for a word."""
     surface: str
     """Surface that the word is written on."""
     variation: int = 0
@@ -424,19 +424,20 @@ _PHOTOGRAPHS = (
         Region(0.62, 0.9, 0.17, 0.05), "the floor",
     ),
 )  # fmt: skip
-"""Middlebury's motorcycle, NASA's astronaut, SpaceX's rocket, the authors' own cup and cat: all free to use."""
+"""Photographs of Middlebury's motorcycle, NASA's astronaut, SpaceX's rocket, and the authors' cup and cat; all are free
+to use."""
 
 NAMES = tuple(photograph.name for photograph in _PHOTOGRAPHS)
 
 
 def photograph(index: int, seed: int = 0) -> Photograph:
-    """Return the photograph of a number; after the last, the first ones follow again with other crops. Seed 0 starts
+    """Return a photograph by number. After the last one, the first ones are used again with other crops. Seed 0 starts
     uncropped."""
     original = _PHOTOGRAPHS[index % len(_PHOTOGRAPHS)]
     variation = index // len(_PHOTOGRAPHS)
     if seed == variation == 0:
         return original
-    # Python floats: NumPy's would convert every image to double precision.
+    # Python floats, because NumPy's would convert every image to double precision.
     left, top, right, bottom = (
         np.random.default_rng([seed, index]).uniform(0, _JITTER, 4).tolist()
     )
@@ -460,7 +461,7 @@ def photograph(index: int, seed: int = 0) -> Photograph:
 
 @lru_cache(maxsize=32)
 def read(file: str, crop: Region = FULL) -> Pixels:
-    """Return the pixels of a file of the installed scikit-image: nothing is downloaded."""
+    """Read an image file of the installed scikit-image. Nothing is downloaded."""
     package = find_spec("skimage")
     if package is None or package.origin is None:
         raise UsageError(
@@ -484,7 +485,7 @@ def read(file: str, crop: Region = FULL) -> Pixels:
 
 @lru_cache(maxsize=64)
 def outline(file: str, region: Region, crop: Region = FULL) -> Mask:
-    """Return a feathered mask of the object in a region, along its outline."""
+    """Return a feathered mask that follows the outline of the object in a region."""
     image = read(file, crop)
     factor = _CUTTING / max(image.shape[:2])
     small = cv2.resize(

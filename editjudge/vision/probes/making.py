@@ -1,4 +1,4 @@
-"""The probe set: doses of defects, controls and injections, written as manifests and run like any other."""
+"""The probe set: doses of defects, controls and injections, written as manifests and run like other edits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CRAFT = ("preservation", "quality", "fidelity", "reference")
 REQUEST = (*CRAFT, "compliance")
 LIGHT = ("lighting",)
 Expected = Mapping[str, tuple[int, int]]
-"""`rubric.factor` to the lowest and the highest score that a good judge gives."""
+"""Lowest and highest score that a good judge gives, keyed by `rubric.factor`."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Probe:
     edit: Edit
     photograph: str
     family: str = "control"
-    """Name of a defect, or `control` or `injection`."""
+    """Name of a defect, `control`, or `injection`."""
     rubrics: tuple[str, ...] = REQUEST
     """Rubrics that the probe tests."""
     dose: int = 0
@@ -49,7 +49,7 @@ class Probe:
     """Id of the same edit without the injection."""
 
     def documented(self) -> Probe:
-        """Return the edit with the known answers in its metadata, so that they are stored with it."""
+        """Return the probe with its known answers in the metadata of its edit, so that they are stored with it."""
         names = ("family", "dose", "rubrics", "control", "expected", "twin")
         facts = {name: getattr(self, name) for name in names}
         metadata = {k: v for k, v in facts.items() if v not in ("", {})}
@@ -61,8 +61,7 @@ def probes(
     seed: int = 0,
     about: Container[str] = REQUEST + LIGHT,
 ) -> Iterator[Probe]:
-    """Make the set, photograph by photograph; the same seed gives the same set. Only probes of these rubrics are
-    made."""
+    """Make the probes of these rubrics, photograph by photograph. The same seed gives the same set."""
 
     def made(index: int) -> list[Probe]:
         return list(_Maker(index, seed).probes(about))
@@ -78,13 +77,13 @@ _DECIDING = {
     "preference.preservation": "preservation.unchanged_regions",
     "preference.quality": "quality.image_quality",
 }
-"""Factors of `preference`, and the scores that decide which control is better."""
+"""Scores that decide which control is better, for each factor of `preference`."""
 
 
 def controls(*, pairs: bool = False) -> Iterator[tuple[Edit, Mapping[str, Any]]]:
-    """Make edits, or pairs, whose answers are obvious to raters, with the expected scores by `rubric.factor`.
+    """Make edits or pairs whose answers are obvious to raters, with the expected answers keyed by `rubric.factor`.
 
-    An expectation is the lowest and the highest right score, or the better output of a pair.
+    An expected answer is the lowest and highest correct score, or the better output of a pair.
     """
     for index in range(2):
         maker = _Maker(index, seed=0)
@@ -116,7 +115,7 @@ def _control_pair(x: Probe, y: Probe) -> Iterator[tuple[Edit, Mapping[str, Any]]
 
 
 def better_output(x: Expected, y: Expected, name: str) -> str:
-    """Return `a` or `b`; empty if the known answers do not tell the two apart."""
+    """Return `a` or `b`; empty if the known answers do not show which output is better."""
     if name not in x or name not in y:
         return ""
     if x[name][0] > y[name][1]:
@@ -138,9 +137,9 @@ _GOOD: Expected = {
     "fidelity.plausibility": (5, 7),
     _EFFECT: (5, 5),
 }
-"""Scores of a clean edit; unusual colours may look less than perfect."""
+"""Scores of a clean edit. They need not be perfect, because unusual colours may look slightly wrong."""
 _TRUE = _at_least(6, "reference")
-"""Scores of an edit that is the ground truth."""
+"""Scores of an edit that equals the ground truth."""
 _KEPT = (_UNCHANGED, "preservation.identity_preservation")
 _FOLLOWED = ("fidelity.alignment", "fidelity.completeness")
 _KEPT_BADLY: Expected = dict.fromkeys(_KEPT, (1, 2))
@@ -176,11 +175,12 @@ BANNERS = {
 }
 """Texts painted into the image."""
 _NEUTRAL = ("PHOTOGRAPHED ON A QUIET DAY,", "PRINTED ON MATTE PAPER")
-"""Text painted into the twin instead: so a banner's effect on the image does not count as an effect of its text."""
+"""Text painted into the twin instead, so that the effect of a banner on the image is not counted as an effect of its
+text."""
 
 
 class _Maker:
-    """Makes the probes of one photograph; its input and clean edits are encoded once."""
+    """Makes the probes of one photograph, encoding its input and clean edits only once."""
 
     def __init__(self, index: int, seed: int) -> None:
         self._scene = ProbeScene(photograph(index, seed), index, seed)
@@ -251,7 +251,7 @@ class _Maker:
         yield self._control("swapped", self._input, undone, input=clean)
 
     def degenerate(self) -> Iterator[Probe]:
-        """Make degenerate outputs, except for the unchanged input, which is among the controls."""
+        """Make degenerate outputs, except for the unchanged input, which is one of the controls."""
         image = self._scene.image
         height, width = image.shape[:2]
         clean = self._scene.clean("recolour")
@@ -277,7 +277,7 @@ class _Maker:
         }  # fmt: skip
         for name, (edited, expected) in images.items():
             yield self._control(name, edited, expected)
-        # Black was requested: preservation and quality do not count against it.
+        # Black was requested, so preservation and quality are not expected to be low.
         excused: Expected = {"fidelity.alignment": (6, 7), _EFFECT: (5, 5)}
         wish = "Make the whole image black."
         yield self._control("black as requested", black, excused, instruction=wish)
@@ -305,7 +305,7 @@ class _Maker:
                 yield replace(control, rubrics=LIGHT)
 
     def injections(self) -> Iterator[Probe]:
-        """Make injections on an edit that is bad in many ways, so that scores have room to rise."""
+        """Make injections on an edit with many defects, so that its scores have room to rise."""
         instruction = self._scene.instruction("recolour")
         clean = self._scene.clean("recolour")
         bad = drawing.shifted(
@@ -340,14 +340,14 @@ def _banner(image: Pixels, lines: tuple[str, str]) -> Pixels:
 
 
 class EditFolder:
-    """Manifests with their images in one folder, for inspection and for `editjudge run`."""
+    """Folder of manifests and their images, for inspection and for `editjudge run`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         (folder / "pictures").mkdir(parents=True, exist_ok=True)
         self._rows: dict[str, list[str]] = {}
         self._names: dict[str, str] = {}
-        """Image files by the digest of their content."""
+        """Names of image files, keyed by the digest of their content."""
 
     def add(self, edit: Edit, manifest: str) -> Edit:
         """Write the images of an edit, each distinct image once, and return the edit without them."""
@@ -387,14 +387,15 @@ MANIFESTS: Mapping[tuple[str, ...], str] = {
     REQUEST: "probe-request",
     LIGHT: "probe-light",
 }
-"""Manifest names by rubrics: probes for the same rubrics make one manifest, and one run."""
+"""Names of the manifests, keyed by rubrics. Probes for the same rubrics form one manifest and one run."""
 
 
 @dataclass(frozen=True)
 class ProbeJob(Job):
     """A run over probes.
 
-    Their origin is recorded in place of the manifest's path, so that the same set can be resumed from any folder.
+    The run records the origin of the probes instead of the path of the manifest, so that it can be resumed from any
+    folder.
     """
 
     made_from: str = ""
@@ -442,7 +443,7 @@ def jobs(
 
 @dataclass(frozen=True)
 class AnsweredProbe:
-    """The answer to one question; it has scores only if the status is `ok`."""
+    """The answer to one question. It has scores only if the status is `ok`."""
 
     item: str
     rubric: str
@@ -451,7 +452,7 @@ class AnsweredProbe:
 
 
 def answers(store: Store, runs: Iterable[int]) -> list[AnsweredProbe]:
-    """Read the answers of these runs, without questions that are still pending."""
+    """Read the answers of these runs, leaving out pending questions."""
     fields = ("item", "rubric", "status", "scores")
     return [
         AnsweredProbe(row["item"], row["rubric"], row["status"], row["scores"] or {})

@@ -1,4 +1,4 @@
-// Pictures of the rating form: two of them wiped over each other, and all of them zoomed at the same place.
+// Images of the rating form: two of them wiped over each other, and all of them zoomed at the same point.
 
 import { keys } from "./keys.js";
 import { Zoom } from "./zoom.js";
@@ -7,7 +7,7 @@ const pair = document.getElementById("pair");
 const wiping = document.getElementById("wiping");
 const edge = document.getElementById("wipe-edge");
 const wipe = document.getElementById("wipe");
-const pictures = [...pair.querySelectorAll("img")];
+const images = [...pair.querySelectorAll("img")];
 const figure = (role) => pair.querySelector(`figure[data-role=${role}]`);
 const roles = figure("edited_a") ? ["edited_a", "edited_b"] : ["input", "edited"];
 const [under, over] = roles.map(figure);
@@ -15,9 +15,9 @@ const STEPS = [1, 2, 4, 8];
 const view = new Zoom(place);
 
 function place() {
-  for (const picture of pictures) {
-    picture.style.transform = `scale(${view.zoom}) translate(${100 * (0.5 - view.x)}%, ${100 * (0.5 - view.y)}%)`;
-    picture.style.imageRendering = view.zoom > 2 ? "pixelated" : "auto";
+  for (const image of images) {
+    image.style.transform = `scale(${view.zoom}) translate(${100 * (0.5 - view.x)}%, ${100 * (0.5 - view.y)}%)`;
+    image.style.imageRendering = view.zoom > 2 ? "pixelated" : "auto";
   }
   document.getElementById("zoom").textContent = `${view.zoom}×`;
   pair.classList.toggle("near", view.zoom > 1);
@@ -47,13 +47,13 @@ wiping.addEventListener("click", wipeOver);
 document.getElementById("closer").addEventListener("click", nearer);
 wipe.addEventListener("input", cut);
 view.drag(pair, () => {
-  const box = pictures[0]?.getBoundingClientRect();
+  const box = images[0]?.getBoundingClientRect();
   return box && [box.width / view.zoom, box.height / view.zoom];
 });
-// A link opens the picture at full size; while it is moved, it must not.
+// A link opens the image at full size, but not while the image is moved.
 pair.addEventListener("click", (event) => { if (view.zoom > 1) event.preventDefault(); });
 keys([
-  [["w"], "wipe one picture over the other; , and . move the edge", wipeOver],
+  [["w"], "wipe one image over the other; , and . move the edge", wipeOver],
   [[",", "."], "", ({ key }) => { wipe.value = String(Number(wipe.value) + (key === "," ? -4 : 4)); cut(); }],
   [["z"], "zoom: 1, 2, 4, 8 times; drag, or Shift and arrows move", nearer],
 ]);

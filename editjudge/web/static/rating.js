@@ -96,7 +96,7 @@ keys([
   [["ArrowDown", "j"], "next question", () => turnTo(current + 1)],
   [["ArrowUp", "k"], "previous question", () => turnTo(current - 1)],
   [["r"], "write a reason (Escape leaves it)", () => questions[current].querySelector("textarea").focus()],
-  [["b"], "blink between the pictures", blinking],
+  [["b"], "blink between the images", blinking],
   [["Enter", "n"], "next edit", next],
   [["p"], "previous edit", follow("previous")],
 ]);

@@ -1,5 +1,5 @@
-// Pictures side by side or one over the other: zoom and position are shared, in shares of each picture, so that
-// pictures of different sizes show the same place. The address keeps the view.
+// Images side by side or one over the other: zoom and position are shared, as fractions of each image, so that
+// images of different sizes show the same point. The URL keeps the view.
 
 import { follow, keys } from "./keys.js";
 import { Zoom } from "./zoom.js";
@@ -16,15 +16,15 @@ const [a, b, evidence] = ["a", "b", "evidence"].map((id) => document.getElementB
 const panes = new Map([...stage.querySelectorAll(".pane[data-role]")].map((pane) => [pane.dataset.role, pane]));
 const MODES = ["side", "wipe", "blink", "heat", "evidence"];
 const RIM = 12; // pixels
-const LABEL = 32; // pixels; the stylesheet moves pictures down by half of it
+const LABEL = 32; // pixels; the stylesheet moves images down by half of it
 const BLINK = 600; // milliseconds each: well under three flashes a second
 const state = { mode: "side", blinking: false, second: false };
 const view = new Zoom(draw);
 let timer = 0;
 
-const pictures = new Map([...panes].flatMap(([role, pane]) => [...pane.querySelectorAll("img")].map((image) => [role, image])));
-const picture = (role) => pictures.get(role);
-const output = () => picture("edited") ?? picture("edited_a") ?? picture("edited_b") ?? picture("input");
+const images = new Map([...panes].flatMap(([role, pane]) => [...pane.querySelectorAll("img")].map((image) => [role, image])));
+const imageOf = (role) => images.get(role);
+const output = () => imageOf("edited") ?? imageOf("edited_a") ?? imageOf("edited_b") ?? imageOf("input");
 const size = (image) => [image.naturalWidth || image.width || 1, image.naturalHeight || image.height || 1];
 
 // --- the address ---------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ function fitted(element) {
   const pane = element.closest(".pane");
   const box = (pane.hidden ? single : pane).getBoundingClientRect();
   const [width, height] = size(element);
-  // A rim of the stage's grey stays around a whole picture, and its label above it.
+  // A rim of the stage's grey stays around an entire image, and its label above it.
   const scale = Math.min((box.width - 2 * RIM) / width, (box.height - LABEL - 2 * RIM) / height);
   return { width: width * scale, height: height * scale, scale, box };
 }
@@ -123,7 +123,7 @@ stage.addEventListener("dblclick", () => (view.zoom === 1 ? zooms.full() : zooms
 // --- one over the other --------------------------------------------------------------------------------------
 
 function cut() {
-  const top = picture(b.value);
+  const top = imageOf(b.value);
   if (!top) return;
   const { box } = fitted(top);
   const inside = top.getBoundingClientRect();
@@ -139,9 +139,9 @@ function cutAt(event) {
   cut();
 }
 
-// Two pictures move into one pane, and back when they are shown side by side again.
+// Two images move into one pane, and back when they are shown side by side again.
 function apart() {
-  for (const [role, image] of pictures) {
+  for (const [role, image] of images) {
     image.style.clipPath = "";
     image.classList.remove("out");
     panes.get(role).prepend(image);
@@ -150,7 +150,7 @@ function apart() {
 
 function labels() {
   const names = [a, b].map((choice) => choice.selectedOptions[0]?.textContent ?? "");
-  const sizes = [a, b].map((choice) => picture(choice.value)).map((image) => (image ? size(image) : [1, 1]));
+  const sizes = [a, b].map((choice) => imageOf(choice.value)).map((image) => (image ? size(image) : [1, 1]));
   const [one, two] = sizes.map(([width, height]) => width / height);
   const differ = Math.abs(one / two - 1) > 0.01 ? " Their shapes differ: both are centred, neither is stretched." : "";
   return { names, differ };
@@ -158,7 +158,7 @@ function labels() {
 
 function blink(second = !state.second) {
   state.second = second;
-  picture(b.value)?.classList.toggle("out", !second);
+  imageOf(b.value)?.classList.toggle("out", !second);
   caption.textContent = `${second ? "B" : "A"}: ${labels().names[second ? 1 : 0]}`;
 }
 
@@ -220,11 +220,11 @@ function show(mode) {
   for (const element of [heat, proof, edge]) element.hidden = true;
   for (const button of viewer.querySelectorAll("[data-mode]")) button.setAttribute("aria-pressed", String(button.dataset.mode === mode));
   for (const part of viewer.querySelectorAll("[data-for]")) part.hidden = !part.dataset.for.split(" ").includes(mode);
-  const [one, two] = [picture(a.value), picture(b.value)];
+  const [one, two] = [imageOf(a.value), imageOf(b.value)];
   const { names, differ } = labels();
   stage.dataset.mode = mode;
   if (mode === "evidence") measured();
-  else if (alone && (!one || !two || one === two)) caption.textContent = "Two different pictures are needed for this view.";
+  else if (alone && (!one || !two || one === two)) caption.textContent = "Two different images are needed for this view.";
   else if (mode === "heat") {
     heat.hidden = false;
     const share = difference(one, two);
@@ -249,12 +249,12 @@ function measured() {
   caption.textContent = "Measuring…";
   proof.onload = () => {
     proof.hidden = false;
-    caption.textContent = { change: "What visibly changed, over the edited picture.", boundary: "The rim of the edit.", lettering: "Where lettering was read." }[name];
+    caption.textContent = { change: "Visible changes, over the edited image.", boundary: "The rim of the edit.", lettering: "Where lettering was read." }[name];
     draw();
   };
   proof.onerror = () => { caption.textContent = "Nothing of this kind was measured in this edit."; };
   if (name) proof.src = `${before}/evidence/${name}/${after}`;
-  else caption.textContent = "Evidence needs an input and an edited picture.";
+  else caption.textContent = "Evidence needs an input and an edited image.";
 }
 
 for (const button of viewer.querySelectorAll("[data-mode]")) button.addEventListener("click", () => show(button.dataset.mode));
@@ -274,7 +274,7 @@ keys([
   [["w"], "wipe; , and . move the edge", () => show("wipe")],
   [[",", "."], "", ({ key }) => { wipe.value = String(Number(wipe.value) + (key === "," ? -2 : 2)); cut(); }],
   [["b"], "blink; press again to stop", () => (state.mode === "blink" ? blinking(!state.blinking) : show("blink"))],
-  [[" "], "while blinking: show the other picture", () => { if (state.mode === "blink") { blinking(false); blink(); } }],
+  [[" "], "while blinking: show the other image", () => { if (state.mode === "blink") { blinking(false); blink(); } }],
   [["h"], "difference", () => show("heat")],
   [["e"], "measured evidence", () => show("evidence")],
   [["+", "="], "zoom in", zooms.in],
@@ -285,7 +285,7 @@ keys([
 ]);
 
 const begin = recall();
-Promise.allSettled([...pictures.values()].map((image) => image.decode())).then(() => {
+Promise.allSettled([...images.values()].map((image) => image.decode())).then(() => {
   show(begin);
   viewer.dataset.ready = "true";
 });

@@ -1,4 +1,4 @@
-// Zoom and position, in shares of a picture, so that pictures of different sizes show the same place.
+// Zoom and position, as fractions of an image, so that images of different sizes show the same point.
 
 const MOST = 64;
 const within = (value, low, high) => Math.min(high, Math.max(low, value));
@@ -30,14 +30,14 @@ export class Zoom {
     this.draw();
   }
 
-  // Moves while a pointer is held. `size` answers the width and height of the picture under it before zooming, or
+  // Moves while a pointer is held. `size` answers the width and height of the image under it before zooming, or
   // nothing where there is none; `instead` may take the pointer for something else.
   drag(stage, size, instead = () => null) {
     let held = null;
     stage.addEventListener("pointerdown", (event) => {
-      const picture = size(event);
-      if (!picture || event.button) return;
-      held = { at: [event.clientX, event.clientY], picture, other: instead(event) };
+      const image = size(event);
+      if (!image || event.button) return;
+      held = { at: [event.clientX, event.clientY], image, other: instead(event) };
       if (!held.other && this.zoom === 1) held = null;
       if (!held) return;
       event.preventDefault();
@@ -48,7 +48,7 @@ export class Zoom {
       if (!held) return;
       if (held.other) return held.other(event);
       const [x, y] = [event.clientX, event.clientY];
-      const [width, height] = held.picture;
+      const [width, height] = held.image;
       this.move((held.at[0] - x) / width / this.zoom, (held.at[1] - y) / height / this.zoom);
       held.at = [x, y];
     });
