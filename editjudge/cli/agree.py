@@ -82,7 +82,7 @@ def command(
     estimating: bool,
     use: Of,
 ) -> VerbReply:
-    """Compare judges' scores with people's ratings, beside what a further rater would reach.
+    """Compare judges' scores with people's ratings, and judges with a further rater.
 
     Prints correlations per factor, with 95 % CI. Each item is one point: the mean of the judge's scores and the mean of
     all ratings. Scores come from a RUN or from a file. No rater is excluded and nothing is rescaled.

@@ -1,4 +1,4 @@
-"""Verdicts of judges that evidence contradicts. Plug-ins find them."""
+"""Verdicts that contradict measured evidence, as found by plug-ins."""
 
 from __future__ import annotations
 

@@ -521,8 +521,7 @@ def _decision(pair: QueuedEdit) -> Decision:
 
 
 def _named_replies(game: _Game, since: float) -> Iterator[tuple[str, QueuedReply]]:
-    """Yield the answers about a pair by name, made of the rubric, the number of the other edit, the order, and the
-    sample."""
+    """Yield the answers about a pair with their names, such as `preference#3.ab` for the comparison with edit 3."""
     seen: dict[str, int] = {}
     for reply in game.pair.replies(since):
         name = f"{PREFERENCE.name}#{game.other}.{reply.variant or ORDERS[0]}"

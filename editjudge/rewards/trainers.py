@@ -193,7 +193,7 @@ class Rewarder:
     ) -> list[Reward]:
         """Return a reward for each edit. An unreadable image makes only its own edit fail.
 
-        If all edits have one, raise the first error, since the caller apparently does not pass images.
+        If every edit has an unreadable image, raise the first error: the caller probably does not pass images.
         """
         encoded = await _each(
             range(len(edits)),

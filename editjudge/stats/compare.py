@@ -1,4 +1,4 @@
-"""Paired comparison of two models or judges on the same edits, or of one at two times: clustered and corrected."""
+"""Paired comparison of two models or judges on the same edits, or of one at two times, with corrected p-values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gates: thresholds with the outcome pass, fail or not enough evidence, so that noise alone cannot fail a run."""
+"""Checks of a run against thresholds. The outcome is pass, fail or not enough evidence, so noise alone cannot fail a run."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def interval(draws: Floats, groups: int) -> Interval | None:
 
 
 def evenly(size: Codes) -> float:
-    """Return Kish's effective sample size: the number of equal weights that have the same relative variance of the sum."""
+    """Return Kish's effective sample size, for weights or group sizes."""
     # Not a dot product: for arrays this short, synchronising the BLAS threads takes longer than multiplying.
     squared = float(np.sum(np.square(size)))
     return float(size.sum()) ** 2 / squared if squared > 0 else 0.0

@@ -20,8 +20,8 @@ retry a POST."""
 
 
 class Connection(H11Protocol):
-    """A connection with time limits for its client: to send the head of a request and the rest of a refused body, and
-    to read answers. `guard` limits the time for an accepted body."""
+    """A connection that limits how long its client may take to send the head of a request or the rest of a refused
+    body, and to read answers. `guard` limits the time for an accepted body."""
 
     head_seconds = 20.0
     """Seconds from the connection, or from the first byte of a later request, to the end of its head."""

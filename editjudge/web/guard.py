@@ -2,7 +2,7 @@
 
 Every request has a role; the default is the least privileged. A *reviewer* (with the token, or the cookie that sign-in
 set) may do everything. A *service* (with the service token, in a header or as `/t/TOKEN/...`) may request verdicts and
-rewards. A *rater* has a link that opens one study, which the pages of the study check.
+rewards. A *rater* has a link to one study. The rating pages check the link.
 """
 
 from __future__ import annotations

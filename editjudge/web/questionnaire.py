@@ -213,7 +213,7 @@ def check_answerable(rubric: Rubric) -> None:
 
 
 def _choice(factor: Factor, text: str, reason: str, *, swapped: bool) -> FilledForm:
-    """Return a choice between left and right in terms of the item's outputs, without a score if the rater was unsure."""
+    """Translate a choice between left and right into one between outputs a and b; without a score if the rater was unsure."""
     if text == "":
         return FilledForm(None, reason)
     if text not in _POINTS:
