@@ -332,9 +332,7 @@ def test_measured_evidence_is_drawn_over_the_edited_picture(
 ) -> None:
     opened(page, sample)
     page.keyboard.press("e")
-    expect(page.locator("#caption")).to_contain_text(
-        "Visible changes", timeout=60_000
-    )
+    expect(page.locator("#caption")).to_contain_text("Visible changes", timeout=60_000)
     assert page.locator("#proof").evaluate("i => i.naturalWidth") > 100
 
 
@@ -344,9 +342,7 @@ def test_an_edit_without_a_picture_says_so_and_can_still_be_looked_at(
     opened(page, sample, "/runs/1/edits/quill-xl%2F3")
     expect(page.locator("#stage")).to_contain_text("The model produced no image.")
     page.keyboard.press("h")
-    expect(page.locator("#caption")).to_contain_text(
-        "Two different images are needed"
-    )
+    expect(page.locator("#caption")).to_contain_text("Two different images are needed")
     expect(page.locator(".scores").first).to_contain_text(
         "the editing model produced no picture"
     )
