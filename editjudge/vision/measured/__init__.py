@@ -1,6 +1,7 @@
-"""The embedded judge: scores factors that can be measured, with one worker for each core, and abstains from the rest.
+"""The embedded judge, which scores the factors that can be measured and abstains from the others. It has a worker for
+each core.
 
-Needs the extra `measured`; heavy modules are imported when it measures.
+Requires the extra `measured`. Heavy modules are imported when it measures.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 VERSION = 3
-"""Version of the scores: raised if the same images would get other scores under the same calibration."""
+"""Version of the scores, increased if the same images would get other scores under the same calibration."""
 
 
 def open_measured(_: str, __: Options, resources: AsyncExitStack) -> Measured:
@@ -34,7 +35,7 @@ def open_measured(_: str, __: Options, resources: AsyncExitStack) -> Measured:
 
 
 class Measured(Judge):
-    """Scores images without a model: nothing is called or downloaded."""
+    """A judge that scores images without a model, so that nothing is called or downloaded."""
 
     spec = "measured"
     limits = READABLE
@@ -49,7 +50,8 @@ class Measured(Judge):
         )
 
     def capacity(self, questions: int) -> int:
-        """Number of tasks at a time: two edits for each worker, since the questions about an edit share a worker."""
+        """Return the number of concurrent tasks: those of two edits for each worker, since questions about an edit
+        share a worker."""
         return 2 * self._workers.size * questions
 
     def close(self) -> None:
@@ -64,7 +66,7 @@ class Measured(Judge):
         }
 
     async def judge(self, work: Work, load: Load) -> Judgement:
-        """Ask a worker. Rubrics that ask about the same edit at about the same time share one measurement."""
+        """Ask a worker. Rubrics that ask about the same edit at about the same time share a measurement."""
         outputs = PAIR_ROLES if work.rubric.pairwise else ("edited",)
         roles = [_roles(work, output) for output in outputs]
         keys = tuple(
@@ -91,14 +93,14 @@ class Measured(Judge):
 
 
 _Key: TypeAlias = tuple[tuple[tuple[str, str], ...], str]
-"""Digests of the images of an output by role, and the instruction."""
+"""Digests of the images of an output by role, and its instruction."""
 _Images: TypeAlias = dict[_Key, dict[str, EncodedImage]]
 _Question: TypeAlias = tuple[Rubric, tuple[str, ...], str | None, tuple[_Key, ...]]
 """The rubric, its images, their order, and the keys of the outputs."""
 
 
 def _roles(work: Work, output: str) -> list[tuple[str, str]]:
-    """Return the images of an output by their role for it, without the other output of a pair."""
+    """Return the images that concern an output by role, leaving out the other output of a pair."""
     return [
         (role, "edited" if role == output else role)
         for role in work.digests
@@ -107,14 +109,14 @@ def _roles(work: Work, output: str) -> list[tuple[str, str]]:
 
 
 class EditMeasurer:
-    """Measures the outputs of one edit once, inside a worker, and answers rubrics about them."""
+    """Answers rubrics about an edit inside a worker, and measures each of its outputs only once."""
 
     def __init__(self) -> None:
         import cv2
 
         from editjudge.vision.measured import assess, calibration
 
-        cv2.setNumThreads(1)  # workers run in parallel: two of them use two cores
+        cv2.setNumThreads(1)  # workers run in parallel, one for each core
         self._assess = assess
         self._calibration = calibration.load()
         self._subjects: dict[_Key, Subject] = {}
@@ -122,7 +124,7 @@ class EditMeasurer:
     def take(self, edit: _Images | None) -> None:
         self._subjects = {}
         for key, encoded in (edit or {}).items():
-            # An image that cannot be read fails only the rubrics that show it.
+            # An unreadable image makes only the rubrics that show it fail.
             images, broken = opened(encoded)
             self._subjects[key] = self._assess.Subject(images, key[1], broken)
 
@@ -168,7 +170,8 @@ def changed_region(
     second = _pixels(edited)
     if too_small(first, second):
         return None
-    box = changed_box(find_change(compose(second, first)))  # edited frame
+    # In the frame of the edited image.
+    box = changed_box(find_change(compose(second, first)))
     if box is None:
         return None
     height, width = second.shape[:2]
@@ -187,10 +190,10 @@ def evidence_pictures(
     mask: ImageSource | None = None,
     evidence: Mapping[str, Any] | None = None,
 ) -> dict[str, bytes]:
-    """Draw PNGs by name: `change` over the edited image, `boundary` of the edit, `lettering` if text was read.
+    """Return PNGs by name: `change` over the edited image, `boundary` of the edit, and `lettering` if text was read.
 
-    They are drawn on demand, so that a store need not keep them. For the reference rubric the first image is the ground
-    truth. Return none for images that are too small to be measured. Raise `ImageError` if an image cannot be read.
+    They are drawn on demand, so that a store need not keep them. For the reference rubric, `before` is the ground
+    truth. The result is empty if an image is too small to be measured. Raise `ImageError` if an image cannot be read.
     """
     from editjudge.vision.measured.evidence import draw
     from editjudge.vision.measured.measures import measure

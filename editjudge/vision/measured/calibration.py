@@ -1,4 +1,5 @@
-"""Calibration from measures to scores: cut points and weights, read from a data file that documents their origin."""
+"""Calibration that turns measures into scores. Its cut points and weights are in a data file that documents their
+origin."""
 
 from __future__ import annotations
 
@@ -19,22 +20,22 @@ from editjudge.vision.measured.scene import Array
 
 FILE = Path(__file__).with_name("calibration.json")
 Cuts: TypeAlias = tuple[tuple[float, float], ...]
-"""A piecewise linear function, from left to right."""
+"""A piecewise linear function, as points from left to right."""
 _FAR = 4.0
-"""Standard deviations at which a number is clipped: a single outlier must not decide."""
+"""Standard deviations at which a number is clipped, so that a single outlier does not decide."""
 
 
 @dataclass(frozen=True)
 class Deduction:
-    """Points deducted for one measure: none below the first cut point, linear between them."""
+    """Points deducted for one measure: none below the first cut point, and linear between the cut points."""
 
     measure: str
     cuts: Cuts
     trust: str = ""
-    """The measure of how much this one counts against the edit."""
+    """Name of the measure that says how far this one counts against the edit."""
 
     def taken(self, values: Values) -> bool:
-        """Whether its measure, and the one for its trust, could be taken."""
+        """Whether its measure, and the measure of its trust, could be taken."""
         return self.measure in values and (not self.trust or self.trust in values)
 
     def points(self, values: Values) -> float:
@@ -44,33 +45,33 @@ class Deduction:
 
 @dataclass(frozen=True)
 class Regressor:
-    """Ridge regression on one kind of evidence. It stores one weight per feature, and none of the rated edits that it
-    was fitted to."""
+    """Ridge regression on one kind of evidence. It stores a weight for each feature, and no data of the edits it was
+    fitted to."""
 
     parts: tuple[str, ...]
     """Names of measures, or of kinds of network features."""
     mean: Array
     scale: Array
     weights: Array
-    """Weights; the first is that of the constant."""
+    """Weights; the first is for the constant."""
     centre: float
     spread: float
-    """Spread of its predictions on edits that it was not fitted to."""
+    """Standard deviation of its predictions on edits that were not in the fit."""
     masked: bool = False
-    """Whether it applies to edits with a mask, or to those without one."""
+    """Whether it is for edits with a mask; otherwise for edits without one."""
 
     def answers(self, rows: Array) -> Array:
-        """Return how far above other edits people would rate these, in standard deviations of such predictions."""
+        """Return how far above the average people would rate these edits, in standard deviations of such predictions."""
         answers: Array = features(rows, self.mean, self.scale) @ self.weights
         return (answers - self.centre) / self.spread
 
 
 def features(rows: Array, mean: Array, scale: Array) -> Array:
-    """Return rows in standard deviations, damped if they differ from rated edits, with a leading constant.
+    """Return rows in standard deviations with a leading constant. Rows that differ much from rated edits are damped.
 
-    This is the part of a Gaussian kernel (as wide as the rows are long) that is linear in the rows: on unseen
-    photographs it is as good as the kernel (.56 within editing model), while 2,048 random features of the kernel are
-    not (.53). Missing values are replaced by the mean.
+    This is the linear part of a Gaussian kernel whose width is the length of the rows. On unseen photographs it is as
+    good as the kernel (correlation of .56 within editing models), while 2,048 random features of the kernel are worse
+    (.53). Missing values are replaced by the mean.
     """
     distances = np.nan_to_num(
         np.clip((rows - mean) / scale, -_FAR, _FAR), nan=0.0
@@ -85,30 +86,31 @@ def features(rows: Array, mean: Array, scale: Array) -> Array:
 
 @dataclass(frozen=True)
 class Learnt:
-    """Overall quality, fitted to people's ratings: the sum of one regressor for each kind of evidence.
+    """Overall quality, fitted to people's ratings. It is the sum of regressors, one for each kind of evidence.
 
-    If there is a mask, only the network's features of a close view of the edit decide: on rated edits with a mask the
-    rest hardly correlates with people's ratings.
+    If there is a mask, only the network's features of a close view of the edit are used. On rated edits with a mask,
+    other evidence hardly correlates with people's ratings.
     """
 
     edits: int
     """Number of rated edits in the fit."""
     regressors: tuple[Regressor, ...]
     ranks: Cuts
-    """From the sum to the share of rated edits that are worse."""
+    """Function from the sum to the share of rated edits that are worse."""
     masked_ranks: Cuts
-    """Like `ranks`, for edits with a mask, by the regressors for them; relative to all rated edits too."""
+    """The same function for edits with a mask, whose sum comes from other regressors. The share is also of all rated
+    edits."""
     points: float
     """Points deducted from the worst edit."""
     offsets: Mapping[str, float]
-    """Factors that share the prediction. Each adds a different offset before it is rounded to a whole score, so that
-    the mean of the factors keeps the precision that rounding takes from each of them."""
+    """Offsets of the factors that share the prediction. Each factor adds its own offset before it is rounded to a whole
+    score, so that the mean of the factors keeps the precision that rounding loses."""
     _ranks: WeakKeyDictionary[Measures, float] = field(
         default_factory=WeakKeyDictionary, repr=False, compare=False
     )
 
     def rank(self, measures: Measures) -> float:
-        """Return the share of rated edits that are worse than this one, computed once for all factors."""
+        """Return the share of rated edits that are worse than this one. It is computed once for all factors."""
         if measures not in self._ranks:
             masked = measures.scene.mask is not None
             answers = (
@@ -121,12 +123,12 @@ class Learnt:
         return self._ranks[measures]
 
     def taken(self, factor: str, rank: float) -> float:
-        """Return the points deducted from a factor for the rank."""
+        """Return the points deducted from a factor at this rank."""
         return self.points * (1 - rank) + self.offsets[factor]
 
 
 def gathered(parts: Sequence[str], values: Values, features: Features) -> Array:
-    """Return measures and kinds of features as one row; NaN for missing values."""
+    """Return the named measures and features as one row, with NaN for missing values."""
     return np.concatenate(
         [features.get(part, [values.get(part, np.nan)]) for part in parts]
     )
@@ -141,7 +143,7 @@ class Calibration:
     digest: str
 
     def points(self, factor: str, values: Values) -> dict[str, float]:
-        """Return the points deducted for each measure of a factor; missing measures are absent."""
+        """Return the points deducted for each measure of a factor. Missing measures are left out."""
         return {
             term.measure: term.points(values)
             for term in self.factors[factor]
@@ -149,7 +151,7 @@ class Calibration:
         }
 
     def rank(self, factor: str, measures: Measures) -> float | None:
-        """Return the learned rank of the edit; None for factors without one, and if there is no edit."""
+        """Return the learned rank of the edit; None if the factor has no learned part, or nothing was edited."""
         if (
             not self.learnt
             or factor not in self.learnt.offsets
@@ -159,9 +161,9 @@ class Calibration:
         return self.learnt.rank(measures)
 
     def score(self, factor: str, values: Values, rank: float | None = None) -> float:
-        """Return a score on 1 to 7, not yet rounded.
+        """Return a score from 1 to 7, not yet rounded.
 
-        Deductions add up; the learned part includes the same faults, so the worse of both counts.
+        Deductions add up. The learned part covers the same faults, so that the lower of the two scores counts.
         """
         lost = sum(self.points(factor, values).values())
         if rank is not None and self.learnt:
@@ -213,6 +215,6 @@ def _cuts(pairs: Sequence[Sequence[float]]) -> Cuts:
 
 
 def _along(cuts: Cuts, x: float) -> float:
-    """Return the value of a piecewise linear function at x; constant beyond its ends."""
+    """Return the value of a piecewise linear function at x. It is constant beyond its ends."""
     knots = np.array(cuts)
     return float(np.interp(x, knots[:, 0], knots[:, 1]))

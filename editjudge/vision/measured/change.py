@@ -1,4 +1,4 @@
-"""The difference of two images: a map in perceptual colour units, and the region that was edited."""
+"""The difference between two images: a map in perceptual colour units, and the region of the edit."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ import numpy as np
 from editjudge.vision.measured.scene import Array, Scene, area
 
 _VISIBLE = (12.0, 5.0, 3.5)
-"""Visible colour differences at full, half and quarter of the base size. Re-encoding noise cancels when it is
-averaged, so fainter changes count at coarser scales: JPEG at quality 75 stays below all three in photographs."""
+"""Thresholds of a visible colour difference at full, half and quarter of the base size. Averaging cancels the noise of
+re-encoding, so fainter changes count at coarser scales. JPEG at quality 75 stays below all three in photographs."""
 _FLOOR = 2.2
-"""Multiple of the median difference below which a difference belongs to the change of every pixel."""
+"""Multiple of the median difference below which a difference is part of the change that all pixels have."""
 _MOST = (40.0, 14.0, 10.0)
-"""Maximum of the floor: a difference of this size is visible however much the rest differs. Noise is mostly in the
-finest scale, where it hides much more."""
+"""Upper limit of the floor: a larger difference is visible however much the rest differs. It is highest at the finest
+scale, where most of the noise is."""
 _STRONG = 0.35
-"""Share of the strongest change: a fainter one is not the edit itself, but a side effect."""
+"""Share of the strongest change below which a change is a side effect, and not the edit itself."""
 _BESIDE = 0.3
 """Share of a shift of all colours below which a further difference is not noticed."""
 _COLLAPSED = 0.2
-"""Minimum share of the spread of colours that a transform must preserve: a transform that turns a photograph into an
-even surface is not new light or tint, and to discount it would leave no difference. Half the light preserves about
-.6 of it."""
+"""Minimum share of the spread of colours that a transform must preserve. About .6 remains at half the light. A
+transform that turns a photograph into an even surface is not new light or tint, and discounting it would leave no
+difference."""
 _EXPLAINED = 0.75
-"""Share of the median difference from the input: a colour transform that leaves more explains nothing."""
+"""Share of the median difference to the input. A colour transform that leaves more than this explains nothing."""
 _SAME = 2.0
-"""A colour difference that is invisible even side by side."""
+"""Colour difference that is invisible even side by side."""
 
 _SPECK = 40.0
-"""Levels of 255 over 5 x 5 pixels. Pages of text saved as JPEG at quality 70 stay below 8, scaled down by a quarter
-and up again below 27; a 4 that became a 5 in small print has 74."""
+"""Levels of 255, averaged over 5 x 5 pixels, from which a speck is an edit. Pages of text saved as JPEG at quality 70
+stay below 8, and below 27 if scaled down by a quarter and up again. A 4 that became a 5 in small print has 74."""
 
 
 @dataclass(frozen=True)
 class Change:
     expected: Array
-    """The image before the edit, in Lab, with the colour transform of the whole image applied."""
+    """The image before the edit in Lab, after the colour transform of the entire image."""
     difference: Array
-    """Colour difference from `expected`, at a quarter of the size, where re-encoding noise has cancelled."""
+    """Colour difference from `expected`, at a quarter of the size, at which the noise of re-encoding cancels."""
     visible: Array
-    """Difference relative to the visible threshold; above 1 is visible."""
+    """Difference relative to the visibility threshold; values above 1 are visible."""
     region: Array
-    """The edit: the mask if there is one, else the main connected change; 0 or 1."""
+    """Region of the edit, 0 or 1: the mask if there is one, else the main connected change."""
     outside: Array
-    """Valid pixels at a distance from the region."""
+    """Valid pixels away from the region."""
     tint: float
-    """Mean colour difference that one colour transform of the whole image explains."""
+    """Mean colour difference that a single colour transform of the entire image explains."""
     floor: float
-    """Median difference, caused by re-encoding everywhere."""
+    """Median difference, which re-encoding causes everywhere."""
     nothing: bool
     """Whether nothing visible changed."""
     located: bool
@@ -62,7 +62,7 @@ class Change:
 
     @property
     def inside(self) -> Array:
-        """The visible edit: the part of the region that visibly changed, or all of it if nothing did."""
+        """Part of the region that visibly changed, or the entire region if nothing did."""
         visible_part = (self.region > 0) & (self.visible > 1)
         return visible_part if visible_part.mean() > 0.0005 else self.region > 0
 
@@ -72,7 +72,7 @@ def find_change(scene: Scene) -> Change:
     scales = _differences(expected, scene.after.lab)
     seen = scene.valid > 0
     floors = [float(np.median(scale[seen])) if seen.any() else 0.0 for scale in scales]
-    # With a shift of all colours, the difference left by the transform is mostly its own fitting error.
+    # If all colours shifted, the remaining difference is mostly the fitting error of the transform.
     levels = [
         min(most, max(low, _FLOOR * floor)) + _BESIDE * tint
         for low, floor, most in zip(_VISIBLE, floors, _MOST, strict=True)
@@ -83,7 +83,7 @@ def find_change(scene: Scene) -> Change:
     visible[~seen] = 0
     unseen = tint < _SAME and not _blobs(visible > 1).any()
     region, located = _region(scene, visible)
-    # The soft rim of the region belongs to the edit.
+    # The soft rim of the region is part of the edit.
     rim = cv2.dilate(region, _disc(max(region.shape) * 0.015))
     return Change(
         expected=expected,
@@ -113,7 +113,8 @@ def changed_box(change: Change) -> tuple[float, float, float, float] | None:
 
 
 def _recoloured(scene: Scene) -> tuple[Array, float]:
-    """Return the image before the edit with the colour transform of most pixels, and how much that changed."""
+    """Apply the colour transform of most pixels to the image before the edit. Return the result, and how much that
+    changed."""
     before = scene.before.lab
     after = scene.after.lab
     spread, left = (float(cv2.meanStdDev(lab)[1].max()) for lab in (before, after))
@@ -127,10 +128,11 @@ def _recoloured(scene: Scene) -> tuple[Array, float]:
 
 
 def _is_plausible(before: Array, moved: Array, after: Array) -> bool:
-    """Whether new light or a tint is a plausible cause: it preserves the order of light and dark, and makes the images
-    agree.
+    """Whether new light or a tint explains the transform, which then preserves the order of light and dark and makes
+    the images agree.
 
-    A negative does not, nor does paint over most of the image, for which a transform to one colour would fit best.
+    A negative does not, and neither does painting over most of the image, which a transform to one colour would fit
+    best.
     """
     a, m, b = (area(p, (64, 64)).reshape(-1, 3) for p in (before, moved, after))
     if float(m.std(axis=0).max()) < _COLLAPSED * float(a.std(axis=0).max()):
@@ -144,7 +146,7 @@ def _is_plausible(before: Array, moved: Array, after: Array) -> bool:
 
 
 def _powers(lab: Array) -> Array:
-    """Return colours with their squares and products, in hundreds so that all have a similar magnitude."""
+    """Return colours with their squares and products, in hundreds so that all have similar magnitudes."""
     x = lab / 100.0
     light, a, b = (x[..., k] for k in range(3))
     return np.stack(
@@ -179,7 +181,7 @@ def _colour_transform(before: Array, after: Array) -> Array | None:
 
 
 def _differences(a: Array, b: Array) -> list[Array]:
-    """Return the colour difference (with CIE94's weight for chroma) at three scales, all at base size."""
+    """Return the colour difference, with the chroma weight of CIE94, at three scales. All maps have the base size."""
     height, width = a.shape[:2]
     scales = []
     for level in range(3):
@@ -197,13 +199,13 @@ def _differences(a: Array, b: Array) -> list[Array]:
 
 
 def _has_speck(scene: Scene) -> bool:
-    """Whether a few pixels differ more than any encoding explains: the edit may be one digit of a date."""
+    """Whether a few pixels differ by more than any encoding explains. The edit may be a single digit of a date."""
     difference = cv2.blur(scene.before.fine - scene.after.fine, (5, 5))
     return bool(np.abs(difference).max() > _SPECK)
 
 
 def _blobs(changed: Array) -> Array:
-    """Return the change with specks removed and gaps closed."""
+    """Return the changed area with specks removed and gaps closed."""
     side = max(changed.shape)
     mask = changed.astype(np.uint8)
     opened = cv2.morphologyEx(mask, cv2.MORPH_OPEN, _disc(side * 0.005))
@@ -232,7 +234,7 @@ def _region(scene: Scene, visible: Array) -> tuple[Array, bool]:
     energy = np.bincount(labels.ravel(), visible.ravel(), count)
     energy[0] = 0
     main = (labels == int(np.argmax(energy))).astype(np.uint8)
-    # Parts beside the main change belong to it, such as the legs of an animal; so does its soft rim.
+    # Parts next to the main change belong to it, such as the legs of an animal, and so does its soft rim.
     near = cv2.dilate(main, _disc(side * 0.012)) > 0
     joined = np.isin(labels, np.unique(labels[near & (blobs > 0)])).astype(np.uint8)
     region = cv2.dilate(joined, _disc(side * 0.006))

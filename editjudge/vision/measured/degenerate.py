@@ -1,8 +1,8 @@
 """Degenerate outputs: blank, noise, another image, the unchanged input, a tile, a thumbnail.
 
 The embedded judge, the audit, the probes, rewards and contradictions share this one detector. It is a pure function of
-two decoded images and the instruction. Its thresholds exclude real edits, however bad: `bench/degenerate.py --edits`
-lists every real edit that it reports.
+two decoded images and the instruction. Its thresholds are set so that it does not report real edits, however bad.
+`bench/degenerate.py --edits` lists those that it does.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from editjudge.vision.measured.scene import Array, area, fit, shrink, to_lab, to
 # --- without usable detail ----------------------------------------------------------------------------------
 
 _GRAINY = 12.0
-"""Levels of deviation from which grain is noise that hides the image; less is the grain of a blank sensor."""
+"""Standard deviation in levels from which grain is noise that hides the image. A blank sensor has less."""
 _NEIGHBOURS = 0.3
-"""Correlation of neighbouring pixels below which an image is noise. Real edits have .81 and more at full size, .55
-at a quarter; pages of text .44 on a grid of 32; noise at four fifths over a photograph, saved as JPEG, has under
-.25."""
+"""Correlation of neighbouring pixels below which an image is noise. Real edits have at least .81 at full size and .55
+at a quarter; pages of text have .44 on a grid of 32. A photograph under four fifths of noise, saved as JPEG, has less
+than .25."""
 _STILL_SHOWN = 0.96
-"""Correlation with the input on a grid of 64 from which grain is a printing technique: a photograph dithered to one
-bit has .99, under noise at four fifths .91 and less."""
+"""Correlation with the input on a grid of 64 from which grain is a printing technique. A photograph dithered to one bit
+has .99; under four fifths of noise it has at most .91."""
 _COARSE = 64
-"""Pixels of the longer side that hold all detail of an upscaled thumbnail."""
+"""Longer side in pixels at which an upscaled thumbnail keeps all its detail."""
 _FINER = 0.08
-"""Share of the contrast that is lost when an image is reduced to that size and enlarged again. Thumbnails of 32
-pixels lose .01 to .07, whatever the upscaling method."""
+"""Share of the contrast that is lost by reducing an image to that size and enlarging it again. Thumbnails of 32 pixels
+lose .01 to .07, whatever the upscaling method."""
 _SOFTENED = 0.195
-"""The loss relative to that of the input. Thumbnails of 32 pixels have .05 to .19, a blur of 3 pixels .2 and more;
-of 1,459 real edits one is below, a field smeared all over."""
+"""The same loss, relative to that of the input. Thumbnails of 32 pixels have .05 to .19, and a blur of 3 pixels .2 or
+more. Of 1,459 real edits one is below, a field that is smeared all over."""
 _BLOCKS = 128
-"""Maximum number of columns or rows at which blocks meet: no thumbnail is larger."""
+"""Maximum number of columns or rows at which blocks meet. No thumbnail has more."""
 _SMALL = 0.25
-"""Share of the input's longer side (at most 1024 pixels): a smaller output shows at best a thumbnail of an edit."""
+"""Share of the input's longer side (at most 1024 pixels). A smaller output shows at best a thumbnail of an edit."""
 _STRIP = 8.0
-"""Multiple of the input's aspect ratio: such an output is not a frame of the same image."""
+"""Factor between the aspect ratios of output and input from which the output is a strip, not a frame of the same image."""
 
 
 def thumbnail(before: Array | None, edited: Array) -> str | None:
-    """Describe an output that is far smaller than the input, or a strip."""
+    """Describe the fault if the output is far smaller than the input, or is a strip; else return None."""
     height, width = edited.shape[:2]
     size = f"is only {width} x {height} pixels"
     if before is not None:
-        if too_small(before):  # the output is not smaller than its input
+        if too_small(before):  # then the output is not smaller than its input
             return None
         if max(height, width) < _SMALL * max(before.shape[:2]):
             return f"{size}, less than a quarter of the input's side: a thumbnail"
@@ -69,7 +69,7 @@ def thumbnail(before: Array | None, edited: Array) -> str | None:
 
 
 def noise(before: Array | None, edited: Array) -> str | None:
-    """Describe noise, if the input is not noise."""
+    """Describe the fault if the output is noise and the input is not; else return None."""
     alike = _least_neighbours(edited)
     if alike >= _NEIGHBOURS:
         return None
@@ -81,9 +81,9 @@ def noise(before: Array | None, edited: Array) -> str | None:
 
 
 def _least_neighbours(image: Array) -> float:
-    """Return the lowest correlation of neighbours over five sizes; 1 if the contrast is too low for noise.
+    """Return the lowest correlation of neighbouring pixels over five sizes; 1 if the contrast is too low for noise.
 
-    Enlarged noise is smooth at full size, and noise over an image hides it only at full size.
+    Several sizes are needed: enlarged noise is smooth at full size, and noise over an image hides it only at full size.
     """
     plane = gray(image)
     if plane.std() < _GRAINY:
@@ -101,7 +101,7 @@ def _neighbours(plane: Array) -> float:
 
 
 def upscaled(before: Array | None, edited: Array) -> str | None:
-    """Describe an upscaled thumbnail, if the input is not one."""
+    """Describe the fault if the output is an upscaled thumbnail and the input is not; else return None."""
     plane = gray(edited)
     if max(plane.shape) < 3 * _COARSE:
         return None
@@ -119,7 +119,7 @@ def upscaled(before: Array | None, edited: Array) -> str | None:
 
 
 def _has_blocks(plane: Array) -> bool:
-    """Whether the image changes only at a few columns and rows."""
+    """Whether the image changes only at a few columns and rows, like an enlarged thumbnail."""
     for axis in (0, 1):
         steps = (np.diff(plane, axis=axis) ** 2).mean(axis=1 - axis)
         few = min(_BLOCKS, len(steps) // 4)
@@ -129,7 +129,7 @@ def _has_blocks(plane: Array) -> bool:
 
 
 def _lost(plane: Array) -> float:
-    """Return the share of the contrast that is lost by reducing and enlarging."""
+    """Return the share of the contrast that is lost by reducing and enlarging the image."""
     height, width = plane.shape
     scale = _COARSE / max(height, width)
     small = area(plane, (max(1, round(width * scale)), max(1, round(height * scale))))
@@ -140,24 +140,25 @@ def _lost(plane: Array) -> float:
 # --- blank, or blank in a large part ------------------------------------------------------------------------
 
 _LEVELS = 4
-"""Range in levels of 255, over all pixels but a few, that JPEG leaves of a single colour."""
+"""Range in levels of 255 that nearly all pixels of a single colour have after JPEG compression."""
 _STRAY = 8.0
-"""Levels from a smooth background at which something is visible. Sensor noise of 8 levels averages to less than 1."""
+"""Difference in levels from a smooth background at which something is visible. Sensor noise of 8 levels averages to
+less than 1."""
 _EMPTY = 0.08
-"""Share of a 64 x 64 grid that differs from a smooth background: a watermark or a logo is less. The emptiest real
-edit has 0.17."""
+"""Share of a 64 x 64 grid that differs from a smooth background. A watermark or a logo has less; the emptiest real edit
+has .17."""
 _CELLS = 32
-"""Cells along a side in which an image is searched for even surfaces, of 8 x 8 pixels each."""
+"""Number of cells along a side, of 8 x 8 pixels each, in which an image is searched for even surfaces."""
 _EVEN = 1.2
-"""Levels of deviation of a cell that was filled, not photographed, even after JPEG compression."""
+"""Standard deviation in levels up to which a cell was filled and not photographed, even after JPEG compression."""
 _CONTENT = 4.0
-"""Levels of deviation of a cell with content."""
+"""Standard deviation in levels from which a cell has content."""
 _BLANK = 0.12
-"""Share of the image that had content and is one even surface now."""
+"""Share of the image, from which on it is a fault, that had content and is now one even surface."""
 _STRAIGHT = 0.9
-"""Share of its bounding box that such a surface fills: lost data and paint have straight sides, backgrounds do not."""
+"""Share of its bounding box that such a surface fills. Lost data and paint have straight sides; backgrounds do not."""
 _PLAIN = ("black", "white", "grey")
-"""Tested first: a dark red is within the hues of three names."""
+"""Colours that are tested first, because a dark red is within the hues of three names."""
 
 
 def flat(image: Array) -> str | None:
@@ -181,13 +182,13 @@ def _colour(level: Array) -> str:
 
 
 def near_flat(before: Array | None, edited: Array) -> str | None:
-    """Describe an output that is almost empty, if the input was not."""
+    """Describe the fault if the output is almost empty and the input was not; else return None."""
     for share_of_detail, surface in (
         (_off_one_surface, "one smooth surface"),
         (_uneven, "even surfaces"),
     ):
         detail = share_of_detail(edited)
-        # For a drawing or a product on white, the output is empty only if most of that content is gone.
+        # If the input is a drawing or a product on white, the output is empty only if most of that content is gone.
         if detail <= _EMPTY and (
             before is None or share_of_detail(before) > max(_EMPTY, 2 * detail)
         ):
@@ -196,11 +197,12 @@ def near_flat(before: Array | None, edited: Array) -> str | None:
 
 
 def _off_one_surface(image: Array) -> float:
-    """Return the share that differs from one smooth surface: a quadratic in each channel, fitted to pixels close to it.
+    """Return the share of cells that differ from one smooth surface, a quadratic in each channel fitted to the pixels
+    close to it.
 
-    A lower bound above twice `_EMPTY` is enough, and saves the fit for most photographs: along a row, four equally
-    spaced values of a quadratic have a third difference of 0; if each is off by `_STRAY` at most, it is at most 8 times
-    that. With a spacing of a quarter of the row, each cell is in one such group of four.
+    For most photographs a lower bound above twice `_EMPTY` saves the fit. Along a row, four equally spaced values of a
+    quadratic have a third difference of 0. If each value is off by at most `_STRAY`, the third difference is at most 8
+    times that. With a spacing of a quarter of the row, each cell is in one such group of four.
     """
     grid = area(image, (64, 64)).astype(np.float64).reshape(-1, 3)
     fours = grid.reshape(64, 4, 16, 3)
@@ -219,7 +221,7 @@ def _off_one_surface(image: Array) -> float:
 
 
 def _uneven(image: Array) -> float:
-    """Return the share of cells that are not a plane of colour."""
+    """Return the share of cells whose colour is not a plane."""
     tiles = _tiles(image)
     y, x = np.mgrid[-1:1:8j, -1:1:8j].reshape(2, -1)
     terms = np.stack([np.ones_like(x), x, y], axis=1)
@@ -228,7 +230,7 @@ def _uneven(image: Array) -> float:
 
 
 def _tiles(image: Array) -> Array:
-    """Return cells x pixels of a cell x channels."""
+    """Return an array of cells x pixels of a cell x channels."""
     side = 8 * _CELLS
     small = fit(image, side, side).astype(np.float32)
     cells = small.reshape(_CELLS, 8, _CELLS, 8, 3).transpose(0, 2, 1, 3, 4)
@@ -241,7 +243,7 @@ def _deviation(tiles: Array) -> Array:
 
 
 def partly_blank(before: Array, edited: Array) -> str | None:
-    """Describe an output in which a large area with straight sides had content and is one even colour now."""
+    """Describe the fault if a large area with straight sides had content and is now one even colour; else return None."""
     now = _tiles(edited)
     even = _deviation(now) < _EVEN
     emptied = even & (_deviation(_tiles(before)) > _CONTENT)
@@ -262,7 +264,7 @@ def partly_blank(before: Array, edited: Array) -> str | None:
 
 
 def _filled_box(surface: Array, part: Array) -> float:
-    """Return the share of the bounding box of the main area that the surface fills."""
+    """Return the share of the main area's bounding box that the surface fills."""
     box = []
     for axis in (1, 0):
         counts = part.sum(axis=axis)
@@ -290,10 +292,10 @@ Kind = Literal[
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FLAGGED: frozenset[Kind] = frozenset({"unchanged", "mirrored"})
-"""Kinds that still show the content of the input: they are judged like any edit, and the judgement carries the flag."""
+"""Kinds that still show the content of the input. They are judged like any edit, and the judgement has a flag."""
 
 _SIDE = 1024
-"""Longest side that is measured, as everywhere in this judge."""
+"""Longest side in pixels that is measured, the same as elsewhere in this judge."""
 _ROOM = Decoding(BOUNDS.max_pixels // 2)
 
 
@@ -305,9 +307,10 @@ class Degenerate:
     words: str
     """A clause whose subject is the image: "is one flat colour ..."."""
     certain: bool = True
-    """False if it may be another image: too little of the input is recognised to be certain."""
+    """Whether it is certain. It is not if the output may be another image, because too little of the input is
+    recognised."""
     requested: bool = False
-    """Whether the instruction asks for such an output. Then it is not a fault, but there is nothing to score."""
+    """Whether the instruction asks for such an output. It is then not a fault, but there is nothing to score."""
 
     @property
     def set_aside(self) -> bool:
@@ -318,8 +321,8 @@ class Degenerate:
 def find_degenerate(
     before: Array | None, edited: Array, instruction: str = ""
 ) -> Degenerate | None:
-    """Return why the edited image, RGB of any size, is certainly degenerate without a request for it; None if it is
-    not."""
+    """Return why the edited image (RGB of any size) is degenerate; None if it is not, if that is uncertain, or if the
+    instruction asks for it."""
     output = classify(before, edited, instruction)
     return output if output and output.certain and not output.requested else None
 
@@ -331,8 +334,8 @@ def classify(
     *,
     unchanged: bool | None = None,
 ) -> Degenerate | None:
-    """Classify like `find_degenerate`, including doubtful and requested outputs. `unchanged` is an earlier
-    measurement."""
+    """Return why the edited image is degenerate, including uncertain and requested cases. `unchanged` is the result of
+    an earlier measurement."""
     before = None if before is None else shrink(before, _SIDE)
     edited = shrink(edited, _SIDE)
     output = _classify(before, edited, unchanged)
@@ -342,7 +345,7 @@ def classify(
 
 
 def glance(source: ImageSource | None) -> Array | None:
-    """Return an image no larger than needed; None if it is absent or at an address. Raises `ImageError`."""
+    """Read an image at the size that is needed; None if it is missing or at a URL. Raises `ImageError`."""
     if source is None or isinstance(source, str):
         return None
     data = read(source)
@@ -352,7 +355,7 @@ def glance(source: ImageSource | None) -> Array | None:
 
 
 def worst(output: Degenerate, factor: str) -> FactorVerdict | None:
-    """Return the verdict on a factor if the image itself is the fault; None if the factor is measured as usual."""
+    """Return the verdict on a factor if the image itself is the fault; None if the factor is to be measured as usual."""
     if not output.set_aside:
         return None
     if output.requested:
@@ -363,14 +366,14 @@ def worst(output: Degenerate, factor: str) -> FactorVerdict | None:
     if output.certain and spoilt:
         end = ": not allowed" if factor == LIGHTING else "."
         return FactorVerdict(1.0, f"The edited picture {output.words}{end}")
-    # An image that may be unrelated may also be good: only its preservation of the input is unknown.
+    # An image that may be unrelated may also be good, so only its preservation of the input is unknown.
     if output.certain or spoilt:
         return abstain(f"the edited picture {output.words}")
     return None
 
 
 def find_flat(image: Array) -> str | None:
-    """Describe an image that shows nothing, even if it is the input."""
+    """Describe the fault if an image shows nothing; else return None. The image may also be an input."""
     return None if too_small(image) else flat(shrink(image, _SIDE))
 
 
@@ -390,8 +393,8 @@ _BESIDE_INPUT: Sequence[tuple[Kind, Callable[[Array, Array], str | None]]] = (
 def _classify(
     before: Array | None, edited: Array, unchanged: bool | None
 ) -> Degenerate | None:
-    """Find the first kind that applies. The certain ones come first: a black frame is also unrelated to the input,
-    but is called black."""
+    """Return the first kind that applies. Certain kinds come first: a black frame is also unrelated to the input, but
+    it is called black."""
     if clause := thumbnail(before, edited):
         return Degenerate("thumbnail", clause)
     if too_small(edited) or (before is not None and too_small(before)):
@@ -415,7 +418,7 @@ def _classify(
         return same
     output = _beside_input(before, edited)
     if output and (flat(before) or _off_one_surface(before) <= _EMPTY):
-        return None  # nothing of the input could be recognised
+        return None  # nothing in the input can be recognised
     return output
 
 
@@ -428,13 +431,13 @@ def _beside_input(before: Array, edited: Array) -> Degenerate | None:
 
 
 def _requested(kind: Kind, instruction: str, edited: Array) -> bool:
-    """Whether the whole instruction asks for such an image. No instruction asks for the unchanged input."""
+    """Whether the full instruction asks for such an image. No instruction asks for the unchanged input."""
     if not matches(f"asked_for.{kind}", instruction):
         return False
     named = named_colours(instruction)
     if kind not in ("flat", "near_flat") or not named:
         return True
-    # A frame of another colour than the requested one is a failure as usual.
+    # A frame in another colour than the requested one is still a fault.
     return any(share_of(colour, to_lab(edited)) > 0.5 for colour in named)
 
 
@@ -451,7 +454,7 @@ def screen(edit: Edit) -> list[DegenerateImage]:
             if edited is None:
                 continue
             if output := find_degenerate(before, edited, edit.instruction):
-                # An unchanged input is not a good edit, however well everything is preserved.
+                # An unchanged input is not a good edit, although everything is preserved.
                 set_aside = output.set_aside or output.kind == "unchanged"
                 findings.append(
                     DegenerateImage(output.kind, role, output.words, set_aside)

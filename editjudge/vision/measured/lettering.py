@@ -1,4 +1,4 @@
-"""Text edits: the text that an instruction requests, the lines that are read in the images, and what they prove."""
+"""Text edits: the text that an instruction requests, the lines read in the images, and what these lines prove."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class TextRequest:
     """A request for lettering that an instruction spells out letter by letter."""
 
     act: Literal["write", "replace", "delete", "script"]
-    """`script`: all lettering of one script should disappear (`old`) or appear (`new`)."""
+    """Kind of change. `script` means that all lettering of one script should disappear (`old`) or appear (`new`)."""
     old: str = ""
     new: str = ""
     where: str = ""
-    """Words for its position, such as "in the upper left corner"."""
+    """Words that describe its position, such as "in the upper left corner"."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class TextLine:
         return plain(self.text)
 
     def holds(self, text: str) -> bool:
-        """Whether the line is a part of the text, or the text a part of the line."""
+        """Whether the line is part of the text, or the text is part of the line."""
         wanted = plain(text)
         return bool(self.plain) and (wanted in self.plain or self.plain in wanted)
 
@@ -58,7 +58,7 @@ class TextLine:
         return bool(mask[rows, columns].any())
 
     def gap(self, other: TextLine) -> float:
-        """Return the gap between the boxes of two lines, as a share of the image's side."""
+        """Return the gap between the boxes of two lines as a share of the image's side."""
         across = max(self.box[0], other.box[0]) - min(self.box[2], other.box[2])
         down = max(self.box[1], other.box[1]) - min(self.box[3], other.box[3])
         return max(across, down)
@@ -73,28 +73,27 @@ class TextLine:
 
 @dataclass(frozen=True)
 class TextReading:
-    """Proof about a request from the text that was read: `done`, `blurred`, `misspelt`, `misplaced`, `undone`, or
-    none."""
+    """What the lines prove about a request: `done`, `blurred`, `misspelt`, `misplaced`, `undone`, or nothing."""
 
     outcome: Literal["done", "blurred", "misspelt", "misplaced", "undone"] | None
     finding: str
     degree: int = 0
-    """Severity of a fault that has degrees; 0 is the least."""
+    """Severity of a fault that has degrees, from 0 for the slightest."""
 
 
 # --- requests -------------------------------------------------------------------------------------------------
 
 
 def request(instruction: str) -> tuple[TextRequest, ...]:
-    """Return the requested changes of lettering; empty unless the instruction states exactly these and no others."""
+    """Return the requested changes of lettering; empty unless the instruction requests these changes and nothing else."""
     text, quoted = bare(instruction) or ("", ())
     wishes, where = _wishes(text, quoted)
-    # Words for the position may contain another request, about which the lettering proves nothing.
+    # The words that describe the position may contain another request, about which lettering proves nothing.
     return () if mentions("second_wish", where) else tuple(wishes)
 
 
 def _wishes(text: str, quoted: Sequence[str]) -> tuple[list[TextRequest], str]:
-    """Return the requests, and the words for the position."""
+    """Return the requests, and the words that describe their position."""
     if not quoted:
         if match := first_match("lettering.into_script", text):
             return [TextRequest("script", new=match[1].lower())], ""
@@ -133,14 +132,15 @@ _ENGINES = threading.local()
 
 
 def _reader() -> Any:
-    """Return the OCR engine of this thread, with the weights of its package: it has state between its steps."""
+    """Return the OCR engine of this thread, with the weights included in its package. It is not shared between threads,
+    because it keeps state between its steps."""
     if not hasattr(_ENGINES, "reader"):
         import logging
 
         from rapidocr import RapidOCR
 
         logging.getLogger("RapidOCR").setLevel(logging.ERROR)
-        # One thread each: the workers are the parallelism.
+        # One thread each, since there is a worker for each core.
         threads = {
             f"EngineConfig.onnxruntime.{name}_op_num_threads": 1
             for name in ("intra", "inter")
@@ -150,7 +150,7 @@ def _reader() -> Any:
 
 
 def read_lines(image: Array) -> list[TextLine]:
-    """Read the lines of text in an RGB image, from the top."""
+    """Read the lines of text in an RGB image, from top to bottom."""
     result = _reader()(np.ascontiguousarray(image[..., ::-1]))
     if result.txts is None:
         return []
@@ -167,7 +167,7 @@ def read_lines(image: Array) -> list[TextLine]:
 
 
 def plain(text: str) -> str:
-    """Return letters and digits only: OCR loses spaces, and confuses commas with full stops."""
+    """Return only the letters and digits of a text, since OCR loses spaces and confuses commas with full stops."""
     return re.sub(r"[\W_]+", "", text).casefold()
 
 
@@ -175,7 +175,7 @@ def _count(text: str, lines: Sequence[TextLine]) -> int:
     wanted = plain(text)
     if not wanted:
         return 0
-    if len(wanted) < 3:  # one or two letters occur within most words
+    if len(wanted) < 3:  # one or two letters occur in most words
         return sum(
             plain(part) == wanted for line in lines for part in line.text.split()
         )
@@ -188,7 +188,7 @@ def _added(before: Sequence[TextLine], after: Sequence[TextLine]) -> list[TextLi
 
 
 def _nearest(wanted: str, lines: Sequence[TextLine]) -> tuple[float, str, float]:
-    """Return the share of matching letters, text and confidence of the closest line by edit distance."""
+    """Return the line closest by edit distance: its share of matching letters, its text and its confidence."""
     text = plain(wanted)
     size = max(1, len(text))
     candidates = [
@@ -213,11 +213,11 @@ def edit_distance(wanted: str, text: str) -> int:
 
 _LETTERS = {"chinese": "一-鿿", "english": "a-z", "latin": "a-z"}
 _SURE = 0.85
-"""OCR confidence above which letters are well formed: print in photographs is read at .95 and more."""
+"""OCR confidence above which letters are well formed. Print in photographs is read with at least .95."""
 _HALF_READ = (0.7, 0.55)
-"""Confidence below which letters are worse formed, step by step."""
+"""OCR confidences below which letters are increasingly badly formed."""
 _ALIKE = 0.6
-"""Share of matching letters from which a text is a misspelling, not another text."""
+"""Share of matching letters from which a text is a misspelling instead of a different text."""
 _ORDER = ("undone", "misspelt", "misplaced", "blurred", "done")
 
 
@@ -227,7 +227,8 @@ def compare_all(
     after: Sequence[TextLine],
     mask: Array | None,
 ) -> TextReading:
-    """Return the worst outcome of several requests, if all are proven and none is missing beside one that is done."""
+    """Return the worst outcome of several requests. There is no outcome if a request has none, or if only some are
+    done."""
     readings = [compare(wish, before, after, mask) for wish in wishes]
     for reading in readings:
         if reading.outcome is None:
@@ -282,7 +283,7 @@ def compare(
 
 
 def _count_old(wish: TextRequest, lines: Sequence[TextLine]) -> int:
-    """Count the old text, except as a part of the new one."""
+    """Count the occurrences of the old text, except as part of the new one."""
     if not wish.old:
         return 0
     within = plain(wish.new).count(plain(wish.old))
@@ -317,7 +318,7 @@ def _written(
 def _replaced(
     wish: TextRequest, before: Sequence[TextLine], after: Sequence[TextLine]
 ) -> TextReading:
-    """Check that the new text is at the position of the old one, and the old one is gone."""
+    """Check that the new text is at the position of the old one, and that the old one is gone."""
     old_before = _count_old(wish, before)
     old_after = _count_old(wish, after)
     problem = ""
@@ -362,8 +363,8 @@ def _legible(new: str, lines: Sequence[TextLine]) -> TextReading:
 def _scripted(
     wish: TextRequest, before: Sequence[TextLine], after: Sequence[TextLine]
 ) -> TextReading:
-    """Check whether letters of a script disappeared or appeared: if none appeared that is proof, but some do not
-    prove a translation."""
+    """Check whether letters of a script disappeared or appeared. If none appeared, nothing was translated; letters that
+    did appear do not prove a translation."""
     script = wish.old or wish.new
     name = script.title()
     was, now = (
@@ -374,7 +375,7 @@ def _scripted(
         )
     )
     if wish.new:
-        # There may be unread writing; only if everything that was read is still there, nothing was translated.
+        # Some writing may be unread. Only if all lines that were read are still there, nothing was translated.
         still = before and {b.plain for b in before} <= {a.plain for a in after}
         if still and now <= was:
             return TextReading(
@@ -428,6 +429,6 @@ _ANYWHERE = re.compile(
     re.IGNORECASE,
 )
 _BESIDE = 0.05
-"""Largest gap between the boxes of two lines at the same position, as a share of the image's side."""
+"""Largest gap between the boxes of two lines that count as the same position, as a share of the image's side."""
 _BEYOND = 0.1
 """Distance beyond the middle, as a share of the image's side, from which a line is clearly on the other side."""

@@ -1,7 +1,8 @@
-"""Features of a network trained on photographs: differences of patches, channels and classes before and after an edit.
+"""Features of a network trained on photographs: differences between patches, channels and classes before and after an
+edit.
 
-EfficientNet-Lite0 (`efficientnet_lite0.onnx`, made by bench/make_backbone.py) processes both images as a whole and a
-close view of the edit. This module does not score: the calibration is fitted to people's ratings.
+EfficientNet-Lite0 (`efficientnet_lite0.onnx`, made by bench/make_backbone.py) processes both full images and a close
+view of the edit. Scores are computed elsewhere, by a calibration fitted to people's ratings.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ from editjudge.vision.measured.scene import Array, Scene, area, fit
 
 FILE = Path(__file__).with_name("efficientnet_lite0.onnx")
 DIGEST = "861a93a491d5a5f1dbeaafb91faf018468fb8dd7f63e9c8010ecfbe1e2dba836"
-"""SHA-256 of the file: other weights give other features, and the calibration was fitted to these."""
+"""SHA-256 of the file. The calibration was fitted to these weights, and others would give other features."""
 LAYERS = (2, 4, 10, 15, 16)
-"""Layers, from fine texture to the features that distinguish classes."""
+"""Layers whose outputs are used, from fine texture to the features that distinguish classes."""
 _WHOLE = 512
 _NEAR = 224
-"""Pixels along a side of the whole image, which then has 16 x 16 patches, and of the close view of the edit."""
+"""Side in pixels of the full image, which then has 16 x 16 patches, and of the close view of the edit."""
 _MARGIN = 0.15
 """Margin around the edit, as a share of its extent."""
 _LEAST = 0.2
-"""Minimum share of the image's side in the close view: a smaller area would be mostly interpolation."""
+"""Minimum share of the image's side that the close view shows. A smaller area would be mostly interpolation."""
 
 _ALL = (0.0, 1.0, 0.0, 1.0)
-"""Top, bottom, left and right of the whole image, as shares."""
+"""Top, bottom, left and right of the full image, as shares."""
 
 Features: TypeAlias = Mapping[str, Array]
-"""Kinds of features, each a row of numbers; NaN if there was nothing to compare."""
+"""Kinds of features, each a row of numbers; NaN if there is nothing to compare."""
 
 
 @lru_cache(maxsize=1)
 def _session() -> Any:
-    """Open the network with one thread: workers are the parallelism, and a fixed order of additions gives the same
-    sums."""
+    """Open the network with one thread. There is already a worker for each core, and a fixed order of additions makes
+    results reproducible."""
     import onnxruntime
 
     data = FILE.read_bytes()
@@ -57,7 +58,7 @@ def _session() -> Any:
 
 
 def extract(scene: Scene, change: Change) -> Features:
-    """Compare the whole image and the close view of the edit, before and after."""
+    """Compare the full image and the close view of the edit, before and after."""
     inside = change.inside & (scene.valid > 0)
     features: dict[str, Array] = {}
     near = edit_box(inside)
@@ -72,7 +73,7 @@ def extract(scene: Scene, change: Change) -> Features:
 
 
 def see(image: Array) -> dict[str, Array]:
-    """Return the output of each layer for one square RGB image."""
+    """Return the output of each layer for a square RGB image."""
     scaled = (image.astype(np.float32) - 127) / 128
     session = _session()
     planes = np.ascontiguousarray(scaled.transpose(2, 0, 1))[None]
@@ -84,7 +85,7 @@ def see(image: Array) -> dict[str, Array]:
 
 
 def edit_box(inside: Array) -> tuple[float, float, float, float]:
-    """Return top, bottom, left and right of the edit and its surroundings, as shares; the whole image if nothing was
+    """Return top, bottom, left and right of the edit and its surroundings, as shares; of the full image if nothing was
     edited."""
     if not inside.any():
         return _ALL
@@ -118,7 +119,7 @@ def _compared(
         patches = f"patches{layer}"
         far = _distances(before[patches], after[patches], inside, outside)
         yield f"distance {layer}", far
-        channels = []  # mean and deviation of each
+        channels = []  # mean and standard deviation of each channel
         for outputs in (before, after):
             mean = outputs[patches].mean(axis=(1, 2))
             variance = np.maximum(0.0, outputs[f"squares{layer}"] - mean * mean)
@@ -129,7 +130,7 @@ def _compared(
 
 
 def _distances(before: Array, after: Array, inside: Array, outside: Array) -> Array:
-    """Return one minus the cosine of each patch's channels: over the image, inside and outside the edit."""
+    """Return one minus the cosine of each patch's channels, averaged over the image, inside the edit and outside it."""
     a, b = (x / (np.linalg.norm(x, axis=0) + 1e-6) for x in (before, after))
     far = np.maximum(0.0, 1 - (a * b).sum(axis=0))
     size = far.shape[1], far.shape[0]
@@ -145,7 +146,7 @@ def _distances(before: Array, after: Array, inside: Array, outside: Array) -> Ar
 
 
 def _classes(before: Array, after: Array) -> Array:
-    """Return the network's confidence, before and after, and the divergence of both predictions (Jensen-Shannon)."""
+    """Return the network's confidence before and after, and the divergence of the two predictions (Jensen-Shannon)."""
     p, q = (np.exp(x - x.max()) / np.exp(x - x.max()).sum() for x in (before, after))
     was, now, both = (
         float(-(x * np.log(x + 1e-12)).sum()) for x in (p, q, (p + q) / 2)

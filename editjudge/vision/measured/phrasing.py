@@ -1,5 +1,4 @@
-"""Instructions, normalised and matched with narrow patterns: only a match of the whole sentence proves what is
-requested.
+"""Narrow patterns for normalised instructions. Only a match of the entire sentence proves what it requests.
 
 A quoted word is lettering in `add the text "X"` and a landmark in `the car in front of the "X" sign`; a colour is a
 target in `make the car red` and a reference in `like the red one`. A pattern that searches its words anywhere in an
@@ -26,23 +25,23 @@ _KEEPING = re.compile(
     r"|do not change|don't change)\b[^⟦⟧]*$",
     re.IGNORECASE,
 )
-"""End of an instruction that says what to keep: it requests nothing new."""
+"""End of an instruction that says what to keep, and so requests nothing new."""
 _HEDGED = re.compile(
     r"\b(?:not|never|no|nor|without|except|excluding|excepting|besides|but|unless|until|if|whether|or|either|other|else"
     r"|apart|instead|rather|only|avoid|keep|leave|than|like|less|more|fewer|anything|something|nothing|any|most|some)\b"
     r"|n['’]t\b",
     re.IGNORECASE,
 )
-"""Words that negate, limit or compare the request: nothing is concluded from a sentence with one of them."""
+"""Words that negate, limit or compare the request. Nothing is concluded from a sentence that contains one."""
 
 
 _FRAGMENT = re.compile(r"\{([A-Z_]+)\}")
-"""Placeholder of a fragment within a pattern, such as {WHERE}."""
+"""Placeholder of a fragment in a pattern, such as {WHERE}."""
 
 
 def bare(instruction: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return the instruction without polite phrases, with each quotation as ⟦N⟧, and the quotations; None if it
-    hedges."""
+    """Return the instruction without polite phrases and with each quotation as ⟦N⟧, and the quotations. Return None if
+    it hedges."""
     quoted: list[str] = []
 
     def mark(match: re.Match[str]) -> str:
@@ -57,7 +56,7 @@ def bare(instruction: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def matches(name: str, instruction: str) -> bool:
-    """Whether the whole instruction matches one of the phrasings of this name in `phrasings.yaml`."""
+    """Whether the entire instruction matches a phrasing with this name in `phrasings.yaml`."""
     text, quoted = bare(instruction) or ("", ())
     return not quoted and first_match(name, text) is not None
 
@@ -71,7 +70,7 @@ def _phrasings() -> Any:
 
 @cache
 def patterns(name: str) -> tuple[re.Pattern[str], ...]:
-    """Return the phrasings of a dotted name; empty if the file does not have it."""
+    """Return the phrasings with this dotted name; empty if the file has none."""
     content = _phrasings()
     fragments = content["fragments"]
     for key in name.split("."):
@@ -87,12 +86,12 @@ def patterns(name: str) -> tuple[re.Pattern[str], ...]:
 
 
 def mentions(name: str, text: str) -> bool:
-    """Whether one of the phrasings of this name occurs anywhere in the text."""
+    """Whether a phrasing with this name occurs anywhere in the text."""
     return any(pattern.search(text) for pattern in patterns(name))
 
 
 def first_match(name: str, text: str) -> re.Match[str] | None:
-    """Return the first phrasing of this name that matches the whole text."""
+    """Return the match of the first phrasing with this name that matches the entire text."""
     return next(
         (match for pattern in patterns(name) if (match := pattern.fullmatch(text))),
         None,

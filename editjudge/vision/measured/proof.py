@@ -1,4 +1,4 @@
-"""Proof of whether the instruction was followed: by a missing colour, the ground truth, or no change at all."""
+"""Proof that the instruction was or was not followed: by a missing colour, the ground truth, or no change at all."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _HUES = {
     "teal": (165, 240),
     "turquoise": (165, 240),
 }
-"""Hue angles in Lab, degrees, with wide margins: a hue outside is certainly not called by the name."""
+"""Hue angles in Lab, in degrees. Margins are wide, so that a hue outside is certainly not called by the name."""
 _GRAYS = {"black": (0, 40), "white": (62, 101), "gray": (20, 90), "grey": (20, 90)}
-"""Ranges of lightness; the chroma of these is small."""
+"""Ranges of lightness of colours with little chroma."""
 COLOURS = (*_HUES, *_GRAYS)
 
 _LEAST = 0.02
-"""Share of the changed pixels below which a colour is absent: highlights and edges alone are more."""
+"""Share of the changed pixels below which a colour is absent. Highlights and edges alone have more."""
 
 _GAIN = 0.001
-"""Share of the image: if the colour spread by more, something got it, even if faintly."""
+"""Share of the image. If the colour spread by more, something received it, even if faintly."""
 
 
 def named_colours(text: str) -> list[str]:
@@ -55,12 +55,13 @@ def named_colours(text: str) -> list[str]:
 
 
 def asked_colour(instruction: str) -> str | None:
-    """Return the only colour that an object should get; None if there is none, several, or any other request."""
+    """Return the only colour that an object should get; None if there is none, if there are several, or if the
+    instruction has any other request."""
     text, quoted = bare(re.sub(r" instead[.!]?$", "", instruction)) or ("", ())
     match = first_match("colour", text)
     if match is None or quoted or len(named_colours(text)) != 1:
         return None
-    # "Red" may be a name or a word to be written.
+    # "Red" may be a name, or a word to be written.
     return match[1] if match[1].islower() else None
 
 
@@ -82,7 +83,7 @@ def share_of(name: str, lab: Array) -> float:
 def missing_colour(
     instruction: str, scene: Scene, change: Change
 ) -> tuple[str, float] | None:
-    """Return the requested colour and its share of the changed pixels, if that proves that it is absent."""
+    """Return the requested colour and its share of the changed pixels if the colour is proven to be absent; else None."""
     name = asked_colour(instruction)
     changed = change.visible > 1
     if name is None or not changed.any():
@@ -95,25 +96,25 @@ def missing_colour(
 # --- against a ground truth ---------------------------------------------------------------------------------
 
 _BESIDE = 0.002
-"""Minimum share of the image that differs beside the target if it was more than encoded again."""
+"""Share of the image, beside the target, above which a difference is more than re-encoding."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The intended change, from the input to the ground truth, and the actual change."""
+    """The intended change, from the input to the ground truth, and the change that was made."""
 
     wanted: Array
     """Pixels in which the ground truth differs from the input; 0 or 1."""
     made: Array
     """Pixels in which the edited image differs from the input."""
     agreement: float
-    """1 if the edited image is the ground truth in the wanted region, 0 if it is the input."""
+    """Agreement in the wanted region: 1 if the edited image equals the ground truth, 0 if it equals the input."""
     coverage: float
     """Share of the wanted region that is closer to the ground truth than to the input."""
     size: float
     """Changed area relative to the wanted area, in octaves."""
     offset: float
-    """Distance of their centres, as a share of the image's diagonal."""
+    """Distance between the centres of the two areas, as a share of the image's diagonal."""
     local: bool
     """Whether both changes are local, so that sizes and positions can be compared."""
 
@@ -129,7 +130,8 @@ def region_wanted(before: Array, truth: Array, mask: Array | None) -> Array | No
 def find_target(
     before: Array, truth: Array, edited: Array, mask: Array | None
 ) -> Target | None:
-    """Return None if the ground truth does not differ from the input. Changes outside the mask are not the target."""
+    """Compare the intended and the actual change. Return None if the ground truth does not differ from the input.
+    Changes outside the mask are not part of the target."""
     wish = compose(before, truth, mask)
     result = compose(before, edited, mask)
     changes = [find_change(wish), find_change(result)]
@@ -160,7 +162,8 @@ def find_target(
 
 
 def _compact(region: Array) -> float:
-    """Return the share of its convex hull that a region fills: scattered stains have neither a size nor a position."""
+    """Return the share of its convex hull that a region fills. It is low for scattered stains, which have no size or
+    position."""
     if not region.any():
         return 0.0
     hull = cv2.convexHull(np.argwhere(region)[:, ::-1].astype(np.int32))
@@ -224,9 +227,9 @@ _UNPROVEN = (
     "text is there or missing, or that a requested colour is missing"
 )
 
-# By outcome of the lettering, from the smallest to the largest fault: alignment, completeness, and the effect score on
-# 1 to 7 (5, 3, 1 on its own scale). One wrong letter is a smaller fault than two, and a slight distortion than
-# half-readable letters.
+# Scores by outcome of the lettering, from the smallest to the largest fault: alignment, completeness, and the effect
+# score on 1 to 7 (5, 3, 1 on its own scale). One wrong letter is a smaller fault than two, and a slight distortion
+# is a smaller one than half-readable letters.
 _LETTERING = {
     "done": ((7.0, 7.0, 7.0),),
     "blurred": ((5.0, 6.0, 4.0), (4.0, 6.0, 4.0), (3.0, 6.0, 1.0)),
@@ -242,13 +245,13 @@ def prove(
     measures: Measures,
     reading: TextReading | None = None,
 ) -> FactorVerdict:
-    """Score how well the instruction was followed, or abstain and say what was tried."""
+    """Score how well the instruction was followed, or abstain with a reason that says what was tried."""
     change = measures.change
     where = ""
     if change.region.any():
         where = f" ({position(change.region)}, {percent(change.share)} of the picture)"
     if change.nothing:
-        # An unchanged or cropped image may be requested.
+        # The instruction may ask for an unchanged or cropped image.
         if not may_stay(instruction) and "scale" not in measures.scene.framing:
             return FactorVerdict(
                 1.0,

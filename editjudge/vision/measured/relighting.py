@@ -1,4 +1,4 @@
-"""Lighting edits: differences that light explains, and those that it does not."""
+"""Lighting edits: differences that light explains, and differences that it does not."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _DOUBTFUL = 0.5
 _LEAST = 0.001
 """Share of the image from which an area with other structure is an object, not the edge of a highlight."""
 _EVEN = 12.0
-"""Variance of colour among neighbours below which they were painted, not photographed; JPEG leaves some."""
+"""Variance of colour among neighbouring pixels below which they were painted and not photographed. JPEG leaves some."""
 
 
 def differences(scene: Scene, change: Change) -> list[LightDifference]:
-    """Return every difference that can be separated from the others, with whether light explains it."""
+    """Return every difference that can be separated from the others, and whether light explains it."""
     listed: list[LightDifference] = []
     marks = np.zeros(scene.shape, np.uint8)
     for mark in _marks(scene):
@@ -51,7 +51,7 @@ def _region(part: Array) -> str:
 def _light(scene: Scene, change: Change) -> Iterator[LightDifference]:
     moved = scene.after.lightness - scene.before.lightness
     for name, lit in (("brighter", moved > 4), ("darker", moved < -4)):
-        # in a very small share, most could be noise
+        # if the share is very small, most of it could be noise
         part = lit if lit.mean() > 0.01 else lit & (change.visible > 1)
         if part.mean() > 0.002:
             by = float(np.abs(moved[part]).mean())
@@ -62,7 +62,7 @@ def _light(scene: Scene, change: Change) -> Iterator[LightDifference]:
 
 
 def _content(scene: Scene, ignored: Array) -> Iterator[LightDifference]:
-    """Yield areas whose structure changed, or may have changed, and areas with a hue that lighting cannot explain."""
+    """Yield areas whose structure changed or may have changed, and areas with a hue that lighting cannot explain."""
     likeness, weight = structure_map(scene, light=True)
     size = (likeness.shape[1], likeness.shape[0])
     valid = (scene.valid > 0) & ~ignored
@@ -78,7 +78,8 @@ def _content(scene: Scene, ignored: Array) -> Iterator[LightDifference]:
 
 
 def _foreign(scene: Scene) -> Array:
-    """Find where the colour of the surface itself changed: its hue rotated by much more than the rest of the image."""
+    """Return the pixels where the surface itself changed colour: their hue rotated by much more than the rest of the
+    image."""
     before, after = (
         cv2.GaussianBlur(v.lab, (0, 0), 3.0) for v in (scene.before, scene.after)
     )
@@ -97,7 +98,7 @@ def _foreign(scene: Scene) -> Array:
 
 
 def _parts(changed: Array, least: float) -> list[Array]:
-    """Return the largest connected parts, five at most, that cover at least this share of the image."""
+    """Return the largest connected parts, at most five, that cover at least this share of the image."""
     count, labels, stats, _ = cv2.connectedComponentsWithStats(
         changed.astype(np.uint8), connectivity=8
     )
@@ -107,7 +108,7 @@ def _parts(changed: Array, least: float) -> list[Array]:
 
 
 def _marks(scene: Scene) -> Iterator[Array]:
-    """Find arrows and guides in the input: vivid, thin shapes of one colour that no longer stand out."""
+    """Yield arrows and guides in the input that are gone: vivid, thin shapes of one colour that no longer stand out."""
     lab = scene.before.lab
     mean = cv2.blur(lab, (3, 3))
     spread = (cv2.blur(lab * lab, (3, 3)) - mean * mean).sum(axis=-1)
@@ -126,7 +127,7 @@ def _marks(scene: Scene) -> Iterator[Array]:
 
 
 def _is_gone(scene: Scene, part: Array) -> bool:
-    """Whether the shape no longer differs from its surroundings, or no longer has one colour, in any light."""
+    """Whether the shape no longer differs from its surroundings, or no longer has one colour, whatever the light."""
     shape = part.astype(np.uint8)
     outer = cv2.dilate(shape, np.ones((15, 15), np.uint8))
     ring = (outer - cv2.dilate(shape, np.ones((7, 7), np.uint8))) > 0
@@ -136,13 +137,13 @@ def _is_gone(scene: Scene, part: Array) -> bool:
         difference = lab[part].mean(axis=0) - lab[ring].mean(axis=0)
         apart.append(float(np.linalg.norm(difference)))
         spread.append(float(np.linalg.norm(lab[part].std(axis=0))))
-    # Fainter shapes are parts of the scene: a mark is drawn to be visible.
+    # A mark is drawn to be visible, so fainter shapes are part of the scene.
     faded = apart[1] < 0.4 * apart[0] or spread[1] > 3 * spread[0] + 8
     return apart[0] > 25 and faded
 
 
 def _fill(part: Array) -> float:
-    """Return how much of its smallest upright or rotated box a shape fills; 0 for a line, whose box is thin."""
+    """Return how much of its smallest box, upright or rotated, a shape fills; 0 for a line, whose box is thin."""
     points = np.argwhere(part)[:, ::-1].astype(np.float32)
     _, (width, height), _ = cv2.minAreaRect(points)
     thin = min(width, height) / max(1.0, width, height)

@@ -1,4 +1,4 @@
-"""Resemblance of the output to the input: unchanged, turned, a part of it, or another image altogether."""
+"""Resemblance of the output to the input: unchanged, turned, a part of it, or another image."""
 
 from __future__ import annotations
 
@@ -24,48 +24,49 @@ _TURNS: dict[str, Callable[[Array], Array]] = {
     "mirrored and turned the other way": lambda p: np.flipud(np.rot90(p)),
 }
 _SAME = 0.95
-"""Correlation with the turned input, or of a repeated part with itself."""
+"""Minimum correlation with the turned input, or of a repeated part with itself."""
 _OTHER = 0.85
 """Correlation with the input above which a symmetrical image may simply be unchanged."""
 _SHAPE = 0.02
-"""Difference of aspect ratios that comes from rounding sides."""
+"""Difference of aspect ratios that rounding the sides can cause."""
 _CLOSE = 12
 """Mean difference in levels of 64 x 64 cells from which an output is certainly not the input."""
 _SPECKS = 4.0
 _LEVELS = 4.0
-"""Multiple of the 99th percentile of the difference over 5 x 5 pixels, and levels in addition, that its maximum may
-reach. JPEG at quality 30 stays below 3.3 times; one new digit in unchanged surroundings has 28 levels and more."""
+"""Limits of the maximum difference, averaged over 5 x 5 pixels: a multiple of its 99th percentile, and levels in
+addition. JPEG at quality 30 stays below 3.3 times; a new digit in unchanged surroundings has at least 28 levels."""
 _ENCODED = 7.0
-"""Maximum of that percentile in levels: JPEG at quality 30 has up to 5.4, an upscaled thumbnail of 96 pixels 9 and
-more."""
+"""Maximum of that percentile in levels. JPEG at quality 30 has up to 5.4; an upscaled thumbnail of 96 pixels has at
+least 9."""
 _PALETTE = 256
-"""Number of colours of a palette."""
+"""Maximum number of colours of a palette."""
 _MISSED = 24.0
-"""Maximum error in levels of a palette made for an image, in 99 % of it: of 15 photographs in 256 colours the worst
-has 23. If a drawn object was painted in another colour, its old colour is missing from the palette by 100 and more."""
+"""Maximum error in levels, for 99 % of the pixels, of a palette made for an image. The worst of 15 photographs in 256
+colours has 23. If an object in a drawing was painted in another colour, the palette misses its old colour by at least
+100."""
 _STRONG = 40.0
-"""Levels by which a cell of 64 x 64 differs when it shows something else: 15 units of lightness, while at most 10.6
-count as invisible. An encoder is off by less than 8."""
+"""Levels by which a cell of 64 x 64 differs if it shows something else, 15 units of lightness. At most 10.6 units are
+invisible, and an encoder is off by less than 8 levels."""
 _FAINT = 16.0
-"""Colour difference at a quarter of the size: JPEG at quality 30 reaches 11 to 14."""
+"""Colour difference at a quarter of the size that is still faint. JPEG at quality 30 reaches 11 to 14."""
 _REPEATS = 12
 """Maximum number of tiles along a side."""
 _COARSE = 6
-"""Tiles along a side up to which a fast test comes first: fewer tiles need a wider blur."""
+"""Number of tiles along a side up to which a fast test comes first. Fewer tiles need a wider blur."""
 _LAID_OUT = 160
-"""Pixels along a side at which two images are compared, in patches of a fifth."""
+"""Pixels along a side at which two images are compared, in patches of a fifth of the side."""
 _EVIDENCE = {"patches": 16.8, "best patches": 6.8, "layout": 7.9, "palette": 9.5}
-"""A logistic fit on 700 random pairs and 1,459 real edits, rounded."""
+"""Weights of a logistic fit to 700 random pairs and 1,459 real edits, rounded."""
 _SHOWN = 0.3
-"""Mean energy of the contours of a patch that has content to match."""
+"""Mean energy of the contours in a patch from which it has content to match."""
 _APART = 12.5
 _DOUBTFUL = 14.0
-"""Thresholds of the sum: 96 % of 500 random pairs and 25 of 1,463 real edits are below the first, 98 % and 31 below
-the second."""
+"""Thresholds of the sum. Below the first are 96 % of 500 random pairs and 25 of 1,463 real edits; below the second, 98
+% and 31."""
 _SAME_SUBJECT = 0.24
-"""Cosine of the network's features of both images from which they may show the same subject, redrawn. 94 % of random
-pairs are below. All of 15 edits that were redrawn from a caption reach it; every real edit below shows another
-scene."""
+"""Cosine of the network's features of two images from which they may show the same subject, redrawn. 94 % of random
+pairs are below it. All of 15 edits that were redrawn from a caption reach it, and every real edit below it shows
+another scene."""
 
 
 def gray(image: Array, side: int | None = None) -> Array:
@@ -74,7 +75,7 @@ def gray(image: Array, side: int | None = None) -> Array:
 
 
 def normalised(plane: Array) -> Array:
-    """Return a plane minus its mean, of unit length: the product of two of them is their correlation."""
+    """Return a plane minus its mean, scaled to unit length, so that the product of two planes is their correlation."""
     off = plane - plane.mean()
     unit: Array = off / max(1e-6, float(np.sqrt(np.vdot(off, off))))
     return unit
@@ -88,9 +89,9 @@ def correlation(a: Array, b: Array) -> float:
 
 
 def unchanged(before: Array, edited: Array, *, measured: bool = False) -> bool:
-    """Whether the output is the unchanged input, perhaps re-encoded or smaller.
+    """Whether the output is the unchanged input, possibly re-encoded or smaller.
 
-    `measured`: the full-size measurement has already found a difference.
+    `measured` means that the full-size measurement has already found a difference.
     """
     # Most edits differ so much that a fast test is enough.
     if float(np.abs(gray(before, 64) - gray(edited, 64)).mean()) >= _CLOSE:
@@ -103,12 +104,12 @@ def unchanged(before: Array, edited: Array, *, measured: bool = False) -> bool:
 
 
 def _surely_changed(before: Array, edited: Array) -> bool:
-    """Whether areas differ by more than a shift, a crop and an encoder explain, by a fast test.
+    """Test quickly whether areas differ by more than a shift, a crop and an encoder explain.
 
     Each cell of the output is compared with the cells of the input around its position, within the largest shift of the
-    registration, 6 % of the side. Images that pass are compared in full.
+    registration, 6 % of the side. If the test finds no difference, images are compared in full.
     """
-    if _has_palette(edited):  # a palette may be off by any amount at a few pixels
+    if _has_palette(edited):  # with a palette, a few pixels may be off by any amount
         return False
     a = gray(before, 64)
     b = gray(edited, 64)
@@ -118,7 +119,7 @@ def _surely_changed(before: Array, edited: Array) -> bool:
 
 
 def _has_palette(image: Array) -> bool:
-    """Whether the image has few enough colours for a palette; if a sample already has too many, the rest is not
+    """Whether the image has few enough colours for a palette. If a sample already has too many, the rest is not
     counted."""
     samples = (image[::8, ::4], image)
     return all(len(_colours(sample)) <= _PALETTE for sample in samples)
@@ -131,7 +132,7 @@ def _colours(image: Array) -> Array:
 
 
 def _recoded(before: Array, edited: Array) -> bool:
-    """Whether the image was only re-encoded: the difference is faint, and evenly faint."""
+    """Whether the image was only re-encoded, so that the difference is faint everywhere."""
     aspect = before.shape[1] * edited.shape[0] / (before.shape[0] * edited.shape[1])
     if abs(aspect - 1) > _SHAPE:
         return False
@@ -152,7 +153,7 @@ def _recoded(before: Array, edited: Array) -> bool:
 
 
 def _palette_error(image: Array, edited: Array) -> Array | None:
-    """Return the distance of the edited image's palette from this image, if it was made for it; else None."""
+    """Return the distance of the edited image's palette from this image if the palette was made for it; else None."""
     # an image with few colours needs no other palette
     if not _has_palette(edited) or _has_palette(image):
         return None
@@ -192,7 +193,7 @@ def repeated(before: Array | None, edited: Array) -> str | None:
 def _repeats(image: Array) -> tuple[int, int]:
     """Return the number of equal tiles in the image, across and down."""
     counts = [1, 1]
-    # most counts share a size: to shrink a large image costs more than the rest
+    # most counts share a size, and shrinking a large image costs more than the rest
     planes: dict[int, Array] = {}
     for n in range(2, _REPEATS + 1):
         side = n * max(16, 192 // n)
@@ -207,19 +208,19 @@ def _repeats(image: Array) -> tuple[int, int]:
 
 
 def _may_repeat(plane: Array, n: int) -> bool:
-    """Test quickly at half the size, where a wide blur costs an eighth; an image that fails does not repeat."""
+    """Test quickly whether the image may repeat, at half the size, where a wide blur costs an eighth."""
     half = cv2.resize(plane, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
     return any(repeated > 0.5 * energy for energy, repeated in _repetition(half, n))
 
 
 def _repetition(plane: Array, n: int) -> Iterator[tuple[float, float]]:
-    """Return, down and across, the energy of detail, and how much of it is repeated after an n-th of the side."""
+    """Yield, down and across, the energy of detail, and how much of it repeats after an n-th of the side."""
     side = len(plane)
-    # Without its slow changes: a horizon correlates with itself everywhere without repeating.
+    # Slow changes are removed: a horizon correlates with itself everywhere without repeating.
     border = cv2.BORDER_REPLICATE
     rough = plane - cv2.GaussianBlur(plane, (0, 0), side / n / 6, borderType=border)
     for axis in (0, 1):
-        detail = rough - rough.mean(axis=axis, keepdims=True)  # so that its mean is 0
+        detail = rough - rough.mean(axis=axis, keepdims=True)  # with a mean of 0
         shifted = np.roll(detail, side // n, axis)
         yield float(np.vdot(detail, detail)), float(np.vdot(detail, shifted))
 
@@ -243,9 +244,9 @@ def enlarged_part(before: Array, edited: Array) -> str | None:
 
 
 def unrelated(before: Array, edited: Array) -> tuple[str | None, bool]:
-    """Describe another image, if it may be one, and whether that is certain."""
+    """Describe the output as another image if it may be one, and return whether that is certain."""
     images = (before, edited)
-    # colours on a grid of 8 x 8, and the share of quantised colours (six steps a channel) that both have
+    # colours on a grid of 8 x 8, and the share of quantised colours (six steps per channel) that both images have
     a, b = (area(to_lab(area(image, (64, 64))), (8, 8)) for image in images)
     bins = [
         cv2.calcHist([area(image, (128, 128))], [0, 1, 2], None, [6] * 3, [0, 256] * 3)
@@ -256,7 +257,7 @@ def unrelated(before: Array, edited: Array) -> tuple[str | None, bool]:
         "layout": float(np.mean([correlation(a[..., k], b[..., k]) for k in range(3)])),
         "palette": float(np.minimum(*bins).sum()),
     }
-    # patches can only add to it
+    # patches can only increase the sum
     if sum(_EVIDENCE[name] * value for name, value in alike.items()) >= _DOUBTFUL:
         return None, False
     likeness = _patches(*(_contours(gray(image, _LAID_OUT)) for image in images))
@@ -299,8 +300,8 @@ def _patches(a: Array, b: Array) -> Array:
 
 
 def _contours(plane: Array) -> Array:
-    """Return gradients with doubled angle, relative to their surroundings: equal for light on dark and dark on
-    light."""
+    """Return gradients with doubled angle, relative to their surroundings. They are the same for light on dark and dark
+    on light."""
     smooth = cv2.GaussianBlur(plane, (0, 0), 1.2)
     dx = cv2.Sobel(smooth, cv2.CV_32F, 1, 0)
     dy = cv2.Sobel(smooth, cv2.CV_32F, 0, 1)

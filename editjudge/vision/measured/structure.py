@@ -1,4 +1,4 @@
-"""Local structure and fine detail: whether objects are still the same, and which areas were blurred or became noisy."""
+"""Local structure and fine detail: whether objects are still the same, and which areas became blurred or noisy."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from editjudge.vision.measured.change import Change
 from editjudge.vision.measured.scene import Array, Scene, area
 
 _SIDE = 256
-"""Size at which structure is compared: parts of objects remain visible, texture and noise do not."""
+"""Longest side at which structure is compared. Parts of objects remain visible, but texture and noise do not."""
 _WINDOW = 9
-"""Pixels at that size: about the size of an eye in a portrait; of 5 to 25, this and 5 agree best with people."""
+"""Window in pixels at that size, about an eye in a portrait. Of the sizes 5 to 25, this one and 5 agree best with
+people."""
 _CONTRAST = 9.0
 """Variance of lightness below which a window shows nothing recognisable."""
 
 _VANISHED = (2.25, 9.0)
-"""Variance of lightness at which structure is gone completely, and from which it is still visible."""
+"""Variance of lightness below which structure is gone completely, and above which it is still visible."""
 _PRESENT = (9.0, 36.0)
-"""Variance from which structure was present, and from which it was clearly present."""
+"""Variance of lightness above which structure was present, and above which it was clearly present."""
 
 _CELLS = 24
-"""Cells along each side in which edges are counted by direction: about ten pixels each."""
+"""Number of cells along each side, about ten pixels each, in which edges are counted by direction."""
 _FAINT = 4.0
-"""Mean edge strength of a cell that shows almost nothing."""
+"""Mean edge strength below which a cell shows almost nothing."""
 
 
 def structure_map(scene: Scene, *, light: bool = False) -> tuple[Array, Array]:
-    """Return the local correlation of lightness before and after, and the amount of structure, at a small size.
+    """Return maps, at a small size, of the correlation of lightness before and after, and of the amount of structure.
 
     Structure that disappeared has a correlation of 0, unless `light` may have hidden it.
     """
@@ -69,7 +70,7 @@ def _likeness(scene: Scene, side: int, window: int) -> tuple[Array, Array, Array
 
 
 def alike(likeness: Array) -> Array:
-    """Return how far each window still shows the same object, 0 to 1."""
+    """Return, from 0 to 1, how far each window still shows the same object."""
     share: Array = np.clip((likeness - 0.55) / 0.35, 0, 1)
     return share
 
@@ -83,11 +84,11 @@ def share_kept(likeness: Array, inside: Array) -> float:
 def trust(
     same: float, kept_in_light: float, lost_outside: float, share: float
 ) -> dict[str, float]:
-    """Return how far measures that compare an object with itself count against an edit, 0 to 1; NaN if unknown.
+    """Return, from 0 to 1, how far measures that compare an object with itself count against an edit; NaN if unknown.
 
-    A defect alone leaves nine tenths of an object in place, and everything around it. Three of four rated edits redraw
-    the object and leave less than seven tenths, and many redraw the whole image: a difference there is another drawing,
-    not a fault.
+    A defect alone leaves nine tenths of an object as it was, and everything around it. But three of four rated edits
+    redraw the object, leaving less than seven tenths, and many redraw the entire image. There, a difference means
+    another drawing and not a fault.
     """
     edit, light = (
         float(np.clip((part - 0.7) / 0.2, 0, 1)) for part in (same, kept_in_light)
@@ -95,14 +96,14 @@ def trust(
     return {
         "thing": 1.0,  # unless the instruction asks to redraw the object itself
         "edit": edit,
-        # on a small object a gradient of light may as well be part of the object
+        # on a small object, a gradient of light may be part of the object itself
         "light": light * min(1.0, share / 0.02),
         "whole": np.clip((0.05 - lost_outside) / 0.03, 0, 1),
     }
 
 
 def redrawn(scene: Scene) -> dict[str, float]:
-    """Measure how much of the image was redrawn, at the scale of texture, of parts and of objects."""
+    """Measure how much of the image was redrawn, at the scales of texture, of parts and of objects."""
     shares = {}
     for name, side in (("texture", 512), ("parts", 256), ("things", 64)):
         likeness, before, after = _likeness(scene, side, 5)
@@ -114,7 +115,7 @@ def redrawn(scene: Scene) -> dict[str, float]:
 
 
 def turned(scene: Scene, change: Change) -> dict[str, float]:
-    """Measure the change of edge directions, cell by cell: redrawing counts, recolouring and relighting do not."""
+    """Measure the change of edge directions, cell by cell. Redrawing changes them; recolouring and relighting do not."""
     before, after = (_directions(v.lightness) for v in (scene.before, scene.after))
     moved = np.linalg.norm(before - after, axis=-1)
     cells = (_CELLS, _CELLS)
@@ -126,7 +127,7 @@ def turned(scene: Scene, change: Change) -> dict[str, float]:
 
 
 def _directions(lightness: Array) -> Array:
-    """Return a histogram of edge directions for each cell, weighted by strength; of unit length if there are edges."""
+    """Return a histogram of edge directions for each cell, weighted by strength. It has unit length if there are edges."""
     plane = _reduced(lightness, _SIDE)
     strength, angle = cv2.cartToPolar(
         cv2.Sobel(plane, cv2.CV_32F, 1, 0), cv2.Sobel(plane, cv2.CV_32F, 0, 1)
@@ -149,7 +150,7 @@ def find_structure(
         weight * area(part.astype(np.float32), size)
         for part in (change.inside, change.outside, scene.valid)
     )
-    # above this, it is the same object, encoded again or slightly redrawn
+    # above this, it is the same object, re-encoded or slightly redrawn
     lost = np.clip((0.92 - likeness) / 0.92, 0, 1)
     return {
         "lost inside": _average(lost, inside),
@@ -161,7 +162,7 @@ def find_structure(
 
 
 def _average(values: Array, weight: Array) -> float:
-    """Return the weighted mean; NaN if the weights are zero."""
+    """Return the weighted mean; NaN if all weights are zero."""
     total = float(weight.sum())
     return float((values * weight).sum() / total) if total > 1.0 else math.nan
 
@@ -176,11 +177,11 @@ def _reduced(plane: Array, side: int) -> Array:
 # --- fine detail, block by block ----------------------------------------------------------------------------
 
 _BLOCK = 16
-"""Pixels at fine size: four periods of the coarsest band that is measured."""
+"""Side of a block in pixels at fine size: four periods of the coarsest band that is measured."""
 _SILENT = 0.6
-"""Energy of rounding to whole gray levels and of faint compression; below it, ratios are ratios of noise."""
+"""Energy of rounding to whole gray levels and of faint compression. Below it, ratios are ratios of noise."""
 _SMOOTH = 4.0
-"""Energy of a block without visible texture, on which noise is visible."""
+"""Energy up to which a block has no visible texture, so that noise on it is visible."""
 
 
 @dataclass(frozen=True)
@@ -188,17 +189,17 @@ class Detail:
     fine: Array
     """Log2 ratio of energy in the finest octave, after over before, by block."""
     middle: Array
-    """Like `fine`, an octave coarser."""
+    """The same ratio, an octave coarser."""
     contrast: float
-    """Log2 ratio of the contrast of large shapes: haze over the image lowers all bands by it."""
+    """Log2 ratio of the contrast of large shapes. Haze over the image lowers all bands by this much."""
     texture: Array
-    """Energy before the edit, by block: if it is small, there was no detail to lose."""
+    """Energy before the edit, by block. If it is small, there was no detail to lose."""
     texture_after: Array
     inside: Array
     """Share of each block that the edit visibly covers."""
     outside: Array
     sameness: Array
-    """How far each block still shows the same object, 0 to 1."""
+    """How far each block still shows the same object, from 0 to 1."""
 
 
 def find_detail(scene: Scene, change: Change, likeness: Array) -> Detail:
@@ -227,7 +228,7 @@ def find_detail(scene: Scene, change: Change, likeness: Array) -> Detail:
 
 
 def _bands(gray: Array) -> list[Array]:
-    """Return the mean energy of two bands in each block."""
+    """Return the mean energy of two frequency bands in each block."""
     soft = cv2.GaussianBlur(gray, (5, 5), 0.9)
     softer = cv2.GaussianBlur(soft, (9, 9), 2.0)
     size = (max(2, gray.shape[1] // _BLOCK), max(2, gray.shape[0] // _BLOCK))
@@ -235,9 +236,9 @@ def _bands(gray: Array) -> list[Array]:
 
 
 def everywhere(detail: Detail) -> dict[str, float]:
-    """Measure the detail of the whole image by medians, so that a single patch does not decide."""
+    """Measure the detail of the entire image by medians, so that a single area does not decide."""
     around = detail.outside > 0.5
-    if around.mean() < 0.15:  # the edit covers nearly the whole image
+    if around.mean() < 0.15:  # the edit covers nearly the entire image
         around = np.ones_like(around)
     texture = detail.texture
     textured = around & (texture > np.quantile(texture[around], 0.4))
@@ -260,9 +261,9 @@ def everywhere(detail: Detail) -> dict[str, float]:
 
 
 def in_edit(detail: Detail) -> dict[str, float]:
-    """Compare detail inside the edit with that before, minus the change of similar blocks elsewhere.
+    """Compare the detail inside the edit with the detail before, minus the change of similar blocks elsewhere.
 
-    Blocks that show another object now do not measure its detail: they are compared only with the surroundings.
+    Blocks that now show another object are compared only with their surroundings.
     """
     weights = detail.inside * detail.sameness
     around = detail.outside > 0.5
@@ -289,7 +290,7 @@ def in_edit(detail: Detail) -> dict[str, float]:
 
 
 def weighted_median(values: Array, weights: Array) -> float:
-    """Return the weighted median, which is robust against a line along the rim; NaN if the weights are zero."""
+    """Return the weighted median, which a line along the rim hardly affects; NaN if all weights are zero."""
     order = np.argsort(values, axis=None)
     heap = np.cumsum(weights.ravel()[order])
     if not heap[-1] > 0:
@@ -298,7 +299,7 @@ def weighted_median(values: Array, weights: Array) -> float:
 
 
 def _expected(detail: Detail, ratio: Array, around: Array) -> Array:
-    """Return the change of blocks with as much texture elsewhere: blur removes most from the richest blocks."""
+    """Return the change of blocks elsewhere with as much texture, since blur removes most from the richest blocks."""
     texture = np.log2(detail.texture + _SILENT)
     if around.sum() < 24:
         return np.zeros_like(ratio)
@@ -313,8 +314,7 @@ def _expected(detail: Detail, ratio: Array, around: Array) -> Array:
 
 
 def damage(scene: Scene) -> dict[str, float]:
-    """Measure artefacts of coding and range: 8 x 8 blocks, flat steps, clipped lights and shadows; after minus
-    before."""
+    """Measure artefacts of coding and range (8 x 8 blocks, flat steps, clipped lights and shadows), after minus before."""
     before, after = (_traces(v.fine) for v in (scene.before, scene.after))
     return {name: after[name] - before[name] for name in after}
 
