@@ -1,5 +1,4 @@
-"""Assessment of one edit: every factor of a rubric with a score and its reason, or an abstention; and of pairs of
-outputs."""
+"""Assessment of an edit or a pair: each factor of a rubric gets a score with its reason, or an abstention."""
 
 from __future__ import annotations
 
@@ -57,16 +56,16 @@ _DRAWN = re.compile(
     r"\b(?:add|insert|write|remov|delet|eras|replac|swap)(?:e|es|s|ed|d|ing|ping|ped|ten)?\b",
     re.IGNORECASE,
 )
-"""Instructions after which an object is replaced or removed, as requested."""
+"""Instructions that ask to replace or remove an object."""
 _THING = 0.6
-"""Share of the image up to which the changed area may be the requested object; more is the image itself."""
+"""Share of the image up to which the changed area may be the requested object. A larger area is the image itself."""
 _CLOSE = 4
-"""Mean difference in levels from which two images certainly differ, without a full measurement."""
+"""Mean difference in levels above which two images certainly differ, without a full measurement."""
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """Fields of a judgement: scores of an edit, or choices between two outputs."""
+    """Fields of a judgement: the scores of an edit, or the choices between two outputs."""
 
     justifications: Mapping[str, str]
     abstained: Mapping[str, str]
@@ -84,7 +83,7 @@ class Subject:
     broken: Mapping[str, ImageError] = field(default_factory=dict)
     """Images that cannot be read, by role."""
     lines: dict[str, list[TextLine]] = field(default_factory=dict)
-    """Lines of text by role, once they were read."""
+    """Lines of text by role, for images that were read."""
 
     @cached_property
     def tiny(self) -> bool:
@@ -114,7 +113,7 @@ class Subject:
 
     @cached_property
     def equals_truth(self) -> bool:
-        """Whether the edited image shows the same as the ground truth."""
+        """Whether the edited image looks the same as the ground truth."""
         truth = self.images.get("ground_truth")
         edited = self.images["edited"]
         if truth is None or truth.shape != edited.shape:
@@ -135,7 +134,7 @@ class Subject:
 
     @cached_property
     def degenerate(self) -> Degenerate | None:
-        """Reason why the edited image is degenerate, or may be."""
+        """Reason why the edited image is or may be degenerate; None if it is not."""
         offline = "input" not in self.images
         return classify(
             self.images["ground_truth" if offline else "input"],
@@ -146,7 +145,7 @@ class Subject:
 
     @cached_property
     def reading(self) -> TextReading | None:
-        """Proof by lettering; None if the instruction is not about lettering."""
+        """What the lettering proves; None if the instruction is not about lettering."""
         wishes = request(self.instruction)
         if not wishes:
             return None
@@ -185,7 +184,7 @@ def assess(rubric: Rubric, subject: Subject, calibration: Calibration) -> Assess
 def _verdict(
     factor: str, offline: bool, subject: Subject, calibration: Calibration
 ) -> FactorVerdict:
-    # An output that equals the ground truth is right, blank or not.
+    # An output that equals the ground truth is correct, even if it is blank.
     equal = offline and not subject.tiny and subject.vs_truth.change.nothing
     if subject.degenerate and not equal:
         spoilt = worst(subject.degenerate, factor)
@@ -203,8 +202,8 @@ def _verdict(
             return prove(factor, subject.instruction, subject.vs_input)
         return judge_target(factor, subject.target, subject.vs_truth, calibration)
     if factor in UNDERSTOOD:
-        # If the output differs from the ground truth, many sizes and positions are right: on rated edits, the distance
-        # from the ground truth does not correlate with quality (rho .02 and -.03). Equality is proof.
+        # If the output differs from the ground truth, many sizes and positions are correct: on rated edits, the distance
+        # from the ground truth does not correlate with quality (rho .02 and -.03). But equality is proof.
         if not subject.equals_truth:
             return abstain(UNDERSTOOD[factor])
         return judge_target(factor, subject.target, subject.vs_truth, calibration)
@@ -219,7 +218,7 @@ def _verdict(
 
 
 def _tiny(factor: str, offline: bool, subject: Subject) -> FactorVerdict:
-    """Score images that are too small to measure: only exact equality can be known."""
+    """Score images that are too small to measure. Only exact equality can be known."""
     before = subject.images["ground_truth" if offline else "input"]
     if np.array_equal(before, subject.images["edited"]):
         if factor in PRESERVED:
@@ -276,7 +275,7 @@ def _evidence(
     output = subject.degenerate
     if output and output.certain and not output.requested:
         facts["degenerate"] = {"kind": output.kind, "words": output.words}
-    if subject.lines and {*keys} & {*DONE}:  # whichever rubric was asked first
+    if subject.lines and {*keys} & {*DONE}:  # in any rubric, whichever was asked first
         facts["lettering"] = {
             role: [line.as_json() for line in lines]
             for role, lines in subject.lines.items()
@@ -287,7 +286,7 @@ def _evidence(
 def _numbers(
     measures: Measures, calibration: Calibration, keys: Sequence[str]
 ) -> dict[str, Any]:
-    """Return every measure with a unit, the position of the edit, and the points that each factor lost to each
+    """Return every measure with its unit, the position of the edit, and the points that each factor lost by each
     measure."""
     values = {
         name: {"value": round(value, 4), "unit": unit}
@@ -324,14 +323,14 @@ SCORED_BY: Mapping[str, tuple[str, ...]] = {
     "quality": ("quality",),
     "overall": ("fidelity", "preservation", "quality"),
 }
-"""Each factor of `preference`, and the rubrics whose scores decide it."""
+"""Rubrics whose scores decide each factor of `preference`."""
 _EQUAL = 1e-9
 
 
 def compare(
     rubric: Rubric, a: Subject, b: Subject, calibration: Calibration, order: str | None
 ) -> Assessment:
-    """Compare by the mean of the factors for which both outputs have a score; abstain if there are none.
+    """Compare two outputs by the mean of the factors that have a score for both. Abstain if there are none.
 
     The result is the same in both orders, since each output is measured separately.
     """

@@ -1,4 +1,4 @@
-"""The factors that are scored, their verdicts, and the scores and reasons of factors that compare two images."""
+"""The factors that this judge scores, their verdicts, and the scores and reasons of factors that compare two images."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from editjudge.rubrics.scale import Scale
 
 if (
     TYPE_CHECKING
-):  # contradictions use the names of factors without the extra `measured`
+):  # contradictions import the names of factors without the extra `measured`
     from editjudge.vision.measured.calibration import Calibration
     from editjudge.vision.measured.change import Change
     from editjudge.vision.measured.measures import Measures
     from editjudge.vision.measured.scene import Array
 
 PRESERVED = ("unchanged_regions", "global_consistency", "identity_preservation")
-"""Factors of preservation."""
+"""Factors about preservation."""
 LIGHTING = "Contextual_Preservation"
-"""The factor of lighting edits. Its reasons are a list of differences, each with its mark."""
+"""The factor of lighting edits. Its reason is a list of differences, each marked as allowed or not."""
 MADE = ("texture_and_detail", "image_quality", "color_and_lighting", "seamlessness")
-"""Factors of quality of execution."""
+"""Factors about the quality of execution."""
 MEASURED = (*PRESERVED, *MADE)
-"""Factors that need only a comparison of images, no understanding."""
+"""Factors that only need a comparison of images, without understanding their content."""
 DONE = ("alignment", "completeness", "effect_score")
-"""Factors of compliance with the instruction."""
+"""Factors about following the instruction."""
 UNDERSTOOD = {
     "scale_realism": "whether an object has the right size cannot be measured without a ground truth",
     "spatial_relationship": "whether an object is in the right place cannot be measured without a ground truth",
     "plausibility": "whether the result is plausible cannot be measured: a judge must understand what it shows",
 }
-"""Factors that need understanding or a ground truth, each with the reason for abstaining."""
+"""Factors that need understanding or a ground truth, with the reason for abstaining."""
 TARGETED = ("alignment", "completeness", *UNDERSTOOD)
 """Factors that a ground truth decides."""
 
@@ -40,15 +40,15 @@ SPOILT: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("flat", "near_flat", "noise"), _LOOKS | {*DONE}),
     # The instruction may have been followed in a tile, a thumbnail or the remaining part.
     **dict.fromkeys(("tile", "upscaled", "thumbnail", "partly_blank"), _LOOKS),
-    # An image that is unrelated to the input may be a good one.
+    # An image that is unrelated to the input may still be a good image.
     "unrelated": frozenset({*PRESERVED, LIGHTING}),
 }
-"""Factors that get the worst score, by the kind of a degenerate output; the others are not scored."""
+"""Factors that get the worst score for each kind of degenerate output. The other factors are not scored."""
 
 
 @dataclass(frozen=True)
 class FactorVerdict:
-    """A score from 1 to 7 before it is converted to the rubric's scale; None is an abstention."""
+    """A score from 1 to 7, before it is converted to the rubric's scale, or None for an abstention."""
 
     score: float | None
     reason: str
@@ -59,9 +59,9 @@ def abstain(reason: str) -> FactorVerdict:
 
 
 def on_scale(score: float, scale: Scale) -> float:
-    """Return the nearest score of the scale at the same share as this one between 1 and 7; the worse one of two.
+    """Convert a score from 1 to 7 to the nearest score of a scale; if two are equally near, to the worse one.
 
-    Raises `ValueError` for a scale with an open end, on which there is no such share.
+    Raises `ValueError` for a scale with an open end.
     """
     worst = scale.worst
     best = scale.best
@@ -75,7 +75,7 @@ def on_scale(score: float, scale: Scale) -> float:
 
 
 def position(part: Array) -> str:
-    """Return the position of most of it: "lower left", "centre", "whole picture"."""
+    """Describe the position of most of the area: "lower left", "centre", "whole picture"."""
     weight = part.astype(float)
     total = float(weight.sum())
     if total <= 0:
@@ -93,7 +93,7 @@ def position(part: Array) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a share in percent: whole numbers, but never 0 for something or 100 for not all."""
+    """Format a share as a whole percentage, which is 0 % only for nothing and 100 % only for everything."""
     if 0 < share < 0.01:
         return "under 1 %"
     if 0.99 < share < 1:
@@ -102,7 +102,7 @@ def percent(share: float) -> str:
 
 
 def bounded(sentence: str, limits: tuple[int, int] | None, filling: str) -> str:
-    """Fit a sentence into the rubric's word limits: lengthened by a true remark, or cut at a clause."""
+    """Fit a sentence into the rubric's word limits, by adding a true remark or cutting at a clause."""
     if limits is None:
         return sentence
     least, most = limits
@@ -116,15 +116,15 @@ def bounded(sentence: str, limits: tuple[int, int] | None, filling: str) -> str:
 
 
 _SPECKS = 0.001
-"""Share of the image that differs in specks if it was only encoded again."""
+"""Share of the image in which specks differ if it was only re-encoded."""
 _RECOGNISABLE = 0.01
-"""Mean weight of structure below which nothing in the image is recognisable."""
+"""Mean amount of structure below which nothing in the image is recognisable."""
 _SHIFTED = 0.05
-"""Shift of all colours from which a sentence mentions it."""
+"""Shift of all colours from which it is mentioned in the reason."""
 
 
 def score(factor: str, measures: Measures, calibration: Calibration) -> FactorVerdict:
-    """Score one of the measured factors; abstain if the measures that decide it could not be taken."""
+    """Score one of the measured factors. Abstain if the measures that decide it could not be taken."""
     values = measures.values
     rule = _FACTORS[factor]
     if (
@@ -134,7 +134,7 @@ def score(factor: str, measures: Measures, calibration: Calibration) -> FactorVe
         return abstain(
             "the picture shows no structure by which anything could be recognised"
         )
-    # If nothing differs, the edit's detail, light and rim are unchanged, and it has no rank among other edits.
+    # If nothing differs, the detail, light and rim of the edit are unchanged, and it has no rank among other edits.
     unedited = not measures.change.region.any()
     specks = values["change.visible share"] < _SPECKS
     alike = bool(rule.edited) and unedited and specks
@@ -263,22 +263,22 @@ def _shift(m: Measures) -> str:
 
 
 def spot(change: Change) -> str:
-    """Return the position of the edit and its share of the image."""
+    """Describe the position of the edit and its share of the image."""
     return f"{position(change.region)}, {percent(change.share)}"
 
 
 class _MeasuredFactor(NamedTuple):
-    """Rule by which a measured factor is decided and explained."""
+    """Rule that decides and explains a measured factor."""
 
     sentence: Callable[[Measures], str]
     deciding: tuple[str, ...]
-    """Measures of which at least one must have been taken."""
+    """Measures of which at least one must be available."""
     missing: str
-    """Reason for abstaining if none was taken."""
+    """Reason for abstaining if none is available."""
     edited: str = ""
-    """Aspect of the edit itself: without a visible difference nothing of it can be wrong."""
+    """Aspect of the edit that the factor is about. Without a visible difference, nothing can be wrong with it."""
     beside: tuple[str, str, str] = ("", "", "")
-    """Measure to report if the learned part decided: its name in a sentence, its name, and its unit."""
+    """Measure to mention if the learned part decided the score: its name in a sentence, its name, and its unit."""
 
 
 _FACTORS = {

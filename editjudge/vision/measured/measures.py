@@ -114,12 +114,11 @@ def _smooth(values: Array) -> Array:
 # --- light and colour of the edit ---------------------------------------------------------------------------
 
 _SIDE = 96
-"""Longest side at which shading is measured; finer detail is texture."""
+"""Longest side at which shading is measured. Finer detail is texture."""
 
 
 def find_shading(scene: Scene, change: Change, likeness: Array) -> dict[str, float]:
-    """Measure the gradient of light that the edit added, inside and outside, and its colours relative to the
-    surroundings."""
+    """Measure the gradient of light that the edit added, inside and outside, and how its colours fit the surroundings."""
     height, width = scene.shape
     scale = min(1.0, _SIDE / max(height, width))
     size = (max(4, round(width * scale)), max(4, round(height * scale)))
@@ -128,7 +127,7 @@ def find_shading(scene: Scene, change: Change, likeness: Array) -> dict[str, flo
     before = area(change.expected, size)
     after = area(scene.after.lab, size)
     ratio = _log_light(after) - _log_light(before)
-    # If there is another object now, light and surface cannot be separated.
+    # If the object is another one now, light and surface cannot be separated.
     same_thing = inside * np.clip(area(likeness, size) - 0.4, 0, 0.4) / 0.4
     within = _slope(ratio, same_thing)
     around = _slope(ratio, outside)
@@ -141,14 +140,13 @@ def find_shading(scene: Scene, change: Change, likeness: Array) -> dict[str, flo
 
 
 def _log_light(lab: Array) -> Array:
-    """Return stops of light: luminance is about the cube of L; adding 6 limits the influence of black."""
+    """Return light in stops. Luminance is about the cube of L; adding 6 limits the influence of black."""
     light: Array = 3 * np.log2((np.maximum(lab[..., 0], 0) + 16.0) / 116.0 + 0.05)
     return light
 
 
 def _slope(ratio: Array, weight: Array) -> tuple[float, float]:
-    """Return the change in stops across the extent of the weighted part, right and down; NaN if the part is too
-    small."""
+    """Return the change in stops across the weighted part, to the right and down; NaN if the part is too small."""
     total = float(weight.sum())
     if total < 6:
         return math.nan, math.nan
@@ -200,7 +198,7 @@ def _colours(
 # --- look of the whole image --------------------------------------------------------------------------------
 
 _GRAY = 2.0
-"""Mean chroma below which an image is gray: the rest is noise, whose median hue rotation means nothing."""
+"""Mean chroma below which an image is gray. The rest is noise, and its median hue rotation has no meaning."""
 
 
 def find_style(scene: Scene, change: Change) -> dict[str, float]:
@@ -230,7 +228,7 @@ def _transform(
     chroma = np.abs(was)[outside]
     turned = math.nan
     angle = 0.0
-    # The median weighted by chroma: grays have no hue that could rotate, and a stain is not the palette.
+    # The median is weighted by chroma: grays have no hue that could rotate, and a stain is not the palette.
     if float(chroma.mean()) > _GRAY:
         angle = weighted_median(np.angle(now * was.conj())[outside], chroma)
         turned = abs(np.degrees(angle))
@@ -242,7 +240,8 @@ def _transform(
 
 
 def _palette(a: Array, b: Array) -> float:
-    """Return the distance of two colour distributions (sliced Wasserstein over fixed directions), in colour units."""
+    """Return the distance between two colour distributions, in colour units: a sliced Wasserstein distance over fixed
+    directions."""
     angles = np.linspace(0, np.pi, 6, endpoint=False)
     hues = [np.array([0, np.cos(t), np.sin(t)]) for t in angles]
     light, *colours = (
@@ -253,8 +252,7 @@ def _palette(a: Array, b: Array) -> float:
 
 
 def _layout(a: Array, b: Array) -> float:
-    """Return the correlation of large light and dark shapes: 1 if the composition is the same, NaN if there are no
-    shapes."""
+    """Return the correlation of large light and dark shapes: 1 if the composition is the same, NaN without such shapes."""
     a, b = (cv2.GaussianBlur(plane, (0, 0), 2.0).ravel() for plane in (a, b))
     if a.std() < 0.5 or b.std() < 0.5:
         return math.nan
@@ -262,7 +260,7 @@ def _layout(a: Array, b: Array) -> float:
 
 
 def _edge_levels(lightness: Array) -> Array:
-    """Return the strength of edges from the median to the 99th percentile, in octaves."""
+    """Return the strength of edges at percentiles from the median to the 99th, in octaves."""
     soft = cv2.GaussianBlur(lightness, (0, 0), 1.5)
     edges = cv2.magnitude(
         cv2.Sobel(soft, cv2.CV_32F, 1, 0), cv2.Sobel(soft, cv2.CV_32F, 0, 1)
@@ -276,7 +274,7 @@ def _edge_levels(lightness: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def _shapes() -> tuple[Array, Array, Array]:
-    """Return shape parameters of the generalised Gaussian, each with its moment ratio."""
+    """Return shape parameters of the generalised Gaussian, and the moment ratio of each."""
     from scipy.special import gamma
 
     alpha = np.arange(0.2, 10.0, 0.01)
@@ -295,7 +293,7 @@ def normalised(lightness: Array) -> Array:
 
 
 def statistics(plane: Array) -> dict[str, float]:
-    """Return shape and spread of normalised lightness, and of its products with the four neighbours."""
+    """Return shape and spread of normalised lightness, and of its products with four neighbours."""
     shape, left, right, _ = _asymmetric(plane)
     figures = {"shape": shape, "spread": (left + right) / 2}
     for name, step in {"h": (0, 1), "v": (1, 0), "d": (1, 1), "e": (1, -1)}.items():
@@ -311,7 +309,7 @@ def statistics(plane: Array) -> dict[str, float]:
 
 
 def _asymmetric(values: Array) -> tuple[float, float, float, float]:
-    """Fit a generalised Gaussian with two spreads, by moments: shape, both spreads and mean."""
+    """Fit a generalised Gaussian with two spreads by moments, and return its shape, both spreads and its mean."""
     flat = values.ravel()
     left, right = (
         float(np.sqrt(half @ half / max(1, int(np.count_nonzero(half != 0))))) + 1e-6
@@ -322,13 +320,13 @@ def _asymmetric(values: Array) -> tuple[float, float, float, float]:
     balance = left / right
     r = absolute**2 / square * (balance**3 + 1) * (balance + 1) / (balance**2 + 1) ** 2
     alpha, ratio, factor = _shapes()
-    # The ratio increases with the shape, so a lookup finds the shape.
+    # The ratio increases with the shape, so the shape can be looked up.
     k = min(int(np.searchsorted(ratio, r)), len(alpha) - 1)
     return float(alpha[k]), left, right, float((right - left) * factor[k])
 
 
 def find_naturalness(view: View) -> dict[str, float]:
-    """Return the statistics at two scales."""
+    """Return the statistics of a photograph at two scales."""
     figures: dict[str, float] = {}
     plane = view.lightness
     for scale in (1, 2):
@@ -339,7 +337,7 @@ def find_naturalness(view: View) -> dict[str, float]:
 
 
 def find_content(view: View) -> dict[str, float]:
-    """Describe the kind of image: light, colour and contrast at four scales."""
+    """Describe the kind of image by its light, colour and contrast at four scales."""
     plane = view.lightness
     chroma = cv2.magnitude(view.lab[..., 1], view.lab[..., 2])
     figures = {
@@ -368,11 +366,11 @@ class Measures:
     scene: Scene
     change: Change
     values: Values
-    """Measures as `family.name`; a measure that could not be taken is absent."""
+    """Measures keyed by `family.name`. A measure that could not be taken is missing."""
 
     @cached_property
     def features(self) -> Features:
-        """Features of the network, extracted when they are first needed."""
+        """Features of the network, extracted on first use."""
         return extract(self.scene, self.change)
 
 
@@ -406,7 +404,7 @@ def measure(scene: Scene) -> Measures:
         f"{family}.{name}": float(value)
         for family, measures in families.items()
         for name, value in measures.items()
-        # A measure that could not be taken is absent: it does not prove that nothing is wrong.
+        # A measure that could not be taken is missing, since this does not prove that nothing is wrong.
         if math.isfinite(value)
     }
     return Measures(scene, change, values)
@@ -417,10 +415,10 @@ def _spread(change: Change, masked: bool) -> dict[str, float]:
     visible = change.visible > 1
     stray = float((visible & outside).mean())
     if not masked:
-        # A change over much of the image is larger than the target of an edit.
+        # A change of much of the image is larger than the target of an edit.
         stray += max(0.0, change.share - 0.25)
     elif not outside.any():
-        stray = math.nan  # the mask covers everything that could have stayed
+        stray = math.nan  # the mask covers everything that could have stayed the same
     return {
         "stray": stray,
         "share": change.share,

@@ -58,7 +58,7 @@ _LAID_OUT = 160
 _EVIDENCE = {"patches": 16.8, "best patches": 6.8, "layout": 7.9, "palette": 9.5}
 """Weights of a logistic fit to 700 random pairs and 1,459 real edits, rounded."""
 _SHOWN = 0.3
-"""Mean energy of the contours in a patch from which it has content to match."""
+"""Minimum mean energy of the contours of a patch that has content to match."""
 _APART = 12.5
 _DOUBTFUL = 14.0
 """Thresholds of the sum. Below the first are 96 % of 500 random pairs and 25 of 1,463 real edits; below the second, 98

@@ -1,6 +1,6 @@
-"""The images of one edit in the same size and frame: other sizes, crops and small shifts are not edits.
+"""The images of one edit in the same size and frame, since different sizes, crops and small shifts are not edits.
 
-All measures take a `Scene`; only this module handles the original sizes.
+All measures take a `Scene`. Only this module handles the original sizes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEAST = 16
 
 @dataclass(frozen=True)
 class View:
-    """One image as the measures use it, in the frame of the input."""
+    """An image in the frame of the input, in the forms that measures use."""
 
     rgb: Array
     """0 to 255, longest side at most FINE."""
@@ -47,7 +47,7 @@ class Scene:
     before: View
     after: View
     valid: Array
-    """Pixels that both images show, at base size; 0 or 1."""
+    """Pixels that both images have, at base size; 0 or 1."""
     mask: Array | None = None
     """Pixels of the requested edit, at base size; 0 or 1."""
     framing: Mapping[str, float] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Scene:
 
 
 def too_small(*images: Array) -> bool:
-    """Whether an image is too small for two blocks in each direction, even after its long side was limited."""
+    """Whether an image is too small for two blocks in each direction, after its long side is limited."""
     return any(min(_bounded(image.shape, BASE)) < LEAST for image in images)
 
 
@@ -96,7 +96,7 @@ def area(plane: Array, size: tuple[int, int]) -> Array:
 
 
 def fit(image: Array, width: int, height: int) -> Array:
-    """Resize to exactly this size, averaged if it shrinks and interpolated if it grows."""
+    """Resize to exactly this size, by averaging if it shrinks and by interpolation if it grows."""
     if image.shape[:2] == (height, width):
         return image
     smaller = image.shape[0] * image.shape[1] > width * height
@@ -105,7 +105,7 @@ def fit(image: Array, width: int, height: int) -> Array:
 
 
 def compose(before: Array, after: Array, mask: Array | None = None) -> Scene:
-    """Bring two images, RGB of any size, to the frame of the first."""
+    """Align two RGB images of any size in the frame of the first."""
     before = shrink(before, FINE)
     after, valid, framing = register(before, after)
     first = view(before)
@@ -120,19 +120,19 @@ def compose(before: Array, after: Array, mask: Array | None = None) -> Scene:
 # --- registration -------------------------------------------------------------------------------------------
 
 _COARSE = 256
-"""Longest side at which frames are compared: a shift of a thousandth of the image is still visible."""
+"""Longest side at which frames are compared. A shift by a thousandth of the image is still visible."""
 _SAME_SHAPE = 0.02
-"""Difference of aspect ratios that comes from rounding sides to multiples of 8 or 16, and is removed by stretching."""
+"""Difference of aspect ratios caused by rounding sides to multiples of 8 or 16. It is removed by stretching."""
 _MOST_SHIFT = 0.06
-"""Largest shift, as a share of the image's side. A larger shift is an edit, not another framing."""
+"""Largest shift as a share of the image's side. A larger shift is an edit, and not another framing."""
 _MOST_SCALE = 0.12
-"""Share of a side that a crop may remove or add. A larger change shows another frame."""
+"""Largest share of a side that a crop may remove or add. A larger change is another frame."""
 _LEAST_SCALE = 0.002
 """Minimum change of scale that is reported: half a pixel at the rim of an image of 512."""
 _NOISE = 1.5
-"""Median difference in levels below which images are aligned as well as encoding allows."""
+"""Median difference in levels below which images are aligned as well as their encoding allows."""
 _LEAST_GAIN = 0.12
-"""Minimum reduction of the difference for a shift to count: noise alone gains a few percent."""
+"""Minimum reduction of the difference by a shift. Noise alone gains a few percent."""
 
 
 def register(before: Array, after: Array) -> tuple[Array, Array, dict[str, float]]:
@@ -154,7 +154,7 @@ def register(before: Array, after: Array) -> tuple[Array, Array, dict[str, float
         }
         if abs(scale := float(np.sqrt(np.linalg.det(warp[:, :2]))) - 1) > _LEAST_SCALE:
             facts["scale"] = round(1 / (1 + scale), 4)
-    # Pixels that the edited image does not show count as unchanged: filters must not see an edge there.
+    # Pixels that the edited image does not have count as unchanged, so that filters see no edge there.
     return np.where(valid[..., None] > 0, placed, before), valid, facts
 
 
@@ -170,14 +170,15 @@ def _shift_of_middle(warp: Array, width: float, height: float) -> Array:
 
 
 def _placed(before: Array, after: Array) -> tuple[Array, Array, dict[str, float]]:
-    """Stretch the image; or, if aspect ratios differ, crop or pad it if the structure then fits better."""
+    """Stretch the image to the frame. If aspect ratios differ, crop or pad it instead if the structure then fits
+    better."""
     height, width = before.shape[:2]
     stretched = (fit(after, width, height), np.ones((height, width), np.uint8))
     aspect = (after.shape[1] / after.shape[0]) / (width / height)
     if abs(aspect - 1) < _SAME_SHAPE:
         return *stretched, {}
     ratios = (width / after.shape[1], height / after.shape[0])
-    scales = (max(ratios), min(ratios))  # covering the frame, or inside it
+    scales = (max(ratios), min(ratios))  # covering the frame, or fitting inside it
     options = [stretched, *(_centred(after, width, height, s) for s in scales)]
     best = int(np.argmax([_likeness(before, *option) for option in options]))
     return *options[best], {"aspect ratio": round(aspect, 3), "placed by": float(best)}
@@ -186,7 +187,7 @@ def _placed(before: Array, after: Array) -> tuple[Array, Array, dict[str, float]
 def _centred(
     after: Array, width: int, height: int, scale: float
 ) -> tuple[Array, Array]:
-    """Scale without distortion to the middle of the frame; return its position too."""
+    """Scale the image without distortion to the middle of the frame, and return it with its valid pixels."""
     size = (max(1, round(side * scale)) for side in after.shape[1::-1])
     scaled = fit(after, *size)
     placed = np.zeros((height, width, 3), np.uint8)
@@ -202,7 +203,7 @@ def _centred(
 
 
 def _likeness(before: Array, after: Array, valid: Array) -> float:
-    """Return the correlation of edges, discounted by the area that the frame cuts off."""
+    """Return the correlation of edges, reduced by the area that the frame cuts off."""
     size = (96, 96)
     seen = cv2.resize(valid, size, interpolation=cv2.INTER_NEAREST) > 0
     edges = []
@@ -218,7 +219,7 @@ def _likeness(before: Array, after: Array, valid: Array) -> float:
 
 
 def _small_motion(before: Array, after: Array) -> Array | None:
-    """Return the shift or small crop, as a map of the frame, that improves the agreement of the images; None if none
+    """Return the shift or small crop that improves the agreement of the images, as a map of the frame; None if none
     does."""
     height, width = before.shape[:2]
     scale = min(1.0, _COARSE / max(height, width))
@@ -226,8 +227,7 @@ def _small_motion(before: Array, after: Array) -> Array | None:
     a, b = (_gray(image, size) for image in (before, after))
 
     def apart(plane: Array) -> float:
-        """Return the median difference, to which the edit itself contributes little, without slow changes of
-        brightness."""
+        """Return the median difference without slow changes of brightness. The edit itself contributes little to it."""
         flat_a, flat_b = (p - cv2.blur(p, (15, 15)) for p in (a, plane))
         return float(np.median(np.abs(flat_a - flat_b)))
 

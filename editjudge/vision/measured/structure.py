@@ -299,7 +299,7 @@ def weighted_median(values: Array, weights: Array) -> float:
 
 
 def _expected(detail: Detail, ratio: Array, around: Array) -> Array:
-    """Return the change of blocks elsewhere with as much texture, since blur removes most from the richest blocks."""
+    """Return the change of other blocks with as much texture. Blur removes most from the blocks with the most texture."""
     texture = np.log2(detail.texture + _SILENT)
     if around.sum() < 24:
         return np.zeros_like(ratio)
