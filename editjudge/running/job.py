@@ -311,9 +311,8 @@ class Job:
         state = self._state()
         if state is None or self.where:
             return None
-        return json_hash(
-            [state, [[rubric.name, asking(rubric)] for rubric in settings.rubrics]]
-        )
+        questions = [[rubric.name, asking(rubric)] for rubric in settings.rubrics]
+        return json_hash([state, questions, self.limit])
 
     def _check_images(self, edits: Sequence[Edit]) -> None:
         if not edits:

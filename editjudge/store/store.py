@@ -69,8 +69,13 @@ class Store(JudgementStore):
     # --- runs -------------------------------------------------------------------------------------------------
 
     def open_run(self, name: str, spec: Mapping[str, object]) -> RunRecord:
-        """Return the run of this name, which is created or must have the same spec."""
+        """Return the run of this name: a new one, or the existing one if it has the same spec.
+
+        A run grows: a higher `limit` replaces the stored one, and a lower one leaves it, since edits that were judged
+        stay in the run.
+        """
         now = time.time()
+        spec = self._grown(name, spec)
         run = self.import_record(
             {
                 "name": name,
@@ -87,6 +92,26 @@ class Store(JudgementStore):
             return run
         self._execute(update_run(run, state="running", updated=now))
         return dataclasses.replace(run, state="running", updated=now)
+
+    def _grown(
+        self, name: str, spec: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        """Return the spec with the higher of its limit and that of the stored run, which is updated if it grows."""
+
+        def work(connection: sa.Connection) -> Mapping[str, object]:
+            query = sa.select(runs).where(runs.c.name == name)
+            row = connection.execute(query).one_or_none()
+            if row is None or "limit" not in row.spec:
+                return spec
+            limits = (row.spec["limit"], spec["limit"])
+            grown = {**spec, "limit": None if None in limits else max(limits)}
+            before = {**row.spec, "limit": grown["limit"]}
+            if json_hash(before) == json_hash(grown) != row.spec_hash:
+                values = {"spec": grown, "spec_hash": json_hash(grown)}
+                connection.execute(update_run(row.id, **values))
+            return grown
+
+        return self._transact(work)
 
     def import_record(self, new: Values) -> RunRecord:
         """Return the run of this name, created from these values if there is none. Raise `StoreError` if its spec

@@ -325,6 +325,39 @@ def test_a_limit_takes_the_first_edits(tmp_path: Path, store: Path) -> None:
     assert [row["item"] for row in done.rows] == ["e0", "e1", "e2", "e3"]
 
 
+@pytest.mark.parametrize("further", [7, None])
+def test_a_run_grows_with_its_limit_and_pays_for_the_new_edits_alone(
+    further: int | None, tmp_path: Path, store: Path
+) -> None:
+    manifest = edits(tmp_path, 9)
+    mine: dict[str, Any] = {"rubrics": ("fidelity",), "manner": {"name": "mine"}}
+    with stub() as server:
+        run(manifest, store, limit=4, **mine)
+        server.reset()
+        grown = run(manifest, store, limit=further, **mine)
+        count = further or 9
+        assert server.ledger.paid == count - 4
+        assert [row["item"] for row in grown.rows] == [f"e{n}" for n in range(count)]
+        again = run(manifest, store, limit=4, **mine)
+        assert server.ledger.paid == count - 4
+    assert (again.outcome.ending, len(again.rows)) == ("finished", count)
+    with Store.open(store, readonly=True) as opened:
+        assert opened.find_run("mine").spec["limit"] == further
+
+
+def test_a_run_grows_with_its_manifest(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 9)
+    lines = manifest.read_text().splitlines(keepends=True)
+    mine: dict[str, Any] = {"rubrics": ("fidelity",), "manner": {"name": "mine"}}
+    with stub() as server:
+        manifest.write_text("".join(lines[:4]))
+        run(manifest, store, **mine)
+        manifest.write_text("".join(lines))
+        grown = run(manifest, store, **mine)
+        assert server.ledger.paid == 9
+    assert (len(grown.rows), grown.statuses()) == (9, {"ok": 9})
+
+
 def test_a_fused_set_is_one_question(tmp_path: Path, store: Path) -> None:
     manifest = edits(tmp_path, 2)
     with stub() as server:
