@@ -24,7 +24,7 @@ from editjudge.errors import UsageError, one_line
 
 if TYPE_CHECKING:
     from editjudge.running.job import Job
-    from editjudge.store.records import RunRecord
+    from editjudge.store.records import RunRecord, RunTotals
 
 _FIELDS = (
     "id",
@@ -50,14 +50,46 @@ def command() -> None:
 @command.command("list", example="editjudge runs list")
 @store_option
 def list_() -> VerbReply:
-    """List every run of the store."""
+    """List the runs with judges, models, counts and cost."""
+    from editjudge.report.tables import Table
+    from editjudge.store.records import RunTotals
+
     with open_store(readonly=True) as store:
         records = store.runs()
-    lines = []
-    for run in records:
-        when = datetime.datetime.fromtimestamp(run.created).isoformat(" ", "minutes")
-        lines.append(f"{run.id:>4}  {when}  {run.state:<11}  {run.name}")
-    return VerbReply({"runs": [_document(run) for run in records]}, lines)
+        totals = store.totals()
+    listed = [(run, totals.get(run.id, RunTotals())) for run in records]
+    documents = [_document(run) | counts.as_json() for run, counts in listed]
+    if not records:
+        return VerbReply({"runs": []}, ["no run yet: editjudge run MANIFEST"])
+    rows = [_row(run, counts) for run, counts in listed]
+    spare = ("judgements", "state", "models", "date")
+    return VerbReply({"runs": documents}, (), [Table.listing(rows, spare=spare)])
+
+
+def _row(run: RunRecord, totals: RunTotals) -> dict[str, str]:
+    """Return the line of a run in the list."""
+    from editjudge.running.summary import is_failure
+
+    when = datetime.datetime.fromtimestamp(run.created).isoformat(" ", "minutes")
+    models = [name for name in totals.models if name]
+    failed = sum(n for name, n in totals.statuses.items() if is_failure(name))
+    pending = totals.statuses["pending"]
+    done = totals.statuses.total() - pending
+    cost = f"${totals.cost:.2f}"
+    if totals.unpriced:
+        cost = f"{cost} + unknown" if totals.cost else "unknown"
+    return {
+        "id": str(run.id),
+        "run": run.name,
+        "state": run.state,
+        "judges": ", ".join(run.spec.get("judges", ())),
+        "models": ", ".join(models) if len(models) < 3 else f"{len(models)} models",
+        "edits": f"{totals.edits:,}",
+        "judgements": f"{done:,} of {done + pending:,}" if pending else f"{done:,}",
+        "failed": f"{failed:,}",
+        "cost": cost,
+        "date": when,
+    }
 
 
 @command.command(example="editjudge runs show mine")

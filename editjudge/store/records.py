@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 from pydantic import TypeAdapter
@@ -59,6 +60,30 @@ class RunRecord:
     """Version of editjudge that created the run."""
     imported_from: str | None = None
     """Folder in which the images of an imported run may be."""
+
+
+@dataclass
+class RunTotals:
+    """Edits, judgements and cost of a run, as a list of runs shows them."""
+
+    models: dict[str, int] = field(default_factory=dict)
+    """Number of edits by model; an edit without a model counts under an empty name."""
+    statuses: Counter[str] = field(default_factory=Counter)
+    cost: float = 0.0
+    unpriced: int = 0
+    """Judgements whose cost is unknown."""
+
+    @property
+    def edits(self) -> int:
+        return sum(self.models.values())
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "edits": self.edits,
+            "models": self.models,
+            "statuses": dict(self.statuses),
+            "cost_usd": None if self.unpriced else self.cost,
+        }
 
 
 @functools.lru_cache(maxsize=256)

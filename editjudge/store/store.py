@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ from editjudge.store.records import (
     Item,
     RunQuestions,
     RunRecord,
+    RunTotals,
     State,
     parse_rubric,
 )
@@ -213,6 +215,35 @@ class Store(JudgementStore):
         query = sa.select(*by, sa.func.count()).select_from(JUDGED_TASKS)
         query = query.where(tasks.c.run_id == run_id(run)).group_by(*by)
         return dict(sorted((tuple(cell), n) for *cell, n in self._read(query)))
+
+    def totals(self) -> dict[int, RunTotals]:
+        """Return edits, judgements and cost of each run that has edits, by its id."""
+        totals: defaultdict[int, RunTotals] = defaultdict(RunTotals)
+        of_model = (items.c.run_id, items.c.model)
+        edits = (
+            sa.select(*of_model, sa.func.count())
+            .group_by(*of_model)
+            .order_by(sa.func.min(items.c.position))
+        )
+        for run, model, number in self._read(edits):
+            totals[run].models[model or ""] = number
+        by = (tasks.c.run_id, FIELD_COLUMNS["status"])
+        is_unpriced = sa.and_(judgements.c.cost.is_(None), judgements.c.attempts > 0)
+        answers = (
+            sa.select(
+                *by,
+                sa.func.count(),
+                sa.func.sum(judgements.c.cost),
+                sa.func.count().filter(is_unpriced),
+            )
+            .select_from(tasks.outerjoin(judgements, SAME_KEY))
+            .group_by(*by)
+        )
+        for run, status, number, cost, unpriced in self._read(answers):
+            totals[run].statuses[status] = number
+            totals[run].cost += cost or 0.0
+            totals[run].unpriced += unpriced
+        return totals
 
     def score_sums(self, run: RunRecord | int) -> tuple[Sequence[Row], Sequence[Row]]:
         """Return the figures of a summary as two tables: (judge, model, rubric, status, number of tasks) in the order

@@ -36,16 +36,24 @@ def runs(store: Path, *words: object) -> Told:
     return editjudge("runs", *words, "--store", store)
 
 
-def test_list(store: Path) -> None:
-    told = runs(store, "list", "--json")
-    assert [
-        (found["id"], found["name"], found["state"]) for found in told.json["runs"]
-    ] == [
-        (1, "first", "finished"),
-        (2, "second", "finished"),
-    ]
-    shown = runs(store, "list").out.splitlines()
-    assert len(shown) == 2 and shown[0].endswith("first") and "finished" in shown[0]
+def test_list_shows_judges_models_counts_and_cost(store: Path) -> None:
+    first, second = runs(store, "list", "--json").json["runs"]
+    assert (first["id"], first["name"], first["state"]) == (1, "first", "finished")
+    assert (first["edits"], first["statuses"]) == (3, {"ok": 9})
+    assert (second["edits"], second["statuses"]) == (3, {"ok": 3})
+    assert first["models"] == {"m0": 2, "m1": 1}
+    assert first["cost_usd"] is None
+    lines = runs(store, "list").out.splitlines()
+    row = re.split(r"\s{2,}", lines[2])
+    expected = ["1", "first", "finished", SPECS["openai"], "m0, m1", "3", "9", "0"]
+    assert row[:9] == [*expected, "unknown"] and len(lines) == 4
+
+
+def test_list_of_an_empty_store_says_how_to_begin(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db"):
+        pass
+    done = runs(tmp_path / "s.db", "list")
+    assert (done.code, done.out.count("\n")) == (0, 1) and "editjudge run" in done.out
 
 
 def test_show_has_the_frozen_spec_and_the_counts(store: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from editjudge.errors import InputError, UsageError
 from editjudge.judges.judge import Options
 from editjudge.running.forecast import forecast
 from editjudge.running.job import Job
+from editjudge.store.store import Store
 from tests.stub.server import Behaviour, Ledger
 
 from .made import (
@@ -205,6 +206,19 @@ def test_a_forecast_asks_nothing_and_writes_nothing(
     assert not store.exists()
     assert (todo.tasks, todo.done, estimate.calls, estimate.images) == (15, 0, 15, 30)
     assert estimate.as_of == "2026-01-01"
+
+
+def test_a_list_of_runs_adds_up_what_the_answers_of_each_cost(
+    tmp_path: Path, store: Path, prices: Path
+) -> None:
+    manifest = edits(tmp_path, 3)
+    with stub():
+        done = run(manifest, store, options=Options(prices=prices))
+    with Store.open(store, readonly=True) as opened:
+        (totals,) = opened.totals().values()
+    costs = [row["cost"] for row in done.rows]
+    assert totals.cost == pytest.approx(sum(costs)) and min(costs) > 0
+    assert (totals.unpriced, totals.edits) == (0, 3)
 
 
 def test_a_forecast_is_near_the_bill(tmp_path: Path, store: Path, prices: Path) -> None:
