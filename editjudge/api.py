@@ -455,10 +455,11 @@ class Run:
 
         Raises `UsageError` for a model that the run does not have.
         """
-        from editjudge.report.charts import Plot
+        from editjudge.report.charts import DotChart, Plot
         from editjudge.report.comparison import compare
 
-        return Plot(compare(self._load(), "model", a, b).charts)
+        charts = compare(self._load(), "model", a, b).charts
+        return Plot([chart for chart in charts if isinstance(chart, DotChart)])
 
     def _sliced(self, by: Sequence[str], use: Of) -> Answer:
         from editjudge.report.summary import long, measure, report

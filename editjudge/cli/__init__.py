@@ -37,6 +37,7 @@ VERBS = {
     "run": "Judge every edit of a manifest; running again resumes.",
     "runs": "List, show, remove and repeat runs.",
     "serve": "Serve review pages, rating pages and the reward API.",
+    "trend": "Show scores over the steps of a training, and the best step.",
 }
 """Verbs with one line of help each, so that `--help` does not import their modules."""
 

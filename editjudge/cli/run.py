@@ -112,6 +112,16 @@ def _engine_name(
     "rubric means and overall.",
 )
 @click.option(
+    "--step",
+    type=Finite(min=0),
+    help="Step of the training that made the edits, for `editjudge trend`.",
+)
+@click.option(
+    "--step-from",
+    metavar="REGEX",
+    help=r"Read the step from each model's name instead, such as 'ckpt-(\d+)'.",
+)
+@click.option(
     "--engine",
     callback=_engine_name,
     metavar="[local|ray|NAME]",

@@ -16,7 +16,7 @@ from editjudge.errors import Option, UsageError, one_line
 from editjudge.report.tables import WIDTH, Table, markdown_text
 
 if TYPE_CHECKING:
-    from editjudge.report.charts import DotChart
+    from editjudge.report.charts import Chart
 
 FORMATS = {
     ".html": "html",
@@ -43,8 +43,8 @@ class Answer(Mapping[str, Any]):
     rows: Table | None = None
     """Every figure at full precision, in one table that is too wide to read."""
     conclusions: Sequence[str] = ()
-    """Those of the leading lines that state a result."""
-    charts: Sequence[DotChart] = ()
+    """The leading lines that state a result."""
+    charts: Sequence[Chart] = ()
 
     def __getitem__(self, key: str) -> Any:
         return self.document[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,6 +73,62 @@ class DotChart:
         """Return the position of a value on the axis, in percent."""
         inside = min(max(value, self.low), self.high)
         return 100 * (inside - self.low) / (self.high - self.low)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A figure with its interval at a position of the horizontal axis."""
+
+    at: float
+    value: float
+    ci: Interval | None
+    faint: bool = False
+    """Whether it is drawn hollow: it is evidently not the best."""
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """Chart of one figure over an axis, with a line for each interval."""
+
+    title: str
+    points: Sequence[Point]
+    low: float
+    high: float
+    kind: ClassVar[str] = "line"
+    height: ClassVar[int] = 150
+    """Pixels from the lowest to the highest value."""
+    labels: ClassVar[int] = 8
+    """Limit of positions that are labelled, so that numbers do not overlap on a phone."""
+
+    @property
+    def ticks(self) -> list[float]:
+        """Round values inside the axis, three to seven of them."""
+        raw = (self.high - self.low) / 4
+        power = 10.0 ** math.floor(math.log10(raw))
+        step = next(power * n for n in (1, 2, 5, 10) if power * n >= raw)
+        first = math.ceil(self.low / step)
+        last = math.floor(self.high / step)
+        return [number * step for number in range(first, last + 1)]
+
+    def is_labelled(self, index: int) -> bool:
+        """Whether the position of this point is labelled: the last, and even distances before it."""
+        every = math.ceil(len(self.points) / self.labels)
+        return (len(self.points) - 1 - index) % every == 0
+
+    def percent(self, at: float) -> float:
+        """Return the horizontal position, with a margin for the marks at both ends."""
+        first = self.points[0].at
+        width = self.points[-1].at - first
+        return 4 + 92 * (at - first) / width if width else 50.0
+
+    def pixel(self, value: float) -> float:
+        """Return the vertical position, from the top."""
+        inside = min(max(value, self.low), self.high)
+        return self.height * (self.high - inside) / (self.high - self.low) + 6
+
+    def text(self, point: Point) -> str:
+        digits = max(2, column_decimals(point.ci for point in self.points))
+        return figure_text(point.value, point.ci, digits=digits)
 
 
 @dataclass(frozen=True)
@@ -181,7 +238,7 @@ class SlopeMap(_Grid):
         return 1.0 if slope is None else 0.66 * min(1.0, abs(slope) / 1.5)
 
 
-Chart = DotChart | HeatMap | Histograms | SlopeMap
+Chart = DotChart | LineChart | HeatMap | Histograms | SlopeMap
 
 
 def _unique(values: Iterable[str]) -> list[str]:

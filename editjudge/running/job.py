@@ -117,6 +117,10 @@ class Job:
     """Conditions such as `RUN:FACTOR>=VALUE`. Only edits that meet all of them are judged."""
     primary: tuple[str, ...] = ()
     """Scores that comparisons of this run are about, declared before anything is judged."""
+    step: float | None = None
+    """Step of the training that made the edits, for `trend`."""
+    step_from: str | None = None
+    """Regular expression that reads the step from a model's name instead."""
     rows: Iterable[Mapping[str, Any]] | None = field(
         default=None, compare=False, repr=False
     )
@@ -149,6 +153,14 @@ class Job:
                 "a judge is named twice; use --repeats to ask it more than once",
                 options=[Option("repeats")],
             )
+
+        if self.step_from:
+            if self.step is not None:
+                raise UsageError(
+                    "--step is one step for all edits and --step-from one for each model: give one of them",
+                    options=[Option("step"), Option("step-from")],
+                )
+            step_pattern(self.step_from)
 
     def load_rubrics(self) -> list[Rubric]:
         if self.fuse and (sets := self.loaded_sets()):
@@ -365,6 +377,7 @@ class Job:
             "columns": dict(self.columns),
             "sets": self.sets(),
             "primary": list(self.primary),
+            "step_from": self.step_from,
         }
         return {
             "manifest": str(self.manifest.resolve()),
@@ -379,6 +392,7 @@ class Job:
             "allow_urls": self.allow_urls,
             "options": self.options.frozen(),
             **{name: value for name, value in optional.items() if value},
+            **({} if self.step is None else {"step": self.step}),
         }
 
     @classmethod
@@ -401,10 +415,23 @@ class Job:
             models=tuple(spec.get("models", ())),
             columns=tuple(spec.get("columns", {}).items()),
             primary=tuple(spec.get("primary", ())),
+            step=spec.get("step"),
+            step_from=spec.get("step_from"),
             where=(where,) if isinstance(where, str) else tuple(where),
             options=Options(parameters, **options),
             **{name: spec[name] for name in same},
         )
+
+
+def step_pattern(text: str) -> re.Pattern[str]:
+    """Return a compiled pattern that reads a step from a name. Raise `UsageError` if it is not a regular expression."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UsageError(
+            f'--step-from "{text}" is not a regular expression: {error}',
+            options=[Option("step-from", text)],
+        ) from None
 
 
 @dataclass(frozen=True)

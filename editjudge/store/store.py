@@ -103,7 +103,7 @@ class Store(JudgementStore):
         def work(connection: sa.Connection) -> Mapping[str, object]:
             query = sa.select(runs).where(runs.c.name == name)
             row = connection.execute(query).one_or_none()
-            if row is None or "limit" not in row.spec:
+            if row is None or not {"limit"} <= row.spec.keys() & spec.keys():
                 return spec
             limits = (row.spec["limit"], spec["limit"])
             grown = {**spec, "limit": None if None in limits else max(limits)}

@@ -93,6 +93,7 @@ NEEDS: dict[str, list[tuple[str, ...]]] = {
         ("report", "r", "-o", "report.html", *STORE),
         ("report", "r", "-o", "report.md", *STORE),
         ("report", "pairs", *STORE),
+        ("trend", "r", "--step-from", "(.)", *STORE),
     ],
     "parquet": [
         ("audit", "edits.parquet"),
