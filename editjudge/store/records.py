@@ -44,6 +44,10 @@ class RunSpec(TypedDict, total=False):
     primary: list[str]
     where: str | list[str]
     best_of: str
+    step: float
+    """Step of the training that made the edits."""
+    step_from: str
+    """Regular expression that reads the step from a model's name."""
 
 
 @dataclass(frozen=True, slots=True)
