@@ -95,9 +95,7 @@ class Store(JudgementStore):
         self._execute(update_run(run, state="running", updated=now))
         return dataclasses.replace(run, state="running", updated=now)
 
-    def _grown(
-        self, name: str, spec: Mapping[str, object]
-    ) -> Mapping[str, object]:
+    def _grown(self, name: str, spec: Mapping[str, object]) -> Mapping[str, object]:
         """Return the spec with the higher of its limit and that of the stored run, which is updated if it grows."""
 
         def work(connection: sa.Connection) -> Mapping[str, object]:
