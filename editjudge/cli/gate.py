@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import click
 
 from editjudge.cli.options import (
+    NewFile,
     across_option,
     former_option,
     guaranteed_option,
@@ -79,6 +81,20 @@ from editjudge.errors import UsageError
 )
 @primary_option
 @guaranteed_option
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "md"]),
+    default="text",
+    show_default=True,
+    help="md: Markdown, such as for a comment on a pull request.",
+)
+@click.option(
+    "--junit",
+    type=NewFile(),
+    metavar="FILE",
+    help="Also write the checks as JUnit XML, which CI servers show.",
+)
 @store_option
 def command(
     run: str,
@@ -89,6 +105,8 @@ def command(
     max_drops: tuple[str, ...],
     across_rubrics: bool,
     if_unsure: Any,
+    format_: str,
+    junit: Path | None,
     **limits: Any,
 ) -> VerbReply:
     """Pass or fail a run against thresholds, or against a baseline run; exit 100 on failure.
@@ -114,21 +132,33 @@ def command(
     before = None
     if baseline is not None:
         before = load_run(in_store(baseline_store, baseline), pairing=True)
-    from editjudge.report.gating import GateLimits, gate
+    from editjudge.report import gating
+    from editjudge.report.answers import together_markdown
 
-    answer = gate(
+    answer = gating.gate(
         current,
         before,
-        GateLimits(_limits("--min", minima), _limits("--max", maxima), drops, **limits),
+        gating.GateLimits(
+            _limits("--min", minima), _limits("--max", maxima), drops, **limits
+        ),
         across_rubrics=across_rubrics,
         if_unsure=if_unsure,
     )
+    failing = {"fail"} if if_unsure != "fail" else {"fail", "not enough evidence"}
+    code = ExitCode.DONE
     if answer["error"]:
         warn(f"{answer['error']}; --if-unsure sets the outcome")
-        return VerbReply.of(answer, ExitCode.ERROR)
-    failing = {"fail"} if if_unsure != "fail" else {"fail", "not enough evidence"}
-    failed = answer["outcome"] in failing
-    return VerbReply.of(answer, ExitCode.GATE_FAILED if failed else ExitCode.DONE)
+        code = ExitCode.ERROR
+    elif answer["outcome"] in failing:
+        code = ExitCode.GATE_FAILED
+    if junit:
+        checks = gating.junit(answer, fails_if_unsure=if_unsure == "fail")
+        junit.write_text(checks, "utf-8")
+    if format_ == "md":
+        title = f"Gate of {answer['run']}: {answer['outcome']}"
+        text = together_markdown(title, answer.lead[1:], answer.tables)
+        return VerbReply(answer.document, [text.rstrip("\n")], code=code)
+    return VerbReply.of(answer, code)
 
 
 def _limits(option: str, texts: tuple[str, ...]) -> dict[str, float]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
-from editjudge.errors import Option, UsageError
+from editjudge.errors import Option, UsageError, printable
 from editjudge.report.answers import Answer
 from editjudge.report.run_data import RunData, check_name, pair_runs, shared
 from editjudge.report.selection import (
@@ -203,6 +204,42 @@ def _undecidable(result: Gate, run: RunData, judge: str) -> str | None:
                 else f"; no edit has scores on all factors of {mean.name}"
             )
     return message
+
+
+# --- for continuous integration --------------------------------------------------------------------------------
+
+
+def junit(answer: Answer, *, fails_if_unsure: bool = False) -> str:
+    """Return the checks of a gate as JUnit XML: an inconclusive check is skipped, or fails if that fails the gate."""
+    from xml.etree import ElementTree
+
+    name = printable(f"editjudge gate {answer['run']}")
+    suite = ElementTree.Element("testsuite", name=name)
+    counts = Counter[str]()
+
+    def add(case: str, outcome: str, reason: str) -> None:
+        test = ElementTree.SubElement(suite, "testcase", classname=name, name=case)
+        kinds = {"fail": "failure", "error": "error", UNSURE: "skipped"}
+        if fails_if_unsure:
+            kinds[UNSURE] = "failure"
+        counts["tests"] += 1
+        if kind := kinds.get(outcome):
+            counts[kind] += 1
+            ElementTree.SubElement(test, kind, message=printable(reason))
+
+    for check in answer["checks"]:
+        add(printable(check["rule"]), check["outcome"], check["reason"] or "")
+    failures = answer["failures"]
+    share = f"{failures['failed']:,} of {failures['judgements']:,} judgements failed"
+    add("failed judgements", "fail" if failures["too_many"] else "pass", share)
+    if answer["error"]:
+        add("evidence", "error", answer["error"])
+    suite.set("tests", str(counts["tests"]))
+    suite.set("failures", str(counts["failure"]))
+    suite.set("errors", str(counts["error"]))
+    suite.set("skipped", str(counts["skipped"]))
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, "unicode", xml_declaration=True) + "\n"
 
 
 # --- the table ------------------------------------------------------------------------------------------------

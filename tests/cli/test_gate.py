@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -534,3 +535,42 @@ def test_every_verdict_on_an_unfinished_run_counts_what_is_pending(
     ).document
     (agreement,) = document["factors"]["alignment"].values()
     assert (document["pending"], agreement["failed"]) == (8, 4)
+
+
+@pytest.mark.parametrize("unsure", [None, "fail"])
+def test_junit_has_a_test_for_each_check(
+    unsure: str | None, call: Call, store: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "gate.xml"
+    limits = ("alignment=4", "completeness=6.9", "overall=5.5")
+    typed = [part for limit in limits for part in ("--min", limit)]
+    typed += ["--if-unsure", unsure] if unsure else []
+    done = call("gate", "r", *typed, "--junit", file, "--store", store, "--json")
+    suite = ElementTree.fromstring(file.read_text())  # noqa: S314  (our own file)
+    kinds = {
+        case.attrib["name"]: [child.tag for child in case]
+        for case in suite.iter("testcase")
+    }
+    expected = {"pass": [], "fail": ["failure"]}
+    expected["not enough evidence"] = ["failure" if unsure else "skipped"]
+    for check in done.document["checks"]:
+        assert kinds.pop(check["rule"]) == expected[check["outcome"]]
+    assert kinds == {"failed judgements": []}
+    assert {check["outcome"] for check in done.document["checks"]} == expected.keys()
+    assert suite.attrib["failures"] == ("2" if unsure else "1")
+
+
+def test_junit_is_xml_whatever_a_run_is_called(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec('<r & "s">\x01', models=("good",)))
+    file = tmp_path / "gate.xml"
+    call("gate", "1", "--min", "alignment=1", "--junit", file, "--store", store)
+    suite = ElementTree.fromstring(file.read_text())  # noqa: S314  (our own file)
+    assert '<r & "s">' in suite.attrib["name"]
+
+
+def test_markdown_is_for_a_comment(call: Call, store: Path) -> None:
+    typed = ("gate", "r", "--min", "alignment=4", "--store", store)
+    done = call(*typed, "--format", "md")
+    assert done.code == 0 and done.out.startswith("# Gate of r: pass\n")
+    assert "| pass | alignment" in done.out
+    assert call(*typed, "--format", "md", "--json").document["outcome"] == "pass"
