@@ -340,7 +340,9 @@ class Run:
                 first, second, choice, across_rubrics=across_rubrics
             )
         if by not in ("model", "judge", "rubric"):
-            raise UsageError(f"by={by!r}: expected model, judge or rubric")
+            raise UsageError(
+                f"by={by!r}: expected model, judge or rubric", code="unknown_grouping"
+            )
         return comparison.compare(self._load(use=use), by, a, b, choice)
 
     @checked
@@ -614,11 +616,13 @@ def _rows(
         return Path(manifest), None
     if isinstance(manifest, Iterator):
         raise UsageError(
-            "rows are read more than once: give a list or a dataset, not a generator"
+            "rows are read more than once: give a list or a dataset, not a generator",
+            code="rows_read_once",
         )
     if isinstance(manifest, Mapping) or not hasattr(manifest, "__iter__"):
         raise UsageError(
-            f"manifest: found {type(manifest).__name__}, expected a path, a list of dicts, a data frame or a dataset"
+            f"manifest: found {type(manifest).__name__}, expected a path, a list of dicts, a data frame or a dataset",
+            code="not_a_manifest",
         )
     rows = records(manifest)
     # `datasets` identifies a dataset by this fingerprint. The same rows give the same run, which resumes.

@@ -33,10 +33,14 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, Any]]:
                     raise ManifestError(f"{path}:{number}: not JSON: {error}") from None
                 yield number, value
     except UnicodeDecodeError as error:
-        raise ManifestError(f"{path}: cannot be read: {error}") from None
+        raise ManifestError(
+            f"{path}: cannot be read: {error}", code="unreadable_file"
+        ) from None
     except OSError as error:
         reason = error.strerror or error
-        raise ManifestError(f"{path}: cannot be read: {reason}") from None
+        raise ManifestError(
+            f"{path}: cannot be read: {reason}", code="unreadable_file"
+        ) from None
 
 
 class LeavesFolder(Exception):

@@ -100,5 +100,6 @@ def _choice(answer: str | None) -> Choice | None:
         return _COUNTED[answer]
     raise UsageError(
         "an answer is 'a', 'b' or 'tie', which 'both_good' and 'both_bad' count as, or None if there is none; "
-        f"found {answer!r}"
+        f"found {answer!r}",
+        code="unknown_choice",
     )

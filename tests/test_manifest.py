@@ -31,6 +31,7 @@ from editjudge.edit import Edit
 from editjudge.errors import ManifestError
 from editjudge.manifest.audit import Audit
 from editjudge.manifest.audit import audit as look_over
+from tests.faults import raises
 
 ROW = {"id": "a", "input": "in.png", "edited": "out.png", "instruction": "make it blue"}
 
@@ -318,8 +319,7 @@ def test_a_misspelt_field_is_not_metadata(
 def test_a_table_of_something_else_is_named_by_its_columns(tmp_path: Path) -> None:
     path = tmp_path / "ratings.csv"
     path.write_text("item,rater,factor,score\na,ann,quality,3\n")
-    expected = "found the fields 'item, rater, factor, score'; expected input, edited and instruction"
-    with pytest.raises(ManifestError, match=re.escape(expected)):
+    with raises(ManifestError, "no_fields", "'item, rater, factor, score'"):
         edits(path)
 
 
@@ -331,9 +331,7 @@ def test_cells_that_are_not_separated_by_commas_are_noticed(
     path.write_text(
         sign.join(["id", "input", "edited"]) + "\n" + sign.join("abc") + "\n"
     )
-    with pytest.raises(
-        ManifestError, match=re.escape(f"expected commas between cells, not {sign!r}")
-    ):
+    with raises(ManifestError, "bad_separator", repr(sign)):
         edits(path)
 
 
@@ -395,19 +393,19 @@ def test_what_may_be_meant_otherwise_is_only_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "code"),
     [
-        ("none.jsonl", "No such file"),
-        ("a.txt", 'found ".txt"; expected .jsonl'),
-        ("pipe.jsonl", "a device or pipe"),
+        ("none.jsonl", "missing_manifest"),
+        ("a.txt", "unknown_ending"),
+        ("pipe.jsonl", "not_a_regular_file"),
     ],
 )
 def test_what_is_no_manifest_is_refused_at_once(
-    tmp_path: Path, name: str, why: str
+    tmp_path: Path, name: str, code: str
 ) -> None:
     (tmp_path / "a.txt").write_text("x")
     os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises(ManifestError, match=why):
+    with raises(ManifestError, code, name):
         manifest.read(tmp_path / name)
 
 
@@ -558,27 +556,28 @@ def test_csv_has_the_same_fields_and_an_empty_cell_is_nothing(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "code", "named"),
     [
-        (b"id,input\na,x.png\nb\n", "csv:3: found 1 cells, expected 2"),
-        (b'id,note\na,"two\nlines"\nb,c,d\n', "csv:4: found 3 cells, expected 2"),
-        (b"id,id\na,b\n", r"csv:1: found the columns \['id', 'id'\]"),
-        (b"", "csv:1: found the columns"),
-        (b'id,note\na,"open\n', "csv:2: not CSV: unexpected end of data"),
-        (b'"', "csv:1: not CSV: unexpected end of data"),
-        (b"id\na\n\xff\n", "csv:3: found a byte that is not UTF-8"),
+        (b"id,input\na,x.png\nb\n", "cell_count", "csv:3: found 1"),
+        (b'id,note\na,"two\nlines"\nb,c,d\n', "cell_count", "csv:4: found 3"),
+        (b"id,id\na,b\n", "bad_columns", "['id', 'id']"),
+        (b"", "bad_columns", "csv:1"),
+        (b'id,note\na,"open\n', "not_csv", "csv:2"),
+        (b'"', "not_csv", "csv:1"),
+        (b"id\na\n\xff\n", "not_utf8", "csv:3"),
         (
             b"id,instructions\na,b\n",
-            'csv:2: field "instructions": did you mean "instruction"',
+            "misspelt_field",
+            'csv:2: field "instructions"',
         ),
     ],
 )
 def test_a_broken_table_is_refused_by_line(
-    tmp_path: Path, text: bytes, why: str
+    tmp_path: Path, text: bytes, code: str, named: str
 ) -> None:
     path = tmp_path / "edits.csv"
     path.write_bytes(text)
-    with pytest.raises(ManifestError, match=why):
+    with raises(ManifestError, code, named):
         edits(path)
 
 
@@ -623,14 +622,9 @@ def test_pictures_in_columns_of_other_names_get_the_mapping_named(
         arrow.table({"source": [b"png"], "target": [b"png"], "instruction": ["x"]}),
         path,
     )
-    with pytest.raises(
-        ManifestError, match='did you mean "input"\\? Map it with --column input=source'
-    ):
+    with raises(ManifestError, "misspelt_field", "--column input=source"):
         edits(path, notify=lambda _: None)
-    with pytest.raises(
-        ManifestError,
-        match='did you mean "edited"\\? Map it with --column edited=target',
-    ):
+    with raises(ManifestError, "misspelt_field", "--column edited=target"):
         list(
             manifest.from_rows(
                 [{"input": "a.png", "target": b"png", "instruction": "x"}],
@@ -644,15 +638,12 @@ def test_broken_parquet_and_its_numbers_that_are_none_are_refused(
 ) -> None:
     path = tmp_path / "edits.parquet"
     path.write_bytes(b"PAR1 nonsense")
-    with pytest.raises(ManifestError, match="not a Parquet file"):
+    with raises(ManifestError, "not_parquet"):
         edits(path)
     parquet.write_table(
         arrow.table({"id": ["a", "b"], "score": [1.0, float("nan")]}), path
     )
-    with pytest.raises(
-        ManifestError,
-        match='parquet:2: field "score": found nan, expected a finite number or null',
-    ):
+    with raises(ManifestError, "bad_line", 'parquet:2: field "score"', "nan"):
         edits(path)
 
 
@@ -680,7 +671,7 @@ def test_a_folder_of_parquet_files_is_one_manifest_in_the_order_of_their_names(
     )
     assert len(notices) == 2  # and that ids are made
     (tmp_path / "c.parquet").write_bytes(b"nonsense")
-    with pytest.raises(ManifestError, match=r"c\.parquet: not a Parquet file"):
+    with raises(ManifestError, "not_parquet", "c.parquet"):
         edits(tmp_path)
 
 
@@ -745,10 +736,10 @@ def test_of_a_dataset_with_splits_one_is_named(tmp_path: Path) -> None:
     )
     assert [edit.id for edit in edits(tmp_path / "one")] == ["a", "b"]
     assert [edit.id for edit in edits(tmp_path / "two" / "test")] == ["a", "b"]
-    with pytest.raises(ManifestError, match="has the splits train, test; name one"):
+    with raises(ManifestError, "several_splits", "train, test"):
         edits(tmp_path / "two")
     (tmp_path / "set" / "data-00000-of-00001.arrow").write_bytes(b"nonsense")
-    with pytest.raises(ManifestError, match="not a dataset that can be read"):
+    with raises(ManifestError, "not_a_dataset"):
         edits(tmp_path / "set")
 
 
@@ -774,7 +765,7 @@ def test_without_the_library_the_extra_is_named(
         ("pyarrow.parquet", "edits.parquet", "parquet"),
     ):
         monkeypatch.setitem(sys.modules, module, None)
-        with pytest.raises(ManifestError, match=rf"pip install 'editjudge\[{extra}\]'"):
+        with raises(ManifestError, "missing_extra", f"editjudge[{extra}]"):
             edits(tmp_path / path)
 
 
@@ -843,18 +834,18 @@ def test_what_a_frame_marks_as_missing_is_no_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "code"),
     [
-        (np.full((4, 4, 3), 200.0), "0 to 1; for 0 to 255 convert"),
-        (np.zeros((4, 4, 3), np.int64), "uint8"),
-        (np.zeros((5, 6, 7), np.uint8), "channels"),
-        (Image.new("F", (4, 4)), "mode F"),
-        (3.5, r"found a number \(3.5\), expected a path"),
+        (np.full((4, 4, 3), 200.0), "bad_range"),
+        (np.zeros((4, 4, 3), np.int64), "bad_dtype"),
+        (np.zeros((5, 6, 7), np.uint8), "bad_channels"),
+        (Image.new("F", (4, 4)), "unknown_range"),
+        (3.5, "not_an_image"),
     ],
 )
-def test_a_row_with_a_value_that_is_no_picture_is_named(value: Any, words: str) -> None:
+def test_a_row_with_a_value_that_is_no_picture_is_named(value: Any, code: str) -> None:
     row = {"id": "a", "input": "a.png", "edited": value, "instruction": "x"}
-    with pytest.raises(ManifestError, match=rf'rows:1: field "edited": .*{words}'):
+    with raises(ManifestError, code, 'rows:1: field "edited"'):
         list(manifest.from_rows([row]))
 
 
@@ -866,9 +857,7 @@ def test_metadata_that_json_has_no_value_for_is_named() -> None:
         "instruction": "x",
         "tags": {1, 2},
     }
-    with pytest.raises(
-        ManifestError, match='rows:1: field "tags": found set, expected text'
-    ):
+    with raises(ManifestError, "bad_line", 'rows:1: field "tags"', "set"):
         list(manifest.from_rows([row]))
     (edit,) = manifest.from_rows(
         [row | {"tags": (1, np.int64(2)), "vector": np.arange(3)}]
@@ -956,18 +945,13 @@ def test_a_folder_that_is_laid_out_otherwise_is_refused(
     tree: Path, tmp_path: Path
 ) -> None:
     (tree / "m1/z.png").write_bytes(b"")
-    with pytest.raises(
-        ManifestError, match=r"m1/z\.png has no image of the same name in input"
-    ):
+    with raises(ManifestError, "bad_line", "m1/z.png"):
         edits(tree)
     (tree / "m1/a.jpg").write_bytes(b"")
-    with pytest.raises(ManifestError, match=r"expected one image for each name"):
+    with raises(ManifestError, "two_images_of_one_name", "a.jpg", "a.png"):
         edits(tree)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(
-        ManifestError,
-        match='expected a folder "input" with images',
-    ):
+    with raises(ManifestError, "no_input_folder", "input"):
         edits(tmp_path / "empty")
 
 
@@ -977,7 +961,7 @@ def test_a_model_folder_that_is_a_link_elsewhere_is_refused(
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "a.png").write_bytes(b"")
     (tree / "m3").symlink_to(elsewhere)
-    with pytest.raises(ManifestError, match=r"'m3/a\.png' is outside"):
+    with raises(ManifestError, "outside_folder", "'m3/a.png'"):
         edits(tree)
 
 
@@ -1160,7 +1144,7 @@ def test_a_whole_number_is_an_id_by_its_digits(tmp_path: Path) -> None:
     assert [edit.id for edit in manifest.read(jsonl(tmp_path, ROW | {"id": 7}))] == [
         "7"
     ]
-    with pytest.raises(ManifestError, match="unique ids"):
+    with raises(ManifestError, "duplicate_id", "'7'"):
         list(manifest.read(jsonl(tmp_path, ROW | {"id": 7}, ROW | {"id": "7"})))
 
 
@@ -1225,9 +1209,8 @@ def test_a_foreign_column_is_named_with_the_mapping_that_would_read_it(
 
 def test_a_mapping_that_fits_no_column_is_an_error(tmp_path: Path) -> None:
     path = jsonl(tmp_path, {"id": "a", "input": "in.png", "edited": "out.png"})
-    with pytest.raises(
-        ManifestError,
-        match="--column input=sorce: found the columns 'id, input, edited'",
+    with raises(
+        ManifestError, "unknown_column", "--column input=sorce", "'id, input, edited'"
     ):
         edits(path, named=manifest.NamedInputs(columns=(("input", "sorce"),)))
 
@@ -1265,7 +1248,7 @@ def test_a_folder_with_a_manifest_in_it_says_which_file_to_name(tmp_path: Path) 
     for name in ("input", "edited"):
         (tmp_path / name).mkdir()
     (tmp_path / "input/1.png").write_bytes(picture())
-    with pytest.raises(ManifestError, match=r"name .*edits\.jsonl instead"):
+    with raises(ManifestError, "folder_with_a_manifest", "edits.jsonl"):
         edits(tmp_path)
 
 
@@ -1290,5 +1273,5 @@ def test_every_column_that_looks_like_a_field_is_in_the_hint(tmp_path: Path) -> 
         {"id": "a", "source": "in.png", "target": "out.png", "prompt": "make it blue"},
     )
     mapping = "--column input=source --column edited=target --column instruction=prompt"
-    with pytest.raises(ManifestError, match=mapping):
+    with raises(ManifestError, "misspelt_field", mapping):
         edits(tmp_path / "edits.jsonl")

@@ -71,7 +71,8 @@ def evaluate_images(
     ]
     if failed:
         raise NoReward(
-            f"{len(failed)} of {len(output_image)} edits have no reward: {failed[0]}"
+            f"{len(failed)} of {len(output_image)} edits have no reward: {failed[0]}",
+            code="no_reward",
         )
     return answer["scores"], answer["rewards"], answer["reasoning"], answer["meta_data"]
 

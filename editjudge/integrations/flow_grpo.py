@@ -68,6 +68,7 @@ def _in_metadata(metadata: Any, count: int) -> list[Any]:
     sources = [row.get("input") for row in rows if isinstance(row, Mapping)]
     if len(sources) != count or any(source is None for source in sources):
         raise InputError(
-            'there are no source images: expected ref_images, or an "input" in each entry of the metadata'
+            'there are no source images: expected ref_images, or an "input" in each entry of the metadata',
+            code="no_source_images",
         )
     return sources

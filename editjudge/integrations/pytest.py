@@ -78,7 +78,8 @@ def _ask(edit: Mapping[str, Any], factors: Iterable[str]) -> dict[str, float]:
             continue
         if factor not in reasons and not failed:
             raise UsageError(
-                f'there is no factor "{factor}": expected one of {", ".join([*scores, *reasons])}'
+                f'there is no factor "{factor}": expected one of {", ".join([*scores, *reasons])}',
+                code="unknown_factor",
             )
         reason = reasons.get(factor) or ", ".join(failed)
         raise AssertionError(f"{factor} has no score ({reason})")

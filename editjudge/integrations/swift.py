@@ -32,7 +32,8 @@ def edit_reward(rewarder: Rewarder, *, output: Output = "edited") -> type:
         from swift.rewards import AsyncORM  # type: ignore[import-not-found,unused-ignore]
     except ImportError as error:
         raise InputError(
-            f"ms-swift is not installed ({error}): pip install 'ms-swift>=4.0'"
+            f"ms-swift is not installed ({error}): pip install 'ms-swift>=4.0'",
+            code="not_installed",
         ) from None
 
     class EditReward(AsyncORM):  # type: ignore[misc,unused-ignore]

@@ -102,5 +102,6 @@ def _require_masking() -> None:
         wanted = ".".join(map(str, FIRST))
         raise InputError(
             f"TRL {version} counts a missing reward as 0. Install {wanted} or newer, which leaves it out, "
-            'or pass on_failure="raise"'
+            'or pass on_failure="raise"',
+            code="trainer_too_old",
         )

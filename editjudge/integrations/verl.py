@@ -55,7 +55,8 @@ def single(rewarder: Rewarder) -> Callable[[RewardEdit], Any]:
     """Return a function that rewards one edit at a time. Raise `UsageError` if the rewarder ranks groups."""
     if rewarder.ranking != "none":
         raise UsageError(
-            f"ranking={rewarder.ranking!r}: this trainer asks about one edit at a time, without its group"
+            f"ranking={rewarder.ranking!r}: this trainer asks about one edit at a time, without its group",
+            code="no_groups",
         )
     seen: OrderedDict[str, list[float]] = OrderedDict()
 
@@ -89,6 +90,7 @@ def edit_of(
 def required(row: Mapping[str, Any], name: str) -> Any:
     if row.get(name) is None:
         raise InputError(
-            f'extra_info has no "{name}": expected the image; it has {sorted(map(str, row))}'
+            f'extra_info has no "{name}": expected the image; it has {sorted(map(str, row))}',
+            code="missing_field",
         )
     return row[name]

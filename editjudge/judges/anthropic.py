@@ -68,7 +68,8 @@ def _settings(conversation: Conversation, parameters: Parameters) -> dict[str, A
             output["effort"] = effort
         case effort:
             raise UsageError(
-                f'Anthropic has no reasoning effort "{effort}"; expected none, {", ".join(EFFORTS)}'
+                f'Anthropic has no reasoning effort "{effort}"; expected none, {", ".join(EFFORTS)}',
+                code="unknown_effort",
             )
     if conversation.schema is not None:
         # Current form of structured outputs: `output_config.format`, without a beta header. The vendor's client has

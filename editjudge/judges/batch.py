@@ -448,7 +448,8 @@ def batch_client(spec: str) -> BatchClient:
         providers = ", ".join(f"{name}/..." for name in CLIENTS)
         raise UsageError(
             f"{spec} has no batches: --batch is for {providers}. "
-            "Run it without --batch, in a run of its own if others have batches"
+            "Run it without --batch, in a run of its own if others have batches",
+            code="no_batches",
         )
     return client
 

@@ -83,7 +83,8 @@ def prices(path: Path | None = None) -> Prices:
         return Prices(str(data["as_of"]), models, batch)
     except (*unreadable, KeyError, TypeError, AttributeError) as error:
         raise InputError(
-            f"{chosen}: not a price file ({error}); expected `as_of` and `models`, each with input and output"
+            f"{chosen}: not a price file ({error}); expected `as_of` and `models`, each with input and output",
+            code="not_a_price_file",
         ) from None
 
 
@@ -134,11 +135,13 @@ def check_budget(
             f"--budget needs to know what {', '.join(unknown)} costs{near_price(unknown[0], options)} "
             f"Give --prices FILE, a price file (docs/running.md) with {unknown[0]} in it, or leave out --budget",
             options=[Option("budget"), Option("prices")],
+            code="unknown_price",
         )
     for setting in _length_settings(options.parameters.extra):
         raise UsageError(
             f"--budget limits how long answers may be: say --max-tokens, and leave out -J {setting}",
             options=[Option("budget"), Option("max-tokens")],
+            code="unbounded_answers",
         )
 
 

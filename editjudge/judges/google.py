@@ -69,7 +69,8 @@ def _thinking(model: str, effort: str | None) -> dict[str, Any] | None:
     efforts = tuple(_BUDGETS) if by_budget else _LEVELS
     if effort not in efforts:
         raise UsageError(
-            f'{model} has no reasoning effort "{effort}"; expected {", ".join(efforts)}'
+            f'{model} has no reasoning effort "{effort}"; expected {", ".join(efforts)}',
+            code="unknown_effort",
         )
     if by_budget:
         return {"thinkingBudget": _BUDGETS[effort]}

@@ -343,6 +343,7 @@ def _base_url(
     raise UsageError(
         f"{name} needs an address: give --base-url or set {provider.base_variables[0]}",
         options=[Option("base-url")],
+        code="no_address",
     )
 
 
@@ -356,24 +357,30 @@ def checked_url(url: str, source: str) -> str:
         host = parts.hostname  # a port that is no number shows only here
         _ = parts.port
     except ValueError as error:
-        raise UsageError(f"{source} is not a URL: {error}") from None
+        raise UsageError(f"{source} is not a URL: {error}", code="not_a_url") from None
     if parts.username is not None or parts.password is not None:
         raise UsageError(
-            f"{source} holds a user name or password; keys belong in the environment"
+            f"{source} holds a user name or password; keys belong in the environment",
+            code="password_in_url",
         )
     if parts.scheme not in ("http", "https") or not host:
         raise UsageError(
-            f'{source} is "{url}"; expected a URL that begins with http:// or https:// and names a host'
+            f'{source} is "{url}"; expected a URL that begins with http:// or https:// and names a host',
+            code="no_http_url",
         )
     if parts.query or parts.fragment:
         raise UsageError(
-            f"{source} has a query or fragment; expected the part before it"
+            f"{source} has a query or fragment; expected the part before it",
+            code="query_in_url",
         )
     if re.search(r"[\s\x00-\x1f\x7f\\]", url):
-        raise UsageError(f"{source} holds characters that no URL has")
+        raise UsageError(
+            f"{source} holds characters that no URL has", code="bad_characters_in_url"
+        )
     if called := re.search(r"/(?:chat/completions|v1/messages)/?$", parts.path):
         raise UsageError(
-            f"{source} ends in {called[0]}, which is added to it; leave that out"
+            f"{source} ends in {called[0]}, which is added to it; leave that out",
+            code="path_in_url",
         )
     return url.rstrip("/")
 
@@ -418,14 +425,16 @@ def _key(
     if not keys:
         if provider.needs_key and needs_key:
             raise UsageError(
-                f"{spec} needs a key: set {' or '.join(provider.key_variables)}{_WITHOUT}"
+                f"{spec} needs a key: set {' or '.join(provider.key_variables)}{_WITHOUT}",
+                code="no_key",
             )
         return None, []
     variable, key = next(iter(keys.items()))
     # This also prevents a line break from adding a header.
     if not re.fullmatch(r"[\x21-\x7e]+", key):
         raise UsageError(
-            f"{variable} holds characters that no key has; was something else pasted with it?"
+            f"{variable} holds characters that no key has; was something else pasted with it?",
+            code="bad_key",
         )
     warnings = []
     if len({*keys.values()}) > 1:

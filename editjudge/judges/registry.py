@@ -52,6 +52,7 @@ def check_answers(specs: Sequence[str], rubrics: Sequence[Rubric]) -> None:
                     f"the figures of {rubric.name} are computed: only --judge {rubric.computed_by} answers it, not "
                     f"{spec}. Judges of two kinds take two runs, which may share a store",
                     options=[Option("judge", rubric.computed_by)],
+                    code="computed_rubric",
                 )
             if spec == METRICS and not rubric.computed_by:
                 raise UsageError(

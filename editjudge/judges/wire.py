@@ -143,7 +143,9 @@ def encode(document: Mapping[str, Any]) -> tuple[bytes, ...]:
             default=plain,
         )
     except (TypeError, ValueError) as error:
-        raise UsageError(f"a request cannot be written as JSON: {error}") from None
+        raise UsageError(
+            f"a request cannot be written as JSON: {error}", code="not_json"
+        ) from None
     first, *others = _utf8(text).split(f'"{_PLACEHOLDER}"'.encode())
     pieces: list[bytes] = []
     around = [first]
@@ -163,7 +165,8 @@ def _utf8(text: str) -> bytes:
     except UnicodeEncodeError as error:
         near = ascii(text[max(0, error.start - 20) : error.end + 20])
         raise UsageError(
-            f"a request holds half of a surrogate pair, which is not text: {near}"
+            f"a request holds half of a surrogate pair, which is not text: {near}",
+            code="not_text",
         ) from None
 
 
@@ -173,7 +176,8 @@ def image_of(conversation: Conversation, part: ImagePart) -> EncodedImage:
         return conversation.images[part.role]
     except KeyError:
         raise UsageError(
-            f'the question shows the image "{part.role}", and no such image was given'
+            f'the question shows the image "{part.role}", and no such image was given',
+            code="missing_image",
         ) from None
 
 
@@ -195,13 +199,15 @@ def merged(
         present = result.get(key)
         if key in reserved:
             raise UsageError(
-                f'the parameter "{key}" is written by editjudge itself and cannot be set'
+                f'the parameter "{key}" is written by editjudge itself and cannot be set',
+                code="reserved_parameter",
             )
         if isinstance(present, Mapping) and isinstance(value, Mapping):
             result[key] = merged(present, value, frozenset())
         elif key in result:
             raise UsageError(
-                f'the parameter "{key}" is set already; set it in one place only'
+                f'the parameter "{key}" is set already; set it in one place only',
+                code="parameter_set_twice",
             )
         else:
             result[key] = value

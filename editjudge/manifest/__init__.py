@@ -129,16 +129,21 @@ def rows(path: str | Path, reader: Reader) -> Iterator[Row]:
         regular = stat.S_ISREG(path.stat().st_mode)
     except OSError as error:
         message = f"{reader.name}: cannot be read: {error.strerror or error}"
-        raise ManifestError(message + _similar(path, error)) from None
+        raise ManifestError(
+            message + _similar(path, error), code="missing_manifest"
+        ) from None
     except ValueError as error:
         raise ManifestError(f"{reader.name}: cannot be read: {error}") from None
     if not regular:
         raise ManifestError(
-            f"{reader.name}: is a device or pipe; expected a file or a folder"
+            f"{reader.name}: is a device or pipe; expected a file or a folder",
+            code="not_a_regular_file",
         )
     if path.suffix.lower() not in _FORMATS:
         expected = f"expected {', '.join(_FORMATS)}, or a folder with one per model"
-        raise ManifestError(f'{reader.name}: found "{path.suffix}"; {expected}')
+        raise ManifestError(
+            f'{reader.name}: found "{path.suffix}"; {expected}', code="unknown_ending"
+        )
     return _FORMATS[path.suffix.lower()](path, reader)
 
 

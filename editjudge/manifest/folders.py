@@ -47,10 +47,12 @@ def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
         expected = 'expected a folder "input" with images, and a folder of images for each model'
         if manifest:
             raise ManifestError(
-                f"{reader.name}: is not laid out as a manifest, but holds one: name {manifest} instead ({expected})"
+                f"{reader.name}: is not laid out as a manifest, but holds one: name {manifest} instead ({expected})",
+                code="folder_with_a_manifest",
             )
         raise ManifestError(
-            f"{reader.name}: found the folders {list(folders)!r:.200}; {expected}"
+            f"{reader.name}: found the folders {list(folders)!r:.200}; {expected}",
+            code="no_input_folder",
         )
     if manifest:
         reader.notify(
@@ -98,7 +100,8 @@ def _images_in(folder: Path) -> dict[str, str]:
         if suffix.lower() in _SUFFIXES and not name.startswith("."):
             if name in files:
                 raise ManifestError(
-                    f"{folder}: found {files[name]} and {file}; expected one image for each name"
+                    f"{folder}: found {files[name]} and {file}; expected one image for each name",
+                    code="two_images_of_one_name",
                 )
             files[name] = file
     return files

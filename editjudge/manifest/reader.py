@@ -96,10 +96,13 @@ class LineError(ManifestError):
         message: str,
         kind: str = "bad_line",
         options: Iterable[Option] = (),
+        code: str = "",
     ) -> None:
         where = f"{manifest}:{line}" if line else manifest
         about = f'field "{name_of(name[:80])}": ' if name else ""
-        super().__init__(f"{where}: {about}{message}", options=options)
+        super().__init__(
+            f"{where}: {about}{message}", code=code or kind, options=options
+        )
         self.line = line
         self.field = name
         self.kind = kind
@@ -184,7 +187,7 @@ class Reader:
                     value, str | int | float | None
                 ):
                     message = f"found {described(value)}, expected text, since a rubric shows it"
-                    raise self.wrong(line, name, message)
+                    raise self.wrong(line, name, message, code="not_text")
         except LineError as error:
             error.id = identifier
             raise
@@ -197,8 +200,9 @@ class Reader:
         message: str,
         kind: str = "bad_line",
         options: Iterable[Option] = (),
+        code: str = "",
     ) -> LineError:
-        return LineError(self.name, line, name, message, kind, options)
+        return LineError(self.name, line, name, message, kind, options, code)
 
     def leave_out(self, column: str) -> None:
         """Report once that an image column that no rubric shows is not read. Its name may still be a misspelling."""
@@ -225,7 +229,9 @@ class Reader:
         if not renamed and not self._seen:
             mapping = Option("column", self._columns)
             message = f"{mapping}: found the columns {', '.join(row)!r:.200}"
-            raise self.wrong(line, "", message, options=[mapping])
+            raise self.wrong(
+                line, "", message, options=[mapping], code="unknown_column"
+            )
         for hidden in sorted(row.keys() & renamed.keys()):
             self._notify_once(
                 hidden,
@@ -254,14 +260,16 @@ class Reader:
             message = (
                 f'did you mean "{name}"? Map it with {mapping}, or add "{name}" as null'
             )
-            raise self.wrong(line, column, message, options=[mapping])
+            raise self.wrong(
+                line, column, message, options=[mapping], code="misspelt_field"
+            )
         if others and len(absent) == len(FIELDS):  # e.g. a table of ratings
             mapping = Option("column", {"input": "NAME"})
             message = (
                 f"found the fields {', '.join(others)!r:.200}; expected input, edited and instruction; map others "
                 f"with {mapping}"
             )
-            raise self.wrong(line, "", message, options=[mapping])
+            raise self.wrong(line, "", message, options=[mapping], code="no_fields")
         for name in absent:
             derived = [key for key in others if key.startswith(f"{name}_")]
             similar = (_closest_alias(name, others), *derived, _weak(name, others))
@@ -299,7 +307,8 @@ class Reader:
     def _text(self, line: int, name: str, value: Any) -> str | None:
         if value is None or isinstance(value, str):
             return value
-        raise self.wrong(line, name, f"found {described(value)}, expected text")
+        message = f"found {described(value)}, expected text"
+        raise self.wrong(line, name, message, code="not_text")
 
     def _images(self, line: int, name: str, value: Any) -> dict[str, ImageSource]:
         """Return an image, or the images of a list, by name."""
@@ -315,6 +324,7 @@ class Reader:
                 line,
                 name,
                 f"found {len(value):,} images, expected at most {MAX_PICTURES}",
+                code="too_many_images",
             )
         images: dict[str, ImageSource] = {}
         for number, element in enumerate(value, 1):
@@ -324,6 +334,7 @@ class Reader:
                     line,
                     name,
                     "found a list with an empty element, expected an image in each",
+                    code="empty_element",
                 )
             images[f"{name}[{number}]"] = source
         return images
@@ -349,11 +360,12 @@ class Reader:
                 raise self.wrong(line, name, message)
             return value
         if not is_decoded(value):
-            raise self.wrong(line, name, f"found {described(value)}, {EXPECTED}")
+            message = f"found {described(value)}, {EXPECTED}"
+            raise self.wrong(line, name, message, code="not_an_image")
         try:
             return encode(value)
         except ImageError as error:
-            raise self.wrong(line, name, str(error)) from None
+            raise self.wrong(line, name, str(error), code=error.code) from None
 
     # --- where an image is ----------------------------------------------------------------------------------------
 
@@ -362,14 +374,17 @@ class Reader:
             try:
                 return from_data_url(text)
             except ImageError as error:
-                raise self.wrong(line, name, str(error)) from None
+                raise self.wrong(line, name, str(error), code=error.code) from None
         scheme, is_address, _ = text.partition("://")
         if is_address and scheme.isalnum():
             return self._address(line, name, text)
         folder, _, file = text.replace(os.sep, "/").rpartition("/")
         if file in ("", ".", "..") or "\0" in text:
             raise self.wrong(
-                line, name, f"found {text!r:.200}, expected the path of a file"
+                line,
+                name,
+                f"found {text!r:.200}, expected the path of a file",
+                code="not_a_path",
             )
         try:
             return self._confined("/" if text == f"/{file}" else folder, file)
@@ -379,7 +394,9 @@ class Reader:
                 f"{text!r:.200} is outside the manifest's folder; move the image there, or allow it with "
                 f"{allowing}"
             )
-            raise self.wrong(line, name, message, options=[allowing]) from None
+            raise self.wrong(
+                line, name, message, options=[allowing], code="outside_folder"
+            ) from None
 
     def _address(self, line: int, name: str, text: str) -> str:
         address = redacted_address(text)[:200]
@@ -393,7 +410,13 @@ class Reader:
             message = f"found {address!r}: not an address; expected a path"
         else:
             return text
-        raise self.wrong(line, name, message, options=[Option("allow-urls", True)])
+        raise self.wrong(
+            line,
+            name,
+            message,
+            options=[Option("allow-urls", True)],
+            code="address_not_fetched",
+        )
 
     def _confined(self, folder: str, file: str) -> Path:
         """Return the path of a file. Raise `LeavesFolder` if it leads out of the manifest's folder.
@@ -486,12 +509,12 @@ def json_array(path: Path, reader: Reader) -> Iterator[Row]:
         rows = read_json(path.read_bytes().decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         message = f"{_why_not_json(error)}; expected an array of objects"
-        raise reader.wrong(0, "", message) from None
+        raise reader.wrong(0, "", message, code="not_json") from None
     if not isinstance(rows, list):
         message = (
             f"found {described(rows)}, expected an array of objects, one for each edit"
         )
-        raise reader.wrong(0, "", message)
+        raise reader.wrong(0, "", message, code="not_a_list")
     for number, row in enumerate(rows, 1):
         if isinstance(row, dict):
             yield number, row
@@ -507,15 +530,15 @@ def csv_rows(path: Path, reader: Reader) -> Iterator[Row]:
         records = _csv_records(file, reader)
         _, names = next(records, (1, []))
         if not names or len(set(names)) < len(names) or not all(names):
-            raise reader.wrong(
-                1, "", f"found the columns {names!r:.200}; expected names, each once"
-            )
+            message = f"found the columns {names!r:.200}; expected names, each once"
+            raise reader.wrong(1, "", message, code="bad_columns")
         separators = [sign for sign in ";\t|" if sign in names[0]]
         if len(names) == 1 and separators:
             raise reader.wrong(
                 1,
                 "",
                 f"found one column, {names[0]!r:.200}; expected commas between cells, not {separators[0]!r}",
+                code="bad_separator",
             )
         for line, cells in records:
             if len(cells) == len(names):
@@ -523,7 +546,7 @@ def csv_rows(path: Path, reader: Reader) -> Iterator[Row]:
                 yield line, dict(zip(names, values, strict=True))
             elif any(cells):
                 message = f"found {len(cells)} cells, expected {len(names)}; a cell with a comma needs quotes"
-                yield line, reader.wrong(line, "", message)
+                yield line, reader.wrong(line, "", message, code="cell_count")
 
 
 def _lines(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, bytes]]:
@@ -558,7 +581,7 @@ def _csv_records(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, list[st
                 yield raw.decode()
             except UnicodeDecodeError as error:
                 message = f"{_why_not_json(error)}; expected UTF-8"
-                raise reader.wrong(line, "", message) from None
+                raise reader.wrong(line, "", message, code="not_utf8") from None
 
     table = csv.reader(decoded(), strict=True)
     line = 1
@@ -567,4 +590,4 @@ def _csv_records(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, list[st
             yield line, cells
             line = table.line_num + 1
     except csv.Error as error:  # the position of all later cells is uncertain
-        raise reader.wrong(line, "", f"not CSV: {error}") from None
+        raise reader.wrong(line, "", f"not CSV: {error}", code="not_csv") from None

@@ -63,7 +63,8 @@ def _parquet(files: Iterable[Path], reader: Reader) -> Iterator[dict[str, Any]]:
             manifest = reader.name
             where = manifest if path.name in manifest else f"{manifest}: {path.name}"
             raise ManifestError(
-                f"{where}: not a Parquet file that can be read: {error}"
+                f"{where}: not a Parquet file that can be read: {error}",
+                code="not_parquet",
             ) from None
 
 
@@ -73,7 +74,8 @@ def _saved(path: Path, reader: Reader) -> Iterator[dict[str, Any]]:
         dataset = datasets.load_from_disk(str(path))
     except Exception as error:  # a damaged dataset can raise any exception
         raise ManifestError(
-            f"{reader.name}: not a dataset that can be read: {error}"
+            f"{reader.name}: not a dataset that can be read: {error}",
+            code="not_a_dataset",
         ) from None
     columns, size = _wanted(dataset.data.schema, reader)
     # In Arrow format, images stay encoded and are read from the mapped file on demand.
@@ -92,7 +94,8 @@ def _only_split(path: Path, manifest: str) -> Path:
         ) from None
     if len(splits) != 1:
         raise ManifestError(
-            f"{manifest}: has the splits {', '.join(splits)}; name one of these folders"
+            f"{manifest}: has the splits {', '.join(splits)}; name one of these folders",
+            code="several_splits",
         )
     return path / splits[0]
 
@@ -119,7 +122,8 @@ def _needed(module: str, what: str, extra: str, manifest: str) -> Any:
         return importlib.import_module(module)
     except ImportError:
         raise ManifestError(
-            f"{manifest}: {what} needs an extra: pip install 'editjudge[{extra}]'"
+            f"{manifest}: {what} needs an extra: pip install 'editjudge[{extra}]'",
+            code="missing_extra",
         ) from None
 
 

@@ -59,6 +59,10 @@ class ImageInfo:
 class Unreadable(ValueError):
     """Raised for bytes that are not an image. The message continues a sentence that begins with the image's name."""
 
+    def __init__(self, message: str, code: str = "not_an_image") -> None:
+        super().__init__(message)
+        self.code = code
+
 
 def format_of(data: bytes) -> Format:
     """Return the format that the first bytes indicate, whatever the file's extension."""
@@ -84,7 +88,7 @@ def header(data: bytes, kind: Format) -> ImageInfo | None:
         return _READERS[kind](data)
     except (struct.error, IndexError):
         raise Unreadable(
-            f"is a {kind.upper()} that ends early: a truncated file"
+            f"is a {kind.upper()} that ends early: a truncated file", "truncated"
         ) from None
 
 
@@ -126,7 +130,8 @@ def refuse_garbage(data: bytes, end: int) -> None:
     appended = is_image_or_clip or data.endswith(b"SEFT")
     if tail.strip(b"\0") and not appended:
         raise Unreadable(
-            f"has {len(data) - end:,} bytes of other data after the end of the image"
+            f"has {len(data) - end:,} bytes of other data after the end of the image",
+            "other_data",
         )
 
 
@@ -170,7 +175,7 @@ def _jpeg(data: bytes) -> ImageInfo:
         if code == 0xDA:
             break
         if code == 0xD9:
-            raise Unreadable("is a JPEG that ends before its image data")
+            raise Unreadable("is a JPEG that ends before its image data", "truncated")
         if code in (0xFF, 0x00) or code in _WITHOUT_LENGTH:
             at += 1 if code == 0xFF else 2
             continue
@@ -206,7 +211,7 @@ def _jpeg_end(data: bytes, scan: int) -> None:
     # Compressed data cannot contain FF D9, so the first one is the end.
     end = data.find(b"\xff\xd9", scan)
     if end < 0:
-        raise Unreadable("is a JPEG without an end: a truncated file")
+        raise Unreadable("is a JPEG without an end: a truncated file", "truncated")
     refuse_garbage(data, end + 2)
 
 
@@ -229,7 +234,9 @@ def _png(data: bytes) -> ImageInfo:
     if kind != b"IHDR" or length != 13:
         raise Unreadable("is a PNG without a header")
     if zlib.crc32(data[12:29]) != struct.unpack_from(">I", data, 29)[0]:
-        raise Unreadable("is a PNG whose header fails its checksum: a damaged file")
+        raise Unreadable(
+            "is a PNG whose header fails its checksum: a damaged file", "damaged"
+        )
     if colour not in _PNG_MODES:
         raise Unreadable(f"is a PNG of the unknown colour type {colour}")
     chunks, end = _png_chunks(data)
@@ -258,14 +265,14 @@ def _png_chunks(data: bytes) -> tuple[dict[bytes, slice], int]:
     unpack = struct.Struct(">I4s").unpack_from
     for _ in range(_MAX_CHUNKS):
         if at + 12 > len(data):
-            raise Unreadable("is a PNG without an end: a truncated file")
+            raise Unreadable("is a PNG without an end: a truncated file", "truncated")
         length, kind = unpack(data, at)
         if kind == b"IEND":
             return chunks, at + 12 + length
         if kind not in chunks:
             chunks[kind] = slice(at + 8, at + 8 + length)
         at += 12 + length
-    raise Unreadable(f"is a PNG of more than {_MAX_CHUNKS:,} chunks")
+    raise Unreadable(f"is a PNG of more than {_MAX_CHUNKS:,} chunks", "too_complex")
 
 
 # --- WebP -----------------------------------------------------------------------------------------------------
@@ -275,7 +282,8 @@ def _webp(data: bytes) -> ImageInfo:
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
         raise Unreadable(
-            f"is a WebP of {end:,} bytes of which {len(data):,} are there: a truncated file"
+            f"is a WebP of {end:,} bytes of which {len(data):,} are there: a truncated file",
+            "truncated",
         )
     chunks = _webp_chunks(data, end)
     kind, first = chunks[0]
@@ -306,11 +314,14 @@ def _webp_chunks(data: bytes, end: int) -> list[tuple[bytes, slice]]:
         name, length = unpack(data, at)
         if at + 8 + length > end:
             raise Unreadable(
-                f"is a WebP whose {name!r} chunk reaches past its end: a damaged file"
+                f"is a WebP whose {name!r} chunk reaches past its end: a damaged file",
+                "damaged",
             )
         chunks.append((name, slice(at + 8, at + 8 + length)))
         if len(chunks) > _MAX_CHUNKS:
-            raise Unreadable(f"is a WebP of more than {_MAX_CHUNKS:,} chunks")
+            raise Unreadable(
+                f"is a WebP of more than {_MAX_CHUNKS:,} chunks", "too_complex"
+            )
         at += 8 + length + (length & 1)
     if not chunks:
         raise Unreadable("is a WebP without image data")

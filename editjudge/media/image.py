@@ -97,7 +97,7 @@ def probe(
         if kind in ("gif", "bmp"):
             _check_complete(data, info, name)
     except Unreadable as error:
-        raise ImageError(f"{name}: {error}") from None
+        raise ImageError(f"{name}: {error}", code=error.code) from None
     return info
 
 
@@ -208,7 +208,8 @@ def _pixels(data: bytes, info: ImageInfo, name: str) -> Image:
 
     if info.bits > 16:
         raise ImageError(
-            f"{name}: {info.bits} bits a channel, an unknown range; expected 8 or 16"
+            f"{name}: {info.bits} bits a channel, an unknown range; expected 8 or 16",
+            code="unknown_range",
         )
     with _pillow(name, info.format):
         image: Image = _open(data, info.format)
@@ -316,7 +317,8 @@ def _open(data: bytes, kind: Format) -> Any:
             heif = importlib.import_module("pillow_heif")
         except ImportError:
             raise Unreadable(
-                "is HEIC, which needs an extra: pip install 'editjudge[heic]'"
+                "is HEIC, which needs an extra: pip install 'editjudge[heic]'",
+                "missing_extra",
             ) from None
         return heif.HeifImageFile(io.BytesIO(data))
     stem = "WebP" if kind == "webp" else kind.capitalize()
@@ -345,7 +347,9 @@ def _pillow(name: str, opening: Format | None = None) -> Iterator[None]:
     except (ImageError, Unreadable, MemoryError):
         raise
     except Exception as error:  # plugins raise OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error
-        raise ImageError(f"{name}: cannot be decoded or encoded: {error}") from error
+        raise ImageError(
+            f"{name}: cannot be decoded or encoded: {error}", code="not_decodable"
+        ) from error
 
 
 # --- preparing ------------------------------------------------------------------------------------------------
@@ -422,7 +426,8 @@ def prepare(
                     return EncodedImage(f"image/{codec}", encoded, "", recipe, *size)
             if max(size) < 16:  # the headers alone exceed the provider's limit
                 raise ImageError(
-                    f"{name}: no size fits into {limits.max_bytes:,} bytes"
+                    f"{name}: no size fits into {limits.max_bytes:,} bytes",
+                    code="no_size_fits",
                 )
             codecs = codecs[-1:]
             size = _within(size, int(max(size) * _SHRINK))

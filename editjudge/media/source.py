@@ -58,17 +58,24 @@ class ImageBounds:
     def check_bytes(self, size: int, name: str) -> None:
         if size > self.max_bytes:
             raise ImageError(
-                f"{name}: found {size:,} bytes, expected at most {self.max_bytes:,}"
+                f"{name}: found {size:,} bytes, expected at most {self.max_bytes:,}",
+                code="too_many_bytes",
             )
 
     def check_sides(self, width: int, height: int, name: str) -> None:
         claim = f"{name}: claims {width:,} x {height:,} pixels"
         if not (width and height):
-            raise ImageError(f"{claim}; expected at least 1 x 1")
+            raise ImageError(f"{claim}; expected at least 1 x 1", code="no_pixels")
         if max(width, height) > self.max_side:
-            raise ImageError(f"{claim}; expected at most {self.max_side:,} on a side")
+            raise ImageError(
+                f"{claim}; expected at most {self.max_side:,} on a side",
+                code="too_many_pixels",
+            )
         if width * height > self.max_pixels:
-            raise ImageError(f"{claim}; expected at most {self.max_pixels:,} in all")
+            raise ImageError(
+                f"{claim}; expected at most {self.max_pixels:,} in all",
+                code="too_many_pixels",
+            )
 
 
 BOUNDS = ImageBounds()
@@ -117,7 +124,8 @@ def read(
         data = source
     elif fetch is None:
         raise ImageError(
-            f"{name_of(source)}: addresses are not fetched here; expected a file"
+            f"{name_of(source)}: addresses are not fetched here; expected a file",
+            code="address_not_fetched",
         )
     else:
         data = fetch(str(source))
@@ -230,9 +238,13 @@ def read_file(
         raise _outside(path, error.folder) from None
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ImageError(f"{name}: cannot be read: {reason}") from error
+        raise ImageError(
+            f"{name}: cannot be read: {reason}", code="unreadable_file"
+        ) from error
     except ValueError as error:
-        raise ImageError(f"{name}: cannot be read: {error}") from error
+        raise ImageError(
+            f"{name}: cannot be read: {error}", code="unreadable_file"
+        ) from error
     if len(data) != status.st_size:
         raise ImageError(
             f"{name}: changed while it was read; wait until it is written, and run again"
@@ -250,15 +262,19 @@ def confine(path: Path | str, root: Path) -> None:
 
 def _outside(path: Path | str, root: Path) -> ImageError:
     return ImageError(
-        f"{name_of(path)}: is outside {name_of(root)}, perhaps through a link"
+        f"{name_of(path)}: is outside {name_of(root)}, perhaps through a link",
+        code="outside_folder",
     )
 
 
 def _check_regular(status: os.stat_result, name: str, bounds: ImageBounds) -> None:
     if stat.S_ISDIR(status.st_mode):
-        raise ImageError(f"{name}: is a folder; expected a file")
+        raise ImageError(f"{name}: is a folder; expected a file", code="is_a_folder")
     if not stat.S_ISREG(status.st_mode):
-        raise ImageError(f"{name}: is a device, pipe or socket; expected a file")
+        raise ImageError(
+            f"{name}: is a device, pipe or socket; expected a file",
+            code="not_a_regular_file",
+        )
     bounds.check_bytes(status.st_size, name)
 
 
@@ -359,7 +375,9 @@ def encode(image: Any, where: str = "an image") -> bytes | Path | None:
     if is_pil(image):
         return _png(image, where)
     if not (_is_tensor(image) or _is_array(image)):
-        raise ImageError(f"{where}: found {type(image).__name__}, {EXPECTED}")
+        raise ImageError(
+            f"{where}: found {type(image).__name__}, {EXPECTED}", code="not_an_image"
+        )
     from PIL import Image
 
     return _png(Image.fromarray(pixels(image, where)), where)
@@ -397,13 +415,15 @@ def pixels(image: Any, where: str = "an image") -> Any:
         array = array[..., None]
     if array.ndim != 3 or not array.size:
         raise ImageError(
-            f"{where}: found the shape {array.shape}, expected one image of two or three axes"
+            f"{where}: found the shape {array.shape}, expected one image of two or three axes",
+            code="bad_shape",
         )
     first = array.shape[0] in _CHANNELS
     last = array.shape[2] in _CHANNELS
     if not first and not last:
         raise ImageError(
-            f"{where}: no axis of the shape {array.shape} has 1, 3 or 4 channels"
+            f"{where}: no axis of the shape {array.shape} has 1, 3 or 4 channels",
+            code="bad_channels",
         )
     if first and (_is_tensor(image) or not last):
         array = array.transpose(1, 2, 0)
@@ -432,14 +452,16 @@ def _eight_bits(array: Any, where: str) -> Any:
         return array * np.uint8(255)
     if not np.issubdtype(array.dtype, np.floating):
         raise ImageError(
-            f"{where}: expected uint8, bool or floating point values, not {array.dtype}"
+            f"{where}: expected uint8, bool or floating point values, not {array.dtype}",
+            code="bad_dtype",
         )
     low = float(array.min())
     high = float(array.max())
     if not (low >= -_ROUNDING and high <= 1 + _ROUNDING):  # also if one is NaN
         raise ImageError(
             f"{where}: found floating point values from {low:g} to {high:g}, expected 0 to 1; for 0 to 255 "
-            "convert them with .astype('uint8')"
+            "convert them with .astype('uint8')",
+            code="bad_range",
         )
     return (array * 255).round().clip(0, 255).astype(np.uint8)
 
@@ -453,7 +475,8 @@ def _png(image: Any, where: str) -> bytes:
         # Of the modes that PNG lacks, CMYK, YCbCr, HSV and LAB are colours; 32-bit greys have no standard range.
         if upright.mode in ("I", "F"):
             raise ImageError(
-                f"{where}: found the mode {upright.mode}, whose range is unknown; expected 8 bits a channel"
+                f"{where}: found the mode {upright.mode}, whose range is unknown; expected 8 bits a channel",
+                code="unknown_range",
             )
         if upright.mode not in _PNG_MODES:
             upright = upright.convert("RGBA" if "a" in upright.mode else "RGB")

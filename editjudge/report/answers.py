@@ -88,6 +88,7 @@ def format_of(path: Path) -> str:
         raise UsageError(
             f"{one_line(str(path))}: unknown ending; expected one of {', '.join(FORMATS)}, or give --format",
             options=[Option("format")],
+            code="unknown_ending",
         )
     return FORMATS[path.suffix]
 

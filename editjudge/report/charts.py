@@ -282,7 +282,8 @@ class Plot:
             from matplotlib.figure import Figure
         except ImportError:
             raise UsageError(
-                "a figure needs Matplotlib: pip install matplotlib; .save('plot.html') does not"
+                "a figure needs Matplotlib: pip install matplotlib; .save('plot.html') does not",
+                code="not_installed",
             ) from None
         heights = [
             len(chart.rows) * 0.3 * len(chart.series) ** 0.5 + 1

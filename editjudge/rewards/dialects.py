@@ -476,27 +476,33 @@ def load_dialect(name: str) -> Dialect:
     if not name.endswith((".yaml", ".yml")):
         if name not in builtin():
             raise UsageError(
-                f"--dialect {name}: expected one of {', '.join(builtin())}, or a YAML file{did_you_mean(name, builtin())}"
+                f"--dialect {name}: expected one of {', '.join(builtin())}, or a YAML file{did_you_mean(name, builtin())}",
+                code="unknown_dialect",
             )
         return builtin()[name]
     try:
         dialect = DialectFile.model_validate(yaml.safe_load(Path(name).read_bytes()))
     except (OSError, yaml.YAMLError) as error:
-        raise UsageError(f"--dialect {name}: cannot be read: {error}") from None
+        raise UsageError(
+            f"--dialect {name}: cannot be read: {error}", code="unreadable_file"
+        ) from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = "".join(f"{part}." for part in first["loc"]).rstrip(".")
         raise UsageError(
-            f"--dialect {name}: {where}{': ' if where else ''}{first['msg']}"
+            f"--dialect {name}: {where}{': ' if where else ''}{first['msg']}",
+            code="invalid_dialect",
         ) from None
     if dialect.name in builtin():
         raise UsageError(
-            f"--dialect {name}: a built-in dialect has the name {dialect.name}: choose another name"
+            f"--dialect {name}: a built-in dialect has the name {dialect.name}: choose another name",
+            code="built_in_name",
         )
     for path in (dialect.post, *dialect.gets):
         if path.split("/")[1] in _OURS or (path == "/" and path in dialect.gets):
             raise UsageError(
-                f"--dialect {name}: the path {path} is reserved for the server: choose another path"
+                f"--dialect {name}: the path {path} is reserved for the server: choose another path",
+                code="reserved_path",
             )
     return dialect
 

@@ -109,11 +109,13 @@ def checked_weights(
         first = first_names.setdefault(factors[name], name)
         if first != name:
             raise UsageError(
-                f"{first} and {name} are the same factor: give it one weight"
+                f"{first} and {name} are the same factor: give it one weight",
+                code="two_weights",
             )
         if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
             raise UsageError(
-                f"the weight of {name} is {weight:g}: expected a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+                f"the weight of {name} is {weight:g}: expected a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}",
+                code="bad_weight",
             )
     return {factors[name]: weight for name, weight in weights.items()}
 
@@ -130,7 +132,8 @@ def read_score(
         return _named(score, rubrics, weights or {})
     if weights:
         raise UsageError(
-            f"score {score!r:.120}: weights cannot be combined with an expression, which names its factors: leave them out"
+            f"score {score!r:.120}: weights cannot be combined with an expression, which names its factors: leave them out",
+            code="weights_with_expression",
         )
     ref = names(rubrics).get(score)
     if ref and _is_closed(scales(rubrics)[ref]):
@@ -140,14 +143,18 @@ def read_score(
         term = parse(score, [member(rubric) for rubric in rubrics], terms, "score")
     except RubricError as error:
         formulas = ", ".join(FORMULAS)
-        raise UsageError(f"{error}. Named formulas: {formulas}") from None
+        raise UsageError(
+            f"{error}. Named formulas: {formulas}", code="invalid_formula"
+        ) from None
     if term.ends is None or term.ends[0] == term.ends[1]:
         raise UsageError(
-            f"score {score!r:.120}: it has no lowest or highest value, so that it cannot be mapped to 0..1"
+            f"score {score!r:.120}: it has no lowest or highest value, so that it cannot be mapped to 0..1",
+            code="unbounded_score",
         )
     if columns := sorted(SetScore(score, score, term).columns):
         raise UsageError(
-            f"score {score!r:.120}: a request has no column {columns[0]}: use only names of factors"
+            f"score {score!r:.120}: a request has no column {columns[0]}: use only names of factors",
+            code="column_in_formula",
         )
     low, high = term.ends
     if score in set_scores and set_scores[score].direction == "down":

@@ -201,7 +201,8 @@ class _Service:
             for name in (*rubric.images, *rubric.texts):
                 if name not in carried:
                     raise UsageError(
-                        f"{rubric.name}: shows {name}, which a request cannot carry: use `editjudge run`"
+                        f"{rubric.name}: shows {name}, which a request cannot carry: use `editjudge run`",
+                        code="input_not_sent",
                     )
         check_answers([self._terms.judge, *self._terms.mixture], self.rubrics)
 
@@ -427,7 +428,8 @@ class _DialectService:
                 problem = refused.problems[0]
                 raise UsageError(
                     f"--dialect {dialect.name}: mode.choices.{mode}.{problem.where}: {problem.what}; "
-                    "judges and rubrics are those of the server"
+                    "judges and rubrics are those of the server",
+                    code="invalid_dialect",
                 ) from None
 
     def routes(self) -> list[BaseRoute]:

@@ -126,11 +126,13 @@ class Rewarder:
         ):
             if value not in get_args(kind):
                 raise UsageError(
-                    f"{name}={value!r}: expected one of {', '.join(get_args(kind))}"
+                    f"{name}={value!r}: expected one of {', '.join(get_args(kind))}",
+                    code="unknown_policy",
                 )
         if ranking != "none" and server is None:
             raise UsageError(
-                f"ranking={ranking!r}: only a server can rank groups: pass its address as server"
+                f"ranking={ranking!r}: only a server can rank groups: pass its address as server",
+                code="no_server",
             )
         if server is not None and options is not None:
             raise UsageError(
@@ -258,7 +260,8 @@ class Rewarder:
         )
         raise NoReward(
             f"{len(failed)} of {len(rewards)} edits have no reward ({reasons}). "
-            'Skip this batch, or pass on_failure="group_mean" to train on the mean of the group instead'
+            'Skip this batch, or pass on_failure="group_mean" to train on the mean of the group instead',
+            code="no_reward",
         )
 
 
@@ -280,7 +283,8 @@ def _with_group_means(
             continue
         if not values[group]:
             raise NoReward(
-                f"no edit of the group {group} has a reward yet, so that it has no mean: {reward.status}: {reward.message}"
+                f"no edit of the group {group} has a reward yet, so that it has no mean: {reward.status}: {reward.message}",
+                code="no_group_mean",
             )
         mean = sum(values[group]) / len(values[group])
         filled.append(replace(reward, value=mean, imputed=True))
@@ -306,7 +310,8 @@ def column(columns: Mapping[str, Any], name: str, count: int) -> list[Any]:
     """Return a column of a batch. Raise `InputError` if it is missing or has the wrong length."""
     if name not in columns:
         raise InputError(
-            f'there is no column "{name}": expected one entry for each edit; the columns are {sorted(columns)}'
+            f'there is no column "{name}": expected one entry for each edit; the columns are {sorted(columns)}',
+            code="missing_column",
         )
     values = columns[name]
     if len(values) != count:
@@ -455,7 +460,9 @@ class _RewardServer:
                         f"answers {response.status}: {(await response.text())[:500]}"
                     )
                     if response.status not in (429, 503):
-                        raise JudgeError(f"{self.url} {problem}")
+                        raise JudgeError(
+                            f"{self.url} {problem}", code="rejected_by_server"
+                        )
                     wait = response.headers.get("retry-after", "1")
             except TimeoutError:
                 seconds = self.deadline + 30
@@ -470,7 +477,7 @@ class _RewardServer:
                 problem = f"cannot be reached: {error}"
             if attempt < _TRIES:
                 await asyncio.sleep(min(60, int(wait) if wait.isdecimal() else 1))
-        raise JudgeError(f"{self.url} {problem}")
+        raise JudgeError(f"{self.url} {problem}", code="unreachable_server")
 
     def _body(self, batch: Batch) -> tuple[bytes, str]:
         """Return the request body and its content type: msgpack with images as bytes if it is installed, else JSON."""

@@ -256,7 +256,7 @@ def parse_when(text: str) -> Term:
         return _parse(text, _condition_as_python, reader)
     except RubricError as error:
         such_as = "such as: edit_type in [add, remove] and mask is given"
-        raise FieldError(f"{error}; {such_as}", "when") from None
+        raise FieldError(f"{error}; {such_as}", "when", code=error.code) from None
 
 
 def names_in(text: str, where: str) -> tuple[str, ...]:
@@ -265,23 +265,26 @@ def names_in(text: str, where: str) -> tuple[str, ...]:
     """
     tree = _tree(text, _as_python, where)
     if not isinstance(tree, ast.Compare | ast.BoolOp | ast.UnaryOp):
-        raise RubricError(f"{where}: expected a comparison")
+        raise RubricError(f"{where}: expected a comparison", code="invalid_formula")
     names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
     return tuple(dict.fromkeys(n for n in names if n not in (*FUNCTIONS, _IF)))
 
 
 def _tree(text: str, as_python: Callable[[str], str], where: str) -> ast.expr:
     if len(text) > _MAX_LENGTH:
-        raise RubricError(f"{where}: longer than {_MAX_LENGTH:,} characters")
+        raise RubricError(
+            f"{where}: longer than {_MAX_LENGTH:,} characters", code="too_complex"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python warns about code, and this is none
             return ast.parse(as_python(text), mode="eval").body
     except ValueError as error:
-        raise RubricError(f"{where}: {error}") from None
+        raise RubricError(f"{where}: {error}", code="invalid_formula") from None
     except (SyntaxError, RecursionError, MemoryError, tokenize.TokenError) as error:
         reason = str(error.args[0] if error.args else error)
-        raise RubricError(f"{where}: {text!r:.120} cannot be read: {reason}") from None
+        message = f"{where}: {text!r:.120} cannot be read: {reason}"
+        raise RubricError(message, code="invalid_formula") from None
 
 
 def _parse(
@@ -290,7 +293,8 @@ def _parse(
     term = reader.read(_tree(text, as_python, reader.where))
     if term.shape:
         raise reader.error(
-            f"has many values for one edit: put them into one of {', '.join(REDUCTIONS)}"
+            f"has many values for one edit: put them into one of {', '.join(REDUCTIONS)}",
+            "many_values",
         )
     if term.is_word:
         raise reader.error(
@@ -298,7 +302,8 @@ def _parse(
         )
     if sum(1 for _ in term.walk()) > _MAX_TERMS:
         raise reader.error(
-            f"more than {_MAX_TERMS:,} terms, including those of the scores that it names"
+            f"more than {_MAX_TERMS:,} terms, including those of the scores that it names",
+            "too_complex",
         )
     return term
 
@@ -379,8 +384,8 @@ class _ExpressionReader:
         """Whether columns must be stored by a run, as for formulas. A condition may use all columns of an edit."""
         self._depth = 0
 
-    def error(self, message: str) -> RubricError:
-        return RubricError(f"{self.where}: {message}")
+    def error(self, message: str, code: str = "invalid_formula") -> RubricError:
+        return RubricError(f"{self.where}: {message}", code=code)
 
     def read(self, node: ast.expr) -> Term:
         self._depth += 1
@@ -456,7 +461,8 @@ class _ExpressionReader:
     def _column(self, name: str) -> Term:
         if self._stored and name in _NOT_STORED:
             raise self.error(
-                f'a formula cannot use "{name}": name another column of the manifest'
+                f'a formula cannot use "{name}": name another column of the manifest',
+                "column_in_formula",
             )
         return Term("column", value=name)
 
@@ -478,7 +484,7 @@ class _ExpressionReader:
             )
         keys = [key for m in members for key in m.factors]
         hint = did_you_mean(name, [*keys, *self._members, *self._scores])
-        raise self.error(f'no factor is called "{name}"{hint}')
+        raise self.error(f'no factor is called "{name}"{hint}', "unknown_factor")
 
     def _attribute(self, owner: str, key: str) -> Term:
         if owner == "each" and owner not in self._members:
@@ -487,7 +493,9 @@ class _ExpressionReader:
             return self._column(key)
         if owner not in self._members:
             hint = did_you_mean(owner, self._members)
-            raise self.error(f'no rubric of the set is called "{owner}"{hint}')
+            raise self.error(
+                f'no rubric of the set is called "{owner}"{hint}', "unknown_rubric"
+            )
         factors = self._members[owner].factors
         if key in (EVERY, "*"):
             return self._factors([(owner, name) for name in factors], owner)
@@ -664,11 +672,14 @@ class _ExpressionReader:
             for share in shares
         ):
             raise self.error(
-                f"a weight is a number above 0, at least {_LEAST_WEIGHT:g}"
+                f"a weight is a number above 0, at least {_LEAST_WEIGHT:g}",
+                "bad_weight",
             )
         named = [part.refs for part in parts if part.op == "factors"]
         if len({*named}) < len(named):
-            raise self.error("weights: a factor is listed twice: give it one weight")
+            raise self.error(
+                "weights: a factor is listed twice: give it one weight", "two_weights"
+            )
         if many := next((part for part in parts if part.shape), None):
             raise self.error(f"weights: {many} has many values: reduce it first")
         pairs = zip(parts, shares, strict=True)
@@ -689,7 +700,8 @@ class _ExpressionReader:
         parts = self._numbers([*values, *args[2:]])
         if len({*map(word_of, cases)}) < len(values) or any(p.shape for p in parts):
             raise self.error(
-                "by: each value of the column once, each with a formula of one value"
+                "by: each value of the column once, each with a formula of one value",
+                "bad_cases",
             )
         return Term("by", parts, value=column.value, cases=cases)
 
@@ -697,7 +709,8 @@ class _ExpressionReader:
         column = self.read(node)
         if column.op != "column":
             raise self.error(
-                "given takes a column of the manifest, as in given(item.hint)"
+                "given takes a column of the manifest, as in given(item.hint)",
+                "not_a_column",
             )
         return Term("given", value=column.value)
 

@@ -70,7 +70,8 @@ def load(word: str) -> Rubric:
     if word in SETS:
         example = SETS[word][0]
     raise UnknownRubric(
-        f'"{name}" is a set of rubrics; expected one rubric, such as {example}'
+        f'"{name}" is a set of rubrics; expected one rubric, such as {example}',
+        code="is_a_set",
     )
 
 
@@ -88,7 +89,8 @@ def load_any(name_or_path: str) -> Rubric | RubricSet:
             return rubrics[member]
         hint = did_you_mean(member, rubrics)
         raise UnknownRubric(
-            f'{one_line(file)} has no rubric "{one_line(member)}"{hint} It has {", ".join(rubrics)}'
+            f'{one_line(file)} has no rubric "{one_line(member)}"{hint} It has {", ".join(rubrics)}',
+            code="unknown_rubric",
         )
     if _is_file(name_or_path):
         path = Path(name_or_path)
@@ -97,7 +99,8 @@ def load_any(name_or_path: str) -> Rubric | RubricSet:
     hint = did_you_mean(name_or_path, all_names)
     raise UnknownRubric(
         f'no rubric is called "{one_line(name_or_path)}"{hint} '
-        f"Built in: {', '.join(all_names)}; or give the path of a YAML file."
+        f"Built in: {', '.join(all_names)}; or give the path of a YAML file.",
+        code="unknown_rubric",
     )
 
 
@@ -129,7 +132,8 @@ def resolve(wanted: Sequence[str]) -> list[Rubric]:
             first = rubrics.setdefault(rubric.name, rubric)
             if first.hash != rubric.hash or asking(first) != asking(rubric):
                 raise RubricError(
-                    f'two different rubrics are called "{rubric.name}": rename one of them'
+                    f'two different rubrics are called "{rubric.name}": rename one of them',
+                    code="two_of_one_name",
                 )
     return list(rubrics.values())
 
@@ -156,7 +160,9 @@ def parse(text: str, source: str = "rubric") -> Rubric:
     """Parse and check the text of a rubric file."""
     rubric = parse_any(text, source)
     if not isinstance(rubric, Rubric):
-        raise RubricError(f"{source}: is a set of rubrics; expected one rubric")
+        raise RubricError(
+            f"{source}: is a set of rubrics; expected one rubric", code="is_a_set"
+        )
     return rubric
 
 
@@ -167,7 +173,8 @@ def parse_any(
     data, lines = parse_yaml(text, source)
     if not isinstance(data, dict):
         raise RubricError(
-            f"{source}:1: expected keys such as name, images, factors and answer"
+            f"{source}:1: expected keys such as name, images, factors and answer",
+            code="not_a_rubric",
         )
     if "rubrics" in data:
         return _set(data, lines, source, folder)
@@ -175,7 +182,8 @@ def parse_any(
     if rubric.after:
         line = lines.get(("after",), 1)
         raise RubricError(
-            f"{source}:{line}: after: only a rubric in a set can follow another one"
+            f"{source}:{line}: after: only a rubric in a set can follow another one",
+            code="after_outside_a_set",
         )
     return rubric
 
@@ -193,7 +201,7 @@ class _SetFile(FileContent):
         if not self.name or not self.rubrics:
             key = "rubrics" if self.name else "name"
             message = f"{key}: a set needs a name and at least one rubric"
-            raise FieldError(message, key)
+            raise FieldError(message, key, code="empty_set")
         for key, score in (self.score or {}).items():
             if not isinstance(score, str) and not (
                 isinstance(score, dict) and isinstance(score.get("formula"), str)
@@ -201,6 +209,7 @@ class _SetFile(FileContent):
                 raise FieldError(
                     f"score {key}: expected a formula as text, or keys such as formula and repeats",
                     "score",
+                    code="not_a_formula",
                 )
 
 
@@ -218,7 +227,7 @@ def _set(
     except RubricError as error:
         name = error.name if isinstance(error, ScoreError) else ""
         line = lines.get(("score", name), 1)
-        raise RubricError(f"{source}:{line}: {error}") from None
+        raise RubricError(f"{source}:{line}: {error}", code=error.code) from None
 
 
 def _set_member(entry: Any, lines: Lines, source: str, folder: Path | None) -> Rubric:
@@ -237,7 +246,8 @@ def _set_member(entry: Any, lines: Lines, source: str, folder: Path | None) -> R
         if key not in legal:
             line = lines.get((key,), 1)
             raise RubricError(
-                f'{source}:{line}: found "{one_line(key)}" beside `use`; expected {", ".join(legal)}'
+                f'{source}:{line}: found "{one_line(key)}" beside `use`; expected {", ".join(legal)}',
+                code="unknown_key",
             )
     path = name
     if name not in (*names(), *COMPUTED):
@@ -245,7 +255,8 @@ def _set_member(entry: Any, lines: Lines, source: str, folder: Path | None) -> R
     if path is None:
         line = lines.get(("use",), 1)
         raise RubricError(
-            f"{source}:{line}: use: expected a built-in rubric ({', '.join(names())}) or a file in the folder of the set"
+            f"{source}:{line}: use: expected a built-in rubric ({', '.join(names())}) or a file in the folder of the set",
+            code="not_a_member",
         )
     content = json.loads(json.dumps(load(path).content()))
     return validated(Rubric, content | changes, lines, source, _keys)

@@ -113,7 +113,8 @@ class _Importer:
             self.blocks = list(examples.find(self.plain))
         except NoAnswer:
             raise RubricError(
-                "the prompt has more braces and brackets than any answer needs"
+                "the prompt has more braces and brackets than any answer needs",
+                code="too_complex",
             ) from None
         self.shown_answers: list[dict[str, Example]] = []
         """JSON examples of the answer; the first one describes the most values."""
@@ -223,7 +224,8 @@ class _Importer:
         for name in self.hints.slots:
             if name not in names:
                 raise RubricError(
-                    f"--slot {name}: the prompt has no such placeholder{did_you_mean(name, names)}"
+                    f"--slot {name}: the prompt has no such placeholder{did_you_mean(name, names)}",
+                    code="unknown_placeholder",
                 )
         ordered = sorted(slots.values(), key=lambda slot: self.plain.find(slot.mark))
         return _one_a_role(ordered)
@@ -274,7 +276,8 @@ class _Importer:
             images = tuple(map(_checked_role, self.hints.images))
             if len(set(images)) < len(images) or {*images} & {*TEXT_ROLES}:
                 raise RubricError(
-                    f"--image {' '.join(images)}: expected some of {', '.join(_ROLES[:3])} or columns, once each"
+                    f"--image {' '.join(images)}: expected some of {', '.join(_ROLES[:3])} or columns, once each",
+                    code="bad_images",
                 )
             return images
         roles = [slot.role for slot in slots if slot.role in IMAGE_ROLES]
@@ -302,7 +305,8 @@ class _Importer:
         hinted = [_checked_role(role) for role in self.hints.texts or ()]
         if wrong := [role for role in hinted if role in IMAGE_ROLES]:
             raise RubricError(
-                f"--text {' '.join(wrong)}: expected {' or '.join(TEXT_ROLES)}, or none"
+                f"--text {' '.join(wrong)}: expected {' or '.join(TEXT_ROLES)}, or none",
+                code="bad_texts",
             )
         images = {*IMAGE_ROLES, *self.hints.images}
         roles = [*(slot.role for slot in slots), *hinted]
@@ -356,7 +360,8 @@ class _Importer:
         if chosen is not None:
             if not 0 < chosen <= len(shapes):
                 raise RubricError(
-                    f"--example {chosen}: the prompt has {len(shapes)} JSON examples"
+                    f"--example {chosen}: the prompt has {len(shapes)} JSON examples",
+                    code="unknown_example",
                 )
             meant = shapes.pop(chosen - 1)
             outline = examples.outline(meant)
@@ -420,7 +425,8 @@ class _Importer:
         for label in hinted:
             if label not in lines and f"{label}:" not in self.plain:
                 raise RubricError(
-                    f"--line {label}: the prompt has no such line{did_you_mean(label, lines)}"
+                    f"--line {label}: the prompt has no such line{did_you_mean(label, lines)}",
+                    code="unknown_line",
                 )
         for label in hinted:
             if self._stands_often(label):
@@ -470,7 +476,8 @@ class _Importer:
             stray = {*named} - {*last_keys, *last_keys.values()}
             if named and (stray or not covered):
                 raise RubricError(
-                    f"--factor {', '.join(named)}: the JSON example has {', '.join(described)}"
+                    f"--factor {', '.join(named)}: the JSON example has {', '.join(described)}",
+                    code="unknown_factor",
                 )
             return shape
         if not named:
@@ -481,7 +488,8 @@ class _Importer:
             self._ask("factors", reason, option)
         elif described and len(named) != len(described):
             raise RubricError(
-                f'--factor {", ".join(named)}: "{envelope}" has {len(described)} scores'
+                f'--factor {", ".join(named)}: "{envelope}" has {len(described)} scores',
+                code="several_scores",
             )
         texts = list(described.values()) or [""] * len(named)
         return replace(shape, described=dict(zip(named, texts, strict=False)))
@@ -821,7 +829,9 @@ def _checked_role(role: str) -> str:
     is_name = re.fullmatch(r"[^\W\d][\w.@-]{0,99}", role)
     if role not in _ROLES and (mistyped or not is_name):
         raise RubricError(
-            f'"{role}" is not an input{did_you_mean(role, _ROLES)} Expected: {", ".join(_ROLES)}, or a column of the manifest'
+            f'"{role}" is not an input{did_you_mean(role, _ROLES)} Expected: {", ".join(_ROLES)}, or a column of the '
+            "manifest",
+            code="unknown_input",
         )
     return role
 

@@ -55,7 +55,14 @@ class Anchor(FileContent):
     when: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        refuse((not self.scores, "an anchor names the scores it is for", "scores"))
+        refuse(
+            (
+                not self.scores,
+                "no_scores",
+                "an anchor names the scores it is for",
+                "scores",
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -130,36 +137,43 @@ class AnswerFormat(FileContent):
         refuse(
             (
                 form == "list" and not self.envelope,
+                "no_envelope",
                 "form list: expected an envelope, the key of the list",
                 "envelope",
             ),
             (
                 not self.is_json and (self.id_key or self.envelope or self.sections),
+                "not_json_form",
                 f"form {form}: id_key, envelope and sections are only for JSON; remove them",
                 "form",
             ),
             (
                 form == "token" and self.texts,
+                "texts_of_token",
                 "form token: the score is the whole reply; remove texts",
                 "form",
             ),
             (
                 self.others and form != "nested",
+                "others_not_nested",
                 "others: only for form nested",
                 "others",
             ),
             (
                 not kinds <= {*OTHER_KINDS},
+                "bad_others",
                 f"others {list(self.others)!r:.80}: expected PATH: KIND, the kind one of {', '.join(OTHER_KINDS)}",
                 "others",
             ),
             (
                 form == "nested" and self.envelope,
+                "envelope_of_nested",
                 "form nested: paths begin at the top level; remove the envelope",
                 "form",
             ),
             (
                 not 0 <= least <= most,
+                "words_reversed",
                 f"words {[least, most]}: expected the least number before the largest",
                 "words",
             ),
@@ -277,15 +291,22 @@ class Rubric(FileContent):
         scales = {factor.key: factor.scale for factor in self.factors}
         keys = [factor.key for factor in self.factors]
         refuse(
-            (not keys, "a rubric needs at least one factor", "factors"),
-            (len(scales) < len(keys), f"factor keys must differ: {keys}", "factors"),
+            (not keys, "no_factors", "a rubric needs at least one factor", "factors"),
+            (
+                len(scales) < len(keys),
+                "factor_twice",
+                f"factor keys must differ: {keys}",
+                "factors",
+            ),
             (
                 len({bool(scale.choices) for scale in scales.values()}) > 1,
+                "scores_and_choices",
                 "some factors have choices and others do not: expected scores for all factors, or choices for all",
                 "factors",
             ),
             (
                 not self.images or len({*self.images}) < len(self.images),
+                "bad_images",
                 "a rubric needs at least one image, and each only once",
                 "images",
             ),
@@ -296,11 +317,13 @@ class Rubric(FileContent):
         refuse(
             (
                 self.reason == "after" and self.template,
+                "template_order",
                 "reason: after: not for an imported prompt, which has its own order",
                 "reason",
             ),
             (
                 self.reason == "after" and self.answer.sections,
+                "sections_order",
                 "reason: after: not for an answer with sections, which puts the reasoning first",
                 "reason",
             ),
@@ -309,6 +332,7 @@ class Rubric(FileContent):
         refuse(
             (
                 len({*names}) < len(names),
+                "key_twice",
                 f"keys of the answer must differ: {names}",
                 "answer",
             )
@@ -320,6 +344,7 @@ class Rubric(FileContent):
             refuse(
                 (
                     rule.factor not in keys,
+                    "unknown_factor",
                     f"consistency names the factor {rule.factor!r}, which the rubric does not have",
                     "consistency",
                 )
@@ -328,6 +353,7 @@ class Rubric(FileContent):
             refuse(
                 (
                     not all(map(scales[rule.factor].has, scores)),
+                    "off_the_scale",
                     f"consistency gives {rule.factor!r} a score that is not on its scale",
                     "consistency",
                 )
@@ -368,24 +394,29 @@ class Rubric(FileContent):
         refuse(
             (
                 form in ("token", "marked") and len(self.factors) > 1,
+                "several_factors",
                 f"form {form}: one reply is one score, so the rubric has one factor",
                 "factors",
             ),
             (
                 len({bool(factor.heading) for factor in self.factors}) > 1,
+                "some_headings",
                 "heading: expected for all factors or for none",
                 "factors",
             ),
             (
                 not self.answer.is_json and self.consistency,
+                "differences_not_json",
                 f"form {form}: consistency needs sections, which are only for JSON",
             ),
             (
                 form == "lines" and labels,
+                "bad_label",
                 f"label {labels[:1]!r:.80}: expected one line without a colon or space at its ends",
             ),
             (
                 form == "nested" and paths,
+                "bad_path",
                 f"path {paths[:1]!r:.80}: expected keys with dots between them, none of them a score",
             ),
         )
@@ -395,10 +426,12 @@ class Rubric(FileContent):
             refuse(
                 (
                     not choices or any(map(str.isalnum, ends)),
+                    "bad_marks",
                     "form marked: expected choices such as [[A>B]], without a letter or digit at their ends",
                 ),
                 (
                     any(a in b for a, b in itertools.permutations(choices, 2)),
+                    "mark_in_mark",
                     "form marked: expected choices that do not contain each other",
                 ),
             )
@@ -419,6 +452,7 @@ class Rubric(FileContent):
         refuse(
             (
                 wrong,
+                "unknown_key",
                 f"keys list {wrong}; expected keys of the answer, each once",
                 "answer",
             ),
@@ -430,12 +464,14 @@ class Rubric(FileContent):
             refuse(
                 (
                     slot.is_image_part and slot.role not in self.images,
+                    "image_not_listed",
                     f"template: {slot.mark} is an image that `images` does not list",
                     "template",
                 ),
                 (
                     slot.mark == text_part_mark(slot.role)
                     and slot.role not in self.texts,
+                    "text_not_listed",
                     f"template: {slot.mark} is a text that `texts` does not list",
                     "template",
                 ),
@@ -455,31 +491,37 @@ class Rubric(FileContent):
         refuse(
             (
                 self.for_each and not _DOTTED.fullmatch(self.for_each),
+                "bad_column",
                 f"for_each {self.for_each!r:.80}: expected a column of the manifest, such as checks",
                 "for_each",
             ),
             (
                 not 1 <= self.samples <= MAX_SAMPLES,
+                "bad_samples",
                 f"samples: expected 1 to {MAX_SAMPLES}",
                 "samples",
             ),
             (
                 EARLIER in self.texts and not self.after,
+                "no_earlier_rubric",
                 f"texts list {EARLIER}, the answer of another rubric: name it with `after`",
                 "texts",
             ),
             (
                 self.for_each and not of_element,
+                "element_not_shown",
                 f"for_each: nothing of an element is shown; list {EACH} or {EACH}.FIELD under texts",
                 "for_each",
             ),
             (
                 of_element and not self.for_each,
+                "no_for_each",
                 f"{kind} list {', '.join(of_element)}, a part of an element: name the list with `for_each`",
                 kind,
             ),
             (
                 self.for_each and self.pairwise,
+                "element_of_a_pair",
                 "for_each: a pair is asked about as a whole, in both orders",
                 "for_each",
             ),
@@ -581,20 +623,28 @@ def _check_names(
         refuse(
             (
                 not form.fullmatch(wanted_name),
+                "bad_column",
                 f"{kind} list {wanted_name!r:.80}; expected a column of the manifest, such as references",
                 kind,
             ),
             (
                 name in others,
+                "wrong_list",
                 f'{kind} list "{name}", which belongs under {other_kind}',
                 kind,
             ),
             (
                 name in _IDENTITY,
+                "identity_shown",
                 f'{kind} list "{name}": it identifies the edit, which a judge must not know',
                 kind,
             ),
-            (meant, f'{kind} list "{name}"; did you mean "{"".join(meant)}"?', kind),
+            (
+                meant,
+                "mistyped_input",
+                f'{kind} list "{name}"; did you mean "{"".join(meant)}"?',
+                kind,
+            ),
         )
 
 

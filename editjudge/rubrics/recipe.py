@@ -329,13 +329,17 @@ def read_source(checkout: Path, source: TextSource) -> str:
     for mark, side in ((source.after, 2), (source.before, 0)):
         count = text.count(mark)
         if mark and count != 1:
-            raise RubricError(f"{file}: found {mark!r} {count} times, expected it once")
+            raise RubricError(
+                f"{file}: found {mark!r} {count} times, expected it once",
+                code="text_not_once",
+            )
         if mark:
             text = text.partition(mark)[side]
     for old, new in source.replace.items():
         if old not in text:
             raise RubricError(
-                f"{file}: {old!r} was not found in the text; check the commit of the checkout"
+                f"{file}: {old!r} was not found in the text; check the commit of the checkout",
+                code="text_missing",
             )
         text = text.replace(old, new)
     if not text.strip():
@@ -358,13 +362,15 @@ def _content(checkout: Path, name: str) -> str:
         return path.read_text("utf-8")
     except LeavesFolder:
         raise RubricError(
-            f"{name}: outside the checkout; expected a file inside it"
+            f"{name}: outside the checkout; expected a file inside it",
+            code="outside_folder",
         ) from None
     except UnicodeDecodeError as error:
         raise RubricError(f"{name}: not UTF-8 at byte {error.start}") from None
     except OSError as error:
         raise RubricError(
-            f"{checkout} has no {name}: {error.strerror}. Check the repository and its commit."
+            f"{checkout} has no {name}: {error.strerror}. Check the repository and its commit.",
+            code="missing_file",
         ) from None
 
 
@@ -387,9 +393,11 @@ def _entry(source: TextSource, content: str) -> str:
         except (KeyError, IndexError, TypeError):
             keys = [str(name) for name in value] if isinstance(value, dict) else []
             hint = did_you_mean(str(key), keys)
-            raise RubricError(f'{file}: no "{path[1:]}"{hint}') from None
+            raise RubricError(
+                f'{file}: no "{path[1:]}"{hint}', code="missing_key"
+            ) from None
     if not isinstance(value, str):
-        raise RubricError(f"{file}: {path[1:]} is not a text")
+        raise RubricError(f"{file}: {path[1:]} is not a text", code="not_text")
     return value
 
 
@@ -405,7 +413,8 @@ class _PythonFile:
                 self._tree = ast.parse(content)
         except SyntaxError as error:
             raise RubricError(
-                f"{name}:{error.lineno or 1}: not Python: {error.msg}"
+                f"{name}:{error.lineno or 1}: not Python: {error.msg}",
+                code="not_python",
             ) from None
         except (ValueError, RecursionError, MemoryError) as error:
             raise RubricError(f"{name}: not Python: {error}") from None
@@ -420,8 +429,9 @@ class _PythonFile:
             node = self._item(node, key)
         return self._text(node)
 
-    def _error(self, node: ast.AST, message: str) -> RubricError:
-        return RubricError(f"{self._name}:{getattr(node, 'lineno', 1)}: {message}")
+    def _error(self, node: ast.AST, message: str, code: str) -> RubricError:
+        line = getattr(node, "lineno", 1)
+        return RubricError(f"{self._name}:{line}: {message}", code=code)
 
     def _scope(self, classes: Sequence[str]) -> Sequence[ast.stmt]:
         """Return the statements of the file, or of a class that may be inside other classes."""
@@ -434,7 +444,8 @@ class _PythonFile:
             ]
             if len(bodies) != 1:
                 raise RubricError(
-                    f"{self._name}: {len(bodies)} classes are called {name}; expected one"
+                    f"{self._name}: {len(bodies)} classes are called {name}; expected one",
+                    code="not_one_class",
                 )
             body = bodies[0]
         return body
@@ -463,7 +474,8 @@ class _PythonFile:
             lines = ", ".join(str(value.lineno) for value in assigned)
             problem = f"found {len(assigned)} assignments, on lines {lines}."
         raise RubricError(
-            f'{where}: expected one assignment to the constant "{name}", {problem}'
+            f'{where}: expected one assignment to the constant "{name}", {problem}',
+            code="not_one_assignment",
         )
 
     def _from_function(self, source: TextSource) -> ast.expr:
@@ -478,7 +490,8 @@ class _PythonFile:
         if len(matches) != 1:
             hint = did_you_mean(name, {function.name for function in functions})
             raise RubricError(
-                f'{self._name}: found {len(matches)} functions "{source.function}", expected one{hint}'
+                f'{self._name}: found {len(matches)} functions "{source.function}", expected one{hint}',
+                code="not_one_function",
             )
         function = matches[0]
         if source.variable:
@@ -493,6 +506,7 @@ class _PythonFile:
             raise self._error(
                 function,
                 f"{source.function} has {len(returns)} return statements, expected one; name a variable",
+                "not_one_return",
             )
         return returns[0]
 
@@ -505,18 +519,22 @@ class _PythonFile:
                 if key in keys:
                     return values[keys.index(key)]
                 hint = did_you_mean(str(key), [str(k) for k in keys if k is not None])
-                raise self._error(node, f'no key "{key}"{hint}')
+                raise self._error(node, f'no key "{key}"{hint}', "missing_key")
             case ast.List(elts=items) | ast.Tuple(elts=items) if isinstance(
                 key, int
             ) and key < len(items):
                 return items[key]
-        raise self._error(node, f"expected a dictionary or a list with {key!r}")
+        raise self._error(
+            node, f"expected a dictionary or a list with {key!r}", "missing_key"
+        )
 
     def _text(self, node: ast.expr) -> str:
         """Return a text that is built from constants. The fields of an f-string stay as `{name}`."""
         self._steps += 1
         if self._steps > _MAX_STEPS:
-            raise self._error(node, f"the text has more than {_MAX_STEPS} terms")
+            raise self._error(
+                node, f"the text has more than {_MAX_STEPS} terms", "too_complex"
+            )
         match node:
             case ast.Constant(value=str() as text):
                 return text
@@ -546,5 +564,5 @@ class _PythonFile:
                 return textwrap.dedent(self._text(value))
         code = ast.unparse(node)[:60]
         raise self._error(
-            node, f"expected a text, found {code!r}, which is not evaluated"
+            node, f"expected a text, found {code!r}, which is not evaluated", "not_text"
         )

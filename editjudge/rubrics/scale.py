@@ -29,18 +29,17 @@ class FileContent:
 class FieldError(ValueError):
     """Raised for file content that breaks a rule. The error is reported at the first of `keys` that the file has."""
 
-    def __init__(self, message: str, *keys: str) -> None:
+    def __init__(self, message: str, *keys: str, code: str = "") -> None:
         super().__init__(message)
         self.keys = keys
+        self.code = code
 
 
-def refuse(*rules: tuple[object, str, *tuple[str, ...]]) -> None:
-    """Raise `FieldError` for the first broken rule. A rule is a tuple: whether it is broken, the message, and the
-    keys.
-    """
-    for is_broken, message, *keys in rules:
+def refuse(*rules: tuple[object, str, str, *tuple[str, ...]]) -> None:
+    """Raise `FieldError` for the first broken rule: whether it is, its code, the message, and the keys to look at."""
+    for is_broken, code, message, *keys in rules:
         if is_broken:
-            raise FieldError(message, *keys)
+            raise FieldError(message, *keys, code=code)
 
 
 ADDED: Any = {"absent_at_default": True}
@@ -78,34 +77,45 @@ class Scale(FileContent):
         refuse(
             (
                 kinds.count(True) != 1,
+                "not_one_kind",
                 "a scale has either values (integers), a range (decimals) or choices (words)",
                 "values",
                 "range",
                 "choices",
             ),
-            (len(options) == 1, f"a scale needs at least two {kind}s", f"{kind}s"),
+            (
+                len(options) == 1,
+                "too_few_values",
+                f"a scale needs at least two {kind}s",
+                f"{kind}s",
+            ),
             (
                 len(set(options)) < len(options),
+                "value_twice",
                 f"a scale names each {kind} once",
                 f"{kind}s",
             ),
             (
                 self.range is None and self.step is not None,
+                "step_without_range",
                 "step: only for a range",
                 "step",
             ),
             (
                 self.choices and self.direction == "down",
+                "direction_of_choices",
                 "direction: not for choices",
                 "direction",
             ),
             (
                 len({"", *texts}) <= len(texts),
+                "bad_abstain",
                 "abstain: expected each word once, and not one of the choices",
                 "abstain",
             ),
             (
                 self.boolean and sorted(self.values) != [0, 1],
+                "bad_boolean",
                 "boolean: expected the values 0 and 1",
                 "boolean",
             ),
@@ -118,7 +128,7 @@ class Scale(FileContent):
         """Raise `FieldError` if labels or anchors have scores that are not on the scale."""
         stray = sorted({score for score in scores if not self.has(score)})
         message = f"{subject} for {stray}, which are not on the scale: {self.words}"
-        refuse((stray, message, subject))
+        refuse((stray, "off_the_scale", message, subject))
 
     def _check_range(self, ends: tuple[Number | None, Number | None]) -> None:
         # Whole numbers become integers, so that 1 and 1.0 have the same hash.
@@ -130,16 +140,22 @@ class Scale(FileContent):
         refuse(
             (
                 not in_order,
+                "range_reversed",
                 f"range {list(ends)}: expected the lowest before the highest",
                 "range",
             ),
-            (step is not None and step <= 0, "step: expected a number above 0", "step"),
+            (
+                step is not None and step <= 0,
+                "bad_step",
+                "step: expected a number above 0",
+                "step",
+            ),
         )
         off_step = step is not None and high is not None and self.read(high) is None
         message = (
             f"range {list(ends)}: steps of {step} from {low or 0} do not end at {high}"
         )
-        refuse((off_step, message, "range"))
+        refuse((off_step, "step_misses_end", message, "range"))
 
     @property
     def low(self) -> Number | None:
@@ -308,7 +324,7 @@ def _plain_number(value: Number | None) -> Number | None:
         return None
     if not math.isfinite(value):
         message = "range and step: expected finite numbers; an open end is null"
-        raise FieldError(message, "range", "step")
+        raise FieldError(message, "range", "step", code="infinite_range")
     return int(value) if value == int(value) else float(value)
 
 

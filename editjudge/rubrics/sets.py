@@ -122,8 +122,8 @@ _SCORE_KEYS = {
 class ScoreError(RubricError):
     """Raised for a score of a set that cannot be computed."""
 
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, name: str, message: str, code: str) -> None:
+        super().__init__(message, code=code)
         self.name = name
 
 
@@ -137,7 +137,7 @@ def formulas(
         try:
             parsed[name] = _formula(name, entry, members, terms)
         except RubricError as error:
-            raise ScoreError(name, str(error)) from None
+            raise ScoreError(name, str(error), error.code) from None
     return list(parsed.values())
 
 
@@ -150,23 +150,33 @@ def _formula(
     )
     if "formula" not in content or content.keys() - _SCORE_KEYS:
         raise RubricError(
-            f"{where}: expected a formula, or keys of {', '.join(_SCORE_KEYS)} with `formula`"
+            f"{where}: expected a formula, or keys of {', '.join(_SCORE_KEYS)} with `formula`",
+            code="not_a_formula",
         )
     for key, value in content.items():
         legal = _SCORE_KEYS[key]
         if legal and value not in legal:
-            raise RubricError(f"{where}: {key} is `{'` or `'.join(legal)}`")
+            raise RubricError(
+                f"{where}: {key} is `{'` or `'.join(legal)}`", code="bad_setting"
+            )
     if not re.fullmatch(r"[^\W\d]\w*", name) or name in (*FUNCTIONS, EVERY):
         raise RubricError(
-            f'score "{name}": expected letters, digits and _, beginning with a letter, and not the name of a function'
+            f'score "{name}": expected letters, digits and _, beginning with a letter, and not the name of a function',
+            code="bad_name",
         )
     if any(name in member.factors for member in members):
-        raise RubricError(f'score "{name}": a factor has that name; rename the score')
+        raise RubricError(
+            f'score "{name}": a factor has that name; rename the score',
+            code="name_of_a_factor",
+        )
     text = str(content.pop("formula"))
     formula = Formula(name, text, parse(text, members, before, where), **content)
     has_words = any(term.choices for term in formula.term.walk())
     if formula.repeats == "before" and has_words:
-        raise RubricError(f"{where}: words have no mean; expected `repeats: after`")
+        raise RubricError(
+            f"{where}: words have no mean; expected `repeats: after`",
+            code="words_without_mean",
+        )
     return formula
 
 
@@ -182,16 +192,20 @@ class RubricSet:
 
     def __post_init__(self) -> None:
         if not self.rubrics:
-            raise RubricError(f"{self.name}: a set needs at least one rubric")
+            raise RubricError(
+                f"{self.name}: a set needs at least one rubric", code="empty_set"
+            )
         names: list[str] = []
         for rubric in self.rubrics:
             if rubric.name in names:
                 raise RubricError(
-                    f'{self.name}: two rubrics are called "{rubric.name}": give one of them another name'
+                    f'{self.name}: two rubrics are called "{rubric.name}": give one of them another name',
+                    code="two_of_one_name",
                 )
             if rubric.after and rubric.after not in names:
                 raise RubricError(
-                    f'{self.name}: {rubric.name} is asked after "{rubric.after}", which must come before'
+                    f'{self.name}: {rubric.name} is asked after "{rubric.after}", which must come before',
+                    code="after_a_later_rubric",
                 )
             names.append(rubric.name)
         _ = self.formulas
@@ -288,7 +302,8 @@ def check_unconditional(
     for rubric in rubrics:
         if conditions := [name for name in asking(rubric) if name not in allowed]:
             raise UsageError(
-                f"{rubric.name}: has `{conditions[0]}`, and {who}: use `editjudge run` on one machine"
+                f"{rubric.name}: has `{conditions[0]}`, and {who}: use `editjudge run` on one machine",
+                code="asked_by_a_run_alone",
             )
 
 
@@ -318,13 +333,15 @@ def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
         forms = {(r.answer, r.system, r.reason) for r in (first, other)}
         if len(forms) > 1 or any(r.template or r.consistency for r in (first, other)):
             raise RubricError(
-                f'"{first.name}" and "{other.name}" have different forms of answer, so they cannot share one question'
+                f'"{first.name}" and "{other.name}" have different forms of answer, so they cannot share one question',
+                code="different_forms",
             )
     factors = tuple(factor for rubric in rubrics for factor in rubric.factors)
     counts = Counter(factor.key for factor in factors)
     if twice := [key for key, count in counts.items() if count > 1]:
         raise RubricError(
-            f'"{name}" would score {", ".join(twice)} twice in one answer'
+            f'"{name}" would score {", ".join(twice)} twice in one answer',
+            code="scored_twice",
         )
     return Rubric(
         name=name,

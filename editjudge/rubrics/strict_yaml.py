@@ -76,16 +76,19 @@ def read_text(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RubricError(
-                f"{path}: larger than {_MAX_BYTES:,} bytes; that is not a rubric"
+                f"{path}: larger than {_MAX_BYTES:,} bytes; that is not a rubric",
+                code="too_many_bytes",
             )
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
         raise RubricError(
-            f"{path}: not a rubric file: not UTF-8 at byte {error.start}"
+            f"{path}: not a rubric file: not UTF-8 at byte {error.start}",
+            code="not_utf8",
         ) from None
     except OSError as error:
         raise RubricError(
-            f"{one_line(str(path))}: cannot be read: {error.strerror}"
+            f"{one_line(str(path))}: cannot be read: {error.strerror}",
+            code="unreadable_file",
         ) from None
     except ValueError as error:  # a null byte in the name
         raise RubricError(f"{one_line(str(path))}: cannot be read: {error}") from None
@@ -206,7 +209,8 @@ def validated(
             complaints.append(_complaint(dict(fault), lines, source, keys))
         if len(errors) > _MAX_COMPLAINTS:
             complaints.append(f"{source}: and {len(errors) - _MAX_COMPLAINTS} more")
-        raise RubricError("\n".join(dict.fromkeys(complaints))) from None
+        code = getattr(errors[0].get("ctx", {}).get("error"), "code", errors[0]["type"])
+        raise RubricError("\n".join(dict.fromkeys(complaints)), code=code) from None
 
 
 @functools.cache
@@ -285,7 +289,8 @@ def dump_plain(data: Any) -> str:
     def text(dumper: Any, value: str) -> Any:
         if _SURROGATE.search(value):
             raise RubricError(
-                f'"{one_line(value[:80])}" has an unpaired surrogate, which cannot be written to a file'
+                f'"{one_line(value[:80])}" has an unpaired surrogate, which cannot be written to a file',
+                code="not_text",
             )
         style = "|" if "\n" in value else None
         if _OTHER_BREAKS.search(value):

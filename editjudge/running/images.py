@@ -70,7 +70,8 @@ class ImageRegion:
         numbers = _corners(value)
         if numbers is None:
             raise RegionMissing(
-                f"{edit.id}: {self}: found {value!r:.80}, expected a box: left, top, right, bottom"
+                f"{edit.id}: {self}: found {value!r:.80}, expected a box: left, top, right, bottom",
+                code="bad_box",
             )
         if all(0 <= number <= 1 for number in numbers):
             sides = (width, height) * 2

@@ -145,7 +145,9 @@ class Job:
     def __post_init__(self) -> None:
         if self.repeats < 1:
             repeats = Option("repeats", self.repeats)
-            raise UsageError(f"{repeats}: at least one", options=[repeats])
+            raise UsageError(
+                f"{repeats}: at least one", options=[repeats], code="bad_number"
+            )
         if not self.judges or not self.rubrics:
             raise UsageError("a run needs at least one rubric and one judge")
         if len(set(self.judges)) < len(self.judges):
@@ -167,6 +169,7 @@ class Job:
             raise UsageError(
                 f"--fuse: {sets[0].name} is a set of your own, which is asked rubric by rubric: leave --fuse out",
                 options=[Option("fuse")],
+                code="fused_set",
             )
         if self.fuse and {*self.rubrics} & {*SETS}:
             rubrics = [load_one(name) for name in self.rubrics]
@@ -236,7 +239,8 @@ class Job:
         texts -= {*TEXT_ROLES, EACH, EARLIER}
         if both := sorted(images & texts):
             raise UsageError(
-                f'"{both[0]}" is an image to one rubric and a text to another'
+                f'"{both[0]}" is an image to one rubric and a text to another',
+                code="image_and_text",
             )
         return NamedInputs(frozenset(images), frozenset(texts), self.columns)
 
@@ -351,7 +355,8 @@ class Job:
         for model in sorted({*self.models} - present):
             names = ", ".join(sorted(present)[:20])
             raise UsageError(
-                f'--model: no edit is of "{model}"{did_you_mean(model, present)} Models here: {names or "none"}'
+                f'--model: no edit is of "{model}"{did_you_mean(model, present)} Models here: {names or "none"}',
+                code="unknown_model",
             )
 
     def _check_primary(self) -> None:
@@ -461,7 +466,8 @@ class Part:
         if match and 1 <= int(match[1]) <= int(match[2]):
             return cls(int(match[1]), int(match[2]))
         raise UsageError(
-            f'--part "{text}": expected I/N, such as 1/4, with I from 1 to N'
+            f'--part "{text}": expected I/N, such as 1/4, with I from 1 to N',
+            code="bad_part",
         )
 
     def holds(self, edit: Edit) -> bool:
@@ -793,7 +799,8 @@ class EditJudge:
                 # A path that the user typed must exist, since a typo is not a missing output.
                 if isinstance(source, Path) and not source.exists():
                     raise ImageError(
-                        f"{name_of(source)}: no such file (given as {role})"
+                        f"{name_of(source)}: no such file (given as {role})",
+                        code="missing_image",
                     )
         reader = ImageReader()
         look = partial(look_at, DigestCache(reader))

@@ -70,7 +70,8 @@ class Condition:
             return cls(run, names_in(condition, "condition"), condition)
         except RubricError as error:
             raise UsageError(
-                f'--where "{text}": expected {form}, or <=, =, >, <, or an expression; {error}'
+                f'--where "{text}": expected {form}, or <=, =, >, <, or an expression; {error}',
+                code="bad_condition",
             ) from None
 
     @functools.cached_property

@@ -83,7 +83,10 @@ def fit(judge: Sequence[float] | Floats, human: Sequence[float] | Floats) -> Iso
 
     x, y, _ = _complete(judge, human, None)
     if not len(x):
-        raise UsageError("no edit has both a score and a rating to calibrate on")
+        raise UsageError(
+            "no edit has both a score and a rating to calibrate on",
+            code="no_common_edit",
+        )
     levels, code = np.unique(x, return_inverse=True)
     counts = np.bincount(code)
     means = np.bincount(code, weights=y) / counts

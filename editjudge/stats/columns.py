@@ -116,7 +116,8 @@ class Column:
         for name in names:
             if name not in self.labels:
                 raise UsageError(
-                    f"no {name!r} among {list(self.labels)[:12]}{did_you_mean(name, self.labels)}"
+                    f"no {name!r} among {list(self.labels)[:12]}{did_you_mean(name, self.labels)}",
+                    code="unknown_name",
                 )
         return self.among(names)
 
@@ -204,7 +205,8 @@ class _ScoreRows:
             for column in columns:
                 if len(column) != len(self):
                     raise UsageError(
-                        f"column {f.name!r} has {len(column)} rows, 'score' has {len(self)}"
+                        f"column {f.name!r} has {len(column)} rows, 'score' has {len(self)}",
+                        code="unequal_columns",
                     )
 
 
@@ -264,7 +266,8 @@ class Scores(_ScoreRows):
         table._check_lengths()
         if bad := int(np.sum(table.ok != np.isfinite(values))):
             raise UsageError(
-                f"{bad} rows have a score without status 'ok', or 'ok' without a score"
+                f"{bad} rows have a score without status 'ok', or 'ok' without a score",
+                code="score_without_ok",
             )
         return table
 

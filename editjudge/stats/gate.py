@@ -163,7 +163,8 @@ def gate(
     rules = [*minima, *compared]
     if not rules:
         raise UsageError(
-            "a gate needs a minimum for a factor, or a baseline that shares factors with the run"
+            "a gate needs a minimum for a factor, or a baseline that shares factors with the run",
+            code="no_check",
         )
     samples = [*minima.values(), *compared.values()]
     samples = infer_samples(samples, guaranteed=guaranteed, draws=draws)
@@ -191,12 +192,14 @@ def _minima(
     for factor, least in minimum.items():
         if factor not in factors:
             raise UsageError(
-                f"no factor {factor!r} in the run{did_you_mean(factor, factors)}"
+                f"no factor {factor!r} in the run{did_you_mean(factor, factors)}",
+                code="unknown_factor",
             )
         scale = scales.get(factor)
         if scale and not min(scale) <= least <= max(scale):
             raise UsageError(
-                f"{factor}: the limit {least:g} is not on its scale, which goes from {min(scale):g} to {max(scale):g}"
+                f"{factor}: the limit {least:g} is not on its scale, which goes from {min(scale):g} to {max(scale):g}",
+                code="off_the_scale",
             )
         rule = GateRule(factor, least, falling=factor in falling)
         minima[rule] = Sample.of_scores(scores.where(factor=factor), scale)

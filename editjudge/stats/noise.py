@@ -144,7 +144,10 @@ def _notes(
 
 def _positive(width: float) -> float:
     if width <= 0:
-        raise UsageError(f"the width {width} is invalid: expected a positive number")
+        raise UsageError(
+            f"the width {width} is invalid: expected a positive number",
+            code="bad_number",
+        )
     return width
 
 

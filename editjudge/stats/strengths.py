@@ -41,7 +41,8 @@ def vote_codes(votes: Sequence[str | None]) -> Ints:
     for vote in votes:
         if vote not in codes:
             raise UsageError(
-                f"a vote is 'A', 'B' or 'tie', or None if it failed; found {vote!r}"
+                f"a vote is 'A', 'B' or 'tie', or None if it failed; found {vote!r}",
+                code="unknown_choice",
             )
     return np.array([codes[vote] for vote in votes], dtype=np.int64)
 

@@ -145,7 +145,8 @@ def summarise(
     """
     if by is not None and by not in scores.slices:
         raise UsageError(
-            f"there is no column {by!r} to slice by: expected one of {sorted(scores.slices)}"
+            f"there is no column {by!r} to slice by: expected one of {sorted(scores.slices)}",
+            code="unknown_column",
         )
     slices = [scores.slices[by]] if by is not None else []
     cells, keys = combinations(scores.judge, scores.model, scores.factor, *slices)

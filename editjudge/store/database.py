@@ -105,7 +105,8 @@ class Database:
                     release = migrations.release_of(stored)
                     problem = f"was written by editjudge {release}"
                 raise StoreError(
-                    f"{self._name}: {problem} and is opened for reading only: open it once for writing"
+                    f"{self._name}: {problem} and is opened for reading only: open it once for writing",
+                    code="read_only",
                 )
         self._patience = self._timeout
 
@@ -194,7 +195,8 @@ class Database:
     def _writing(self) -> Iterator[sa.Connection]:
         if self._readonly:
             raise StoreError(
-                f"{self._name}: opened for reading only, so nothing can be written"
+                f"{self._name}: opened for reading only, so nothing can be written",
+                code="read_only",
             )
         self._follow_file()
         begin = self._engine.execution_options(writes=True).begin
@@ -243,7 +245,8 @@ class Database:
             is_of_database = isinstance(error, sa.exc.DBAPIError)
             if is_of_database and not isinstance(error, sa.exc.DataError):
                 raise StoreError(
-                    f"{self._name}: {location.remedy(error.orig, self._timeout)}"
+                    f"{self._name}: {location.remedy(error.orig, self._timeout)}",
+                    code=location.code_of(error.orig),
                 ) from error
             # A value that cannot be converted, or that the database rejects, such as a number out of range.
             raise ValueError(

@@ -306,7 +306,8 @@ def _read_about(folder: Path) -> RunFile:
         content = read_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise ManifestError(
-            f"{path}: expected what `editjudge export` writes last: {error}"
+            f"{path}: expected what `editjudge export` writes last: {error}",
+            code="unfinished_export",
         ) from None
     about = _validated(f"{path}", content, RunFile)
     for document in (about.spec, about.summary or {}):
@@ -326,7 +327,9 @@ def _validated(source: str, values: object, kind: type[R]) -> R:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
         problem = f"{first['msg']}; found {first['input']!r:.80}"
-        raise ManifestError(": ".join(filter(None, (source, field, problem)))) from None
+        raise ManifestError(
+            ": ".join(filter(None, (source, field, problem))), code="bad_row"
+        ) from None
 
 
 # --- checks ---------------------------------------------------------------------------------------------------

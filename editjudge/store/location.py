@@ -48,6 +48,16 @@ def may_pass(error: BaseException | None) -> bool:
     return str(state).startswith(("08", "40", "57P", _TOO_MANY, _SAME_KEY_AT_ONCE))
 
 
+def code_of(error: BaseException | None) -> str:
+    """Return the driver's code of a failure, such as `sqlite_full` or `42501`; `no_answer` if a server gave none."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorname", "sqlite").lower()
+    if state := getattr(error, "sqlstate", None):
+        return str(state)
+    is_refused = any(text in str(error) for text in _REFUSALS)
+    return "refused" if is_refused else "no_answer"
+
+
 def remedy(error: BaseException | None, timeout: float) -> str:
     """Return a description of a failure with its remedy."""
     # Only the first line, since the others quote the statement.
@@ -95,13 +105,15 @@ def _server_engine(url: str) -> tuple[sa.Engine, str]:
         engine = sa.create_engine(parsed, connect_args=options, pool_pre_ping=True)
     except ModuleNotFoundError:
         raise StoreError(
-            "PostgreSQL needs an extra: pip install 'editjudge[postgres]'"
+            "PostgreSQL needs an extra: pip install 'editjudge[postgres]'",
+            code="missing_extra",
         ) from None
     except (sa.exc.ArgumentError, ValueError):  # the message may hold the password
         expected = "a path, sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE, an @ in it written %40"
         raise StoreError(
             f"a store is {expected}; found {url.partition('://')[0]}://.... To keep a run as files, use a database, then "
-            "`editjudge export --format parquet`"
+            "`editjudge export --format parquet`",
+            code="not_a_store_url",
         ) from None
     name = parsed.set(drivername="postgresql", query={}).render_as_string(
         hide_password=True
@@ -145,19 +157,23 @@ _OF_POSTGRESQL: dict[str | None, str] = {
 def check_path(path: Path, readonly: bool) -> None:
     """Raise `StoreError` if a store cannot be at this path."""
     if path.is_dir():
+        code = "is_a_folder"
         problem = (
             f"a folder; a store is one file, such as {path / 'editjudge.db'}: use a database, then "
             "`editjudge export --format parquet`"
         )
     elif path.exists() and not path.is_file():
+        code = "not_a_regular_file"
         problem = "not a regular file; a store is one: name another with --store"
     elif readonly and not path.exists():
+        code = "no_store"
         problem = "no such store; name it with --store, or make it with `editjudge run`"
     elif not path.parent.is_dir():
+        code = "no_folder"
         problem = f"there is no folder {path.parent}; make it, or name another store with --store"
     else:
         return
-    raise StoreError(f"{path}: {problem}", options=[Option("store")])
+    raise StoreError(f"{path}: {problem}", code=code, options=[Option("store")])
 
 
 def address_of(path: Path, readonly: bool) -> str:
@@ -252,7 +268,8 @@ def copy_file(source: Any, path: str | os.PathLike[str]) -> None:
         except sqlite3.Error as error:
             Path(path).unlink(missing_ok=True)
             raise StoreError(
-                f"{path}: a copy of the store could not be written: {remedy(error, 0)}"
+                f"{path}: a copy of the store could not be written: {remedy(error, 0)}",
+                code="no_copy",
             ) from error
 
 

@@ -73,7 +73,8 @@ def _contents_of(
     if several:
         raise UsageError(
             f"{store_name}: {len(several):,} of the ids are of several different edits, such as {several[0]!r:.80}: "
-            "say what was rated with --run RUN or --manifest FILE"
+            "say what was rated with --run RUN or --manifest FILE",
+            code="several_edits_of_one_id",
         )
     return {item: min(contents.get(item, {BY_ID + item})) for item in wanted}
 

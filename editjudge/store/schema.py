@@ -102,7 +102,8 @@ def unpacked(stored: bytes) -> str:
     data = stored[1:]
     if codec not in (_RAW, _ZLIB):
         raise StoreError(
-            f"a reply is stored with the codec {codec!r}, which this version does not know: upgrade"
+            f"a reply is stored with the codec {codec!r}, which this version does not know: upgrade",
+            code="unknown_codec",
         )
     return (zlib.decompress(data) if codec == _ZLIB else data).decode(
         "utf-8", "surrogatepass"

@@ -132,7 +132,8 @@ class Store(JudgementStore):
             raise StoreError(
                 f'{self._name}: there is a run "{run.name}" with another spec; what differs: '
                 f"{', '.join(_differences(run.spec, spec))}. "
-                "Give this run another name, or run with the same options to resume"
+                "Give this run another name, or run with the same options to resume",
+                code="another_spec",
             )
         return run
 
@@ -171,7 +172,7 @@ class Store(JudgementStore):
         hint = ": it has none yet."
         if names:
             hint = f"{did_you_mean(name, names)} The latest: {', '.join(reversed(names[-5:]))}"
-        raise UsageError(f'{self._name}: no run "{name}"{hint}')
+        raise UsageError(f'{self._name}: no run "{name}"{hint}', code="unknown_run")
 
     def remove_run(self, run: RunRecord | int) -> None:
         """Delete a run, and the judgements and replies that no other run refers to.

@@ -208,7 +208,8 @@ def check_answerable(rubric: Rubric) -> None:
         if not 1 <= len(factor.scale.steps) <= MAX_BUTTONS:
             raise UsageError(
                 f"{rubric.name}: people rate {factor.key} by choosing one of at most {MAX_BUTTONS} scores, and its "
-                f"scale is {factor.scale.words}: give it a step, or take another rubric"
+                f"scale is {factor.scale.words}: give it a step, or take another rubric",
+                code="too_many_scores",
             )
 
 

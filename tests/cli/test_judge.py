@@ -15,6 +15,7 @@ from editjudge.judgement import Judgement, row
 from editjudge.rubrics.contract import check
 from editjudge.rubrics.files import load, load_one, names
 from editjudge.rubrics.verdict import Verdict
+from tests.faults import raises
 from tests.running.made import (
     SPECS,
     Told,
@@ -222,9 +223,7 @@ def test_a_picture_that_is_not_there_is_named(folder: Path) -> None:
     (folder / "after.png").unlink()
     with stub() as server:
         told = judge(folder, SPECS["openai"], "--rubric", "fidelity")
-        with pytest.raises(
-            ImageError, match=r"after\.png: no such file \(given as edited\)"
-        ):
+        with raises(ImageError, "missing_image", "after.png"):
             ej.judge(
                 edited=folder / "after.png", instruction="x", judge=SPECS["openai"]
             )

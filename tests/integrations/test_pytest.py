@@ -16,6 +16,7 @@ from editjudge.errors import UsageError
 from editjudge.integrations import pytest as testing
 from editjudge.integrations.pytest import assert_edit
 from editjudge.judgement import Judgement
+from tests.faults import raises
 
 
 def judged(monkeypatch: pytest.MonkeyPatch, scores: Iterator[int | None]) -> list[None]:
@@ -85,7 +86,7 @@ def test_a_factor_that_does_not_exist_is_a_mistake_of_the_test(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     judged(monkeypatch, itertools.repeat(7))
-    with pytest.raises(UsageError, match="alignment"):
+    with raises(UsageError, "unknown_factor", "alignment"):
         assert_edit(at_least={"aligment": 3}, judge="openai/x")
 
 

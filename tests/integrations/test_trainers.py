@@ -32,6 +32,7 @@ from editjudge.rewards import trainers as reward_module
 from editjudge.rewards.protocol import Terms
 from editjudge.rewards.trainers import NoReward, RewardEdit, Rewarder
 from editjudge.running import job as job_module
+from tests.faults import raises
 from tests.running.made import answered, canned, picture, stub, until
 from tests.web.served import Served, recorded_rewards, serving
 
@@ -123,12 +124,12 @@ def test_trl_gets_none_for_a_failure_and_the_others_in_order(
 def test_trl_may_raise_or_take_the_mean_of_the_group_which_is_marked(
     how: dict[str, Any],
 ) -> None:
-    with pytest.raises(NoReward, match="1 of 4 edits have no reward"):
+    with raises(NoReward, "no_reward", "1 of 4"):
         trl.edit_reward(**how, on_failure="raise")(["p"] * 4, ["c"] * 4, **columns(4))
     mean: Any = trl.edit_reward(**how, on_failure="group_mean")
     assert mean(["p", "q", "q", "p"], ["c"] * 4, **columns(4)) == [1.0, 0.5, 0.0, 1.0]
     assert [reward.imputed for reward in mean.last] == [False, False, False, True]
-    with pytest.raises(NoReward, match="no edit of the group"):
+    with raises(NoReward, "no_group_mean"):
         mean(["p", "q", "q", "alone"], ["c"] * 4, **columns(4))
 
 
@@ -146,7 +147,7 @@ def test_a_function_may_make_the_output_of_a_completion(how: dict[str, Any]) -> 
         0.5,
     ]
     assert made == [("0", WORDS[0]), ("1", WORDS[1])]
-    with pytest.raises(InputError, match='no column "edited"'):
+    with raises(InputError, "missing_column", "edited"):
         trl.edit_reward(**how)(["p", "p"], ["0", "1"], **rest)
 
 
@@ -154,7 +155,7 @@ def test_a_trl_that_would_count_a_failure_as_0_is_refused(
     monkeypatch: pytest.MonkeyPatch, served: Served
 ) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda _: "1.5.1")
-    with pytest.raises(InputError, match=r"TRL 1\.5\.1 .* 0"):
+    with raises(InputError, "trainer_too_old", "TRL 1.5.1"):
         trl.edit_reward(server=served.url)
     assert trl.edit_reward(server=served.url, on_failure="raise")(
         ["p"], ["c"], **columns(1)
@@ -179,7 +180,7 @@ def test_swift_gets_a_class_that_raises_unless_a_mean_is_asked_for(
 
 
 def test_without_ms_swift_there_is_an_error_that_names_it(how: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="pip install"):
+    with raises(InputError, "not_installed"):
         swift.edit_reward(**how)
 
 
@@ -202,7 +203,7 @@ def test_verl_asks_about_one_edit_at_a_time(tmp_path: Path) -> None:
         score(data_source="d", solution_str="s", ground_truth="g", extra_info=row(0))
     )
     assert first == {"score": 1.0, "imputed": 0.0}  # each is edit 0 to the judge
-    with pytest.raises(InputError, match='no "input"'):
+    with raises(InputError, "missing_field", "input"):
         asyncio.run(
             score(
                 data_source="d",
@@ -221,12 +222,12 @@ def test_a_failure_in_verl_is_an_error_or_the_mean_of_what_its_group_had_before(
     how: dict[str, Any] = {"judge": f"replay:{path}", "rubric": "compliance"}
     missing = row(0, edited=None, group="g")
     plain = verl.edit_reward(**how, output=lambda _, extra: extra["edited"])
-    with pytest.raises(NoReward, match="missing_output"):
+    with raises(NoReward, "no_reward", "missing_output"):
         asyncio.run(plain("d", "s", "g", missing))
     mean = verl.edit_reward(
         **how, on_failure="group_mean", output=lambda _, extra: extra["edited"]
     )
-    with pytest.raises(NoReward, match="yet"):
+    with raises(NoReward, "no_group_mean"):
         asyncio.run(mean("d", "s", "g", missing))
     asyncio.run(mean("d", "s", "g", row(0, group="g")))
     assert asyncio.run(mean("d", "s", "g", missing)) == {"score": 1.0, "imputed": 1.0}
@@ -272,7 +273,7 @@ def test_flow_grpo_takes_arrays_and_sources_from_either_place(
     assert flow_grpo.edit_reward(**how)(
         batch(1), WORDS[:1], {}, ref_images=SOURCES[:1]
     )[0] == [1.0]
-    with pytest.raises(InputError, match="expected ref_images"):
+    with raises(InputError, "no_source_images", "ref_images"):
         flow_grpo.edit_reward(**how)(batch(1), WORDS[:1], {})
     with pytest.raises(NoReward):
         flow_grpo.edit_reward(**how)(batch(4), WORDS, described)
@@ -290,7 +291,7 @@ def test_editscores_function_takes_pillows_pictures_and_raises_for_a_failure(
     )
     assert scores == rewards == [1.0, 0.5, 0.0] and "effect_score" in reasons[0]
     assert [one["original_index"] for one in metadata] == [0, 1, 2]
-    with pytest.raises(NoReward, match="1 of 4"):
+    with raises(NoReward, "no_reward", "1 of 4"):
         editscore.evaluate_images(sources, pictures, described, "127.0.0.1", port)
 
 
@@ -342,36 +343,35 @@ def test_arrays_and_tensors_of_any_layout_are_the_same_picture() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("array", "code"),
     [
-        (np.full((4, 4, 3), -1.0), "0 to 1"),
-        (np.full((4, 4, 3), np.nan), "0 to 1"),
-        (np.full((4, 4, 3), 255.0), "0 to 1"),
-        (np.zeros((4, 4, 3), np.int64), "uint8"),
-        (np.zeros((5, 6, 7)), "channels"),
-        (np.zeros((2, 4, 4, 3)), "axes"),
-        (np.zeros((0, 4, 3)), "axes"),
+        (np.full((4, 4, 3), -1.0), "bad_range"),
+        (np.full((4, 4, 3), np.nan), "bad_range"),
+        (np.full((4, 4, 3), 255.0), "bad_range"),
+        (np.zeros((4, 4, 3), np.int64), "bad_dtype"),
+        (np.zeros((5, 6, 7)), "bad_channels"),
+        (np.zeros((2, 4, 4, 3)), "bad_shape"),
+        (np.zeros((0, 4, 3)), "bad_shape"),
     ],
 )
 def test_what_is_no_picture_is_said_and_nothing_is_guessed(
-    given: Any, words: str
+    array: Any, code: str
 ) -> None:
-    with pytest.raises(InputError, match=words):
-        pixels(given)
+    with raises(InputError, code):
+        pixels(array)
 
 
 def test_wrong_arguments_are_said_before_training_begins(tmp_path: Path) -> None:
     spec = recorded_rewards(tmp_path / "r.jsonl")
-    with pytest.raises(UsageError, match="on_failure"):
+    with raises(UsageError, "unknown_policy", "on_failure"):
         Rewarder(spec, "compliance", on_failure="zero")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="colour"):
+    with raises(UsageError, "invalid_formula", "colour"):
         Rewarder(spec, "compliance", score="colour")
-    for weights in (
-        {"effect_score": 1e-10},
-        {"effect_score": 1, "compliance.effect_score": 1},
-    ):
-        with pytest.raises(UsageError, match="weight"):
-            Rewarder(spec, "compliance", weights)
+    with raises(UsageError, "bad_weight", "effect_score"):
+        Rewarder(spec, "compliance", {"effect_score": 1e-10})
+    twice = {"effect_score": 1, "compliance.effect_score": 1}
+    with raises(UsageError, "two_weights", "effect_score"):
+        Rewarder(spec, "compliance", twice)
     (by_key,) = Rewarder(spec, "compliance", "effect_score").rewards(
         [RewardEdit(SOURCES[0], OUTPUTS[0], "x")]
     )
@@ -405,7 +405,7 @@ def test_a_rewarder_can_be_sent_to_a_worker_and_used_inside_a_loop(
 
 
 def test_a_server_that_refuses_is_said_with_its_words(served: Served) -> None:
-    with pytest.raises(JudgeError, match="422"):
+    with raises(JudgeError, "rejected_by_server", "422"):
         Rewarder(rubric="nothing", server=served.url).rewards(
             [RewardEdit(SOURCES[0], OUTPUTS[0], WORDS[0])]
         )
@@ -444,9 +444,9 @@ def test_ranks_come_from_a_server_in_the_order_of_the_edits(served: Served) -> N
     function = trl.edit_reward(server=served.url, ranking="scores", on_failure="raise")
     prompts = ["p"] * 3
     assert function(prompts, prompts, **columns(3), group=["g"] * 3) == [1.0, 0.5, 0.0]
-    with pytest.raises(UsageError, match="server"):
+    with raises(UsageError, "no_server"):
         trl.edit_reward(judge="measured", ranking="pairs", on_failure="raise")
-    with pytest.raises(UsageError, match="one edit at a time"):
+    with raises(UsageError, "no_groups"):
         verl.edit_reward(server=served.url, ranking="pairs")
 
 
@@ -638,7 +638,7 @@ def test_an_image_that_cannot_be_read_fails_its_own_edit_alone(
                 (None, "bad_image"),
                 (0.0, "ok"),
             ]
-        with pytest.raises(InputError, match="edit 0, edited"):
+        with raises(InputError, "not_an_image", "edit 0", "edited"):
             rewarder.rewards([RewardEdit(first.input, object(), "x")])
 
 
@@ -730,6 +730,6 @@ def test_a_server_that_is_not_there_is_an_error_with_its_address(
     monkeypatch.setattr(reward_module, "_TRIES", 2)
     with (
         Rewarder(server="http://127.0.0.1:9") as rewarder,
-        pytest.raises(JudgeError, match=r"127\.0\.0\.1:9"),
+        raises(JudgeError, "unreachable_server", "127.0.0.1:9"),
     ):
         rewarder.rewards(reward_edits(1))

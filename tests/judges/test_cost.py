@@ -20,6 +20,7 @@ from editjudge.judges.cost import (
 )
 from editjudge.judges.providers import PROVIDERS
 from editjudge.rubrics.files import load, load_one
+from tests.faults import raises
 
 PRICE = Price(input=10.0, output=40.0, cached=1.0)
 
@@ -116,12 +117,12 @@ def test_the_environment_names_a_file(
 def test_a_file_that_is_no_price_list_is_refused_by_name(
     text: str | bytes, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match=r"prices\.yaml: not a price file"):
+    with raises(InputError, "not_a_price_file", "prices.yaml"):
         prices(file(tmp_path, text))
 
 
 def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"gone\.yaml: not a price file"):
+    with raises(InputError, "not_a_price_file", "gone.yaml"):
         prices(tmp_path / "gone.yaml")
 
 

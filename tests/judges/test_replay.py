@@ -11,6 +11,7 @@ import pytest
 from editjudge.errors import ManifestError
 from editjudge.judges.judge import Options
 from editjudge.judges.replay import Replay
+from tests.faults import raises
 from tests.running.made import SPECS, Done, edits, run, stub, write_manifest
 from tests.stub.answers import SHAPES, envelope
 from tests.stub.server import Behaviour
@@ -260,7 +261,7 @@ def test_a_file_that_cannot_be_read_is_named(
     path = tmp_path / "r.jsonl"
     if content:
         path.write_bytes(content)
-    with pytest.raises(ManifestError, match=r"r\.jsonl: cannot be read"):
+    with raises(ManifestError, "unreadable_file", "r.jsonl"):
         Replay(str(path))
 
 

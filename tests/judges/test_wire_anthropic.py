@@ -17,6 +17,7 @@ from editjudge.judges.failures import CallFailed
 from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
 from editjudge.media.image import EncodedImage
 from editjudge.rubrics.prompt import ImagePart, TextPart
+from tests.faults import raises
 
 PNG = base64.b64encode(b"\x89PNG not really")
 SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -131,7 +132,7 @@ def test_no_effort_turns_thinking_off() -> None:
 
 
 def test_an_effort_that_the_vendor_does_not_have_is_refused() -> None:
-    with pytest.raises(UsageError, match='"minimal"; expected none, low'):
+    with raises(UsageError, "unknown_effort", "minimal"):
         sent(QUESTION, Parameters(reasoning_effort="minimal"))
 
 
@@ -159,9 +160,17 @@ def test_blank_turns_and_texts_are_left_out_since_the_server_refuses_them() -> N
     ]
 
 
-@pytest.mark.parametrize("key", ["messages", "model", "stream", "max_tokens"])
-def test_extra_parameters_cannot_replace_the_question(key: str) -> None:
-    with pytest.raises(UsageError, match=f'"{key}"'):
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [
+        ("messages", "reserved_parameter"),
+        ("model", "reserved_parameter"),
+        ("stream", "reserved_parameter"),
+        ("max_tokens", "parameter_set_twice"),
+    ],
+)
+def test_extra_parameters_cannot_replace_the_question(key: str, code: str) -> None:
+    with raises(UsageError, code, f'"{key}"'):
         sent(QUESTION, Parameters(extra={key: 1}))
 
 
@@ -172,7 +181,7 @@ def test_extra_parameters_join_an_object_that_is_there() -> None:
         "format": {"type": "json_schema", "schema": SCHEMA},
         "effort": "max",
     }
-    with pytest.raises(UsageError, match='"format" is set already'):
+    with raises(UsageError, "parameter_set_twice", "format"):
         sent(asked, Parameters(extra={"output_config": {"format": None}}))
 
 

@@ -17,6 +17,7 @@ from editjudge.judges.failures import CallFailed
 from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
 from editjudge.media.image import EncodedImage
 from editjudge.rubrics.prompt import ImagePart, TextPart
+from tests.faults import raises
 
 PNG = base64.b64encode(b"\x89PNG not really")
 SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -135,13 +136,21 @@ def test_effort_is_a_level_or_in_older_models_a_budget(
 def test_an_effort_that_the_model_does_not_have_is_refused(
     model: str, effort: str
 ) -> None:
-    with pytest.raises(UsageError, match=f'"{effort}"; expected'):
+    with raises(UsageError, "unknown_effort", f'"{effort}"'):
         sent(QUESTION, Parameters(reasoning_effort=effort), model)
 
 
-@pytest.mark.parametrize("extra", [{"contents": []}, {"generationConfig": {"seed": 1}}])
-def test_extra_parameters_cannot_replace_what_is_there(extra: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="parameter"):
+@pytest.mark.parametrize(
+    ("extra", "code"),
+    [
+        ({"contents": []}, "reserved_parameter"),
+        ({"generationConfig": {"seed": 1}}, "parameter_set_twice"),
+    ],
+)
+def test_extra_parameters_cannot_replace_what_is_there(
+    extra: dict[str, Any], code: str
+) -> None:
+    with raises(UsageError, code):
         sent(QUESTION, Parameters(seed=3, extra=extra))
 
 

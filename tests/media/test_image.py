@@ -43,6 +43,7 @@ from editjudge.media.image import (
 )
 from editjudge.media.source import ImageBounds, read, read_file
 from editjudge.store import Store
+from tests.faults import raises
 
 UNLIMITED = ImageLimits()
 
@@ -297,10 +298,7 @@ def test_heic_is_read_where_its_extra_is_installed() -> None:
 
 def test_heic_without_its_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
-    with pytest.raises(
-        ImageError,
-        match=r"a\.heic: is HEIC, which needs an extra: pip install 'editjudge\[heic\]'",
-    ):
+    with raises(ImageError, "missing_extra", "a.heic", "editjudge[heic]"):
         probe(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", name="a.heic")
 
 
@@ -316,28 +314,28 @@ def test_importing_the_module_imports_no_pillow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "why"),
+    ("data", "code", "named"),
     [
-        (b"", "is empty"),
-        (b"%PDF-1.7 ...", "is a PDF"),
-        (b'<?xml version="1.0"?>\n<svg xmlns="...">', "is an SVG drawing"),
-        (b"<!DOCTYPE html><html>", "is a web page"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer"),
-        (b"\0\0\0\x1cftypavif", r"not read \(avif\)"),
-        (b"just text", "begins with b'just tex'"),
-        (b"\x89PNG\r\n\x1a\n", "truncated"),
-        (b"\xff\xd8\xff\xd9", "ends before its image data"),
-        (b"BM" + bytes(60), "cannot be decoded"),
-        (b"RIFF\x04\0\0\0WEBP", "without image data"),
-        (b"GIF89a\1\0\1\0\0\0\0;", "no more images"),
-        (png(0, 5, 8, 2, b""), "claims 0 x 5 pixels"),
-        (png(5, 5, 8, 7, b""), "unknown colour type 7"),
+        (b"", "not_an_image", "empty"),
+        (b"%PDF-1.7 ...", "not_an_image", "PDF"),
+        (b'<?xml version="1.0"?>\n<svg xmlns="...">', "not_an_image", "SVG"),
+        (b"<!DOCTYPE html><html>", "not_an_image", "web page"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "not_an_image", "Git LFS"),
+        (b"\0\0\0\x1cftypavif", "not_an_image", "avif"),
+        (b"just text", "not_an_image", "b'just tex'"),
+        (b"\x89PNG\r\n\x1a\n", "truncated", "PNG"),
+        (b"\xff\xd8\xff\xd9", "truncated", "JPEG"),
+        (b"BM" + bytes(60), "not_decodable", "BMP"),
+        (b"RIFF\x04\0\0\0WEBP", "not_an_image", "WebP"),
+        (b"GIF89a\1\0\1\0\0\0\0;", "not_decodable", "GIF"),
+        (png(0, 5, 8, 2, b""), "no_pixels", "0 x 5"),
+        (png(5, 5, 8, 7, b""), "not_an_image", "type 7"),
     ],
 )
 def test_what_is_no_picture_is_refused_by_name_with_the_reason(
-    data: bytes, why: str
+    data: bytes, code: str, named: str
 ) -> None:
-    with pytest.raises(ImageError, match=rf"^x\.png: .*{why}"):
+    with raises(ImageError, code, "x.png: ", named):
         probe(data, name="x.png")
 
 
@@ -371,7 +369,7 @@ def test_a_picture_that_would_fill_memory_is_refused_before_it_is_decoded(
     for file in (ImageFile.ImageFile, WebPImagePlugin.WebPImageFile):
         monkeypatch.setattr(file, "load", lambda self: decoded.append(self.format))
     for look in (probe, decode):
-        with pytest.raises(ImageError, match=r"bomb: claims .* expected at most"):
+        with raises(ImageError, "too_many_pixels", "bomb"):
             look(BOMBS[kind], name="bomb")
     assert decoded == []
 
@@ -379,7 +377,7 @@ def test_a_picture_that_would_fill_memory_is_refused_before_it_is_decoded(
 def test_a_bmp_that_claims_more_pixels_than_it_has_is_refused() -> None:
     data = bytearray(encoded(gradient(4, 4), "BMP"))
     data[18:26] = struct.pack("<ii", 600, 600)
-    with pytest.raises(ImageError, match="truncated"):
+    with raises(ImageError, "not_decodable", "truncated"):
         probe(bytes(data))
 
 
@@ -397,7 +395,7 @@ def test_a_truncated_file_is_never_half_a_picture(kind: str, share: float) -> No
 @pytest.mark.parametrize("kind", ["jpeg", "png", "webp", "gif"])
 def test_something_else_after_the_end_is_refused_but_zeros_are_not(kind: str) -> None:
     data = SAMPLES[kind](9, 9)
-    with pytest.raises(ImageError, match="11 bytes of other data"):
+    with raises(ImageError, "other_data", "11 bytes"):
         probe(data + b"hello world")
     assert probe(data + bytes(600)).width == 9
 
@@ -455,7 +453,7 @@ def test_a_png_of_endless_tiny_chunks_is_refused_soon() -> None:
         + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
         + bytes(12) * 200_000
     )
-    with pytest.raises(ImageError, match="more than 100,000 chunks"):
+    with raises(ImageError, "too_complex", "100,000"):
         probe(data)
 
 
@@ -465,11 +463,9 @@ def test_a_file_larger_than_the_bound_is_refused_before_it_is_read(
     path = tmp_path / "large.png"
     with path.open("wb") as file:
         file.truncate(65 * 2**20)
-    with pytest.raises(
-        ImageError, match="68,157,440 bytes, expected at most 67,108,864"
-    ):
+    with raises(ImageError, "too_many_bytes", "68,157,440", "67,108,864"):
         read(path)
-    with pytest.raises(ImageError, match="at most 10"):
+    with raises(ImageError, "too_many_bytes", "10"):
         probe(bytes(11), bounds=ImageBounds(max_bytes=10))
 
 
@@ -479,14 +475,14 @@ def test_a_file_larger_than_the_bound_is_refused_before_it_is_read(
 def test_devices_pipes_and_folders_are_refused_without_waiting(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.png"
     os.mkfifo(pipe)
-    for path, kind in (
-        (Path("/dev/zero"), "a device, pipe or socket"),
-        (pipe, "a device"),
-        (tmp_path, "a folder"),
+    for path, code in (
+        (Path("/dev/zero"), "not_a_regular_file"),
+        (pipe, "not_a_regular_file"),
+        (tmp_path, "is_a_folder"),
     ):
-        with pytest.raises(ImageError, match=f"is {kind}"):
+        with raises(ImageError, code):
             read(path)
-        with pytest.raises(ImageError, match=f"is {kind}"):
+        with raises(ImageError, code):
             DigestCache().of(path)
 
 
@@ -502,7 +498,7 @@ def test_a_link_out_of_the_root_is_refused_and_one_inside_it_is_not(
     (root / "up").symlink_to("..")
     assert read(root / "inside.png", root=root) == b"picture"
     for leaves in ("outside.png", "../secret.png", "up/secret.png"):
-        with pytest.raises(ImageError, match="is outside"):
+        with raises(ImageError, "outside_folder"):
             read(root / leaves, root=root)
         assert read(root / leaves) == b"secret"
 
@@ -514,9 +510,9 @@ def test_a_name_with_a_newline_stays_on_one_line_of_the_message(tmp_path: Path) 
 
 
 def test_a_path_with_a_zero_byte_is_an_image_error() -> None:
-    with pytest.raises(ImageError, match="cannot be read"):
+    with raises(ImageError, "unreadable_file"):
         read("a\0b.png")
-    with pytest.raises(ImageError, match="cannot be read"):
+    with raises(ImageError, "unreadable_file"):
         DigestCache().of(Path("a\0b.png"))
 
 
@@ -532,12 +528,12 @@ def test_data_urls_are_read_by_the_letter() -> None:
     ):
         with pytest.raises(ImageError):
             read(broken)
-    with pytest.raises(ImageError, match="at most 8"):
+    with raises(ImageError, "too_many_bytes", "8"):
         read("data:;base64," + "AAAA" * 20, bounds=ImageBounds(max_bytes=8))
 
 
 def test_an_address_is_fetched_only_by_whoever_may(tmp_path: Path) -> None:
-    with pytest.raises(ImageError, match="addresses are not fetched here"):
+    with raises(ImageError, "address_not_fetched"):
         read("https://example.org/a.png")
     assert (
         read("https://example.org/a.png", fetch=lambda url: url.encode())
@@ -646,7 +642,7 @@ def test_the_first_frame_is_the_picture(kind: str) -> None:
 
 
 def test_float_pictures_have_no_white_and_are_refused() -> None:
-    with pytest.raises(ImageError, match="32 bits a channel"):
+    with raises(ImageError, "unknown_range", "32"):
         decode(encoded(Image.new("F", (3, 3), 0.5), "TIFF"))
 
 
@@ -786,7 +782,7 @@ def test_limits_that_nothing_can_meet_are_refused() -> None:
     with pytest.raises(ValueError, match="JPEG or PNG"):
         ImageLimits(formats=frozenset({"webp"}))
     data = SAMPLES["bmp"](30, 30)
-    with pytest.raises(ImageError, match="a: no size fits into 20 bytes"):
+    with raises(ImageError, "no_size_fits", "20"):
         prepare(data, probe(data), ImageLimits(max_bytes=20), name="a")
 
 
@@ -1111,7 +1107,7 @@ def test_a_failure_reaches_everyone_and_is_not_kept(tmp_path: Path) -> None:
     pictures = ImageCache()
     path = tmp_path / "late.png"
     for _ in range(2):
-        with pytest.raises(ImageError, match=r"late\.png: cannot be read"):
+        with raises(ImageError, "unreadable_file", "late.png"):
             asked(pictures, path)
     path.write_bytes(SAMPLES["png"](20, 10))
     assert asked(pictures, path)[0].height == 10

@@ -13,6 +13,7 @@ from skimage import data
 
 import editjudge as ej
 from editjudge.errors import UsageError
+from tests.faults import raises
 from tests.running.made import editjudge
 
 PHOTOGRAPH = np.asarray(data.astronaut()[:200, :220])
@@ -169,7 +170,7 @@ def test_a_rubric_of_ones_own_takes_the_metrics_that_it_names(tmp_path: Path) ->
     found = ej.judge(judge="metrics", rubrics=str(path), **encoded)["mine"]
     assert found.scores and found.scores["mse_inside"] > 0
     assert found.abstained == {"beauty": 'no metric is called "beauty"'}
-    with pytest.raises(UsageError, match='only judge="metrics"'):
+    with raises(UsageError, "computed_rubric", 'judge="metrics"'):
         ej.judge(judge="measured", rubrics=str(path), **encoded)
 
 

@@ -20,6 +20,7 @@ from editjudge.errors import UsageError
 from editjudge.rewards.dialects import builtin, chosen, native_path
 from editjudge.rewards.protocol import Terms
 from tests import patient
+from tests.faults import raises
 from tests.rewards.test_pickled import mutated
 from tests.running.made import editjudge, picture, stub
 from tests.web.served import Served, base64_of, edit, recorded_rewards, serving
@@ -311,47 +312,56 @@ def test_a_client_that_nobody_has_heard_of_is_served_by_a_file(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "code", "named"),
     [
-        ("name: own", "name: unirl", "name unirl"),
-        ("post: /api/v2/score", "post: /v1/reward", "reserved"),
-        ("gets: [/api/ready]", "gets: [/]", "reserved"),
-        ("samples.*.output", "samples..output", "edited.0"),
-        ("values: rewards", "values: zeros", "answer.values"),
-        ("metadata: samples", "colour: red", "colour"),
-        ("metadata: samples", "scale: [1, 1]", "scale"),
-        ("metadata: samples", "scale: [1]", "scale"),
-        ("metadata: samples", "scale: [0, .inf]", "scale"),
+        ("name: own", "name: unirl", "built_in_name", "unirl"),
+        ("post: /api/v2/score", "post: /v1/reward", "reserved_path", "/v1/reward"),
+        ("gets: [/api/ready]", "gets: [/]", "reserved_path", "/"),
+        ("samples.*.output", "samples..output", "invalid_dialect", "edited.0"),
+        ("values: rewards", "values: zeros", "invalid_dialect", "answer.values"),
+        ("metadata: samples", "colour: red", "invalid_dialect", "colour"),
+        ("metadata: samples", "scale: [1, 1]", "invalid_dialect", "scale"),
+        ("metadata: samples", "scale: [1]", "invalid_dialect", "scale"),
+        ("metadata: samples", "scale: [0, .inf]", "invalid_dialect", "scale"),
         (
             "answer: {values: rewards, problems: errors}",
             "single: true\nanswer: {value: reward}",
+            "invalid_dialect",
             "single",
         ),
-        ("values: rewards", "values: reward", "answer"),
-        ("metadata: samples", "mode: {field: task, choices: {}}", "mode.choices"),
+        ("values: rewards", "values: reward", "invalid_dialect", "answer"),
+        (
+            "metadata: samples",
+            "mode: {field: task, choices: {}}",
+            "invalid_dialect",
+            "mode.choices",
+        ),
         (
             "metadata: samples",
             "mode: {field: task, choices: {a: {colour: red}}}",
+            "invalid_dialect",
             "mode.choices.a.colour",
         ),
         (
             "metadata: samples",
             "mode: {field: task, default: b, choices: {a: {}}}",
+            "invalid_dialect",
             "mode.default",
         ),
         (
             "metadata: samples",
             "mode: {field: tasks.*.name, choices: {a: {}}}",
+            "invalid_dialect",
             "mode.field",
         ),
-        (OWN, "[", "cannot be read"),
+        (OWN, "[", "unreadable_file", "own.yaml"),
     ],
 )
 def test_a_file_that_is_no_dialect_is_said_before_the_server_starts(
-    tmp_path: Path, old: str, new: str, words: str
+    tmp_path: Path, old: str, new: str, code: str, named: str
 ) -> None:
     (tmp_path / "own.yaml").write_text(OWN.replace(old, new))
-    with pytest.raises(UsageError, match=words):
+    with raises(UsageError, code, named):
         chosen([str(tmp_path / "own.yaml")])
 
 
@@ -450,7 +460,7 @@ def test_a_mode_that_the_server_cannot_ask_is_said_before_it_starts(
         rubrics=("compliance",), more_rubrics=(), dialects=(documented(tmp_path, 0),)
     )
     with (
-        pytest.raises(UsageError, match=r"mode\.choices\.following"),
+        raises(UsageError, "invalid_dialect", "mode.choices.following"),
         serving(tmp_path / "s.db", "measured", terms),
     ):
         pass
@@ -728,7 +738,7 @@ def test_two_dialects_of_one_path_are_an_error_that_says_how(tmp_path: Path) -> 
         ("flow-grpo", True),
         ("editscore", False),
     ]
-    with pytest.raises(UsageError, match='did you mean "unirl"'):
+    with raises(UsageError, "unknown_dialect", "unirl"):
         chosen(["unirel"])
 
 

@@ -21,6 +21,7 @@ from editjudge.rewards.protocol import schema as protocol_schema
 from editjudge.rewards.requests import msgpack_values
 from editjudge.rewards.trainers import RewardEdit, Rewarder
 from editjudge.rubrics.files import parse
+from tests.faults import raises
 from tests.running.made import answered, canned, picture, stub
 from tests.running.test_named_inputs import RUBRIC, server
 from tests.web.served import Served, base64_of, edit, serving
@@ -232,7 +233,7 @@ def test_a_budget_that_is_spent_is_said_and_nothing_is_asked(tmp_path: Path) -> 
 
 def test_a_budget_needs_prices(tmp_path: Path) -> None:
     with (
-        pytest.raises(UsageError, match="--prices"),
+        raises(UsageError, "unknown_price", "--prices"),
         serving(tmp_path / "s.db", terms=Terms(budget=1.0)),
     ):
         pass

@@ -30,6 +30,7 @@ from editjudge.store.listing import count_edits
 from editjudge.store.store import Store
 from editjudge.web.listing import Browser, Query
 from tests import patient
+from tests.faults import raises
 from tests.measured.made import encoded, photograph, recoloured
 from tests.measured.test_degenerate import CASES
 from tests.running.made import (
@@ -326,7 +327,7 @@ def test_the_score_of_a_server_is_an_expression_unless_a_request_names_another(
             assert answer["formula"].startswith("mean of (score")
             assert list(answer["rubrics"]) == ["quality"]
     with (
-        pytest.raises(UsageError, match="weights cannot"),
+        raises(UsageError, "weights_with_expression"),
         serving(tmp_path / "s.db", terms=replace(terms, weights={"alignment": 1})),
     ):
         pass

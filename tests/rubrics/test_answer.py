@@ -19,6 +19,7 @@ from editjudge.rubrics.files import load
 from editjudge.rubrics.model import AnswerFormat, Rubric
 from editjudge.rubrics.prompt import ask
 from editjudge.rubrics.verdict import Verdict
+from tests.faults import raises
 from tests.rubrics.replies import (
     DUEL,
     ID,
@@ -252,5 +253,5 @@ def test_a_reason_is_asked_for_before_its_score_or_after_it_as_the_rubric_says(
 
 
 def test_a_question_whose_order_is_its_own_takes_no_other() -> None:
-    with pytest.raises(ValueError, match=r"reason: after: .*sections"):
+    with raises(ValueError, "sections_order"):
         dataclasses.replace(load("lighting"), reason="after")

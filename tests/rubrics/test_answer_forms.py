@@ -21,6 +21,7 @@ from editjudge.rubrics.files import dump, parse
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import ask, reask
 from editjudge.rubrics.verdict import Failure, Verdict
+from tests.faults import raises
 
 LINES = parse("""
 name: lines
@@ -365,27 +366,27 @@ def test_a_verdict_is_shown_in_the_rubrics_own_form() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "why"),
+    ("old", "new", "code"),
     [
         (
             "form: lines",
             "form: lines\n  envelope: x",
-            "neither id_key, envelope nor sections",
+            "not_json_form",
         ),
-        ("form: lines", "form: token", "no texts"),
-        ("label: Prompt Compliance", "label: 'Prompt: Compliance'", "without a colon"),
-        ("label: Visual Seamlessness", "label: Prompt Compliance", "must differ"),
+        ("form: lines", "form: token", "texts_of_token"),
+        ("label: Prompt Compliance", "label: 'Prompt: Compliance'", "bad_label"),
+        ("label: Visual Seamlessness", "label: Prompt Compliance", "key_twice"),
     ],
 )
 def test_a_form_that_cannot_be_answered_is_refused(
-    old: str, new: str, why: str
+    old: str, new: str, code: str
 ) -> None:
-    with pytest.raises(RubricError, match=why):
+    with raises(RubricError, code):
         parse(dump(LINES).replace(old, new, 1))
 
 
 def test_paths_lead_to_scores_and_not_through_them() -> None:
-    with pytest.raises(RubricError, match="none of them a score"):
+    with raises(RubricError, "bad_path"):
         parse(dump(NESTED).replace("path: face.score", "path: pose.result.score.more"))
 
 

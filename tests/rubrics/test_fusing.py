@@ -13,6 +13,7 @@ from editjudge.rubrics.contract import check
 from editjudge.rubrics.model import Consistency, Rubric, Template
 from editjudge.rubrics.sets import fuse
 from editjudge.rubrics.verdict import Failure, Verdict
+from tests.faults import raises
 from tests.rubrics.replies import answer, raw
 
 MEMBERS = files.resolve(["online"])
@@ -91,7 +92,7 @@ CANNOT = {
 @pytest.mark.parametrize("names", CANNOT.values(), ids=CANNOT)
 def test_answers_of_different_form_cannot_share_a_question(names: list[str]) -> None:
     for order in (names, names[::-1]):
-        with pytest.raises(RubricError, match="different form"):
+        with raises(RubricError, "different_forms"):
             fuse("set", [files.load(name) for name in order])
 
 
@@ -109,15 +110,14 @@ def test_a_rubric_that_must_be_asked_alone_is_refused_in_either_place(
 ) -> None:
     alone: Rubric = dataclasses.replace(FIDELITY, **change)
     for order in ([alone, MEMBERS[0]], [MEMBERS[0], alone]):
-        with pytest.raises(RubricError, match="different form"):
+        with raises(RubricError, "different_forms"):
             fuse("set", order)
     assert fuse("one", [alone]).hash == alone.hash
 
 
 def test_two_rubrics_with_a_factor_in_common_cannot_share_an_answer() -> None:
-    with pytest.raises(
-        RubricError,
-        match='"set" would score alignment, completeness, plausibility twice',
+    with raises(
+        RubricError, "scored_twice", '"set"', "alignment, completeness, plausibility"
     ):
         fuse("set", [FIDELITY, FIDELITY])
 

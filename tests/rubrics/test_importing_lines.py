@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from editjudge.errors import RubricError
 from editjudge.rubrics.importing import Hints, import_prompt
 from editjudge.rubrics.scale import Scale
+from tests.faults import raises
 
 LINES = """Grade the change that {instruction} asks for. Before: {input_image} After: {edited_image}
 
@@ -55,7 +54,7 @@ def test_a_line_that_may_be_either_is_asked_about() -> None:
     assert import_prompt(
         text, "x", Hints(lines=("Deed", "Light & Shadow"), scale=(1, 2), no_words=True)
     ).rubric
-    with pytest.raises(RubricError, match="no such line"):
+    with raises(RubricError, "unknown_line", "Dead"):
         import_prompt(text, "x", Hints(lines=("Dead",)))
 
 
@@ -81,7 +80,7 @@ def test_inputs_may_be_columns_of_the_manifest() -> None:
     assert rubric
     assert rubric.images == ("references", "edited")
     assert rubric.texts == ("explanation",)
-    with pytest.raises(RubricError, match='did you mean "edited"'):
+    with raises(RubricError, "unknown_input", "edited"):
         import_prompt(text, "x", Hints(images=("editd",)))
 
 

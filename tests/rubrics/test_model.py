@@ -26,6 +26,7 @@ from editjudge.rubrics.model import (
 )
 from editjudge.rubrics.scale import Scale, WrittenNumber
 from editjudge.rubrics.verdict import Verdict
+from tests.faults import raises
 
 PUBLISHED = """You see a picture before and after an edit: [input image] [edited image]
 Instruction: {instruction}
@@ -227,37 +228,37 @@ def test_choices_are_words_without_a_best() -> None:
 
 
 def test_a_scale_has_two_different_values_at_least() -> None:
-    with pytest.raises(ValueError, match="at least two"):
+    with raises(ValueError, "too_few_values"):
         Scale((1,))
-    with pytest.raises(ValueError, match="each value once"):
+    with raises(ValueError, "value_twice"):
         Scale((1, 2, 2))
 
 
 @pytest.mark.parametrize(
-    ("scale", "why"),
+    ("scale", "code"),
     [
-        ({}, "either values"),
-        ({"values": (1, 2), "range": (0, 1)}, "either values"),
-        ({"range": (0, 1), "choices": ("a", "b")}, "either values"),
-        ({"range": (1, 0)}, "range .1, 0.: expected the lowest"),
-        ({"range": (0, float("inf"))}, "null"),
-        ({"range": (0, 1), "step": 0}, "step: "),
-        ({"range": (0, 1), "step": 0.3}, "do not end at 1"),
-        ({"values": (1, 2), "step": 1}, "step: only for a range"),
-        ({"choices": ("a",)}, "at least two choices"),
-        ({"choices": ("a", "a")}, "each choice once"),
-        ({"choices": ("a", "b"), "direction": "down"}, "direction: "),
+        ({}, "not_one_kind"),
+        ({"values": (1, 2), "range": (0, 1)}, "not_one_kind"),
+        ({"range": (0, 1), "choices": ("a", "b")}, "not_one_kind"),
+        ({"range": (1, 0)}, "range_reversed"),
+        ({"range": (0, float("inf"))}, "infinite_range"),
+        ({"range": (0, 1), "step": 0}, "bad_step"),
+        ({"range": (0, 1), "step": 0.3}, "step_misses_end"),
+        ({"values": (1, 2), "step": 1}, "step_without_range"),
+        ({"choices": ("a",)}, "too_few_values"),
+        ({"choices": ("a", "a")}, "value_twice"),
+        ({"choices": ("a", "b"), "direction": "down"}, "direction_of_choices"),
     ],
 )
 def test_a_scale_is_of_one_kind_and_holds_together(
-    scale: dict[str, Any], why: str
+    scale: dict[str, Any], code: str
 ) -> None:
-    with pytest.raises(ValueError, match=why):
+    with raises(ValueError, code):
         Scale(**scale)
 
 
 def test_a_rubric_asks_for_scores_or_for_choices() -> None:
-    with pytest.raises(ValueError, match="some factors have choices"):
+    with raises(ValueError, "scores_and_choices"):
         Rubric(
             "x",
             ("edited",),
@@ -267,38 +268,38 @@ def test_a_rubric_asks_for_scores_or_for_choices() -> None:
 
 
 def test_a_label_belongs_to_a_value_of_its_scale() -> None:
-    with pytest.raises(ValueError, match=r"labels for \[9\]"):
+    with raises(ValueError, "off_the_scale", "labels", "[9]"):
         Scale((1, 2), {9: "splendid"})
 
 
 def test_an_anchor_lies_on_the_scale() -> None:
-    with pytest.raises(ValueError, match=r"anchors for \[8\].*from 1 to 7"):
+    with raises(ValueError, "off_the_scale", "anchors", "[8]", "from 1 to 7"):
         Factor("a", SEVEN, anchors=(Anchor((7, 8), ("perfect",)),))
 
 
 def test_a_rubric_has_factors_that_differ_and_a_picture() -> None:
     one = Factor("a", SEVEN)
-    with pytest.raises(ValueError, match="at least one factor"):
+    with raises(ValueError, "no_factors"):
         Rubric("x", ("edited",), (), AnswerFormat())
-    with pytest.raises(ValueError, match="must differ"):
+    with raises(ValueError, "factor_twice"):
         Rubric("x", ("edited",), (one, one), AnswerFormat())
-    with pytest.raises(ValueError, match="at least one image"):
+    with raises(ValueError, "bad_images"):
         Rubric("x", (), (one,), AnswerFormat())
 
 
 def test_a_consistency_rule_is_about_a_factor_of_the_rubric() -> None:
-    with pytest.raises(ValueError, match="'colour'"):
+    with raises(ValueError, "unknown_factor", "'colour'"):
         consistency_with(factor="colour")
 
 
 def test_a_list_of_scores_needs_a_key_to_stand_under() -> None:
-    with pytest.raises(ValueError, match="envelope"):
+    with raises(ValueError, "no_envelope"):
         AnswerFormat(form="list")
 
 
 @pytest.mark.parametrize("words", [(30, 15), (-1, 5)])
 def test_word_limits_are_least_and_most(words: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="least"):
+    with raises(ValueError, "words_reversed"):
         AnswerFormat(words=words)
 
 

@@ -27,6 +27,7 @@ from editjudge.rubrics.sets import RubricSet
 from editjudge.rubrics.strict_yaml import dump_plain
 from editjudge.rubrics.verdict import Verdict
 from editjudge.running.plan import key_of_question
+from tests.faults import raises
 
 RECIPE = r"""
 name: mybench
@@ -213,19 +214,19 @@ def test_what_joins_the_parts_joins_those_of_the_system_message(
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "code"),
     [
-        ("{picture: edited}]", "{picture: mask}]"),
-        ("{input: instruction}", "{input: wish}"),
+        (("{picture: edited}]", "{picture: mask}]"), "image_not_listed"),
+        (("{input: instruction}", "{input: wish}"), "text_not_listed"),
     ],
 )
 def test_a_part_that_the_rubric_does_not_list_is_refused(
-    tmp_path: Path, checkout: Path, change: tuple[str, str]
+    tmp_path: Path, checkout: Path, change: tuple[str, str], code: str
 ) -> None:
     data = import_checkout(
         read_recipe(recipe_file(tmp_path, RECIPE.replace(*change))), checkout
     )
-    with pytest.raises(RubricError, match="does not list"):
+    with raises(RubricError, code):
         parse_any(dump_plain(data))
 
 
@@ -266,22 +267,27 @@ def test_a_checkout_that_is_not_as_expected_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "code", "named"),
     [
-        (("title: MyBench", "tittle: MyBench"), r"mybench\.yaml:"),
-        (("prompt: [looks]", "prompt: 5"), r"mybench\.yaml:26: prompt: "),
-        (("{picture: edited}]", "{pictures: edited}]"), r"mybench\.yaml:14"),
+        (("title: MyBench", "tittle: MyBench"), "missing", ["mybench.yaml:"]),
+        (("prompt: [looks]", "prompt: 5"), "tuple_type", ["mybench.yaml:26: prompt: "]),
+        (
+            ("{picture: edited}]", "{pictures: edited}]"),
+            "string_type",
+            ["mybench.yaml:14"],
+        ),
         (
             ("{file: prompts.py, constant: WHO}", "{constant: WHO}"),
-            r"mybench\.yaml:10: texts\.who",
+            "missing",
+            ["mybench.yaml:10: texts.who"],
         ),
     ],
 )
 def test_a_recipe_with_a_mistake_is_refused_with_its_line(
-    tmp_path: Path, change: tuple[str, str], why: str
+    tmp_path: Path, change: tuple[str, str], code: str, named: list[str]
 ) -> None:
     assert change[0] in RECIPE
-    with pytest.raises(RubricError, match=why):
+    with raises(RubricError, code, *named):
         read_recipe(recipe_file(tmp_path, RECIPE.replace(*change)))
 
 

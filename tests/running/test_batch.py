@@ -25,6 +25,7 @@ from editjudge.store import batches as kept
 from editjudge.store.schema import batch_lines
 from editjudge.store.store import Store
 from tests import patient
+from tests.faults import raises
 from tests.stub import batch as stub_batch
 from tests.stub.server import Behaviour
 
@@ -370,7 +371,7 @@ def test_a_key_that_is_refused_stops_the_run_and_nothing_of_it_stays(
 def test_a_judge_without_batches_is_an_error_that_says_what_to_do(
     spec: str, tmp_path: Path, store: Path
 ) -> None:
-    with pytest.raises(UsageError, match=r"has no batches.*without --batch"):
+    with raises(UsageError, "no_batches", "--batch"):
         batched(edits(tmp_path, 1), store, judges=(spec,))
 
 

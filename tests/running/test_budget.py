@@ -17,6 +17,7 @@ from editjudge.judges.judge import Options
 from editjudge.judges.wire import Parameters
 from editjudge.running import batch as batches
 from editjudge.running.pace import Retry
+from tests.faults import raises
 from tests.stub.server import Behaviour, Ledger
 
 from .made import SPECS, Done, canned, edits, pacing, run, stub
@@ -272,7 +273,7 @@ def test_a_limit_behind_the_budgets_back_is_refused(
     extra: dict[str, object], tmp_path: Path, store: Path, prices: Path
 ) -> None:
     options = Options(Parameters(extra=extra), prices=prices)
-    with stub() as server, pytest.raises(UsageError, match="--max-tokens"):
+    with stub() as server, raises(UsageError, "unbounded_answers", "--max-tokens"):
         run(edits(tmp_path, 1), store, options=options, manner={"budget": 1.0})
     assert server.ledger.requests == 0
 

@@ -14,6 +14,7 @@ from editjudge.judges.judge import Options
 from editjudge.running.forecast import forecast
 from editjudge.running.job import Job
 from editjudge.store.store import Store
+from tests.faults import raises
 from tests.stub.server import Behaviour, Ledger
 
 from .made import (
@@ -144,7 +145,10 @@ def test_no_budget_is_no_request(tmp_path: Path, store: Path, prices: Path) -> N
 def test_a_budget_without_a_price_is_an_error_that_says_how(
     tmp_path: Path, store: Path
 ) -> None:
-    with stub() as server, pytest.raises(UsageError, match=r"openai/stub.*--prices"):
+    with (
+        stub() as server,
+        raises(UsageError, "unknown_price", "openai/stub", "--prices"),
+    ):
         run(edits(tmp_path, 1), store, manner={"budget": 1.0})
     assert server.ledger.requests == 0
 
@@ -270,5 +274,5 @@ def test_a_forecast_without_a_price_has_none(tmp_path: Path, store: Path) -> Non
 def test_a_price_file_that_is_none_is_said_to_be(tmp_path: Path, store: Path) -> None:
     wrong = tmp_path / "prices.png"
     wrong.write_bytes(b"\x89PNG\r\n\xff\xfe")
-    with stub(), pytest.raises(InputError, match="not a price file"):
+    with stub(), raises(InputError, "not_a_price_file"):
         run(edits(tmp_path, 1), store, options=Options(prices=wrong))

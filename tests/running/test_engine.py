@@ -31,6 +31,7 @@ from editjudge.running.engine import RunControl
 from editjudge.running.job import Job, OpenRun
 from editjudge.running.plan import PlannedBatch, Planner
 from editjudge.store.store import Store
+from tests.faults import raises
 from tests.stub.server import Behaviour
 
 from .made import (
@@ -308,7 +309,7 @@ def test_the_same_name_with_another_spec_is_an_error_that_says_what_differs(
     with stub() as server:
         run(manifest, store, manner={"name": "mine"})
         server.reset()
-        with pytest.raises(StoreError, match=r'"mine".*temperature'):
+        with raises(StoreError, "another_spec", "mine", "temperature"):
             run(
                 manifest,
                 store,

@@ -16,6 +16,7 @@ from editjudge.running.forecast import forecast
 from editjudge.running.job import Job, RunOptions
 from editjudge.running.where import Condition
 from editjudge.store.store import Store
+from tests.faults import raises
 
 from .made import SPECS, editjudge, edits, picture, run, stub, write_manifest, write_old
 
@@ -277,7 +278,7 @@ def test_a_condition_may_want_one_score(text: str) -> None:
 def test_a_condition_that_is_none_is_an_error(
     wrong: str, tmp_path: Path, store: Path
 ) -> None:
-    with stub(), pytest.raises(UsageError, match="expected RUN:NAME"):
+    with stub(), raises(UsageError, "bad_condition", "RUN:NAME"):
         run(edits(tmp_path, 1), store, where=(wrong,))
 
 

@@ -18,6 +18,7 @@ from editjudge.edit import Edit
 from editjudge.rubrics.files import parse
 from editjudge.rubrics.prompt import ask
 from editjudge.running.images import ImageRegion, RegionMissing
+from tests.faults import raises
 
 from .made import canned, run, write_manifest
 
@@ -149,7 +150,7 @@ def test_what_lies_outside_the_picture_is_cut_off() -> None:
         96,
         48,
     )
-    with pytest.raises(RegionMissing, match="e: edited@box: found None"):
+    with raises(RegionMissing, "bad_box", "e: edited@box"):
         region.box(Edit("e"), 96, 96)
 
 

@@ -21,6 +21,7 @@ from editjudge.rubrics.sets import check_unconditional
 from editjudge.running.job import Job
 from editjudge.store.scores import run_set_scores
 from editjudge.store.store import Store
+from tests.faults import raises
 
 from .made import SPECS, canned, editjudge, edits, rows_of, run, write_manifest
 
@@ -514,7 +515,7 @@ def test_conditions_and_earlier_answers_hold_on_a_cluster(
 
 
 def test_what_cannot_be_asked_by_a_server_is_refused(rubrics: Path) -> None:
-    with pytest.raises(UsageError, match="verdict: has `after`"):
+    with raises(UsageError, "asked_by_a_run_alone", "verdict", "`after`"):
         check_unconditional(
             resolve([str(rubrics)])[1:], "a server asks every rubric of every edit once"
         )
@@ -603,7 +604,7 @@ def test_the_set_of_the_documents_runs_and_its_scores_are_those_of_its_formulas(
 
 
 def test_a_set_of_ones_own_is_not_fused(rubrics: Path, manifest: Path) -> None:
-    with pytest.raises(UsageError, match="asked rubric by rubric"):
+    with raises(UsageError, "fused_set"):
         Job(manifest, (str(rubrics),), ("measured",), fuse=True).load_rubrics()
 
 

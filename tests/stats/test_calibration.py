@@ -11,6 +11,7 @@ from editjudge.errors import UsageError
 from editjudge.report.words import reason_text
 from editjudge.stats.calibration import calibrate, fit, powered_mean
 from editjudge.stats.columns import Reason
+from tests.faults import raises
 
 from .made import likert, said, valid_json
 
@@ -32,7 +33,7 @@ def test_the_map_is_scikit_learns_and_never_falls(rows: list[tuple[int, int]]) -
 
 def test_a_missing_score_is_not_calibrated_into_one() -> None:
     assert np.isnan(fit([1, 2], [1, 2])([np.nan])[0])
-    with pytest.raises(UsageError, match="no edit has both"):
+    with raises(UsageError, "no_common_edit"):
         fit([np.nan], [1])
 
 

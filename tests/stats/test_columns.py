@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from editjudge.errors import UsageError
 from editjudge.stats.columns import Column, Ratings, Scores, item_means, joined
+from tests.faults import raises
 
 
 def judgement(**changes: object) -> dict[str, object]:
@@ -24,19 +24,19 @@ def test_a_column_keeps_names_in_the_order_of_their_first_appearance() -> None:
 
 
 def test_a_mistyped_label_is_answered_with_a_near_miss() -> None:
-    with pytest.raises(UsageError, match='did you mean "alignment"'):
+    with raises(UsageError, "unknown_name", '"alignment"'):
         Scores.of(["a"], ["alignment"], [5]).where(factor="alignmnt")
 
 
 def test_columns_of_different_lengths_are_refused_by_name() -> None:
-    with pytest.raises(UsageError, match="'factor' has 1 rows, 'score' has 2"):
+    with raises(UsageError, "unequal_columns", "'factor'", "'score'"):
         Scores.of(["a", "b"], ["f"], [1, 2])
 
 
 def test_a_score_exists_only_where_the_status_is_ok() -> None:
-    with pytest.raises(UsageError, match="1 rows have a score without status 'ok'"):
+    with raises(UsageError, "score_without_ok", "1"):
         Scores.of(["a", "b"], ["f", "f"], [1, 2], status=["ok", "refused"])
-    with pytest.raises(UsageError, match="'ok' without a score"):
+    with raises(UsageError, "score_without_ok"):
         Scores.of(["a"], ["f"], [None], status=["ok"])
 
 

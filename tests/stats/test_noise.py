@@ -6,6 +6,7 @@ import pytest
 from editjudge.errors import UsageError
 from editjudge.stats.columns import Reason, Scores
 from editjudge.stats.noise import Noise, noise
+from tests.faults import raises
 
 from .made import valid_json
 
@@ -78,7 +79,7 @@ def test_repeats_cannot_replace_edits() -> None:
     found = run(100, 1, 3, (1.0, 0, 0, 0.5))
     assert found.needed_repeats(0.05) is None
     assert found.needed_repeats(2.0) == 1
-    with pytest.raises(UsageError, match="positive"):
+    with raises(UsageError, "bad_number", "width 0"):
         found.needed_edits(0)
 
 

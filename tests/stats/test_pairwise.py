@@ -13,6 +13,7 @@ from editjudge.errors import UsageError
 from editjudge.orders import CHOICES, decide, majority
 from editjudge.stats.pairwise import PairwiseSummary, summarise
 from editjudge.stats.strengths import next_games
+from tests.faults import raises
 
 from .made import said, valid_json
 
@@ -76,7 +77,7 @@ def test_naming_the_outputs_the_other_way_round_turns_the_verdict_round(
 
 
 def test_an_answer_that_is_none_of_the_three_is_refused() -> None:
-    with pytest.raises(UsageError, match="'a', 'b' or 'tie'"):
+    with raises(UsageError, "unknown_choice", "'a', 'b' or 'tie'"):
         decide("A", "a")
 
 

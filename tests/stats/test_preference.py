@@ -10,6 +10,7 @@ from editjudge.errors import UsageError
 from editjudge.stats.columns import Reason
 from editjudge.stats.pairwise import accuracy, tie_calibrated
 from editjudge.stats.strengths import bradley_terry
+from tests.faults import raises
 
 from .made import said, valid_json
 
@@ -51,7 +52,7 @@ def test_a_judge_that_never_answered_has_no_accuracy() -> None:
 
 
 def test_an_unknown_vote_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"found '\[\[A>B\]\]'"):
+    with raises(UsageError, "unknown_choice", "[[A>B]]"):
         accuracy(["A"], ["[[A>B]]"])
 
 

@@ -17,6 +17,7 @@ from editjudge.stats.summary import (
     rank,
     summarise,
 )
+from tests.faults import raises
 
 from .made import clustered, said, scores_of, valid_json
 
@@ -75,7 +76,7 @@ def test_cells_are_split_by_model_and_slice() -> None:
     )
     cells = {(c.model, c.slice): c.mean for c in summarise(scores, by="edit_type")}
     assert cells == {("m", "add"): 1, ("m", "remove"): 2, ("n", "add"): 3.5}
-    with pytest.raises(UsageError, match="no column 'colour' to slice by"):
+    with raises(UsageError, "unknown_column", "colour"):
         summarise(scores, by="colour")
 
 

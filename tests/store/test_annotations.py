@@ -16,6 +16,7 @@ from editjudge.store.ratings import NOTE, TAG, Annotation, annotate, annotations
 from editjudge.store.records import Item, RunRecord
 from editjudge.store.studies import close_study, create_study, find_study, join
 from editjudge.web.listing import Browser, Query
+from tests.faults import raises
 
 
 def item(name: str, picture: str) -> Item:
@@ -102,7 +103,7 @@ def test_items_of_an_export_carry_them_and_an_import_brings_them_back(
         }
     path = tmp_path / "out" / "items.jsonl"
     path.write_text(path.read_text().replace('"seam"', '"a,b"'))
-    with pytest.raises(ManifestError, match="tags"):
+    with raises(ManifestError, "bad_row", "tags"):
         check_run(tmp_path / "out")
 
 

@@ -25,6 +25,7 @@ from editjudge.store import Store, tables
 from editjudge.store.export import export_run
 from editjudge.store.import_run import check_run, import_run
 from editjudge.store.records import Item, RunRecord
+from tests.faults import raises
 from tests.running.made import SPECS, edits, expected, rows_of, stub
 
 from .samples import JUDGE, RUBRIC, judgements, sample, task, texts
@@ -164,7 +165,7 @@ def test_a_dataset_goes_through_a_run_and_comes_out_as_one(
 
 
 def test_rows_that_cannot_be_read_twice_are_refused() -> None:
-    with pytest.raises(UsageError, match="not a generator"):
+    with raises(UsageError, "rows_read_once"):
         ej.run(row for row in [{"input": "a.png"}])
 
 
@@ -224,7 +225,7 @@ def test_tables_without_run_json_are_not_a_run(
 ) -> None:
     export_run(store, run, tmp_path / "out", "parquet")
     (tmp_path / "out" / "run.json").unlink()
-    with pytest.raises(ManifestError, match="writes last"):
+    with raises(ManifestError, "unfinished_export"):
         check_run(tmp_path / "out")
 
 

@@ -29,6 +29,7 @@ from editjudge.store.studies import (
     join,
     remove_answers,
 )
+from tests.faults import raises
 from tests.running.made import until
 
 from .samples import sample, task
@@ -78,10 +79,7 @@ def test_a_rating_belongs_to_every_run_that_has_the_very_edit_and_to_no_other(
 def test_an_id_of_several_edits_must_be_told_apart(store: Store) -> None:
     run_of(store, "cats", item("1", "cat"), item("2", "cat 2"))
     run_of(store, "dogs", item("1", "dog"))
-    with pytest.raises(
-        UsageError,
-        match="1 of the ids are of several different edits, such as '1': say what was rated",
-    ):
+    with raises(UsageError, "several_edits_of_one_id", "'1'"):
         add_ratings(store, [("1", "ann", "alignment", 6.0)])
     add_ratings(store, [("2", "ann", "alignment", 6.0)])
     assert [row[:4] for row in read_ratings(store)] == [("2", "ann", "alignment", 6.0)]

@@ -14,6 +14,7 @@ from editjudge.rubrics.expression import Member
 from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.sets import formulas
 from editjudge.store.scores import SetScore, SetScorer, by_item
+from tests.faults import raises
 
 TEN = Scale(tuple(range(11)))
 MEMBERS = (
@@ -267,7 +268,7 @@ def test_columns_of_the_manifest_are_seen() -> None:
 
 
 def test_words_have_no_mean_over_repeats() -> None:
-    with pytest.raises(RubricError, match="words"):
+    with raises(RubricError, "words_without_mean", "accuracy"):
         formulas(
             {"accuracy": {"formula": 'mean(check == "yes")', "repeats": "before"}},
             MEMBERS,

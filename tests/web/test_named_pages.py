@@ -12,6 +12,7 @@ from editjudge.rewards.protocol import Terms
 from editjudge.store.store import Store
 from editjudge.web.app import create
 from editjudge.web.site import Site
+from tests.faults import raises
 from tests.running.made import run, write_manifest
 from tests.running.test_named_inputs import RUBRIC, row, server
 
@@ -56,20 +57,20 @@ def test_named_pictures_and_texts_are_on_the_review_page_and_in_the_form(
 
 
 @pytest.mark.parametrize(
-    ("more", "why"),
+    ("more", "code", "named"),
     [
-        ("when: edit_type == add\n", "has `when`"),
-        ("samples: 2\n", "has `samples`"),
-        ("", "explanation"),
+        ("when: edit_type == add\n", "asked_by_a_run_alone", "`when`"),
+        ("samples: 2\n", "asked_by_a_run_alone", "`samples`"),
+        ("", "input_not_sent", "explanation"),
     ],
 )
 def test_a_server_refuses_what_it_cannot_ask_of_every_edit(
-    more: str, why: str, tmp_path: Path
+    more: str, code: str, named: str, tmp_path: Path
 ) -> None:
     (tmp_path / "subjects.yaml").write_text(RUBRIC + more)
     terms = Terms(rubrics=(str(tmp_path / "subjects.yaml"),))
     with (
         Store.open(tmp_path / "s.db") as store,
-        pytest.raises(UsageError, match=why),
+        raises(UsageError, code, named),
     ):
         create(Site(store, settings={"rewards": terms}))

@@ -27,6 +27,7 @@ from editjudge.web.questionnaire import (
 )
 from editjudge.web.values import legend
 from tests import patient
+from tests.faults import raises
 from tests.running.made import editjudge, edits, rows_of, write_manifest
 from tests.web.served import Served, serving
 
@@ -277,7 +278,7 @@ def test_people_rate_decimals_by_their_steps_and_are_not_asked_for_what_has_too_
         Scale(range=(0, 100), step=1),
         Scale(choices=("a", "b")),
     ):
-        with pytest.raises(UsageError, match="at most 21"):
+        with raises(UsageError, "too_many_scores", "21"):
             check_answerable(
                 Rubric("r", ("edited",), (Factor("harm", scale),), AnswerFormat())
             )

@@ -213,19 +213,22 @@ def version_of(connection: sa.Connection, store_name: str) -> int | None:
     stored = _stored_version(connection, tables)
     other = "name another store with --store"
     if stored is None:
+        code = "another_program"
         problem = (
             "a database, but not a store of editjudge: name another one with --store"
         )
     elif stored < FIRST:
+        code = "too_old"
         problem = f"written before editjudge 0.1 (schema {stored}): {other}"
     elif stored > VERSION:
+        code = "too_new"
         problem = (
             f"written by a newer editjudge (schema {stored}; this one knows up to {VERSION}): upgrade editjudge, or "
             f"{other}"
         )
     else:
         return stored
-    raise StoreError(f"{store_name}: {problem}", options=[Option("store")])
+    raise StoreError(f"{store_name}: {problem}", code=code, options=[Option("store")])
 
 
 _OF_EVERY_VERSION = (meta, runs, items, tasks, judgements, replies)
