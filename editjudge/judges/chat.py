@@ -122,6 +122,8 @@ class _PendingTask:
 
     def share(self, received: _Received) -> _Received:
         """Pass each follower its reply with its share of the tokens, and return our own."""
+        if not self.followers and received.replies == 1:
+            return received
         usage = received.reply.usage
         others = received.reply.others
         later = _share(usage, received.replies, first=False)

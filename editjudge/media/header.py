@@ -55,6 +55,10 @@ class ImageInfo:
             return self.height, self.width
         return self.width, self.height
 
+    def as_json(self) -> dict[str, str | int]:
+        """Return the fields as plain values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
 
 class Unreadable(ValueError):
     """Raised for bytes that are not an image. The message continues a sentence that begins with the image's name."""

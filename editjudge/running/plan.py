@@ -813,9 +813,11 @@ class Planner:
         planned: list[Work] = []
         before = digests.bytes_asked
         for count, (_, edit, _) in enumerate(edits, 1):
+            # Those between were looked at in the turns before.
+            first_ahead = 0 if count == 1 else count + _AHEAD - 1
             digests.look_ahead(
                 source
-                for later in edits[count - 1 : count + _AHEAD]
+                for later in edits[first_ahead : count + _AHEAD]
                 for source in later.edit.all_pictures().values()
             )
             questions = EditQuestions(edit, self.settings, judge, look, self._answer)

@@ -136,17 +136,20 @@ class Claims:
         others = self._others(connection, keys)
         delete_claims(connection, [claim for claim, holds in others if not holds])
         ends = self._ends(connection)
-        # Keys that are free, or already ours.
-        statement = upsert(
-            self._store._dialect,
-            claims,
-            ("owner", *ends),
-            unless=lambda old, _: old.c.owner != self.owner,
-        )
         rows = [{"key": key, "owner": self.owner, **ends} for key in keys]
-        connection.execute(statement, rows)
+        connection.execute(self._claim, rows)
         ours = (claims.c.key.in_(keys), claims.c.owner == self.owner)
         return set(connection.scalars(sa.select(claims.c.key).where(*ours)))
+
+    @functools.cached_property
+    def _claim(self) -> sa.Insert:
+        """Statement that claims keys that are free, or already ours."""
+        return upsert(
+            self._store._dialect,
+            claims,
+            ("owner", "until", "until_here"),
+            unless=lambda old, _: old.c.owner != self.owner,
+        )
 
     def _ends(self, connection: sa.Connection) -> dict[str, float]:
         """Return the expiry, on both clocks, of a claim that is made or renewed now."""

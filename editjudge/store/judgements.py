@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -207,7 +208,7 @@ class JudgementStore(Database):
 
         def work(connection: sa.Connection) -> None:
             written = new_scores
-            if insert(connection, self._replace_failures, rows) < len(rows):
+            if insert(connection, _replace_failures(self._dialect), rows) < len(rows):
                 # An already completed judgement keeps its content and its scores.
                 ours = _just_written(connection, rows)
                 written = [row for row in new_scores if row["key"] in ours]
@@ -227,13 +228,6 @@ class JudgementStore(Database):
                     mark_lists_stale(connection, edit_score_fills.c.run_id.in_(asking))
 
         self._transact(work)
-
-    @property
-    def _replace_failures(self) -> sa.Insert:
-        def is_done(table: sa.Table, _new: NewRow) -> sa.ColumnElement[bool]:
-            return sa.or_(*(table.c.status == status for status in DONE))
-
-        return upsert(self._dialect, judgements, _COLUMNS[1:], unless=is_done)
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -358,6 +352,16 @@ class JudgementStore(Database):
         return None if latency is None else float(latency)
 
 
+@functools.cache
+def _replace_failures(dialect: str) -> sa.Insert:
+    """Return the statement that writes judgements, and replaces those that are not done."""
+
+    def is_done(table: sa.Table, _new: NewRow) -> sa.ColumnElement[bool]:
+        return sa.or_(*(table.c.status == status for status in DONE))
+
+    return upsert(dialect, judgements, _COLUMNS[1:], unless=is_done)
+
+
 def run_id(run: RunRecord | int) -> int:
     return run.id if isinstance(run, RunRecord) else run
 
@@ -368,8 +372,9 @@ def insert(
     """Insert rows, and return the number of rows written."""
     if not rows:
         return 0
-    counted = statement.execution_options(preserve_rowcount=True)
-    return connection.execute(counted, rows).rowcount
+    # Not an option of the statement: that would be a copy, whose cache key is made again.
+    counted = {"preserve_rowcount": True}
+    return connection.execute(statement, rows, execution_options=counted).rowcount
 
 
 def _just_written(connection: sa.Connection, rows: Sequence[Values]) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import time
 from collections import defaultdict
@@ -407,7 +408,7 @@ class Store(JudgementStore):
         new_edits = [
             (position, item)
             for position, item in edits
-            if stored_edits.get(position) != item
+            if position not in stored_edits or stored_edits[position][1] != item
         ]
         stored_tasks = self._stored_tasks(number, planned)
         new_tasks = [
@@ -417,23 +418,20 @@ class Store(JudgementStore):
         ]
         new_items = [_table_row(number, position, item) for position, item in new_edits]
         new_digests = [
-            {"path": path, **file._asdict(), **dataclasses.asdict(image)}
+            {"path": path, **file._asdict(), **image.as_json()}
             for path, (file, image) in learnt.items()
         ]
-        columns = [column.key for column in digests.columns if not column.primary_key]
 
         def work(connection: sa.Connection) -> None:
             changed = insert(connection, _refresh(self._dialect, items), new_items)
             changed += insert(connection, _refresh(self._dialect, tasks), new_tasks)
-            remember = upsert(self._dialect, digests, columns)
-            insert(connection, remember, new_digests)
+            insert(connection, _refresh(self._dialect, digests), new_digests)
             if changed:
                 _forget_derived(connection, number)
-            before = {item.item: item for item in stored_edits.values()}
-            moves: dict[str, Item] = {}
-            for _, item in new_edits:
-                if earlier := before.get(item.item):
-                    moves[Content.of(earlier).key()] = item
+            before = {item.item: content for content, item in stored_edits.values()}
+            moves = {
+                before[item.item]: item for _, item in new_edits if item.item in before
+            }
             self._move_opinions(connection, number, moves)
 
         if new_items or new_tasks or new_digests:
@@ -447,15 +445,18 @@ class Store(JudgementStore):
 
     def _stored_edits(
         self, number: int, edits: Sequence[tuple[int, Item]]
-    ) -> dict[int, Item]:
-        """Return the edits of a run at these positions."""
+    ) -> dict[int, tuple[str, Item]]:
+        """Return the content and the description of the edits of a run at these positions."""
         if not edits:
             return {}
-        query = sa.select(items.c.position, *ITEM_COLUMNS).where(
+        query = sa.select(items.c.position, items.c.content, *ITEM_COLUMNS).where(
             items.c.run_id == number,
             items.c.position.between(edits[0][0], edits[-1][0]),
         )
-        return {position: Item(*values) for position, *values in self._read(query)}
+        return {
+            position: (content, Item(*values))
+            for position, content, *values in self._read(query)
+        }
 
     def _stored_tasks(
         self, number: int, planned: Sequence[tuple[int, Task]]
@@ -621,6 +622,7 @@ def update_run(run: RunRecord | int, **values: object) -> sa.Update:
     return sa.update(runs).where(runs.c.id == run_id(run)).values(**values)
 
 
+@functools.cache
 def _refresh(dialect: str, table: sa.Table) -> sa.Insert:
     """Return a statement that updates changed rows of a resumed run: an image that was replaced has another key
     now.
