@@ -59,7 +59,7 @@ def command(server: str | None, model: str | None, timeout: float) -> VerbReply:
         return VerbReply(check.as_json(), _server_lines(check))
     if model is not None:
         raise UsageError("--model goes with --server URL")
-    document = {
+    document: dict[str, object] = {
         "editjudge": editjudge.__version__,
         "python": platform.python_version(),
         "extras": _extras(),
@@ -94,7 +94,7 @@ def _installed(distribution: str) -> bool:
     return True
 
 
-async def _judges() -> list[dict[str, Any]]:
+async def _judges() -> list[dict[str, object]]:
     from editjudge.judges.providers import PROVIDERS
     from editjudge.plugins import missing
 
@@ -111,12 +111,16 @@ def _install(extra: str, absent: list[str]) -> str:
     return f"needs {', '.join(absent)}: pip install 'editjudge[{extra}]'"
 
 
-async def _provider(name: str) -> dict[str, Any]:
+async def _provider(name: str) -> dict[str, object]:
     from editjudge.judges.providers import PROVIDERS, resolve
 
     provider = PROVIDERS[name]
     keys = [v for v in provider.key_variables if os.environ.get(v, "").strip()]
-    state = {"judge": f"{name}/MODEL", "key": keys[0] if keys else None, "ready": False}
+    state: dict[str, object] = {
+        "judge": f"{name}/MODEL",
+        "key": keys[0] if keys else None,
+        "ready": False,
+    }
     addresses = filter(None, map(os.environ.get, provider.base_variables))
     if provider.base_url is None and not any(addresses):
         return state | {"says": f"needs an address: set {provider.base_variables[0]}"}
@@ -147,7 +151,7 @@ async def _connects(host: str, port: int) -> bool:
     return True
 
 
-def _store() -> dict[str, Any]:
+def _store() -> dict[str, object]:
     try:
         with open_store(readonly=True) as store:
             runs = len(store.runs())

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -133,7 +133,7 @@ def _filter(
     unscored = Counter[str]()
     notes = Counter[str]()
 
-    def rows() -> Iterator[dict[str, Any]]:
+    def rows() -> Iterator[dict[str, object]]:
         for item, passes, lacking in _sifted(store, run, wheres):
             passed[passes] += 1
             unscored.update(lacking)
@@ -145,7 +145,7 @@ def _filter(
 
     write_lines(path, rows())
     total = passed.total()
-    document: dict[str, Any] = {"run": run.name, "written": [str(path)]}
+    document: dict[str, object] = {"run": run.name, "written": [str(path)]}
     line = f"wrote {path}: {passed[True]:,} of {total:,} edits"
     lines = []
     if passed[None]:
@@ -204,10 +204,10 @@ def _scored(store: Store, run: RunRecord) -> list[str]:
     return list(dict.fromkeys(factor for row in rows for factor in row["scores"] or ()))
 
 
-def _manifest_row(item: Item) -> dict[str, Any]:
+def _manifest_row(item: Item) -> dict[str, object]:
     from editjudge.media.source import is_url
 
-    row: dict[str, Any] = {"id": item.item}
+    row: dict[str, object] = {"id": item.item}
     for name in ("instruction", "referring_expression", "model", "edit_type", "group"):
         if value := getattr(item, name):
             row[name] = value

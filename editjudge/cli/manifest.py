@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -91,7 +91,7 @@ def command(
     return VerbReply(document, [f"wrote {output}: {counts}", *outside])
 
 
-def _write(rows: Iterable[dict[str, Any]], output: Path) -> list[str]:
+def _write(rows: Iterable[dict[str, object]], output: Path) -> list[str]:
     """Write a manifest with paths relative to it. Return a note if paths lead outside its folder."""
     from editjudge.manifest.folders import relative
 

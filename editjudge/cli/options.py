@@ -36,7 +36,7 @@ SEE_RUN = "Options on how the judge is asked, such as --temperature and --timeou
 def _remember(key: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     """Return a callback that stores an option's value for all commands of the line."""
 
-    def remember(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+    def remember(ctx: click.Context, _: click.Parameter, value: object) -> None:
         if value:
             ctx.meta[key] = value
 
@@ -139,7 +139,7 @@ def former_option(
 ) -> Callable[[F], F]:
     """Return an option of earlier versions, which works until 1.0 and prints what to write instead."""
 
-    def note(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
+    def note(_ctx: click.Context, _param: click.Parameter, value: object) -> Any:
         if value:
             warn(f"{spelling} works until 1.0; write {instead}")
         return value

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -40,10 +40,10 @@ def how_to_resume() -> str:
     return f"run the same command again to go on:\n  {command}"
 
 
-def outcome_document(outcome: Outcome, seconds: float) -> dict[str, Any]:
+def outcome_document(outcome: Outcome, seconds: float) -> dict[str, object]:
     """Return the document of `run --json`."""
     tally = outcome.tally
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "run": outcome.name,
         "id": outcome.run_id,
         "ending": outcome.ending,

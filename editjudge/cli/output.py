@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -36,7 +36,7 @@ class ExitCode(enum.IntEnum):
 class VerbReply(NamedTuple):
     """The answer of a verb."""
 
-    document: Any
+    document: object
     """Document printed with `--json`."""
     lines: Iterable[str] = ()
     """Lines printed without `--json`, before the tables."""
@@ -59,7 +59,7 @@ class VerbReply(NamedTuple):
                 click.echo(printable(line))
 
 
-def emit(document: Any) -> None:
+def emit(document: object) -> None:
     """Print a document as ASCII, so that it does not depend on the terminal's encoding."""
     click.echo(json.dumps(document, indent=2, allow_nan=False))
 

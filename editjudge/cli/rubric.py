@@ -169,7 +169,7 @@ def _text(question: Question) -> str:
     return str(question).replace("\r\n", "\n")
 
 
-def _as_json(question: Question) -> dict[str, Any]:
+def _as_json(question: Question) -> dict[str, object]:
     from editjudge.rubrics.prompt import ImagePart
 
     parts = [
@@ -298,7 +298,7 @@ def import_(
     checkout: Path | None,
     output: Path | None,
     name: str | None,
-    **hints: Any,
+    **hints: object,
 ) -> VerbReply:
     """Turn a published prompt into a rubric file.
 
@@ -355,7 +355,7 @@ def _import_recipe(
 
 
 def _imported(
-    document: Any, notes: list[str], text: str | None, output: Path | None
+    document: object, notes: list[str], text: str | None, output: Path | None
 ) -> VerbReply:
     """Write the text of a rubric file, print the notes to standard error, and return the reply of the verb."""
     if text and output:

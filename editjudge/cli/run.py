@@ -274,8 +274,8 @@ def conduct(
     started = time.monotonic()
     outcome = watched(job, store, run_options, quiet=quiet)
     if outcome is None:
-        document = {"ending": "interrupted", "error": "stopped at once"}
-        return VerbReply(document, code=ExitCode.INTERRUPTED)
+        stopped = {"ending": "interrupted", "error": "stopped at once"}
+        return VerbReply(stopped, code=ExitCode.INTERRUPTED)
     seconds = time.monotonic() - started
     code = EXIT_CODES[outcome.ending]
     ranked = best_of if outcome.ending == "finished" else None
@@ -285,7 +285,9 @@ def conduct(
     if not code and failed > max_failures:
         code = ExitCode.TOO_MANY_FAILED
     print_outcome(outcome, seconds, is_quiet=wants_json())
-    document = outcome_document(outcome, seconds) | (ranked.as_json() if ranked else {})
+    document = outcome_document(outcome, seconds)
+    if ranked:
+        document |= ranked.as_json()
     return VerbReply(document, ranked.lines() if ranked else (), code=code)
 
 
@@ -367,7 +369,7 @@ class BestOf:
             columns=(),
         )
 
-    def _rows(self) -> list[dict[str, Any]]:
+    def _rows(self) -> list[dict[str, object]]:
         from editjudge.manifest.pairs import pair_row
 
         rows = []
@@ -395,7 +397,7 @@ class BestOf:
         }
         self._rankings = rank(self._groups, verdicts)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         groups = [ranking.as_json() for ranking in self._rankings]
         questions = len(self._pairs)
         return {"best_of": {"method": "all", "questions": questions, "groups": groups}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -118,7 +118,7 @@ def show(run: str) -> VerbReply:
     return VerbReply(_document(record) | {"counts": rows}, lines)
 
 
-def _settings(spec: Mapping[str, Any], *path: str) -> Iterator[tuple[str, str]]:
+def _settings(spec: Mapping[str, object], *path: str) -> Iterator[tuple[str, str]]:
     """Yield each setting that has a value."""
     for name, value in spec.items():
         if isinstance(value, Mapping):
@@ -195,5 +195,5 @@ def _job(record: RunRecord) -> Job:
     return job
 
 
-def _document(run: RunRecord) -> dict[str, Any]:
+def _document(run: RunRecord) -> dict[str, object]:
     return {name: getattr(run, name) for name in _FIELDS}

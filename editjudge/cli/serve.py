@@ -157,7 +157,7 @@ def command(
     token: str | None,
     service_token: str | None,
     create: bool,
-    **values: Any,
+    **values: object,
 ) -> None:
     """Serve review pages, rating pages and the reward API.
 

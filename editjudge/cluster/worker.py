@@ -109,7 +109,7 @@ class RemoteStore:
             else:
                 future.set_exception(error)
 
-    def _call(self, method: str, *arguments: Any) -> Any:
+    def _call(self, method: str, *arguments: object) -> Any:
         future: Future[Any] = Future()
 
         def send() -> None:

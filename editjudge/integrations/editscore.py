@@ -28,15 +28,15 @@ _VALUES = 100_000
 
 
 def evaluate_images(
-    input_images: Sequence[Any],
-    output_image: Sequence[Any],
-    meta_datas: Sequence[Any],
+    input_images: Sequence[object],
+    output_image: Sequence[object],
+    meta_datas: Sequence[object],
     proxy_host: str = "127.0.0.1",
     proxy_port: int = 8427,
     server_type: str = "vlm",
     path: str = "/d/editscore/",
     timeout: float = 600.0,
-) -> tuple[list[float], list[float], list[str], list[dict[str, Any]]]:
+) -> tuple[list[float], list[float], list[str], list[dict[str, object]]]:
     """Return scores, rewards, reasons and metadata in the order of the edits.
 
     For each output, `input_images` has an image or a list whose first image is the source, and `meta_datas` has a dict
@@ -77,7 +77,7 @@ def evaluate_images(
     return answer["scores"], answer["rewards"], answer["reasoning"], answer["meta_data"]
 
 
-def _bytes(image: Any, where: str) -> bytes | None:
+def _bytes(image: object, where: str) -> bytes | None:
     """Return the encoded image; None if the editing model produced nothing."""
     data = encode(image, where)
     return data.read_bytes() if isinstance(data, Path) else data

@@ -23,7 +23,7 @@ from editjudge.rewards.trainers import RewardEdit, Rewarder, trainer
 @trainer
 def edit_reward(
     rewarder: Rewarder, *, sources_first: bool = False
-) -> Callable[..., tuple[list[float], dict[str, Any]]]:
+) -> Callable[..., tuple[list[float], dict[str, object]]]:
     """Return the reward function, which returns the scores and `{"imputed": [bool, ...]}`.
 
     Its signature is `_fn(images, prompts, metadata, ref_images=None)`. With `sources_first` it is `_fn(ref_images,
@@ -32,7 +32,7 @@ def edit_reward(
 
     def _fn(
         images: Any, prompts: Sequence[str], metadata: Any, ref_images: Any = None
-    ) -> tuple[list[float], dict[str, Any]]:
+    ) -> tuple[list[float], dict[str, object]]:
         outputs = split(images)
         instructions = list(prompts)
         sources = (

@@ -38,7 +38,7 @@ def edit_reward(rewarder: Rewarder, *, output: Output = "edited") -> type:
 
     class EditReward(AsyncORM):  # type: ignore[misc,unused-ignore]
         async def __call__(
-            self, completions: Sequence[Any], **columns: Any
+            self, completions: Sequence[object], **columns: Any
         ) -> list[float | None]:
             # The group of a completion in ms-swift.
             prompts = columns.get("prompt_id")

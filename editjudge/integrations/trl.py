@@ -44,7 +44,7 @@ def edit_reward(
 
     # TRL logs the function by this name.
     def edit_reward(
-        prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
+        prompts: Sequence[object], completions: Sequence[object], **columns: object
     ) -> list[float | None]:
         edits = edits_of(
             completions, columns, output, groups=[str(prompt) for prompt in prompts]
@@ -57,8 +57,8 @@ def edit_reward(
 
 
 def edits_of(
-    completions: Sequence[Any],
-    columns: dict[str, Any],
+    completions: Sequence[object],
+    columns: dict[str, object],
     output: Output,
     groups: Sequence[str] | None = None,
 ) -> list[RewardEdit]:

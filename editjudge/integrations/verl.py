@@ -25,7 +25,9 @@ _GROUPS = 4096
 
 @trainer
 def edit_reward(
-    rewarder: Rewarder, *, output: Callable[[str, Mapping[str, Any]], Any] | None = None
+    rewarder: Rewarder,
+    *,
+    output: Callable[[str, Mapping[str, object]], Any] | None = None,
 ) -> Callable[..., Any]:
     """Return an async function `compute_score(data_source, solution_str, ground_truth, extra_info)` for one edit.
 
@@ -38,9 +40,9 @@ def edit_reward(
     async def compute_score(
         data_source: str,
         solution_str: str,
-        ground_truth: Any,
-        extra_info: Mapping[str, Any] | None = None,
-        **_: Any,
+        ground_truth: object,
+        extra_info: Mapping[str, object] | None = None,
+        **_: object,
     ) -> dict[str, float]:
         del data_source, ground_truth  # verl passes them by name
         row = dict(extra_info or {})
@@ -76,7 +78,7 @@ def single(rewarder: Rewarder) -> Callable[[RewardEdit], Any]:
 
 
 def edit_of(
-    row: Mapping[str, Any], edited: Any, instruction: str | None = None
+    row: Mapping[str, object], edited: Any, instruction: str | None = None
 ) -> RewardEdit:
     text = row.get("instruction", instruction)
     if not isinstance(text, str):
@@ -87,7 +89,7 @@ def edit_of(
     )
 
 
-def required(row: Mapping[str, Any], name: str) -> Any:
+def required(row: Mapping[str, object], name: str) -> Any:
     if row.get(name) is None:
         raise InputError(
             f'extra_info has no "{name}": expected the image; it has {sorted(map(str, row))}',

@@ -31,9 +31,9 @@ def edit_reward(rewarder: Rewarder) -> Callable[..., Any]:
     async def compute_score(
         data_source: str,
         solution_image: Any,
-        ground_truth: Any,
-        extra_info: Mapping[str, Any] | None = None,
-        **_: Any,
+        ground_truth: object,
+        extra_info: Mapping[str, object] | None = None,
+        **_: object,
     ) -> dict[str, float]:
         del data_source  # verl-omni passes it by name
         if getattr(solution_image, "ndim", 3) == 4:  # a batch of one

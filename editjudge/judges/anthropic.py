@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from editjudge.errors import UsageError
 from editjudge.judgement import Usage
@@ -51,12 +50,12 @@ def request(
     return ChatRequest("v1/messages", wire.encode(body), {"anthropic-version": version})
 
 
-def _settings(conversation: Conversation, parameters: Parameters) -> dict[str, Any]:
+def _settings(conversation: Conversation, parameters: Parameters) -> dict[str, object]:
     """Return the optional fields of a request. This format has no seed."""
-    settings: dict[str, Any] = (
+    settings: dict[str, object] = (
         {"system": conversation.system} if conversation.system else {}
     )
-    output: dict[str, Any] = {}
+    output: dict[str, object] = {}
     if parameters.temperature is not None:
         settings["temperature"] = parameters.temperature
     match parameters.reasoning_effort:
@@ -78,7 +77,7 @@ def _settings(conversation: Conversation, parameters: Parameters) -> dict[str, A
     return settings | ({"output_config": output} if output else {})
 
 
-def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
+def _messages(conversation: Conversation) -> Iterator[dict[str, object]]:
     yield {"role": "user", "content": list(_content(conversation))}
     for turn in conversation.turns:
         # The API refuses blank content, and reads two user messages in a row as one.
@@ -87,7 +86,7 @@ def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
         yield {"role": "user", "content": turn.feedback}
 
 
-def _content(conversation: Conversation) -> Iterator[dict[str, Any]]:
+def _content(conversation: Conversation) -> Iterator[dict[str, object]]:
     for part in conversation.parts:
         if not isinstance(part, TextPart):
             image = wire.image_of(conversation, part)
@@ -133,7 +132,7 @@ _FINISHES: dict[str, Finish] = {
 """Finish of each stop reason. All others are normal ends, and the contract checks the text."""
 
 
-def _usage(usage: Mapping[str, Any]) -> Usage:
+def _usage(usage: Mapping[str, object]) -> Usage:
     """Return the usage. Unlike other APIs, this one does not include cached tokens in its input tokens."""
     cached = count(usage.get("cache_read_input_tokens"))
     written = count(usage.get("cache_creation_input_tokens"))
@@ -164,7 +163,7 @@ _STATUSES = {
 
 
 def _problem(
-    status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]
+    status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, object]
 ) -> CallFailed:
     error = mapping(document.get("error"))
     # The status is 429, but the limit is reset only at the end of the month.

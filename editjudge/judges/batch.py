@@ -10,7 +10,7 @@ import tempfile
 import urllib.parse
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 from editjudge.errors import UsageError
 from editjudge.judges import wire
@@ -72,7 +72,7 @@ class BatchCalls:
 
     async def post(
         self, path: str, body: Body, headers: Mapping[str, str] = {}
-    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+    ) -> tuple[dict[str, object], Mapping[str, str]]:
         """Send a request once and return the document and headers of the response. The caller decides about
         retries.
         """
@@ -80,7 +80,9 @@ class BatchCalls:
         response = self._checked(await self._transport.post(*address, body))
         return document(response.body), response.headers
 
-    async def get(self, path: str, headers: Mapping[str, str] = {}) -> dict[str, Any]:
+    async def get(
+        self, path: str, headers: Mapping[str, str] = {}
+    ) -> dict[str, object]:
         """Return the document at a path."""
         address = self._address(path, headers)
         answer = document(self._checked(await self._transport.get(*address)).body)
@@ -90,7 +92,7 @@ class BatchCalls:
 
     async def head_of(
         self, path: str, headers: Mapping[str, str] = {}
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Return the first line of a JSONL file."""
         with tempfile.TemporaryFile() as file:
             await self.download(path, file, headers)
@@ -144,7 +146,7 @@ class BatchClient(Protocol):
         """Return the state of a batch."""
         ...
 
-    def answer(self, line: Mapping[str, Any]) -> BatchAnswer:
+    def answer(self, line: Mapping[str, object]) -> BatchAnswer:
         """Read a line of a result file."""
         ...
 
@@ -159,7 +161,7 @@ class BatchClient(Protocol):
 
     async def _listed(
         self, calls: BatchCalls, path: str, name: str
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncIterator[dict[str, object]]:
         """Yield the batches of the account, newest first."""
         page = ""
         for _ in range(MAX_PAGES):
@@ -170,7 +172,7 @@ class BatchClient(Protocol):
             if not page:
                 return
 
-    def _next_page(self, listed: Mapping[str, Any]) -> str:
+    def _next_page(self, listed: Mapping[str, object]) -> str:
         """Return the query parameter for the next page of a list, or an empty text after the last page."""
         ...
 
@@ -229,7 +231,7 @@ class OpenAIBatches(BatchClient):
             tuple(f"files/{file}/content" for file in files if file),
         )
 
-    def answer(self, line: Mapping[str, Any]) -> BatchAnswer:
+    def answer(self, line: Mapping[str, object]) -> BatchAnswer:
         custom_id = string(line.get("custom_id"))
         response = mapping(line.get("response"))
         if response:
@@ -250,7 +252,7 @@ class OpenAIBatches(BatchClient):
                 break
         return ""
 
-    def _next_page(self, listed: Mapping[str, Any]) -> str:
+    def _next_page(self, listed: Mapping[str, object]) -> str:
         batches = objects(listed.get("data"))
         if not batches or not listed.get("has_more"):
             return ""
@@ -288,7 +290,7 @@ class AnthropicBatches(BatchClient):
             (f"{self._PATH}/{batch_id}/results",),
         )
 
-    def answer(self, line: Mapping[str, Any]) -> BatchAnswer:
+    def answer(self, line: Mapping[str, object]) -> BatchAnswer:
         custom_id = string(line.get("custom_id"))
         result = mapping(line.get("result"))
         match string(result.get("type")):
@@ -327,7 +329,7 @@ class AnthropicBatches(BatchClient):
                 return id_
         return none
 
-    def _next_page(self, listed: Mapping[str, Any]) -> str:
+    def _next_page(self, listed: Mapping[str, object]) -> str:
         more = listed.get("has_more")
         return f"&after_id={string(listed.get('last_id'))}" if more else ""
 
@@ -407,10 +409,11 @@ class GoogleBatches(BatchClient):
             problem = _reason(mapping(batch.get("error")))
         return BatchJob(state in self._ENDED, answered, tuple(paths[:1]), problem)
 
-    def answer(self, line: Mapping[str, Any]) -> BatchAnswer:
+    def answer(self, line: Mapping[str, object]) -> BatchAnswer:
         key = string(line.get("key"))
-        if isinstance(line.get("response"), dict):
-            return _answer(key, 200, line["response"])
+        response = line.get("response")
+        if isinstance(response, dict):
+            return _answer(key, 200, response)
         error = (
             mapping(line.get("error"))
             or mapping(line.get("status"))
@@ -429,7 +432,7 @@ class GoogleBatches(BatchClient):
                 return string(batch.get("name"))
         return ""
 
-    def _next_page(self, listed: Mapping[str, Any]) -> str:
+    def _next_page(self, listed: Mapping[str, object]) -> str:
         token = string(listed.get("nextPageToken"))
         return f"&pageToken={urllib.parse.quote(token, safe='')}" if token else ""
 
@@ -454,11 +457,11 @@ def batch_client(spec: str) -> BatchClient:
     return client
 
 
-def _answer(custom_id: str, status: int, body: Mapping[str, Any]) -> BatchAnswer:
+def _answer(custom_id: str, status: int, body: Mapping[str, object]) -> BatchAnswer:
     return custom_id, status, json.dumps(body).encode()
 
 
-def _reason(error: Mapping[str, Any]) -> str:
+def _reason(error: Mapping[str, object]) -> str:
     return cleaned(string(error.get("message"))) or "no reason given"
 
 

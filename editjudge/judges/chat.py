@@ -9,7 +9,7 @@ import functools
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, Self, cast
+from typing import NamedTuple, Protocol, Self, cast
 
 from editjudge.edit import Edit
 from editjudge.errors import BudgetReached, EditjudgeError, JudgeError
@@ -272,7 +272,7 @@ class ChatJudge(Judge):
         max_choices: int = MAX_CHOICES,
         price: Price | None = None,
         funds: BudgetProtocol | None = None,
-        identity: Mapping[str, Any] | None = None,
+        identity: Mapping[str, object] | None = None,
     ) -> None:
         """Create a judge. `identity` has identity fields that differ from those of a model behind an API."""
         parameters = options.parameters
@@ -309,7 +309,7 @@ class ChatJudge(Judge):
             *endpoint.warnings,
             *(f"{spec} has no {name}: it is left out" for name in sorted(left_out)),
         )
-        self._identity: dict[str, Any] = {
+        self._identity: dict[str, object] = {
             "judge": spec,
             "url": endpoint.url,
             "parameters": settings | {"extra": redacted_options(parameters.extra)},
@@ -334,7 +334,7 @@ class ChatJudge(Judge):
         other._more_reasks = 0  # each would be one more batch, of up to a day
         return other
 
-    def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
+    def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, object]:
         return self._identity
 
     def capacity(self, questions: int) -> int:
@@ -385,7 +385,7 @@ class ChatJudge(Judge):
     ) -> Judgement:
         work = pending.work
         outcome: Verdict | Failure | None = None
-        readings: dict[str, Any] = {}
+        readings: dict[str, object] = {}
         mode = self._mode(work.rubric)
         mismatches = 0
         for ask in range(1 + self._reasks + self._more_reasks):
@@ -440,7 +440,7 @@ class ChatJudge(Judge):
 
     def _readings(
         self, rubric: Rubric, reply: Reply, verdict: Verdict
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Return the fields of the judgement that are computed from the probabilities of an accepted reply."""
         if self._min_mass is None:
             return {}

@@ -15,7 +15,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from editjudge.judges import read_table
 from editjudge.judges.wire import header
@@ -152,7 +152,7 @@ def error_rows() -> list[ErrorRow]:
 
 def _row(
     source: str,
-    kind: Any,
+    kind: ProblemKind,
     statuses: str | list[int],
     names: Iterable[str] = (),
     words: str = "",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from editjudge.errors import UsageError
 from editjudge.judgement import Usage
@@ -45,7 +44,7 @@ def request(
         "responseJsonSchema": conversation.schema,
     }
     config = {key: value for key, value in settings.items() if value is not None}
-    body: dict[str, Any] = {"contents": list(_contents(conversation))}
+    body: dict[str, object] = {"contents": list(_contents(conversation))}
     if conversation.system:
         body["systemInstruction"] = {"parts": [{"text": conversation.system}]}
     if config:
@@ -62,7 +61,7 @@ def model_path(model: str) -> str:
     return f"v1beta/{urllib.parse.quote(name, safe='/')}"
 
 
-def _thinking(model: str, effort: str | None) -> dict[str, Any] | None:
+def _thinking(model: str, effort: str | None) -> dict[str, object] | None:
     if effort is None:
         return None
     by_budget = re.match(r"(?:models/)?gemini-[12]\b", model)
@@ -77,7 +76,7 @@ def _thinking(model: str, effort: str | None) -> dict[str, Any] | None:
     return {"thinkingLevel": effort.upper()}
 
 
-def _contents(conversation: Conversation) -> Iterator[dict[str, Any]]:
+def _contents(conversation: Conversation) -> Iterator[dict[str, object]]:
     yield {"role": "user", "parts": list(_parts(conversation))}
     for turn in conversation.turns:
         # The API refuses a part without content.
@@ -86,7 +85,7 @@ def _contents(conversation: Conversation) -> Iterator[dict[str, Any]]:
         yield {"role": "user", "parts": [{"text": turn.feedback}]}
 
 
-def _parts(conversation: Conversation) -> Iterator[dict[str, Any]]:
+def _parts(conversation: Conversation) -> Iterator[dict[str, object]]:
     for part in conversation.parts:
         if isinstance(part, TextPart):
             yield {"text": part.text}
@@ -135,7 +134,7 @@ _FINISHES: dict[str, Finish] = {
 """Finish of each reason. All others are normal ends, and the contract checks the text."""
 
 
-def _usage(usage: Mapping[str, Any]) -> Usage:
+def _usage(usage: Mapping[str, object]) -> Usage:
     """Return the usage. Unlike other APIs, this one does not include thoughts in its output tokens, although they are
     billed as output.
     """
@@ -152,7 +151,7 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
 
 
 def _problem(
-    status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]
+    status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, object]
 ) -> CallFailed:
     error = mapping(document.get("error"))
     details = objects(error.get("details"))
@@ -168,7 +167,9 @@ def _problem(
     )
 
 
-def _kind(status: int, name: str, details: list[dict[str, Any]]) -> ProblemKind | None:
+def _kind(
+    status: int, name: str, details: list[dict[str, object]]
+) -> ProblemKind | None:
     reasons = {string(detail.get("reason")) for detail in details}
     if status == 400 and reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"}:
         return "key"
@@ -181,7 +182,7 @@ def _kind(status: int, name: str, details: list[dict[str, Any]]) -> ProblemKind 
     return None
 
 
-def _delay(details: list[dict[str, Any]]) -> float | None:
+def _delay(details: list[dict[str, object]]) -> float | None:
     """Return the seconds to wait before a retry, which `google.rpc.RetryInfo` writes as "34.07s", or None."""
     for detail in details:
         if match := re.fullmatch(

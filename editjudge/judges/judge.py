@@ -237,7 +237,7 @@ class Options:
         request = {name: settings.pop(name) for name in names & settings.keys()}
         return cls(Parameters(**request), **settings)
 
-    def frozen(self) -> dict[str, Any]:
+    def frozen(self) -> dict[str, object]:
         """Return the options to store with a run: everything that can change an answer, without secrets.
 
         Options added after 0.1 are left out if they have their default, so that old runs keep their hash.
@@ -292,7 +292,7 @@ class Judge(Protocol):
     warnings: tuple[str, ...] = ()
     """Messages for the user at the start of a run."""
 
-    def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
+    def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, object]:
         """Return everything about this judge that can change its answer. It is part of the task's key."""
         ...
 

@@ -53,14 +53,17 @@ class EngineSettings:
     """
 
     @classmethod
-    def taken_from(cls, extra: dict[str, Any]) -> EngineSettings:
+    def taken_from(cls, extra: dict[str, object]) -> EngineSettings:
         """Remove the engine's settings from the user's parameters and return them."""
-        names = [field.name for field in dataclasses.fields(cls)]
-        chosen = {name: extra.pop(name) for name in names if name in extra}
-        for name, value in chosen.items():
-            if type(value) is not int or value < 1:
+        chosen: dict[str, int] = {}
+        for name in [field.name for field in dataclasses.fields(cls)]:
+            if name not in extra:
+                continue
+            value = extra.pop(name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 unit = " of tokens" if name == "context" else ""
                 raise UsageError(f"-J {name}={value}: expected a number{unit}")
+            chosen[name] = value
         try:
             cores = len(os.sched_getaffinity(0))
         except AttributeError:  # not on macOS and Windows

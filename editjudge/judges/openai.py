@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
 
 from editjudge.judgement import Usage
 from editjudge.judges import failures, wire
@@ -71,7 +72,7 @@ def request(
     )
 
 
-def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
+def _messages(conversation: Conversation) -> Iterator[dict[str, object]]:
     if conversation.system:
         yield {"role": "system", "content": conversation.system}
     yield {"role": "user", "content": list(_content(conversation))}
@@ -80,7 +81,7 @@ def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
         yield {"role": "user", "content": turn.feedback}
 
 
-def _content(conversation: Conversation) -> Iterator[dict[str, Any]]:
+def _content(conversation: Conversation) -> Iterator[dict[str, object]]:
     for part in conversation.parts:
         if isinstance(part, TextPart):
             yield {"type": "text", "text": wire.encoded(part.text)}
@@ -92,7 +93,7 @@ def _content(conversation: Conversation) -> Iterator[dict[str, Any]]:
 
 def _schema_fields(
     conversation: Conversation, how: SchemaRequest, *, keep_open: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     if conversation.schema is None:
         return {}
     schema = conversation.schema if keep_open else wire.encoded(conversation.schema)
@@ -122,19 +123,20 @@ def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         raise failures.no_answer(body)
     if _broken_off(choice):
         raise CallFailed("server", "the server broke the answer off", status=status)
-    about = {
-        "usage": _usage(mapping(document.get("usage"))),
-        "model": string(document.get("model")) or None,
-        "request_id": wire.header(headers, "x-request-id", "apim-request-id")
+    make = functools.partial(
+        Reply,
+        usage=_usage(mapping(document.get("usage"))),
+        model=string(document.get("model")) or None,
+        request_id=wire.header(headers, "x-request-id", "apim-request-id")
         or string(document.get("id"))
         or None,
-    }
-    others = map(mapping, list(choices or ())[1:])
-    replies = [_of_choice(other, about) for other in others if _is_reply(other)]
-    return _of_choice(choice, about, tuple(replies))
+    )
+    others = objects(choices)[1:]
+    replies = [_of_choice(other, make) for other in others if _is_reply(other)]
+    return _of_choice(choice, make, tuple(replies))
 
 
-def _is_reply(choice: Mapping[str, Any]) -> bool:
+def _is_reply(choice: Mapping[str, object]) -> bool:
     return (
         isinstance(choice.get("message"), dict)
         and not choice.get("error")
@@ -142,22 +144,23 @@ def _is_reply(choice: Mapping[str, Any]) -> bool:
     )
 
 
-def _broken_off(choice: Mapping[str, Any]) -> bool:
+def _broken_off(choice: Mapping[str, object]) -> bool:
     return string(choice.get("finish_reason")) in ("error", "abort")
 
 
 def _of_choice(
-    choice: Mapping[str, Any], about: Mapping[str, Any], others: tuple[Reply, ...] = ()
+    choice: Mapping[str, object],
+    make: Callable[..., Reply],
+    others: tuple[Reply, ...] = (),
 ) -> Reply:
-    message = choice["message"]
+    message = mapping(choice.get("message"))
     refusal = string(message.get("refusal"))
     finish = _FINISHES.get(string(choice.get("finish_reason")), "stop")
-    return Reply(
+    return make(
         text=_text(message.get("content")) or refusal,
         finish="refusal" if refusal else finish,
         tokens=_tokens(choice.get("logprobs")),
         others=others,
-        **about,
     )
 
 
@@ -192,11 +195,13 @@ def _tokens(logprobs: object) -> tuple[TokenChoice, ...]:
     return tuple(tokens)
 
 
-def _written(entry: Mapping[str, Any]) -> tuple[bytes, float] | None:
+def _written(entry: Mapping[str, object]) -> tuple[bytes, float] | None:
     """Return the bytes of a token and the logarithm of its probability."""
-    logprob: Any = entry.get("logprob")
+    logprob = entry.get("logprob")
     data = entry.get("bytes")
-    if type(logprob) not in (int, float) or math.isnan(logprob):
+    if isinstance(logprob, bool) or not isinstance(logprob, int | float):
+        return None
+    if math.isnan(logprob):
         return None
     try:
         if not isinstance(data, list):
@@ -207,7 +212,7 @@ def _written(entry: Mapping[str, Any]) -> tuple[bytes, float] | None:
         return None
 
 
-def _usage(usage: Mapping[str, Any]) -> Usage:
+def _usage(usage: Mapping[str, object]) -> Usage:
     input_details = mapping(usage.get("prompt_tokens_details"))
     output_details = mapping(usage.get("completion_tokens_details"))
     return Usage(
@@ -236,7 +241,7 @@ _CODES: dict[str, ProblemKind] = {
 
 
 def _problem(
-    status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]
+    status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, object]
 ) -> CallFailed:
     error = document.get("error", document)
     # vLLM and FastAPI put the message at the top level, Ollama sends {"error": "..."}.
@@ -250,7 +255,7 @@ def _problem(
     )
 
 
-def _kind(status: int, error: Mapping[str, Any]) -> ProblemKind | None:
+def _kind(status: int, error: Mapping[str, object]) -> ProblemKind | None:
     for field in (error.get("code"), error.get("type")):
         if isinstance(field, str) and field in _CODES:
             return _CODES[field]

@@ -109,7 +109,7 @@ class Wire(Protocol):
         conversation: Conversation,
         model: str,
         parameters: Parameters,
-        **options: Any,
+        **options: object,
     ) -> ChatRequest: ...
 
     def reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply: ...
@@ -133,7 +133,7 @@ class Provider:
     auth: AuthStyle = "bearer"
     limits: ImageLimits = field(default_factory=ImageLimits)
     schema_mode: SchemaMode = "enforced"
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
     """Further arguments for the wire format's `request`."""
     unsupported: tuple[str, ...] = ()
     """Parameters that the provider does not support, and that are left out of requests."""
@@ -180,7 +180,7 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers other than that of the key."""
     query: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
     unsupported: tuple[str, ...] = ()
     """Parameters that are left out of the requests."""
     warnings: tuple[str, ...] = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from editjudge.canonical import json_hash
 from editjudge.edit import Edit
@@ -42,7 +41,7 @@ class Replay(Judge):
             by_order = self._replies.setdefault(question, {})
             by_order.setdefault(order, []).append(reply)
 
-    def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
+    def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, object]:
         by_order = self._replies.get((edit.id, rubric.name, repeat), {})
         replies: object = sorted(by_order.items())
         if by_order.keys() <= {_ANY}:
@@ -81,7 +80,7 @@ class Replay(Judge):
         return work.verdict(outcome, exchanges)
 
 
-def _reply(row: Any, where: str) -> tuple[_Place, str, str]:
+def _reply(row: object, where: str) -> tuple[_Place, str, str]:
     if not isinstance(row, dict):
         raise ManifestError(f"{where}: expected an object with item, rubric and reply")
     for name in ("item", "rubric", "reply"):

@@ -72,7 +72,7 @@ class ServerCheck:
     schema: SchemaSupport | None
     logprobs: LogprobSupport | None
     limits: Mapping[str, Any]
-    errors: Mapping[str, Mapping[str, Any]]
+    errors: Mapping[str, Mapping[str, object]]
     """Error messages of the server by check, with the status that a judgement would have."""
     schema_request: SchemaRequest = "json_schema"
     """Form of the schema request that works."""
@@ -85,7 +85,7 @@ class ServerCheck:
         is_default = self.schema_request == "json_schema"
         return "" if is_default else f"-J schema_request={self.schema_request}"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the document that `doctor --server --json` prints."""
         return dataclasses.asdict(self)
 
@@ -112,7 +112,7 @@ def _provider_of(url: str) -> str:
 
 async def _find(
     url: str, model: str | None, transport: HttpTransport
-) -> tuple[Endpoint, list[dict[str, Any]]]:
+) -> tuple[Endpoint, list[dict[str, object]]]:
     """Return the endpoint of a model, at the base URL at which the server answers, and the server's list of
     models.
     """
@@ -121,13 +121,17 @@ async def _find(
     for base in bases:
         endpoint = resolve(f"{_provider_of(base)}/{model or 'model'}", base)
         if listed := await _listed(endpoint, transport):
-            return dataclasses.replace(endpoint, model=model or listed[0]["id"]), listed
+            return dataclasses.replace(
+                endpoint, model=model or string(listed[0]["id"])
+            ), listed
     if model is None:
         raise UsageError(f"{url} lists no models: name one with --model")
     return resolve(f"{_provider_of(bases[0])}/{model}", bases[0]), []
 
 
-async def _listed(endpoint: Endpoint, transport: HttpTransport) -> list[dict[str, Any]]:
+async def _listed(
+    endpoint: Endpoint, transport: HttpTransport
+) -> list[dict[str, object]]:
     """Return the models that a server lists, or an empty list if it has no list."""
     address, headers = endpoint.address(ChatRequest("models", ()))
     try:
@@ -159,7 +163,7 @@ class _Examiner:
     def __init__(
         self,
         endpoint: Endpoint,
-        listed: list[dict[str, Any]],
+        listed: list[dict[str, object]],
         transport: HttpTransport,
         seconds: float,
         end: float,
@@ -169,21 +173,21 @@ class _Examiner:
         self._transport = transport
         self._seconds = seconds
         self._end = end
-        self._errors: dict[str, dict[str, Any]] = {}
+        self._errors: dict[str, dict[str, object]] = {}
         # Some models of OpenAI refuse an answer limited to one token.
         self._few = 16 if PROVIDERS[endpoint.provider].needs_key else 1
 
     async def examine(self) -> ServerCheck:
         started = time.monotonic()
         plain = await self._plain()
-        limits: dict[str, Any] = {"seconds": round(time.monotonic() - started, 3)}
+        limits: dict[str, object] = {"seconds": round(time.monotonic() - started, 3)}
         schema, schema_request = await self._schema()
         logprobs, limits["top_logprobs"] = await self._logprobs(schema, schema_request)
         pictures, limits["picture_tokens"] = await self._pictures(plain)
         limits["choices"] = await self._choices()
         limits["context"] = context = self._context()
         await self._provoke(context)
-        limits["models"] = [cleaned(entry["id"]) for entry in self._listed]
+        limits["models"] = [cleaned(string(entry["id"])) for entry in self._listed]
         return ServerCheck(
             server=self._endpoint.url,
             model=cleaned(self._endpoint.model),
@@ -204,7 +208,7 @@ class _Examiner:
         images: Sequence[EncodedImage] = (),
         *,
         max_tokens: int | None = None,
-        schema: Mapping[str, Any] | None = None,
+        schema: Mapping[str, object] | None = None,
         schema_request: SchemaRequest | None = None,
         **conversation: Any,
     ) -> Reply:
@@ -331,7 +335,7 @@ class _Examiner:
         masked = schema == "enforced" and _is_masked(reply.tokens, code.encode())
         return "masked" if masked else "unmasked", most
 
-    async def _pictures(self, plain: Reply) -> tuple[dict[str, Any], int | None]:
+    async def _pictures(self, plain: Reply) -> tuple[dict[str, object], int | None]:
         samples = {name: _sample(name) for name in _FORMATS}
         replies = await asyncio.gather(
             *(self._try(name, images=[image]) for name, image in samples.items())
@@ -416,7 +420,7 @@ def _unlikely_code() -> str:
     return "".join(secrets.choice("bcdfghjklmnpqrstvwxz") for _ in range(10))
 
 
-def _only(code: str) -> dict[str, Any]:
+def _only(code: str) -> dict[str, object]:
     """Return a schema that allows only one answer."""
     properties = {"code": {"type": "string", "enum": [code]}}
     return {

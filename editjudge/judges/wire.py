@@ -6,7 +6,6 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
@@ -33,7 +32,7 @@ class Conversation:
     images: Mapping[str, EncodedImage]
     """Images by role, one for every image part."""
     turns: tuple[RejectedTurn, ...] = ()
-    schema: Mapping[str, Any] | None = None
+    schema: Mapping[str, object] | None = None
     """JSON schema to request; None if the answer is not pure JSON, or the server does not support schemas."""
     schema_name: str = "answer"
     top_logprobs: int | None = None
@@ -52,7 +51,7 @@ class Parameters:
     seed: int | None = None
     max_tokens: int | None = None
     reasoning_effort: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
     """Further parameters, passed on unchanged (`-J key=value`)."""
 
 
@@ -103,7 +102,7 @@ class Spliced:
     prefix: str = ""
 
 
-def encoded(value: str | Mapping[str, Any]) -> bytes:
+def encoded(value: str | Mapping[str, object]) -> bytes:
     """Encode a long text or a schema as JSON bytes, which `encode` inserts into a document unchanged.
 
     pydantic's encoder takes a seventh of the standard library's time for the text of a rubric, and writes the same
@@ -119,7 +118,7 @@ _PLACEHOLDER = secrets.token_hex(16)
 """Text of a placeholder while a document is encoded. It is random, so that no text can contain it."""
 
 
-def encode(document: Mapping[str, Any]) -> tuple[bytes, ...]:
+def encode(document: Mapping[str, object]) -> tuple[bytes, ...]:
     """Return a document as JSON in pieces. Every second piece is the base64 data of an image, which is not copied.
 
     Equal documents give equal bytes. Keys keep their order, which in a schema determines the order of the answer.
@@ -187,8 +186,8 @@ def echoed(reply: str) -> str:
 
 
 def merged(
-    body: Mapping[str, Any], extra: Mapping[str, Any], reserved: frozenset[str]
-) -> dict[str, Any]:
+    body: Mapping[str, object], extra: Mapping[str, object], reserved: frozenset[str]
+) -> dict[str, object]:
     """Return the body with the user's parameters added, sorted by name. Raise `UsageError` if one would replace ours.
 
     Objects are merged, so that settings can be added to existing ones.
@@ -217,7 +216,7 @@ def merged(
 # --- responses ------------------------------------------------------------------------------------------------
 
 
-def document(body: bytes) -> dict[str, Any]:
+def document(body: bytes) -> dict[str, object]:
     """Return the JSON object in a body, or an empty one if there is none."""
     try:
         # Ignore absurdly long numbers: `int` raises on 5,000 digits, although the rest of the body is valid.
@@ -228,17 +227,17 @@ def document(body: bytes) -> dict[str, Any]:
         return {}
 
 
-def mapping(value: object) -> dict[str, Any]:
+def mapping(value: object) -> dict[str, object]:
     """Return the value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
-def objects(value: object) -> list[dict[str, Any]]:
+def objects(value: object) -> list[dict[str, object]]:
     """Return the elements of a list as objects, or an empty list if the value is not a list."""
     return [mapping(element) for element in value] if isinstance(value, list) else []
 
 
-def first(value: object) -> dict[str, Any] | None:
+def first(value: object) -> dict[str, object] | None:
     """Return the first element of a list, or None if it is not an object."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return value[0]

@@ -122,7 +122,7 @@ class _BatchSubmitter:
         self._handing = []
         self._size = 0
 
-    async def _stored(self, function: Callable[..., T], *arguments: Any) -> T:
+    async def _stored(self, function: Callable[..., T], *arguments: object) -> T:
         """Call a function on the store in a thread."""
         return await asyncio.to_thread(function, self._store, *arguments)
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from editjudge.orders import Choice
 
@@ -44,7 +44,7 @@ class GroupRanking:
     """Id of the best output; None if two are equal, or if a failed game could change which is best."""
     reason: str
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         return asdict(self)
 
 

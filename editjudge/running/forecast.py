@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from editjudge import manifest
 from editjudge.edit import Edit
@@ -88,7 +87,7 @@ class Estimate:
                 estimate.batch_price += batch_price.of(usage) or 0.0
         return estimate
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         return dataclasses.asdict(self)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 from editjudge import plugins
 from editjudge.edit import Edit
@@ -131,7 +131,7 @@ class ImageRegion:
         return drawings["change"]
 
 
-def _corners(value: Any) -> list[float] | None:
+def _corners(value: object) -> list[float] | None:
     """Return left, top, right and bottom, or None if the value is not a box."""
     if isinstance(value, Mapping):
         fields = next((names for names in _FIELDS if set(names) == set(value)), ())
@@ -140,10 +140,10 @@ def _corners(value: Any) -> list[float] | None:
             return None
         left, top, width, height = sides
         return [left, top, left + width, top + height]
-    return list(value) if _are_numbers(value) else None
+    return value if _are_numbers(value) else None
 
 
-def _are_numbers(value: Any) -> bool:
+def _are_numbers(value: object) -> TypeGuard[list[float]]:
     return (
         isinstance(value, list)
         and len(value) == 4

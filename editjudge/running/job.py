@@ -121,7 +121,7 @@ class Job:
     """Step of the training that made the edits, for `trend`."""
     step_from: str | None = None
     """Regular expression that reads the step from a model's name instead."""
-    rows: Iterable[Mapping[str, Any]] | None = field(
+    rows: Iterable[Mapping[str, object]] | None = field(
         default=None, compare=False, repr=False
     )
     """Rows in memory instead of a file. The manifest's path is then only a name."""
@@ -370,7 +370,7 @@ class Job:
                     f'--primary: no score is called "{name}"{did_you_mean(name, dict.fromkeys(names))}'
                 )
 
-    def spec(self, rubrics: Sequence[Rubric]) -> dict[str, Any]:
+    def spec(self, rubrics: Sequence[Rubric]) -> dict[str, object]:
         """Return the spec to store with the run: enough to repeat it, without secrets."""
         where = sorted(set(self.where))
         optional = {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from editjudge import manifest
 from editjudge.canonical import json_hash, text_hash
@@ -180,7 +180,7 @@ def _variants(
     ]
 
 
-def _with_metadata(edit: Edit, name: str, value: Any) -> Edit:
+def _with_metadata(edit: Edit, name: str, value: object) -> Edit:
     return dataclasses.replace(edit, metadata={**edit.metadata, name: value})
 
 
@@ -393,7 +393,7 @@ def key_of_question(
     layout: Layout,
     texts: Mapping[str, str],
     images: Mapping[str, tuple[str | None, str | None]],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the part of a task's key that describes its question. Answers are stored by the hash of this JSON, so no
     byte of it may change. `images` maps each role to digest and recipe, or to None and None if the image is missing.
     """
