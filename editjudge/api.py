@@ -34,7 +34,7 @@ from typing import (
 )
 
 from editjudge import plugins
-from editjudge.edit import Edit, ImageSource, named_pictures
+from editjudge.edit import Edit, ImageSource, named_images
 from editjudge.errors import EditjudgeError, StoreError, UsageError, near_miss
 from editjudge.files import default_store
 from editjudge.judgement import JudgementRow
@@ -89,7 +89,12 @@ class JudgeOptions(TypedDict, total=False):
     min_mass: float
 
 
-_FORMER = {"called": "map_factor", "form": "format", "of": "use"}
+_FORMER = {
+    "called": "map_factor",
+    "form": "format",
+    "of": "use",
+    "pictures": "images",
+}
 """Deprecated argument names, which work until 1.0, and their replacements."""
 
 
@@ -176,7 +181,7 @@ def judge(
     referring_expression: str = "",
     id: str = "edit",  # noqa: A002  (the word of a manifest)
     edit_type: str | None = None,
-    pictures: Mapping[str, Image | Sequence[Image]] | None = None,
+    images: Mapping[str, Image | Sequence[Image]] | None = None,
     texts: Mapping[str, Any] | None = None,
     **options: Unpack[JudgeOptions],
 ) -> Judgements:
@@ -189,7 +194,7 @@ def judge(
     `uint8` from 0 to 255, `bool`, or floating point from 0 to 1: height x width, with 1, 3 or 4 channels.
 
     `rubrics`: names, sets or YAML files; by default `online`, or the metrics' own rubric for the judge `metrics`.
-    `judge`: a spec such as `openai/gpt-4.1`; by default EDITJUDGE_JUDGE, else the embedded `measured`. `pictures` (an
+    `judge`: a spec such as `openai/gpt-4.1`; by default EDITJUDGE_JUDGE, else the embedded `measured`. `images` (an
     image or a list of images for each name) and `texts`: further columns of a manifest, under the names that the
     rubric uses. If a rubric is asked several times (`samples`, `for_each`), its judgements are `NAME[0]`, `NAME[1]`
     ...
@@ -215,8 +220,8 @@ def judge(
         referring_expression,
         edit_type=edit_type,
         metadata=dict(texts or {}),
-        pictures=named_pictures(
-            {name: _images(name, images) for name, images in (pictures or {}).items()}
+        images=named_images(
+            {name: _images(name, value) for name, value in (images or {}).items()}
         ),
     )
     judge = judge or default_judge()
@@ -525,7 +530,7 @@ async def arun(
     progress: bool | None = None,
     **options: Unpack[JudgeOptions],
 ) -> Run:
-    """Judge every edit of a manifest, like `run`, for asynchronous callers. A run that was begun is resumed.
+    """Judge every edit of a manifest, like `run`, for asynchronous callers. An unfinished run is resumed.
 
         run = await editjudge.arun("edits.jsonl", judges=["openai/gpt-4.1"], budget=5.0)
         run.table(by="model")
@@ -582,7 +587,7 @@ def _with_parameters_of(
 
 @_with_parameters_of(arun)
 def run(*manifest: Any, **arguments: Any) -> Run:
-    """Judge every edit of a manifest. A run that was begun is resumed.
+    """Judge every edit of a manifest. An unfinished run is resumed.
 
         run = editjudge.run("edits.jsonl", rubrics=["online"], judges=["openai/gpt-4.1"], store="editjudge.db")
         run.table(by="model")

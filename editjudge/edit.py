@@ -1,16 +1,18 @@
 """One edit to judge: the images before and after, and the instruction.
 
 The usual inputs (`input`, `edited`, `instruction` ...) are fields. A rubric may use any further column of a manifest
-as an image, a list of images or a text: such images are in `pictures`, such texts in `metadata`.
+as an image, a list of images or a text: such images are in `images`, such texts in `metadata`.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from editjudge.values import column, is_given, listed
 
@@ -29,7 +31,7 @@ OUTPUT_ROLES = ("edited", "edited_a", "edited_b")
 PAIR_ROLES = ("edited_a", "edited_b")
 """The two outputs of a pair."""
 
-MAX_PICTURES = 16
+MAX_IMAGES = 16
 """Maximum number of images in a list: more than any published protocol uses, and few enough for one request."""
 
 _TEXT_FIELDS = frozenset(("id", *TEXT_ROLES, "model", "edit_type", "group"))
@@ -41,7 +43,7 @@ def column_of(name: str) -> str:
     return _NUMBERED.sub("", name.partition("@")[0])
 
 
-def named_pictures(
+def named_images(
     columns: Mapping[str, ImageSource | list[ImageSource]],
 ) -> dict[str, ImageSource]:
     """Return images by their names in an edit; the images of a list are named `references[1]`, `references[2]` ..."""
@@ -85,34 +87,32 @@ class Edit:
     group: str | None = None
     """Name of the source image, which several edits may share; statistics are clustered on it."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    pictures: Mapping[str, ImageSource] = field(default_factory=dict)
+    images: Mapping[str, ImageSource] = field(default_factory=dict)
     """Further images that a rubric uses, by name; the images of a list are `references[1]`, `references[2]` ..."""
 
-    def picture(self, name: str) -> ImageSource | None:
+    def image(self, name: str) -> ImageSource | None:
         """Return the image of this name, or None. For a crop (`input@box`), return the full image."""
         name = name.partition("@")[0]
         source: ImageSource | None = (
-            getattr(self, name) if name in IMAGE_ROLES else self.pictures.get(name)
+            getattr(self, name) if name in IMAGE_ROLES else self.images.get(name)
         )
         return source
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """Roles of the images that a model made: `edited`, or both outputs of a pair."""
-        is_pair = self.edited is None and not self.pictures.keys().isdisjoint(
-            PAIR_ROLES
-        )
+        is_pair = self.edited is None and not self.images.keys().isdisjoint(PAIR_ROLES)
         return PAIR_ROLES if is_pair else ("edited",)
 
-    def picture_names(self, role: str) -> tuple[str, ...]:
+    def image_names(self, role: str) -> tuple[str, ...]:
         """Return the image names of a role: the role itself, or a name for each image if it is a list."""
         role, mark, part = role.partition("@")
-        if role in IMAGE_ROLES or role in self.pictures:
+        if role in IMAGE_ROLES or role in self.images:
             return (f"{role}{mark}{part}",)
-        names = [name for name in self.pictures if column_of(name) == role]
+        names = [name for name in self.images if column_of(name) == role]
         return tuple(f"{name}{mark}{part}" for name in names or [role])
 
-    def all_pictures(self) -> dict[str, ImageSource]:
+    def all_images(self) -> dict[str, ImageSource]:
         """Return every image that the edit has, by name."""
         usual = {
             "input": self.input,
@@ -121,7 +121,7 @@ class Edit:
             "mask": self.mask,
         }
         images = {role: source for role, source in usual.items() if source is not None}
-        return images | dict(self.pictures)
+        return images | dict(self.images)
 
     def value(self, name: str) -> Any:
         """Return the value of a column, or None. Dots lead into an object, as in `scene.light`."""
@@ -132,10 +132,10 @@ class Edit:
     def with_outputs_swapped(self) -> Edit:
         """Return the pair with its outputs a and b exchanged."""
         a, b = PAIR_ROLES
-        images = {n: s for n, s in self.pictures.items() if n not in PAIR_ROLES}
-        swapped = {a: self.pictures.get(b), b: self.pictures.get(a)}
+        images = {n: s for n, s in self.images.items() if n not in PAIR_ROLES}
+        swapped = {a: self.images.get(b), b: self.images.get(a)}
         images |= {name: s for name, s in swapped.items() if s is not None}
-        return replace(self, pictures=images)
+        return replace(self, images=images)
 
     def text(self, name: str) -> str:
         """Return the text of this name, or an empty text."""
@@ -150,6 +150,40 @@ class Edit:
         """Whether there is an image or a value of this name. An empty text, an empty list and `false` do not
         count.
         """
-        if any(self.picture(image) is not None for image in self.picture_names(name)):
+        if any(self.image(image) is not None for image in self.image_names(name)):
             return True
         return is_given(self.value(name))
+
+
+_FORMER = {
+    "pictures": "images",
+    "picture": "image",
+    "picture_names": "image_names",
+    "all_pictures": "all_images",
+}
+"""Deprecated names of `Edit`, which work until 1.0, and their replacements."""
+
+
+def _replacement(name: str) -> str:
+    """Return the replacement of a deprecated name, with a warning."""
+    message = f"{name} works until 1.0; write {_FORMER[name]}"
+    warnings.warn(message, FutureWarning, stacklevel=3)
+    return _FORMER[name]
+
+
+if not TYPE_CHECKING:  # type checkers report the deprecated names
+    _create = Edit.__init__
+
+    @functools.wraps(_create)
+    def _init(self, *values, **named):
+        if "pictures" in named:
+            named[_replacement("pictures")] = named.pop("pictures")
+        _create(self, *values, **named)
+
+    def _former_attribute(self, name):
+        if name not in _FORMER:
+            raise AttributeError(f"'Edit' object has no attribute {name!r}")
+        return getattr(self, _replacement(name))
+
+    Edit.__init__ = _init
+    Edit.__getattr__ = _former_attribute

@@ -193,7 +193,7 @@ class Judgement:
 
     @property
     def attempts(self) -> int:
-        """Number of requests that the judge was sent."""
+        """Number of requests sent to the judge."""
         return len(self.exchanges)
 
     @property
@@ -220,8 +220,8 @@ class Task(NamedTuple):
 
 
 class JudgementRow(TypedDict):
-    """A task with its judgement, as a store returns it and JSON has it. Each field declares how it is stored: SQL
-    columns, the Arrow schema, import and OpenAPI follow.
+    """A task with its judgement, as a row of a store and an object in JSON. The annotation of each field declares how it
+    is stored; SQL columns, Arrow schema, import and OpenAPI are derived from it.
 
     Without a judgement the status is `pending`, and every field of the answer is None or empty.
     """

@@ -356,9 +356,7 @@ def test_a_pair_has_two_outputs_and_two_models(tmp_path: Path) -> None:
     (edit,) = edits(
         jsonl(tmp_path, row | {"model_a": "m", "model_b": "n"}), notify=notices.append
     )
-    assert [
-        (name, Path(str(source)).name) for name, source in edit.pictures.items()
-    ] == [
+    assert [(name, Path(str(source)).name) for name, source in edit.images.items()] == [
         ("edited_a", "1.png"),
         ("edited_b", "2.png"),
     ]
@@ -369,7 +367,7 @@ def test_a_pair_has_two_outputs_and_two_models(tmp_path: Path) -> None:
     )
     turned = edit.with_outputs_swapped()
     assert (
-        turned.picture("edited_a") == edit.picture("edited_b")
+        turned.image("edited_a") == edit.image("edited_b")
         and turned.with_outputs_swapped() == edit
     )
 

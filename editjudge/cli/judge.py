@@ -104,7 +104,7 @@ def command(
         edit_type=further.pop("edit_type", edit_type),
         **values,
         metadata=further,
-        pictures=_images(images),
+        images=_images(images),
     )
     rubrics = rubrics or default_rubrics([judge], options)
     questions = resolve(rubrics)
@@ -129,12 +129,12 @@ def command(
 
 
 def _images(texts: tuple[str, ...]) -> dict[str, ImageSource]:
-    from editjudge.edit import named_pictures
+    from editjudge.edit import named_images
 
     lists: dict[str, list[ImageSource]] = {}
     for name, file in (named("--picture", text) for text in texts):
         lists.setdefault(name, []).append(Path(file))
-    return named_pictures(
+    return named_images(
         {name: files if files[1:] else files[0] for name, files in lists.items()}
     )
 

@@ -106,7 +106,7 @@ class _PendingTask:
     lost: int = 0
     """Number of unanswered requests that may be billed."""
     problem: CallFailed | None = None
-    """Failure of the latest of these requests."""
+    """Failure of the latest unanswered request that may be billed."""
     capped: int | None = None
     """Token limit of the answer, if the budget allowed fewer tokens than wanted."""
     out_of_budget: bool = False

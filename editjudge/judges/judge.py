@@ -43,6 +43,15 @@ def is_local(spec: str) -> bool:
     return spec.startswith("replay:") or provider_of(spec) is not None
 
 
+class QuestionProblem(NamedTuple):
+    """Reason why a question cannot be asked."""
+
+    status: Status
+    remark: Remark
+    key_text: str
+    """Text of the problem in the task's key. Unlike the remark's message, it must never change."""
+
+
 class Work(NamedTuple):
     """A task with everything that a judge needs for it."""
 
@@ -56,16 +65,14 @@ class Work(NamedTuple):
     sizes: Mapping[str, tuple[int, int]] = {}
     """Width and height of each image, by role."""
     layout: Layout = "images-first"
-    problem: tuple[Status, Remark] | None = None
+    problem: QuestionProblem | None = None
     """Reason why no judge can be asked, if it is known in advance."""
 
     @property
     def images(self) -> tuple[str, ...]:
         """Names of the edit's images that the rubric shows. Each image of a list has its own name."""
         return tuple(
-            name
-            for role in self.rubric.images
-            for name in self.edit.picture_names(role)
+            name for role in self.rubric.images for name in self.edit.image_names(role)
         )
 
     @property

@@ -183,7 +183,7 @@ class _Examiner:
         limits: dict[str, object] = {"seconds": round(time.monotonic() - started, 3)}
         schema, schema_request = await self._schema()
         logprobs, limits["top_logprobs"] = await self._logprobs(schema, schema_request)
-        pictures, limits["picture_tokens"] = await self._pictures(plain)
+        images, limits["picture_tokens"] = await self._images(plain)
         limits["choices"] = await self._choices()
         limits["context"] = context = self._context()
         await self._provoke(context)
@@ -191,7 +191,7 @@ class _Examiner:
         return ServerCheck(
             server=self._endpoint.url,
             model=cleaned(self._endpoint.model),
-            pictures=pictures,
+            pictures=images,
             schema=schema,
             logprobs=logprobs,
             limits=limits,
@@ -335,7 +335,7 @@ class _Examiner:
         masked = schema == "enforced" and _is_masked(reply.tokens, code.encode())
         return "masked" if masked else "unmasked", most
 
-    async def _pictures(self, plain: Reply) -> tuple[dict[str, object], int | None]:
+    async def _images(self, plain: Reply) -> tuple[dict[str, object], int | None]:
         samples = {name: _sample(name) for name in _FORMATS}
         replies = await asyncio.gather(
             *(self._try(name, images=[image]) for name, image in samples.items())
@@ -406,7 +406,7 @@ class _Examiner:
     async def _provoke(self, context: int | None) -> None:
         """Record the errors for questions that are invalid on purpose."""
         broken = EncodedImage(
-            "image/png", base64.b64encode(b"\x89PNG\r\n\x1a\nthis is no picture")
+            "image/png", base64.b64encode(b"\x89PNG\r\n\x1a\nthis is not an image")
         )
         wrong: dict[str, dict[str, Any]] = {"broken_picture": {"images": [broken]}}
         if context and context <= _MAX_CONTEXT:

@@ -222,7 +222,7 @@ class _Auditor:
 
     def examine(self, edit: Edit) -> _Examined:
         facts = {}
-        for role, source in edit.all_pictures().items():
+        for role, source in edit.all_images().items():
             fact_of = self._file_fact if isinstance(source, Path) else self._fact
             facts[role] = fact_of(source)
         return facts, [image for screen in self._screens for image in screen(edit)]
@@ -286,9 +286,9 @@ class _Auditor:
         if edit.input is None:
             yield "missing_input", "input", "is absent: most rubrics look at it"
         for role in edit.outputs:
-            if edit.picture(role) is None:
+            if edit.image(role) is None:
                 yield "missing_output", role, "is absent: the model produced nothing"
-        for role, source in edit.all_pictures().items():
+        for role, source in edit.all_images().items():
             yield from _unreadable(role, source, facts[role])
         if len(edit.outputs) > 1:
             yield from _same_twice(edit, facts)

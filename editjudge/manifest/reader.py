@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple
 from editjudge.canonical import read_json
 from editjudge.edit import (
     IMAGE_ROLES,
-    MAX_PICTURES,
+    MAX_IMAGES,
     PAIR_ROLES,
     TEXT_ROLES,
     Edit,
@@ -191,7 +191,7 @@ class Reader:
         except LineError as error:
             error.id = identifier
             raise
-        return Edit(identifier, **values, metadata=row, pictures=further)
+        return Edit(identifier, **values, metadata=row, images=further)
 
     def wrong(
         self,
@@ -319,11 +319,11 @@ class Reader:
         if not isinstance(value, list):
             source = self._image(line, name, value)
             return {} if source is None else {name: source}
-        if len(value) > MAX_PICTURES:
+        if len(value) > MAX_IMAGES:
             raise self.wrong(
                 line,
                 name,
-                f"found {len(value):,} images, expected at most {MAX_PICTURES}",
+                f"found {len(value):,} images, expected at most {MAX_IMAGES}",
                 code="too_many_images",
             )
         images: dict[str, ImageSource] = {}

@@ -146,7 +146,7 @@ def _table(rows: Iterable[Row]) -> str:
 
 
 def _edit_images(edit: Edit) -> str:
-    sources = edit.all_pictures()
+    sources = edit.all_images()
     return _images(sources, lambda role: read(sources[role]))
 
 

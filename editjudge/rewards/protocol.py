@@ -31,7 +31,7 @@ from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticCustomError
 
 import editjudge
-from editjudge.edit import IMAGE_ROLES, MAX_PICTURES, Edit
+from editjudge.edit import IMAGE_ROLES, MAX_IMAGES, Edit
 from editjudge.judgement import FIELDS, STATUSES
 from editjudge.judges.judge import Options
 from editjudge.rewards.reduction import LEAST_WEIGHT, MOST_WEIGHT, Formula
@@ -171,7 +171,7 @@ class SentEdit(BaseModel):
     )
     ground_truth: Image | None = None
     mask: Image | None = Field(None, description="White where the edit belongs.")
-    references: Annotated[list[Image], Field(max_length=MAX_PICTURES)] = Field(
+    references: Annotated[list[Image], Field(max_length=MAX_IMAGES)] = Field(
         [], description="Further pictures, for rubrics that show them."
     )
 
@@ -281,7 +281,7 @@ class RequestModels:
         mixture = Annotated[dict[judge, Weight], Field(min_length=1, max_length=8)]
         kinds: dict[str, Any] = {
             **dict.fromkeys(IMAGE_ROLES, image | None),
-            "references": Annotated[list[image], Field(max_length=MAX_PICTURES)],
+            "references": Annotated[list[image], Field(max_length=MAX_IMAGES)],
             "turn": turn | None,
             "judge": judge | None,
             "rubrics": rubrics_asked | None,

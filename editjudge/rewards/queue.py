@@ -44,7 +44,7 @@ from editjudge.running.plan import (
     QuestionSettings,
     item_of,
     look_at,
-    readable_pictures,
+    readable_images,
     works,
 )
 from editjudge.store.claims import Claims
@@ -403,7 +403,7 @@ class JudgingQueue:
         digests = _RequestDigests(self._reader)
         plans = []
         for edit in batch.edits:
-            images = readable_pictures(edit, digests)
+            images = readable_images(edit, digests)
 
             def look(edit: Edit, role: str) -> KnownImage | None:
                 return images.get(role) or look_at(digests, edit, role)  # noqa: B023  (called only in this iteration)
@@ -455,7 +455,7 @@ class JudgingQueue:
         places = dict.fromkeys(images, "sent, and not kept")
         if self._uploads:
             for role, image in images.items():
-                data: Any = edit.picture(role)
+                data: Any = edit.image(role)
                 places[role] = self._uploads.keep(data, image) or places[role]
         name = f"{edit.id}-{json_hash(content)[:12]}"
         return item_of(edit, digests, name=name, places=places)

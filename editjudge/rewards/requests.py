@@ -16,7 +16,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from editjudge.edit import IMAGE_ROLES, MAX_PICTURES
+from editjudge.edit import IMAGE_ROLES, MAX_IMAGES
 from editjudge.files import replacing
 from editjudge.media.cache import KnownImage
 from editjudge.rewards.protocol import (
@@ -351,7 +351,7 @@ class _PartsParser(MultiPartParser):
 async def _parts(
     request: Request, stream: AsyncGenerator[bytes, None], terms: Terms
 ) -> list[tuple[str, bytes]]:
-    most = 1 + (len(IMAGE_ROLES) + MAX_PICTURES) * terms.edits
+    most = 1 + (len(IMAGE_ROLES) + MAX_IMAGES) * terms.edits
     parser = _PartsParser(
         request.headers,
         stream,

@@ -501,7 +501,7 @@ def _pair(a: Edit, b: Edit) -> Edit:
         a.instruction,
         group=a.group,
         metadata={name: model for name, model in models.items() if model},
-        pictures={name: image for name, image in outputs.items() if image is not None},
+        images={name: image for name, image in outputs.items() if image is not None},
     )
 
 

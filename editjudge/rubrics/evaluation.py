@@ -481,7 +481,7 @@ _REDUCTIONS: Mapping[
     "mean": (0.0, lambda a, values, count: a.total(values) / count),
     "geomean": (1.0, _geomean),
 }
-"""Neutral value in place of a value that was not asked, and the function, which takes all values and their number."""
+"""Neutral value, which replaces values that were not asked, and the function of all values and their number."""
 
 _SPECIAL: Mapping[str, Callable[[Term, Rows], Cells]] = {
     "number": lambda term, rows: [rows.cell(rows.constant(float(term.value)))],

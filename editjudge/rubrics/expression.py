@@ -132,7 +132,7 @@ class Term:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Words of which the answer is one; empty if the answer is a number."""
+        """Words that the answer can be; empty if the answer is a number."""
         return self.scales[0].choices if self.scales else ()
 
     @property

@@ -39,7 +39,7 @@ COMPUTED = ("metrics", "metrics_truth", "metrics_clip")
 
 
 class UnknownRubric(RubricError, UsageError):
-    """Raised for a name that is not that of a rubric, such as a mistyped one."""
+    """Raised for the name of a rubric that does not exist, such as a mistyped one."""
 
 
 def names() -> list[str]:

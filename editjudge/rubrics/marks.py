@@ -185,7 +185,7 @@ class _Patterns(NamedTuple):
     emphasised: re.Pattern[str]
     """A failing mark in bold or italics, which separates it like quotation marks."""
     vocabulary: re.Pattern[str]
-    """All words of marks."""
+    """Any word that can be part of a mark."""
     denied: re.Pattern[str]
     doubtful: re.Pattern[str]
 

@@ -77,7 +77,7 @@ class Factor(FileContent):
     examine: tuple[str, ...] = ()
     """Aspects to examine."""
     consider: tuple[str, ...] = ()
-    """Rules for judging: expectations, what counts, how to distinguish cases."""
+    """Rules for judging, such as expectations, or how to distinguish two cases."""
     excludes: str = ""
     """Aspects that do not belong to the factor."""
     anchors: tuple[Anchor, ...] = ()
@@ -103,7 +103,7 @@ class AnswerFormat(FileContent):
     """Format of a reply: a JSON object, labelled lines or one word, and the text around it."""
 
     id_key: str | None = None
-    """Key that repeats the identifier of the question."""
+    """Key under which the answer repeats the identifier of the question."""
     envelope: str = ""
     """Key of the object with the factors; empty if they are at the top level."""
     form: Literal["entries", "scores", "list", "nested", "lines", "token", "marked"] = (

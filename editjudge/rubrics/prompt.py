@@ -141,7 +141,7 @@ def identifier(rubric: Rubric, edit: Edit, digests: Mapping[str, str]) -> str:
     images = {
         name: digests.get(name, "")
         for role in rubric.images
-        for name in edit.picture_names(role)
+        for name in edit.image_names(role)
     }
     content = images | {role: edit.text(role) for role in rubric.texts}
     return f"edit-{json_hash(content)[:16]}"
@@ -195,7 +195,7 @@ def _directions(rubric: Rubric, layout: Layout) -> tuple[str, str]:
 def _labelled(edit: Edit, role: str) -> Iterator[tuple[str, str]]:
     """Yield the label and the name of each image of a role."""
     base, _, crop = role.partition("@")
-    names = edit.picture_names(role)
+    names = edit.image_names(role)
     crop_label = _CROPS.get(crop, _CROPS["crop"])
     for number, name in enumerate(names, 1):
         count = f", {number} of {len(names)}" if names[1:] else ""

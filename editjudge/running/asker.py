@@ -332,8 +332,7 @@ async def judge_task(
     Images come from `load`, or else from the cache.
     """
     if work.problem:
-        status, remark = work.problem
-        return work.judgement(status, reasons=(remark,))
+        return work.judgement(work.problem.status, reasons=(work.problem.remark,))
 
     try:
         judgement = await judge.judge(work, load or partial(_load, judge, work, images))
@@ -360,7 +359,7 @@ async def _load(
     judge: Judge, work: Work, images: ImageCache, role: str
 ) -> EncodedImage:
     edit = work.edit
-    source = edit.picture(role)
+    source = edit.image(role)
     if judge.limits is None:
         raise ImageError(f"{judge.spec} takes no images")
     if source is None:

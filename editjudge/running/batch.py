@@ -51,8 +51,8 @@ OPEN = 8
 too.
 """
 TRIES = 3
-"""Number of batches that a question may be part of before it counts as unreachable. What expired once is likely to
-expire again.
+"""Number of batches that a question may be part of before it counts as unreachable. A question that
+expired once is likely to expire again.
 """
 RETRY = Retry()
 _TOGETHER = 64

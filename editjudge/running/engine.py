@@ -166,7 +166,7 @@ class Engine:
         return list(lookup.open)
 
     async def left_behind(self, judge: Judge) -> list[Work]:
-        """Return tasks that another process released or that its death freed. If there are none, pause first."""
+        """Return tasks that another process released, or left behind when it died. Pause if there are none."""
         lookup = await self.asker.look_again(judge)
         self.tally.statuses.update(lookup.statuses.values())
         self.tally.cached += len(lookup.statuses)

@@ -192,7 +192,9 @@ def _by_edit(
             waiting = [w for w in works if statuses.get(w.task.key) not in DONE]
             todo.tasks += len(works)
             todo.done += len(works) - len(waiting)
-            todo.problems.update(work.problem[0] for work in waiting if work.problem)
+            todo.problems.update(
+                work.problem.status for work in waiting if work.problem
+            )
             if not sampled:
                 by_key = {work.task.key: work for work in waiting}
                 waiting = [work for k, work in by_key.items() if k not in counted]
@@ -217,7 +219,7 @@ _SUMS = ("calls", "images", "input_tokens", "output_tokens", "price", "batch_pri
 
 
 def _sum(estimate: Estimate, by_edit: list[Estimate], total: int) -> Estimate:
-    """Set the sums to the mean over edits times their number. For a sample, add the confidence interval."""
+    """Extrapolate the mean over these edits to all edits. For a sample, add the confidence interval."""
     for name in _SUMS:
         values = [getattr(edit, name) for edit in by_edit]
         if not values or values[0] is None:

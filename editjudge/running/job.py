@@ -83,9 +83,7 @@ T = TypeVar("T")
 Order = Literal["both", "given"]
 
 _FIRST = 1_000
-"""Number of edits of which at least one image must exist before anything is stored. Many edits may share a missing
-image.
-"""
+"""Number of edits of a manifest that must have at least one existing image between them. Many may share a missing image."""
 _CACHED = 10_000
 """Maximum number of edits kept in memory, about 10 MB. A longer manifest is read again by each judge."""
 
@@ -286,7 +284,7 @@ class Job:
                     first.append(edit)
                 if cached is not None:
                     cached.append(edit)
-                    holds_images = bytes in map(type, edit.all_pictures().values())
+                    holds_images = bytes in map(type, edit.all_images().values())
                     if chosen > _CACHED or holds_images:
                         cached = None
             enough = chosen == self.limit or (not complete and len(first) == _FIRST)
@@ -337,7 +335,7 @@ class Job:
         needs_input = all("input" in rubric.images for rubric in self.load_rubrics())
         missing: Path | None = None
         for edit in edits:
-            for role, image in edit.all_pictures().items():
+            for role, image in edit.all_images().items():
                 if role == "input" or not needs_input:
                     if not isinstance(image, Path) or image.exists():
                         return
@@ -795,7 +793,7 @@ class EditJudge:
         """
         judge = self._judge
         if judge.limits is not None:
-            for role, source in edit.all_pictures().items():
+            for role, source in edit.all_images().items():
                 # A path that the user typed must exist, since a typo is not a missing output.
                 if isinstance(source, Path) and not source.exists():
                     raise ImageError(

@@ -19,7 +19,7 @@ from editjudge.canonical import json_hash, text_hash
 from editjudge.edit import OUTPUT_ROLES, TEXT_ROLES, Edit, ImageSource
 from editjudge.errors import ImageError, ManifestError, UsageError
 from editjudge.judgement import DONE, Judgement, Status, Task
-from editjudge.judges.judge import Judge, Work
+from editjudge.judges.judge import Judge, QuestionProblem, Work
 from editjudge.matching import Content
 from editjudge.media.cache import DigestCache, ImageReader, KnownImage
 from editjudge.media.header import ImageInfo
@@ -68,12 +68,10 @@ raises `ImageError`, or `ImageMissing` if a named file does not exist.
 """
 FindJudgement = Callable[[Work], Judgement | None]
 """Function that returns the stored judgement of a task, or None if it is not answered yet."""
-Problem = tuple[Status, Remark]
-"""Reason why a question cannot be asked: its status and remark."""
 
 
-def _problem(status: Status, message: str) -> Problem:
-    return status, Remark(status, message)
+def _problem(status: Status, message: str, key_text: str = "") -> QuestionProblem:
+    return QuestionProblem(status, Remark(status, message), key_text or message)
 
 
 class ImageMissing(ImageError):
@@ -146,7 +144,7 @@ class _EditVariant(NamedTuple):
 
     name: str
     edit: Edit
-    problem: Problem | None = None
+    problem: QuestionProblem | None = None
 
 
 def _variants(
@@ -286,11 +284,11 @@ class EditQuestions:
         roles = rubric.images
         needed = len(roles)
         # Otherwise, as usual, the edit has no lists of images, and only the rubric's images are used.
-        if edit.pictures or self._judge.further_images:
-            names = [name for role in roles for name in edit.picture_names(role)]
+        if edit.images or self._judge.further_images:
+            names = [name for role in roles for name in edit.image_names(role)]
             needed = len({*names})
             further = self._judge.further_images
-            names += [role for role in further if edit.picture(role) is not None]
+            names += [role for role in further if edit.image(role) is not None]
             roles = tuple(dict.fromkeys(names))
         differs = variant.name == "ba"
         if rubric.for_each:
@@ -327,7 +325,7 @@ class EditQuestions:
             question["order"] = variant.name
         # An image that cannot be read has no digest, and would look like a missing image.
         if problem:
-            question["problem"] = [problem[0], problem[1].message]
+            question["problem"] = [problem.status, problem.key_text]
         # If no image is looked at, elements of a list may differ only in their boxes.
         if rubric.for_each and judge.limits is None:
             question["variant"] = variant.name
@@ -365,7 +363,7 @@ class EditQuestions:
         earlier_repeat = run_repeat * earlier.samples + sample % earlier.samples
         same_list = bool(rubric.for_each) and rubric.for_each == earlier.for_each
         lines: list[str] = []
-        problem: Problem | None = None
+        problem: QuestionProblem | None = None
         for work in self._earlier[earlier.name]:
             if work.task.repeat != earlier_repeat:
                 continue
@@ -416,7 +414,7 @@ def _answer_lines(rubric: Rubric, judgement: Judgement) -> Iterator[str]:
         yield f"{line} ({reason})" if reason else line
 
 
-def _missing_text(edit: Edit, rubric: Rubric) -> Problem | None:
+def _missing_text(edit: Edit, rubric: Rubric) -> QuestionProblem | None:
     for name in rubric.texts:
         if name == "instruction" and not edit.instruction.strip():
             return _problem(
@@ -449,7 +447,7 @@ class _QuestionImages:
         self.digests: dict[str, str] = {}
         self.recipes: dict[str, str] = {}
         self.sizes: dict[str, tuple[int, int]] = {}
-        self.problem: Problem | None = None
+        self.problem: QuestionProblem | None = None
         self._edit = edit
         self._look = look
         if judge.limits is None:
@@ -475,11 +473,9 @@ class _QuestionImages:
         """Look up images, and record the first problem or a missing output."""
         images: dict[str, KnownImage] = {}
         for role in roles:
-            missing = f"the {role} is to be looked at, and there is none"
+            missing = ""
             try:
                 image = self._look(self._edit, role)
-                if image is None and _is_output(role):
-                    missing = "the editing model produced no picture"
             except ImageMissing as error:
                 image = None
                 missing = str(error)
@@ -488,7 +484,8 @@ class _QuestionImages:
                 continue
             except Exception as error:  # of this image alone
                 about = f"the {role} of {self._edit.id}"
-                self._note(("error", unexpected(error, about)))
+                remark = unexpected(error, about)
+                self._note(QuestionProblem("error", remark, remark.message))
                 continue
             if image is None:
                 self._note_missing(role, missing)
@@ -498,19 +495,29 @@ class _QuestionImages:
                 self._note(_problem("bad_image", image.problem))
         return images
 
-    def _note(self, problem: Problem) -> None:
+    def _note(self, problem: QuestionProblem) -> None:
         self.problem = self.problem or problem
 
-    def _note_missing(self, role: str, message: str) -> None:
-        """Record a missing image. A missing output overrides other problems, unless the input file is missing as
-        well.
+    def _note_missing(self, role: str, reason: str) -> None:
+        """Record a missing image. `reason` names its file; it is empty if the edit names none.
+
+        A missing output overrides other problems, unless the input file is missing as well.
         """
         if not _is_output(role):
-            self._note(_problem("missing_input", message))
+            message = (
+                f"the rubric needs the image {role!r}, which the edit does not have"
+            )
+            key_text = f"the {role} is to be looked at, and there is none"
+            problem = _problem("missing_input", reason or message, reason or key_text)
+            self._note(problem)
             return
-        self.problem = _problem("missing_output", message)
+        self.problem = _problem(
+            "missing_output",
+            reason or "the editing model produced no image",
+            reason or "the editing model produced no picture",
+        )
         edit = self._edit
-        if isinstance(edit.picture(role), Path) and isinstance(edit.input, Path):
+        if isinstance(edit.image(role), Path) and isinstance(edit.input, Path):
             # Other faults of the input are recorded when the input itself is looked up.
             with suppress(Exception):
                 gone = ""
@@ -521,7 +528,9 @@ class _QuestionImages:
                     gone = str(error)
                 if gone:
                     self.problem = _problem(
-                        "missing_input", f"{gone}, nor is the edited"
+                        "missing_input",
+                        f"{gone}, and neither is the edited image",
+                        key_text=f"{gone}, nor is the edited",
                     )
 
     def _cut(self, role: str, info: ImageInfo) -> tuple[ImageInfo, str]:
@@ -550,7 +559,7 @@ def look_at(digests: DigestCache, edit: Edit, role: str) -> KnownImage | None:
     """Return the digest and size of an edit's image, or None if the edit has no such image. Raise `ImageMissing`,
     with the file's name in the manifest, if the file does not exist.
     """
-    source = edit.picture(role)
+    source = edit.image(role)
     image = None if source is None else digests.look_up(source)
     if image is None and isinstance(source, Path):
         root = digests.reader.root
@@ -564,7 +573,7 @@ def _memoised_lookup(digests: DigestCache) -> ImageLookup:
     seen: dict[str, KnownImage] = {}
 
     def look(edit: Edit, role: str) -> KnownImage | None:
-        source = edit.picture(role)
+        source = edit.image(role)
         path = str(source) if isinstance(source, Path) else ""
         if path in seen:
             return seen[path]
@@ -576,14 +585,14 @@ def _memoised_lookup(digests: DigestCache) -> ImageLookup:
     return look
 
 
-def readable_pictures(
+def readable_images(
     edit: Edit, digests: DigestCache, skip: Iterable[str] = ()
 ) -> dict[str, KnownImage]:
     """Return all readable images, including those that no rubric shows, since ratings and other runs identify an edit
     by its images. URLs are left out, since they are fetched only for a judge.
     """
     images: dict[str, KnownImage] = {}
-    for role, source in edit.all_pictures().items():
+    for role, source in edit.all_images().items():
         if role not in skip and not is_url(source):
             # An image that cannot be read is identified by its path.
             with suppress(Exception):
@@ -597,7 +606,7 @@ def digests_of(
 ) -> dict[str, str]:
     """Return the digests of an edit's images, by role. `looked_up` has digests that are already known."""
     by_role = dict(looked_up or {})
-    further = readable_pictures(edit, digests, [*by_role])
+    further = readable_images(edit, digests, [*by_role])
     return by_role | {role: image.digest for role, image in further.items()}
 
 
@@ -632,9 +641,7 @@ def item_of(
     name = name or edit.id
     group = redacted_text(edit.group or "") or digests.get("input")
     if places is None:
-        places = {
-            role: place_of(source) for role, source in edit.all_pictures().items()
-        }
+        places = {role: place_of(source) for role, source in edit.all_images().items()}
         if not group and "input" in places:
             group = text_hash(places["input"])
     return Item(
@@ -700,7 +707,7 @@ def _outlined(edit: Edit) -> Item:
     identified by their content.
     """
     digests: dict[str, str] = {}
-    for role, source in edit.all_pictures().items():
+    for role, source in edit.all_images().items():
         if isinstance(source, bytes) or str(source).startswith("data:"):
             # An image that cannot be read is reported when a question about it is planned.
             with suppress(Exception):
@@ -763,7 +770,7 @@ class Planner:
             if len(digests) > _REMEMBERED:
                 digests = DigestCache(self.reader, rehash=self._rehash)
             if unknown := digests.unknown(
-                source for each in batch for source in each.edit.all_pictures().values()
+                source for each in batch for source in each.edit.all_images().values()
             ):
                 digests.load(self._store.load_digests(sorted(unknown)))
             while batch:
@@ -818,7 +825,7 @@ class Planner:
             digests.look_ahead(
                 source
                 for later in edits[first_ahead : count + _AHEAD]
-                for source in later.edit.all_pictures().values()
+                for source in later.edit.all_images().values()
             )
             questions = EditQuestions(edit, self.settings, judge, look, self._answer)
             planned += questions.works(stage)

@@ -109,7 +109,7 @@ class Questionnaire:
         return BlindEdit(item.instruction, item.referring_expression, names, texts)
 
     def blinded_control(self, edit: Edit) -> BlindEdit:
-        roles = tuple(role for role in self.roles if edit.picture(role) is not None)
+        roles = tuple(role for role in self.roles if edit.image(role) is not None)
         return BlindEdit(edit.instruction, "", roles)
 
     def answers(

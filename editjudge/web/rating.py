@@ -323,7 +323,7 @@ class _RatingPages:
                 raise ImageError("no rubric of the study shows it")
             if role in _PAIR_LABELS and visitor.is_swapped(assigned):
                 role = "edited_b" if role == "edited_a" else "edited_a"
-            source = control.edit.picture(role) if control else None
+            source = control.edit.image(role) if control else None
             if not isinstance(source, bytes):
                 source = image_of(*self._item(study, assigned), role)
             data, media_type = blind(source)

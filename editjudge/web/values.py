@@ -175,7 +175,7 @@ def question_text(rubric: Rubric, run: RunRecord, item: Item) -> str:
         referring_expression=item.referring_expression,
         edit_type=item.edit_type,
         metadata=item.metadata,
-        pictures={
+        images={
             name: str(image["source"])
             for name, image in item.images.items()
             if name not in IMAGE_ROLES

@@ -125,7 +125,7 @@ def good(
             "code": "context_length_exceeded",
         }
     if any(
-        b"this is no picture" in base64.b64decode(url.partition(",")[2])
+        b"this is not an image" in base64.b64decode(url.partition(",")[2])
         for url in shown
     ):
         return 400, {"message": "cannot identify image file"}

@@ -505,7 +505,7 @@ def test_what_cannot_be_asked_has_its_status_and_costs_nothing(
         for name in ("no field", "no file", "no input")
     }
     assert missing == {
-        "no field": "the editing model produced no picture",
+        "no field": "the editing model produced no image",
         "no file": "gone.png is not there",
         "no input": "gone.png is not there",
     }

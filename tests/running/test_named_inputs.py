@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from editjudge import manifest
-from editjudge.edit import MAX_PICTURES, Edit
+from editjudge.edit import MAX_IMAGES, Edit
 from editjudge.errors import ManifestError, RubricError, UsageError
 from editjudge.manifest import NamedInputs
 from editjudge.rubrics.files import parse
@@ -139,7 +139,7 @@ def test_another_picture_another_order_and_another_text_are_other_questions(
         ({"references": ["one.png", "gone.png"]}, "missing_input", "gone.png"),
         ({"explanation": " "}, "missing_input", "explanation"),
         ({"explanation": None}, "missing_input", "explanation"),
-        ({"edited": None}, "missing_output", "no picture"),
+        ({"edited": None}, "missing_output", "no image"),
         ({"references": ["one.png", "broken.png"]}, "bad_image", "broken.png"),
     ],
 )
@@ -203,13 +203,13 @@ def test_a_column_that_no_rubric_names_stays_metadata(tmp_path: Path) -> None:
         "references": ["one.png", "two.png"],
         "explanation": "A dog and a cat.",
     }
-    assert not edit.pictures
+    assert not edit.images
 
 
 def test_a_list_may_stand_in_a_cell_of_csv(tmp_path: Path) -> None:
     text = 'id,edited,references,explanation\ne,x.png,"[""a.png"", ""b.png""]",why\n'
     edit = read(tmp_path, text, "m.csv")
-    assert edit.pictures == {
+    assert edit.images == {
         "references[1]": tmp_path / "a.png",
         "references[2]": tmp_path / "b.png",
     }
@@ -224,7 +224,7 @@ def test_pictures_of_a_list_may_stand_in_parquet_as_bytes(tmp_path: Path) -> Non
     )
     pq.write_table(table, tmp_path / "m.parquet")
     (edit,) = manifest.read(tmp_path / "m.parquet", named=NAMED)
-    assert list(edit.pictures.values()) == [picture(1), picture(2)]
+    assert list(edit.images.values()) == [picture(1), picture(2)]
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_pictures_of_a_list_may_stand_in_parquet_as_bytes(tmp_path: Path) -> Non
         (["a.png", None], "empty_element"),
         ([["a.png"]], "not_an_image"),
         (7, "not_an_image"),
-        (["a.png"] * (MAX_PICTURES + 1), "too_many_images"),
+        (["a.png"] * (MAX_IMAGES + 1), "too_many_images"),
     ],
 )
 def test_a_list_of_pictures_is_held_to_the_rules_of_every_picture(
@@ -290,7 +290,7 @@ def test_a_slot_of_a_published_prompt_takes_a_whole_list(layout: Any) -> None:
         edited=Path("x.png"),
         instruction="Go.",
         metadata={"explanation": "Two."},
-        pictures=pictures,
+        images=pictures,
     )
     question = str(ask(parse(text), edit, {}, layout))
     shown = [line for line in question.splitlines() if line.startswith("[image")]

@@ -305,13 +305,13 @@ def test_a_key_that_is_written_in_parts_is_the_hash_of_the_whole_value(
     pair = {role: Path(role) for role in ("edited_a", "edited_b")}
     texts = {"instruction": data.draw(TEXT), "referring_expression": data.draw(TEXT)}
     edit = Edit(
-        data.draw(TEXT), Path("i"), Path("e"), metadata=metadata, pictures=pair, **texts
+        data.draw(TEXT), Path("i"), Path("e"), metadata=metadata, images=pair, **texts
     )
     pictures = {
         role: data.draw(PICTURES, role)
         for role in ("input", "edited", "ground_truth", *pair)
     }
-    by_path = {edit.picture(role): known for role, known in pictures.items()}
+    by_path = {edit.image(role): known for role, known in pictures.items()}
     settings = QuestionSettings(
         KEYED, data.draw(st.integers(1, 2)), data.draw(st.sampled_from(LAYOUTS))
     )
@@ -319,7 +319,7 @@ def test_a_key_that_is_written_in_parts_is_the_hash_of_the_whole_value(
         parameters=Parameters(temperature=data.draw(st.none() | st.floats(0, 2)))
     )
     for work in works(
-        [edit], settings, judge, lambda edit, role: by_path.get(edit.picture(role))
+        [edit], settings, judge, lambda edit, role: by_path.get(edit.image(role))
     ):
         assert work.task.key == json_hash(whole_key(work, judge), "compact")
 
@@ -339,7 +339,7 @@ def whole_key(work: Work, judge: Judge) -> list[Any]:
     if work.rubric.pairwise:
         question["order"] = work.task.variant
     if work.problem:
-        question["problem"] = [work.problem[0], work.problem[1].message]
+        question["problem"] = [work.problem.status, work.problem.key_text]
     return [
         question,
         judge.identity(work.edit, work.rubric, work.task.repeat),
@@ -375,6 +375,14 @@ def test_two_things_that_are_wrong_with_an_edit_are_two_keys(
     assert nothing.problem and folder.problem
     assert (nothing.problem[0], folder.problem[0]) == ("missing_output", "bad_image")
     assert nothing.task.key != folder.task.key
+
+
+def test_the_text_of_a_missing_image_in_a_key_never_changes(edit: Edit) -> None:
+    output = planned(dataclasses.replace(edit, edited=None))[0].problem
+    source = planned(dataclasses.replace(edit, input=None))[0].problem
+    assert output and source
+    assert output.key_text == "the editing model produced no picture"
+    assert source.key_text == "the input is to be looked at, and there is none"
 
 
 def test_a_recorded_reply_is_part_of_the_key_and_so_is_the_item_that_it_must_echo(

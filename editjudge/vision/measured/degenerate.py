@@ -443,14 +443,14 @@ def _requested(kind: Kind, instruction: str, edited: Array) -> bool:
 
 def screen(edit: Edit) -> list[DegenerateImage]:
     """Return the degenerate images of an edit: its outputs, and an input that shows nothing."""
-    if all(edit.picture(role) is None for role in edit.outputs):
+    if all(edit.image(role) is None for role in edit.outputs):
         return []
     findings: list[DegenerateImage] = []
     with suppress(ImageError):
         before = glance(edit.input)
         nothing_shown = None if before is None else find_flat(before)
         for role in edit.outputs:
-            edited = glance(edit.picture(role))
+            edited = glance(edit.image(role))
             if edited is None:
                 continue
             if output := find_degenerate(before, edited, edit.instruction):

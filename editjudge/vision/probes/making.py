@@ -109,7 +109,7 @@ def _control_pair(x: Probe, y: Probe) -> Iterator[tuple[Edit, Mapping[str, Any]]
             f"{x.edit.id}|{y.edit.id}",
             x.edit.input,
             instruction=x.edit.instruction,
-            pictures=outputs,
+            images=outputs,
         )
         yield edit, expected
 
@@ -357,7 +357,7 @@ class EditFolder:
             del row["model"]
         row |= edit.metadata
         for role in IMAGE_ROLES:
-            data = edit.picture(role)
+            data = edit.image(role)
             if not isinstance(data, bytes):
                 continue
             mark = digest(data)
