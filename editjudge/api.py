@@ -97,6 +97,9 @@ _FORMER = {
 }
 """Deprecated argument names, which work until 1.0, and their replacements."""
 
+_SAME = {"judge": "judges", "judges": "judge", "rubric": "rubrics", "rubrics": "rubric"}
+"""Arguments that are accepted in the singular and the plural."""
+
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
     """Check the argument names of a public function, and rewrite options in its errors as Python arguments.
@@ -108,6 +111,9 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     @contextmanager
     def checking(arguments: dict[str, Any]) -> Iterator[None]:
         for name in arguments.keys() - set(names):
+            if (same := _SAME.get(name)) in names:
+                arguments[same] = _one_or_several(arguments.pop(name), same)
+                continue
             present = _FORMER.get(name)
             if present not in names:
                 close = near_miss(name, names)
@@ -143,6 +149,17 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
             return function(*positional, **named)
 
     return called
+
+
+def _one_or_several(value: Any, name: str) -> Any:
+    """Return the value of an argument that was named in the other number. Raise `UsageError` for several judges if
+    the function takes one.
+    """
+    if name != "judge" or isinstance(value, str):
+        return value
+    if len(value) != 1:
+        raise UsageError(f"judges=: expected one judge, found {len(value)}")
+    return value[0]
 
 
 def _with_options(function: Callable[P, T]) -> Callable[P, T]:
@@ -244,7 +261,7 @@ class Run:
     summary: Summary
     store: str
     """Path or address of the store. The repr leaves it out, since an address may contain a password."""
-    edits: Callable[[], Iterator[Edit]] | None = field(
+    in_memory: Callable[[], Iterator[Edit]] | None = field(
         default=None, repr=False, compare=False
     )
     """Function that yields the edits of rows in memory; the store does not keep their images."""
@@ -258,7 +275,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         with Store.open(self.store, readonly=True) as store:
-            return run_html(repr(self), store, self.id, self.edits)
+            return run_html(repr(self), store, self.id, self.in_memory)
 
     def judgements(self) -> Iterator[JudgementRow]:
         """Yield every task with its judgement, in the order of the manifest.
@@ -267,6 +284,43 @@ class Run:
         """
         with Store.open(self.store, readonly=True) as store:
             yield from store.judgements(self.id)
+
+    @checked
+    def scores(self) -> Any:
+        """Return every score of the run: a data frame if pandas is installed, else a list of dicts.
+
+            frame = run.scores()
+            frame.pivot_table(index="item", columns="factor", values="score")
+
+        There is a row for each factor of each judgement, with the columns item, model, judge, rubric, factor, repeat,
+        score and status. A factor that was abstained from or whose judgement failed has its status and no score. A run
+        of pairs has the column `choice`.
+
+        Raises `StoreError` if the store cannot be read.
+        """
+        from editjudge.report.answers import framed
+        from editjudge.report.frames import score_rows
+
+        with Store.open(self.store, readonly=True) as store:
+            return framed(score_rows(store, store.find_run(str(self.id))))
+
+    @checked
+    def edits(self) -> Any:
+        """Return every edit of the run: a data frame if pandas is installed, else a list of dicts.
+
+            run.edits().sort_values("overall").head(20)       # the worst edits
+
+        There is a row for each edit, with item, model, edit_type, group, instruction, the path of each image, the
+        further columns of the manifest, the number of judgements and of failed ones, and a column for each factor,
+        rubric mean, `overall` and set score: the mean over judges and repeats, or nothing if a needed score is missing.
+
+        Raises `StoreError` if the store cannot be read.
+        """
+        from editjudge.report.answers import framed
+        from editjudge.report.frames import edit_rows
+
+        with Store.open(self.store, readonly=True) as store:
+            return framed(edit_rows(store, store.find_run(str(self.id))))
 
     @checked
     def table(self, by: str | Sequence[str] = "model", *, use: Of | None = None) -> Any:
@@ -316,6 +370,7 @@ class Run:
         b: str | None = None,
         *,
         by: Literal["model", "judge", "rubric"] = "model",
+        factor: str | Sequence[str] = (),
         judge: str | None = None,
         primary: str | Sequence[str] = (),
         guaranteed: bool = False,
@@ -337,7 +392,7 @@ class Run:
         from editjudge.report import comparison
         from editjudge.report.selection import Choice
 
-        choice = Choice((), judge, _names(primary), guaranteed)
+        choice = Choice(_names(factor), judge, _names(primary), guaranteed)
         if isinstance(a, Run):
             first = a._load(pairing=True, use=use)
             second = self._load(pairing=True, use=use)
@@ -349,6 +404,60 @@ class Run:
                 f"by={by!r}: expected model, judge or rubric", code="unknown_grouping"
             )
         return comparison.compare(self._load(use=use), by, a, b, choice)
+
+    @checked
+    def drift(self, against: Run, *, across_rubrics: bool = False) -> Answer:
+        """Compare with an earlier run of the same edits, as `editjudge drift --json` does.
+
+            run.drift(editjudge.open("last-month"))
+
+        Raises `InputError` if no edit is in both runs, and `UsageError` for a run that asked by another rubric, unless
+        `across_rubrics` is set.
+        """
+        from editjudge.report.comparison import drift
+
+        now = self._load(pairing=True)
+        then = against._load(pairing=True)
+        return drift(now, then, across_rubrics=across_rubrics)
+
+    @checked
+    def pairs(self) -> Answer:
+        """Return win rates, ties, flips and strengths of a run of pairs, as `editjudge report --json` does.
+
+        Raises `UsageError` for a run that asks for scores.
+        """
+        from editjudge.report.pairwise import load_pairs, report_pairs
+
+        with Store.open(self.store, readonly=True) as store:
+            pairs = load_pairs(store, str(self.id))
+        if pairs is None:
+            raise UsageError(
+                f"run {self.name} asks for scores, not which of two edits is better: use .table() and .compare()"
+            )
+        return report_pairs(pairs)
+
+    @checked
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: Literal["parquet", "jsonl", "csv"] = "jsonl",  # noqa: A002  (the option's name)
+        replies: bool = False,
+    ) -> list[Path]:
+        """Write the judgements to a folder, as `editjudge export` does, and return the files.
+
+        Raises `UsageError` if the folder has files of another run.
+        """
+        from editjudge.store.export import export_run, taken
+
+        folder = Path(path)
+        with Store.open(self.store, readonly=True) as store:
+            record = store.find_run(str(self.id))
+            if there := taken(folder, record):
+                raise UsageError(
+                    f"{folder} has {', '.join(there)} of another run: name another folder"
+                )
+            return export_run(store, record, folder, format, replies=replies)
 
     @checked
     def agree(
@@ -541,6 +650,8 @@ async def arun(
     path, rows = _rows(manifest, name)
     specs = _names(judges) or (default_judge(),)
     settings = Options.of(**options)
+    # Rows that the caller made have no folder to be confined to; a dataset comes from elsewhere.
+    is_own = rows is not None and not hasattr(manifest, "_fingerprint")
     job = Job(
         manifest=path,
         rows=rows,
@@ -552,7 +663,7 @@ async def arun(
         models=_names(models),
         limit=limit,
         primary=_names(primary),
-        allow_outside=allow_outside,
+        allow_outside=allow_outside or is_own,
         allow_urls=allow_urls,
         columns=tuple((columns or {}).items()),
         options=settings,

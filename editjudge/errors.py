@@ -81,6 +81,10 @@ class EditjudgeError(Exception):
             message = message.replace(str(option), option.in_python(arguments))
         return message
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: the message. The caller is at fault, so the frames inside say nothing."""
+        return [f"{type(self).__name__}: {printable(str(self))}"]
+
 
 class InputError(EditjudgeError):
     """Invalid input. A retry with the same input fails again."""

@@ -128,9 +128,9 @@ def test_every_option_of_a_judge_is_a_parameter_with_its_type_and_default(
 @pytest.mark.parametrize(
     ("name", "argument", "words"),
     [
-        ("run", "judge", "has no argument 'judge'; did you mean \"judges\"?"),
+        ("run", "judgs", "has no argument 'judgs'; did you mean \"judges\"?"),
         ("arun", "column", 'did you mean "columns"?'),
-        ("judge", "judges", 'did you mean "judge"?'),
+        ("judge", "judg", 'did you mean "judge"?'),
         ("open", "stor", 'did you mean "store"?'),
         (
             "run",

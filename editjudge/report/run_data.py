@@ -205,12 +205,15 @@ def again(run: RunRecord) -> str:
     return f"editjudge runs again {shlex.quote(run.name)}"
 
 
-def check_name(kind: str, name: str, names: Iterable[str]) -> None:
-    """Raise `UsageError` if the run does not have this name."""
+def check_name(
+    kind: str, name: str, names: Iterable[str], *, near: Iterable[str] = ()
+) -> None:
+    """Raise `UsageError` if the run does not have this name; `near` are further names that may have been meant."""
     legal = list(names)
     if name not in legal:
+        hint = did_you_mean(name, [*legal, *(other for other in near if other != name)])
         raise UsageError(
-            f"the run has no {kind} {name!r}{did_you_mean(name, legal)} It has {', '.join(legal)}"
+            f"the run has no {kind} {name!r}{hint} It has {', '.join(legal)}"
         )
 
 
@@ -316,7 +319,8 @@ class _Reading:
             taken = map(self._take, chunk)
             parts.append(Scores.from_judgements(taken, factors=factors, slices=slices))
         for name in self._by:
-            check_name("column", name, sorted(self._metadata))
+            sides = ("judge", "model")
+            check_name("column", name, sorted(self._metadata), near=sides)
         if not parts:
             parts.append(Scores.from_judgements([], slices=slices))
         scores = _told_apart(stacked(parts))

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import re
+import sys
 from base64 import b64encode
 from collections import Counter
 from importlib.util import find_spec
@@ -431,3 +432,116 @@ def test_a_former_argument_works_and_names_the_present_one(store: Path) -> None:
         run.report(store.with_suffix(".txt"), form="md")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="no argument 'of'"):
         ej.open("r", of="scores")  # type: ignore[call-arg]
+
+
+# --- rows of a run --------------------------------------------------------------------------------------------
+
+
+def test_scores_have_a_row_for_each_factor_of_each_judgement(tmp_path: Path) -> None:
+    def say(
+        model: str, n: int, judge: str, factor: str, repeat: int
+    ) -> float | str | None:
+        if n == 0:
+            return "invalid"
+        return None if factor == "plausibility" else 4
+
+    store = made(tmp_path / "s.db", Spec(models=("good",), edits=3, repeats=2), say)
+    frame = ej.open("r", store=store).scores()
+    columns = "item model judge rubric factor repeat score status"
+    assert [*frame.columns] == columns.split()
+    assert len(frame) == 3 * 2 * 3
+    failed = frame[frame["item"] == "good-0"]
+    assert {*failed["status"]} == {"invalid"} and failed["score"].isna().all()
+    rest = frame[frame["item"] != "good-0"]
+    unsure = rest[rest["factor"] == "plausibility"]
+    assert {*unsure["status"]} == {"abstained"} and unsure["score"].isna().all()
+    assert {*rest[rest["factor"] == "alignment"]["score"]} == {4}
+
+
+def test_edits_have_a_row_each_with_their_means(store: Path) -> None:
+    run = ej.open("r", store=store)
+    frame = run.edits().set_index("item")
+    assert len(frame) == 48 and {*frame["judgements"]} == {1}
+    scores = run.scores()
+    means = scores.groupby("item")["score"].mean()
+    pandas.testing.assert_series_equal(
+        frame["overall"].sort_index(), means.sort_index(), check_names=False
+    )
+    assert {"model", "edit_type", "group", "instruction", "failed"} <= {*frame.columns}
+
+
+def test_rows_are_dicts_without_pandas(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    run = ej.open("r", store=store)
+    assert run.scores()[0]["factor"] == "alignment"
+    assert run.edits()[0]["item"] == "good-0"
+
+
+def test_drift_answers_what_the_verb_prints(call: Call, store: Path) -> None:
+    answer = ej.open("again", store=store).drift(ej.open("r", store=store))
+    printed = call("drift", "again", "--against", "r", "--store", store, "--json")
+    assert dict(answer) == printed.document
+
+
+def test_a_comparison_is_of_the_factors_that_are_named(store: Path) -> None:
+    answer = ej.open("r", store=store).compare("poor", "good", factor="alignment")
+    assert {row["factor"] for row in answer["comparisons"]} == {"alignment"}
+
+
+def test_an_export_is_what_the_verb_writes(
+    call: Call, store: Path, tmp_path: Path
+) -> None:
+    files = ej.open("r", store=store).export(tmp_path / "python", format="csv")
+    call("export", "r", "-o", tmp_path / "verb", "--format", "csv", "--store", store)
+    for file in files:
+        if file.suffix == ".csv":
+            assert file.read_bytes() == (tmp_path / "verb" / file.name).read_bytes()
+    with raises(UsageError):
+        ej.open("again", store=store).export(tmp_path / "python", format="csv")
+
+
+def test_pairs_of_a_run_of_scores_are_an_error(store: Path) -> None:
+    with raises(UsageError):
+        ej.open("r", store=store).pairs()
+
+
+@pytest.mark.parametrize("judge", ["judge", "judges"])
+@pytest.mark.parametrize("rubric", ["rubric", "rubrics"])
+def test_singular_and_plural_are_the_same(
+    judge: str, rubric: str, recorded: str
+) -> None:
+    arguments: dict[str, Any] = {judge: [recorded], rubric: ["lighting"]}
+    if judge == "judge":
+        arguments[judge] = recorded
+    verdict = ej.judge(edited=PICTURE, input=PICTURE, **arguments)
+    assert verdict["lighting"].status == "ok"
+
+
+def test_a_mistyped_column_is_corrected(store: Path) -> None:
+    with raises(UsageError) as caught:
+        ej.open("r", store=store).table(by="modle")
+    assert '"model"' in str(caught.value)
+
+
+def test_absolute_paths_in_rows_need_no_permission(
+    tmp_path: Path, recorded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "a.png")
+    path = str(tmp_path / "a.png")
+    row = {"id": "edit", "input": path, "edited": path, "instruction": "x"}
+    arguments: dict[str, Any] = {"rubric": "lighting", "judge": recorded}
+    run = ej.run([row], store="s.db", **arguments)
+    assert run.summary.statuses == {"ok": 1}
+
+
+def test_an_error_is_one_line_in_a_notebook(store: Path) -> None:
+    """IPython shows what this method returns instead of a traceback."""
+    with pytest.raises(UsageError) as caught:
+        ej.open("reely", store=store)
+    (line,) = caught.value._render_traceback_()
+    assert line == f"UsageError: {caught.value}"
