@@ -160,6 +160,23 @@ def test_an_engine_that_no_package_has_is_a_mistake_of_use(folder: Path) -> None
     assert done.returncode == 2 and "local, ray, noted" in done.stderr
 
 
+def test_doctor_lists_the_judges_of_other_packages(folder: Path) -> None:
+    judges = command(folder, "doctor")["judges"]
+    ready = {judge["judge"]: judge["ready"] for judge in judges}
+    assert ready["size"] is True and {"measured", "metrics"} <= {*ready}
+
+
+def test_the_message_on_an_unknown_judge_names_those_of_other_packages(
+    folder: Path,
+) -> None:
+    words = ("run", "edits.jsonl", "--judge", "guess")
+    done = subprocess.run(
+        [sys.executable, "-m", "editjudge", *words],
+        cwd=folder, env=environment(folder), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and "measured, metrics, size" in done.stderr
+
+
 def test_a_screen_of_another_package_takes_part_in_an_audit(folder: Path) -> None:
     findings = command(folder, "audit", "edits.jsonl", code=1)["findings"]
     assert ("square", "edited") in {

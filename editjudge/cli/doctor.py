@@ -96,15 +96,16 @@ def _installed(distribution: str) -> bool:
 
 async def _judges() -> list[dict[str, object]]:
     from editjudge.judges.providers import PROVIDERS
-    from editjudge.plugins import missing
+    from editjudge.plugins import BUILT_IN, missing, providers
 
-    absent = missing("measured")
-    embedded = {
-        "judge": "measured",
-        "ready": not absent,
-        "says": _install("measured", absent) if absent else "ready",
-    }
-    return [embedded, *await asyncio.gather(*map(_provider, PROVIDERS))]
+    in_process: list[dict[str, object]] = []
+    for name, plugin in providers("judges").items():
+        absent = missing(plugin.extra)
+        message = _install(plugin.extra, absent) if absent else "ready"
+        if name not in BUILT_IN["judges"]:
+            message = f"provided by {plugin.target}"
+        in_process.append({"judge": name, "ready": not absent, "says": message})
+    return [*in_process, *await asyncio.gather(*map(_provider, PROVIDERS))]
 
 
 def _install(extra: str, absent: list[str]) -> str:
