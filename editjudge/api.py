@@ -40,7 +40,6 @@ from editjudge.files import default_store
 from editjudge.judgement import JudgementRow
 from editjudge.judges.judge import Options
 from editjudge.judges.registry import default_rubrics
-from editjudge.judges.wire import Parameters
 from editjudge.manifest import records
 from editjudge.media.source import encode, is_url
 from editjudge.plugins import MissingExtra, default_judge
@@ -164,11 +163,7 @@ def _one_or_several(value: Any, name: str) -> Any:
 
 def _with_options(function: Callable[P, T]) -> Callable[P, T]:
     """Replace `**options` in the signature with every judge option, its type and its default."""
-    defaults = {
-        f.name: getattr(holder, f.name)
-        for holder in (Parameters(), Options())
-        for f in fields(holder)
-    }
+    defaults = {f.name: getattr(Options(), f.name) for f in fields(Options)}
     signature = inspect.signature(function)
     *parameters, _ = signature.parameters.values()
     for name, kind in inspect.get_annotations(JudgeOptions).items():
@@ -242,7 +237,7 @@ def judge(
         ),
     )
     judge = judge or default_judge()
-    settings = Options.of(**options)
+    settings = Options(**options)
     questions = resolve(_names(rubrics) or default_rubrics([judge], settings))
     judgements = wait_for(judge_edit(edit, questions, judge, settings))
     return Judgements.of(edit, judgements, questions)
@@ -649,7 +644,7 @@ async def arun(
     place = os.fspath(store or default_store())
     path, rows = _rows(manifest, name)
     specs = _names(judges) or (default_judge(),)
-    settings = Options.of(**options)
+    settings = Options(**options)
     # Rows that the caller made have no folder to be confined to; a dataset comes from elsewhere.
     is_own = rows is not None and not hasattr(manifest, "_fingerprint")
     job = Job(

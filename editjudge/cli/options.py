@@ -426,7 +426,7 @@ def judge_options(values: dict[str, Any]) -> Options:
     extra = dict(_parameter(text) for text in values.pop("extra"))
     names = [option.name or "" for option in _ASKING.params]
     options = {name: values.pop(name) for name in names if name in values}
-    return Options.of(extra=extra, **options)
+    return Options(extra=extra, **options)
 
 
 _ASKING = asking_options()(click.Command("asking"))

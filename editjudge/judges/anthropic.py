@@ -8,10 +8,10 @@ from editjudge.errors import UsageError
 from editjudge.judgement import Usage
 from editjudge.judges import failures, wire
 from editjudge.judges.failures import CallFailed
+from editjudge.judges.judge import Options
 from editjudge.judges.wire import (
     ChatRequest,
     Conversation,
-    Parameters,
     Reply,
     Spliced,
     count,
@@ -36,9 +36,7 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _RESERVED = frozenset({"model", "messages", "stream"})
 
 
-def request(
-    conversation: Conversation, model: str, parameters: Parameters
-) -> ChatRequest:
+def request(conversation: Conversation, model: str, parameters: Options) -> ChatRequest:
     body = {
         "model": model,
         "max_tokens": parameters.max_tokens or DEFAULT_MAX_TOKENS,
@@ -50,7 +48,7 @@ def request(
     return ChatRequest("v1/messages", wire.encode(body), {"anthropic-version": version})
 
 
-def _settings(conversation: Conversation, parameters: Parameters) -> dict[str, object]:
+def _settings(conversation: Conversation, parameters: Options) -> dict[str, object]:
     """Return the optional fields of a request. This format has no seed."""
     settings: dict[str, object] = (
         {"system": conversation.system} if conversation.system else {}

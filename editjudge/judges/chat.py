@@ -275,11 +275,10 @@ class ChatJudge(Judge):
         identity: Mapping[str, object] | None = None,
     ) -> None:
         """Create a judge. `identity` has identity fields that differ from those of a model behind an API."""
-        parameters = options.parameters
         self.spec = spec
         self.limits = endpoint.limits
         self.endpoint = endpoint
-        self._parameters = parameters
+        self._options = options
         self._pace = pace
         self._transport = transport
         self._reasks = options.reasks
@@ -299,11 +298,11 @@ class ChatJudge(Judge):
         # With a seed, repeats must be equal. With a budget, money is reserved for one reply at a time.
         can_share = (
             endpoint.wire == "openai"
-            and parameters.seed is None
+            and options.seed is None
             and not self._funds.bounded
         )
         self._repeats = RepeatGroups(max_choices if can_share else 1)
-        settings = dataclasses.asdict(parameters)
+        settings = options.parameters()
         left_out = [name for name in endpoint.unsupported if settings[name] is not None]
         self.warnings = (
             *endpoint.warnings,
@@ -312,7 +311,7 @@ class ChatJudge(Judge):
         self._identity: dict[str, object] = {
             "judge": spec,
             "url": endpoint.url,
-            "parameters": settings | {"extra": redacted_options(parameters.extra)},
+            "parameters": settings | {"extra": redacted_options(options.extra)},
             "schema": options.schema,
             "strict": options.strict,
         }
@@ -542,11 +541,11 @@ class ChatJudge(Judge):
         self, pending: _PendingTask, conversation: Conversation
     ) -> tuple[Reply, float | None, int]:
         """Return the reply, its seconds, and the number of failed requests before it."""
-        parameters = self._parameters
-        max_tokens = parameters.max_tokens or DEFAULT_MAX_OUTPUT
+        options = self._options
+        max_tokens = options.max_tokens or DEFAULT_MAX_OUTPUT
         if self._funds.bounded:
-            parameters = dataclasses.replace(parameters, max_tokens=max_tokens)
-        request = self.endpoint.request(conversation, parameters)
+            options = dataclasses.replace(options, max_tokens=max_tokens)
+        request = self.endpoint.request(conversation, options)
         maximum = self._maximum_cost(pending, request, max_tokens)
         timeouts = 0
 
@@ -556,7 +555,7 @@ class ChatJudge(Judge):
             sent = request
             if hold and hold.tokens < max_tokens:
                 pending.capped = hold.tokens
-                shorter = dataclasses.replace(parameters, max_tokens=hold.tokens)
+                shorter = dataclasses.replace(options, max_tokens=hold.tokens)
                 sent = self.endpoint.request(conversation, shorter)
             url, headers = self.endpoint.address(sent)
             try:
@@ -650,7 +649,7 @@ class ChatJudge(Judge):
                 tokens += max_image_tokens(self.spec, *size)
         # With the user's own settings an answer may need all its tokens, for example for thinking.
         min_tokens = max_tokens
-        if not self._parameters.extra and self._parameters.reasoning_effort is None:
+        if not self._options.extra and self._options.reasoning_effort is None:
             min_tokens = min(max_tokens, 4 * answer_tokens(pending.work.rubric))
         return MaximumCost(
             tokens * self._price.input / 1e6,

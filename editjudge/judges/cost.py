@@ -137,7 +137,7 @@ def check_budget(
             options=[Option("budget"), Option("prices")],
             code="unknown_price",
         )
-    for setting in _length_settings(options.parameters.extra):
+    for setting in _length_settings(options.extra):
         raise UsageError(
             f"--budget limits how long answers may be: say --max-tokens, and leave out -J {setting}",
             options=[Option("budget"), Option("max-tokens")],

@@ -10,10 +10,10 @@ from editjudge.errors import UsageError
 from editjudge.judgement import Usage
 from editjudge.judges import failures, wire
 from editjudge.judges.failures import CallFailed, ProblemKind
+from editjudge.judges.judge import Options
 from editjudge.judges.wire import (
     ChatRequest,
     Conversation,
-    Parameters,
     Reply,
     Spliced,
     count,
@@ -31,9 +31,7 @@ _BUDGETS = {"none": 0, "minimal": 1_024, "low": 1_024, "medium": 8_192, "high": 
 """Thinking tokens for models before Gemini 3, with the values of Google's own OpenAI-compatible API."""
 
 
-def request(
-    conversation: Conversation, model: str, parameters: Parameters
-) -> ChatRequest:
+def request(conversation: Conversation, model: str, parameters: Options) -> ChatRequest:
     settings = {
         "temperature": parameters.temperature,
         "seed": parameters.seed,

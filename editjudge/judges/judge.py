@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 from editjudge import plugins
 from editjudge.edit import PAIR_ROLES, Edit
 from editjudge.judgement import DONE, Exchange, Judgement, Status, Task
-from editjudge.judges.wire import Parameters
 from editjudge.media.image import EncodedImage, ImageLimits
 from editjudge.orders import ORDERS, SWAPPED, read_choice
 from editjudge.redaction import redacted_settings
@@ -222,9 +221,15 @@ class Pacing(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """Options of judges, such as parameters, timeouts and retries."""
+    """Everything that a judge is asked with. `editjudge.running.job.RunOptions` are about the run, and in no key."""
 
-    parameters: Parameters = field(default_factory=Parameters)
+    temperature: float | None = None
+    """Sampling parameter, as the next ones: None leaves it to the server."""
+    seed: int | None = None
+    max_tokens: int | None = None
+    reasoning_effort: str | None = None
+    extra: Mapping[str, object] = field(default_factory=dict)
+    """Further parameters, passed on unchanged (`-J key=value`)."""
     base_url: str | None = None
     schema: bool = True
     """Whether to request structured output if the server supports it."""
@@ -237,25 +242,31 @@ class Options:
     min_mass: float = 0.9
     """Minimum total probability of the legal scores for an expected score."""
 
-    @classmethod
-    def of(cls, **settings: Any) -> Options:
-        """Return options from settings by name, including those of the request."""
-        names = {name.name for name in dataclasses.fields(Parameters)}
-        request = {name: settings.pop(name) for name in names & settings.keys()}
-        return cls(Parameters(**request), **settings)
+    def parameters(self) -> dict[str, object]:
+        """Return the sampling parameters, as keys and stored runs have them."""
+        return {
+            "temperature": self.temperature,
+            "seed": self.seed,
+            "max_tokens": self.max_tokens,
+            "reasoning_effort": self.reasoning_effort,
+            "extra": dict(self.extra),
+        }
 
     def frozen(self) -> dict[str, object]:
         """Return the options to store with a run: everything that can change an answer, without secrets.
 
         Options added after 0.1 are left out if they have their default, so that old runs keep their hash.
         """
-        options = dataclasses.asdict(self)
-        options["parameters"]["extra"].pop(SCHEMA_REQUEST, None)
-        del options["timeout"]
-        del options["prices"]
-        if self.read == "text":
-            del options["read"]
-            del options["min_mass"]
+        extra = {n: v for n, v in self.extra.items() if n != SCHEMA_REQUEST}
+        options: dict[str, object] = {
+            "parameters": self.parameters() | {"extra": extra},
+            "base_url": self.base_url,
+            "schema": self.schema,
+            "strict": self.strict,
+            "reasks": self.reasks,
+        }
+        if self.read != "text":
+            options |= {"read": self.read, "min_mass": self.min_mass}
         return redacted_settings(options)
 
     @property

@@ -187,7 +187,7 @@ async def open_local(
     """Open a judge in a file. Raise `UsageError` if the files or the extra are missing or of the wrong kind."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise UsageError(f"{spec} needs an extra: pip install 'editjudge[local]'")
-    extra = dict(options.parameters.extra)
+    extra = dict(options.extra)
     mmproj = extra.pop("mmproj", None)
     settings = EngineSettings.taken_from(extra)
     model = Path(spec.removeprefix(GGUF))
@@ -218,11 +218,10 @@ async def open_local(
     engine = await resources.enter_async_context(
         LocalEngine(model, projector, settings, options.timeout)
     )
-    parameters = dataclasses.replace(options.parameters, extra=extra)
     return ChatJudge(
         spec,
         endpoint,
-        dataclasses.replace(options, parameters=parameters),
+        dataclasses.replace(options, extra=extra),
         pace,
         engine,
         max_choices=settings.parallel,  # llama.cpp refuses more replies at once

@@ -11,10 +11,10 @@ from typing import Literal
 from editjudge.judgement import Usage
 from editjudge.judges import failures, wire
 from editjudge.judges.failures import CallFailed, ProblemKind
+from editjudge.judges.judge import Options
 from editjudge.judges.wire import (
     ChatRequest,
     Conversation,
-    Parameters,
     Reply,
     Spliced,
     TokenChoice,
@@ -42,7 +42,7 @@ _RESERVED = frozenset({"model", "messages", "stream", "n"})
 def request(
     conversation: Conversation,
     model: str,
-    parameters: Parameters,
+    parameters: Options,
     *,
     max_tokens_field: MaxTokensField = "max_completion_tokens",
     schema_request: SchemaRequest = "json_schema",

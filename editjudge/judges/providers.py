@@ -32,7 +32,8 @@ from editjudge import plugins
 from editjudge.errors import Option, UsageError, did_you_mean
 from editjudge.judgement import SchemaMode
 from editjudge.judges import read_table
-from editjudge.judges.wire import ChatRequest, Conversation, Parameters, Reply
+from editjudge.judges.judge import Options
+from editjudge.judges.wire import ChatRequest, Conversation, Reply
 from editjudge.media.image import ImageLimits
 
 MIN_KEY = 8
@@ -108,7 +109,7 @@ class Wire(Protocol):
         self,
         conversation: Conversation,
         model: str,
-        parameters: Parameters,
+        parameters: Options,
         **options: object,
     ) -> ChatRequest: ...
 
@@ -187,9 +188,7 @@ class Endpoint:
     context_setting: str = ""
     """Setting to increase if a question does not fit into the context."""
 
-    def request(
-        self, conversation: Conversation, parameters: Parameters
-    ) -> ChatRequest:
+    def request(self, conversation: Conversation, parameters: Options) -> ChatRequest:
         """Return the request for a conversation."""
         return self._wire().request(
             conversation, self.model, parameters, **self.options
@@ -308,7 +307,8 @@ def split(spec: str) -> tuple[str, str]:
         names = ", ".join(PROVIDERS)
         hint = did_you_mean(name, PROVIDERS) if slash else _near_spec(name)
         raise UsageError(
-            f'no provider is called "{name}"{hint} Known as provider/model: {names}'
+            f'no provider is called "{name}"{hint} Known as provider/model: {names}; '
+            f"by name alone: {', '.join(plugins.providers('judges'))}"
         )
     if not slash or not model.strip():
         raise UsageError(f'"{spec}" names no model; expected {name}/MODEL')

@@ -40,7 +40,7 @@ def default_rubrics(specs: Sequence[str], options: Options) -> tuple[str, ...]:
     """Return the default rubrics of these judges. CLIP and DINO metrics are included only if a checkpoint is set."""
     if set(specs) != {METRICS}:
         return ("online",)
-    return COMPUTED if options.parameters.extra else COMPUTED[:2]
+    return COMPUTED if options.extra else COMPUTED[:2]
 
 
 def check_answers(specs: Sequence[str], rubrics: Sequence[Rubric]) -> None:
@@ -110,7 +110,7 @@ async def open_judge(
     endpoint, options = _with_schema_request(
         resolve(spec, options.base_url, needs_key=needs_key), options
     )
-    sent = (Secret(value) for value in option_secrets(options.parameters.extra))
+    sent = (Secret(value) for value in option_secrets(options.extra))
     endpoint = dataclasses.replace(endpoint, other_keys=(*endpoint.other_keys, *sent))
     transport = HttpTransport(timeout=options.timeout)
     await resources.enter_async_context(transport)
@@ -131,7 +131,7 @@ def _with_schema_request(
     """Move `-J schema_request` from the options to the endpoint: it selects the form of the request and is not part
     of keys.
     """
-    extra = dict(options.parameters.extra)
+    extra = dict(options.extra)
     request = extra.pop(SCHEMA_REQUEST, None)
     if request is None:
         return endpoint, options
@@ -142,8 +142,7 @@ def _with_schema_request(
         raise UsageError(
             f"-J {SCHEMA_REQUEST}={request}: expected {', '.join(forms)}, for a server of the chat format"
         )
-    parameters = dataclasses.replace(options.parameters, extra=extra)
-    options = dataclasses.replace(options, parameters=parameters)
+    options = dataclasses.replace(options, extra=extra)
     fields = {**endpoint.options, SCHEMA_REQUEST: request}
     return dataclasses.replace(endpoint, options=fields), options
 

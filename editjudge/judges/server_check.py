@@ -24,6 +24,7 @@ from editjudge.judges import wire
 from editjudge.judges.chat import outcome_of
 from editjudge.judges.failures import CallFailed, cleaned
 from editjudge.judges.http import HttpTransport, Response
+from editjudge.judges.judge import Options
 from editjudge.judges.openai import SchemaRequest
 from editjudge.judges.providers import (
     PROVIDERS,
@@ -35,7 +36,6 @@ from editjudge.judges.providers import (
 from editjudge.judges.wire import (
     ChatRequest,
     Conversation,
-    Parameters,
     Reply,
     TokenChoice,
     count,
@@ -221,7 +221,7 @@ class _Examiner:
             endpoint = dataclasses.replace(endpoint, options=options)
         request = endpoint.request(
             Conversation(parts, roles, schema=schema, **conversation),
-            Parameters(max_tokens=max_tokens or self._few),
+            Options(max_tokens=max_tokens or self._few),
         )
         response = await self._post(request)
         try:

@@ -44,18 +44,6 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
-    """Sampling parameters of a model. None leaves a parameter to the server."""
-
-    temperature: float | None = None
-    seed: int | None = None
-    max_tokens: int | None = None
-    reasoning_effort: str | None = None
-    extra: Mapping[str, object] = field(default_factory=dict)
-    """Further parameters, passed on unchanged (`-J key=value`)."""
-
-
-@dataclass(frozen=True, slots=True)
 class ChatRequest:
     """An HTTP POST request without the host and the key."""
 

@@ -42,7 +42,6 @@ from editjudge.judgement import DONE, Judgement
 from editjudge.judges.cost import Budget, Shortfall, check_budget
 from editjudge.judges.judge import Judge, Options
 from editjudge.judges.registry import check_answers, open_judge
-from editjudge.judges.wire import Parameters
 from editjudge.manifest import Columns, NamedInputs
 from editjudge.media.cache import DigestCache, ImageCache, ImageReader
 from editjudge.media.source import fetch, name_of
@@ -402,8 +401,8 @@ class Job:
     def from_spec(cls, spec: Mapping[str, Any]) -> Job:
         """Return the job of a stored run."""
         options = dict(spec["options"])
-        parameters = Parameters(**options.pop("parameters"))
-        if hidden := hidden_names(parameters.extra):
+        parameters = options.pop("parameters")
+        if hidden := hidden_names(parameters["extra"]):
             raise UsageError(
                 f"the run was made with secrets, which are not kept: -J {', -J '.join(hidden)}. "
                 "Repeat its `editjudge run` command, with the same --name"
@@ -421,7 +420,7 @@ class Job:
             step=spec.get("step"),
             step_from=spec.get("step_from"),
             where=(where,) if isinstance(where, str) else tuple(where),
-            options=Options(parameters, **options),
+            options=Options(**parameters, **options),
             **{name: spec[name] for name in same},
         )
 

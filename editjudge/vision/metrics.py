@@ -39,7 +39,7 @@ Value: TypeAlias = float | str
 
 def open_metrics(_: str, options: Options, resources: AsyncExitStack) -> Metrics:
     """Open the judge `metrics` until `resources` are closed."""
-    judge = Metrics(options.parameters.extra)
+    judge = Metrics(options.extra)
     resources.callback(judge.close)
     return judge
 

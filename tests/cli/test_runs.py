@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from editjudge.judges.judge import Options
-from editjudge.judges.wire import Parameters
 from editjudge.rubrics.files import dump, load
 from editjudge.store.store import Store
 from tests.running.made import SPECS, Told, editjudge, edits, run, stub
@@ -126,9 +125,7 @@ def test_again_asks_what_failed_and_not_what_is_done(tmp_path: Path) -> None:
     manifest = edits(tmp_path, 4)
     store = tmp_path / "s.db"
     with stub(Behaviour(garbage=0.9, sticky=frozenset({"garbage"}))) as server:
-        options = Options(
-            Parameters(temperature=0.5, extra={"top_p": 0.9}), strict=True
-        )
+        options = Options(temperature=0.5, extra={"top_p": 0.9}, strict=True)
         first = run(
             manifest, store, options=options, repeats=2, manner={"name": "mine"}
         )

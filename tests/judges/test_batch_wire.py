@@ -18,7 +18,7 @@ from editjudge.judges.chat import ChatJudge
 from editjudge.judges.http import HttpTransport
 from editjudge.judges.judge import Options
 from editjudge.judges.providers import resolve
-from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
+from editjudge.judges.wire import Conversation, RejectedTurn
 from editjudge.rubrics.prompt import TextPart
 from editjudge.running.pace import Pace
 from tests.stub.server import Stub, serve_in_thread
@@ -56,7 +56,7 @@ class Ours:
                 talker = ChatJudge(
                     self._spec,
                     self._endpoint,
-                    Options(Parameters(max_tokens=99)),
+                    Options(max_tokens=99),
                     Pace(self._spec),
                     transport,
                 )
@@ -65,7 +65,7 @@ class Ours:
         return asyncio.run(done())
 
     def submit(self) -> str:
-        request = self._endpoint.request(QUESTION, Parameters(max_tokens=99))
+        request = self._endpoint.request(QUESTION, Options(max_tokens=99))
         _, headers = self._endpoint.address(request)
         part = BatchPart(
             self._endpoint.model, MARK, [self.desk.line(ID, request.body)], headers

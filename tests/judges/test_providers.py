@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editjudge.errors import UsageError
+from editjudge.judges.judge import Options
 from editjudge.judges.providers import (
     PROVIDERS,
     Endpoint,
@@ -24,7 +25,7 @@ from editjudge.judges.providers import (
     resolve,
     split,
 )
-from editjudge.judges.wire import ChatRequest, Conversation, Parameters
+from editjudge.judges.wire import ChatRequest, Conversation
 from editjudge.media.image import EncodedImage, ImageLimits
 from editjudge.rubrics.prompt import ImagePart, TextPart
 from tests.faults import raises
@@ -45,7 +46,7 @@ QUESTION = Conversation(
 
 
 def address(endpoint: Endpoint) -> tuple[str, dict[str, str]]:
-    return endpoint.address(endpoint.request(QUESTION, Parameters()))
+    return endpoint.address(endpoint.request(QUESTION, Options()))
 
 
 # --- specs ----------------------------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ def test_every_wire_module_is_there_and_takes_the_options_of_its_provider() -> N
     for name, provider in PROVIDERS.items():
         module = import_module(f"editjudge.judges.{provider.wire}")
         body = module.request(
-            QUESTION, "m", Parameters(max_tokens=9), **provider.options
+            QUESTION, "m", Options(max_tokens=9), **provider.options
         ).body
         assert json.loads(b"".join(body)), name
 
@@ -150,7 +151,7 @@ def test_the_token_limit_has_the_name_that_the_provider_knows(
 ) -> None:
     body = json.loads(
         b"".join(
-            resolve(spec, environ=KEYS).request(QUESTION, Parameters(max_tokens=9)).body
+            resolve(spec, environ=KEYS).request(QUESTION, Options(max_tokens=9)).body
         )
     )
     assert {key: value for key, value in body.items() if "tokens" in key} == {field: 9}

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from editjudge.judges.judge import Options
-from editjudge.judges.wire import Parameters
 from tests.running.made import Done, answered, canned, edits, run
 
 Document = dict[str, Any]
@@ -153,16 +152,12 @@ def test_what_is_there_is_not_asked_for_again(tmp_path: Path) -> None:
     assert done.outcome.tally.cached == 4
 
 
-@pytest.mark.parametrize(
-    "options", [Options(Parameters(seed=1)), Options(Parameters(), reasks=0)]
-)
+@pytest.mark.parametrize("options", [Options(seed=1), Options(reasks=0)])
 def test_with_a_seed_every_repeat_has_a_request_of_its_own(
     options: Options, tmp_path: Path
 ) -> None:
     _, requests = asked(tmp_path, options=options)
-    assert any("n" in request for request in requests) == (
-        options.parameters.seed is None
-    )
+    assert any("n" in request for request in requests) == (options.seed is None)
 
 
 def test_with_a_budget_every_repeat_has_a_request_of_its_own(tmp_path: Path) -> None:

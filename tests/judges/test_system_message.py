@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from editjudge.judges import anthropic, google, openai
-from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
+from editjudge.judges.judge import Options
+from editjudge.judges.wire import Conversation, RejectedTurn
 from editjudge.rubrics.prompt import TextPart
 
 PLACES = {
@@ -35,6 +36,6 @@ def test_a_system_message_goes_where_the_format_has_it_and_nowhere_without_one(
             (RejectedTurn("no", "JSON, please"),),
             system=system,
         )
-        body = json.loads(b"".join(wire.request(conversation, "m", Parameters()).body))
+        body = json.loads(b"".join(wire.request(conversation, "m", Options()).body))
         assert PLACES[wire](body) == ([system] if system else [])
         assert json.dumps(body).count("You judge light.") == bool(system)

@@ -14,7 +14,6 @@ from editjudge.judges.chat import ChatJudge
 from editjudge.judges.http import HttpTransport
 from editjudge.judges.judge import Options
 from editjudge.judges.providers import resolve
-from editjudge.judges.wire import Parameters
 from editjudge.rubrics.files import load
 from editjudge.running.pace import Pace
 from tests.running.made import (
@@ -164,7 +163,7 @@ def test_all_replies_count_towards_the_usage(tmp_path: Path) -> None:
 
 # --- how it is asked ------------------------------------------------------------------------------------------
 
-PARAMETERS = Parameters(
+PARAMETERS = Options(
     temperature=0.25,
     seed=7,
     max_tokens=321,
@@ -176,7 +175,7 @@ def test_parameters_are_passed_through_in_each_vendors_words(tmp_path: Path) -> 
     bodies = {}
     for wire in SPECS:
         (tmp_path / wire).mkdir()
-        server, done = one(tmp_path / wire, wire, options=Options(PARAMETERS))
+        server, done = one(tmp_path / wire, wire, options=PARAMETERS)
         assert done.statuses() == {"ok": 1}
         bodies[wire] = server.asked[0]
     openai = bodies["openai"]
@@ -248,14 +247,12 @@ def test_the_pictures_are_sent_byte_for_byte(tmp_path: Path) -> None:
 # --- what is said about a judge -------------------------------------------------------------------------------
 
 
-def talker(
-    spec: str, parameters: Parameters | None = None, **environ: str
-) -> ChatJudge:
+def talker(spec: str, parameters: Options | None = None, **environ: str) -> ChatJudge:
     endpoint = resolve(spec, None, environ)
     return ChatJudge(
         spec,
         endpoint,
-        Options(parameters or Parameters()),
+        parameters or Options(),
         Pace(spec),
         HttpTransport(),
     )
@@ -268,7 +265,7 @@ def test_its_identity_holds_no_secret() -> None:
 
 
 def test_a_setting_that_is_left_out_is_said_to_be(tmp_path: Path) -> None:
-    _, done = one(tmp_path, "anthropic", options=Options(Parameters(seed=3)))
+    _, done = one(tmp_path, "anthropic", options=Options(seed=3))
     assert done.said == ["anthropic/stub has no seed: it is left out"]
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from editjudge.judges.judge import Options
 from editjudge.judges.providers import Endpoint, resolve
-from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
+from editjudge.judges.wire import Conversation, RejectedTurn
 from editjudge.media.image import EncodedImage
 from editjudge.rubrics.prompt import ImagePart, TextPart
 
@@ -93,7 +94,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Captured]:
         thread.join()
 
 
-def ours(endpoint: Endpoint, parameters: Parameters) -> tuple[str, dict[str, str], Any]:
+def ours(endpoint: Endpoint, parameters: Options) -> tuple[str, dict[str, str], Any]:
     request = endpoint.request(QUESTION, parameters)
     url, headers = endpoint.address(request)
     return url, headers, json.loads(b"".join(request.body))
@@ -169,7 +170,7 @@ def test_openai(server: Captured) -> None:
             top_p=0.9,
         )
     endpoint = resolve("openai/gpt-5", f"{server.url}/v1", {"OPENAI_API_KEY": KEY})
-    asked = Parameters(
+    asked = Options(
         temperature=0.5,
         seed=7,
         max_tokens=99,
@@ -198,7 +199,7 @@ def test_servers_that_are_compatible_with_openai(server: Captured) -> None:
             extra_body={"top_k": 1},
         )
     endpoint = resolve("vllm/qwen", f"{server.url}/v1", {"VLLM_API_KEY": KEY})
-    url, headers, body = ours(endpoint, Parameters(max_tokens=99, extra={"top_k": 1}))
+    url, headers, body = ours(endpoint, Options(max_tokens=99, extra={"top_k": 1}))
     assert (body, url) == (server.body, server.url + server.path)
     assert {name: server.headers[name] for name in headers} == headers
 
@@ -231,7 +232,7 @@ def test_azure(server: Captured, version: str | None) -> None:
         "OPENAI_API_VERSION": version or "",
     }
     url, headers, body = ours(
-        resolve("azure/my-deployment", environ=environ), Parameters()
+        resolve("azure/my-deployment", environ=environ), Options()
     )
     assert (body, url) == (server.body, server.url + server.path)
     assert headers["api-key"] == KEY
@@ -259,9 +260,7 @@ def test_anthropic(server: Captured) -> None:
     endpoint = resolve(
         "anthropic/claude-opus-5-5", server.url, {"ANTHROPIC_API_KEY": KEY}
     )
-    url, headers, body = ours(
-        endpoint, Parameters(max_tokens=99, reasoning_effort="low")
-    )
+    url, headers, body = ours(endpoint, Options(max_tokens=99, reasoning_effort="low"))
     assert (body, url) == (server.body, server.url + server.path)
     # The client moved the key to Authorization; the API's own examples keep it in x-api-key, and both are read.
     assert (
@@ -289,7 +288,7 @@ def test_anthropic_with_sampling_and_a_cached_prefix(server: Captured) -> None:
     endpoint = resolve(
         "anthropic/claude-sonnet-4-6", server.url, {"ANTHROPIC_API_KEY": KEY}
     )
-    _, headers, body = ours(endpoint, Parameters(temperature=0.0, max_tokens=99))
+    _, headers, body = ours(endpoint, Options(temperature=0.0, max_tokens=99))
     assert body == server.body
     assert headers["anthropic-version"] == server.headers["anthropic-version"]
 
@@ -362,7 +361,7 @@ def test_google(
     with client, pytest.raises(errors.APIError):
         client.models.generate_content(model=model, contents=contents, config=config)
     endpoint = resolve(f"google/{model}", server.url, {"GOOGLE_API_KEY": KEY})
-    asked = Parameters(temperature=0.5, seed=7, max_tokens=99, reasoning_effort=effort)
+    asked = Options(temperature=0.5, seed=7, max_tokens=99, reasoning_effort=effort)
     url, headers, body = ours(endpoint, asked)
     assert body == as_we_spell_it(server.body)
     assert url == server.url + server.path

@@ -14,14 +14,15 @@ from editjudge.errors import UsageError
 from editjudge.judgement import Usage
 from editjudge.judges import anthropic
 from editjudge.judges.failures import CallFailed
-from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
+from editjudge.judges.judge import Options
+from editjudge.judges.wire import Conversation, RejectedTurn
 from editjudge.media.image import EncodedImage
 from editjudge.rubrics.prompt import ImagePart, TextPart
 from tests.faults import raises
 
 PNG = base64.b64encode(b"\x89PNG not really")
 SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
-NOTHING_SET = Parameters()
+NOTHING_SET = Options()
 QUESTION = Conversation(
     parts=(
         TextPart("Input:"),
@@ -38,7 +39,7 @@ QUESTION = Conversation(
 
 
 def sent(
-    conversation: Conversation, parameters: Parameters = NOTHING_SET, **options: Any
+    conversation: Conversation, parameters: Options = NOTHING_SET, **options: Any
 ) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(
         b"".join(anthropic.request(conversation, "m", parameters, **options).body)
@@ -46,7 +47,7 @@ def sent(
     return body
 
 
-def version(parameters: Parameters) -> str:
+def version(parameters: Options) -> str:
     return anthropic.request(QUESTION, "m", parameters).headers["anthropic-version"]
 
 
@@ -80,7 +81,7 @@ def image(media_type: str) -> dict[str, Any]:
 
 
 def test_parts_keep_their_order_and_pictures_become_blocks() -> None:
-    assert anthropic.request(QUESTION, "m", Parameters()).path == "v1/messages"
+    assert anthropic.request(QUESTION, "m", Options()).path == "v1/messages"
     assert sent(QUESTION) == {
         "model": "m",
         "max_tokens": anthropic.DEFAULT_MAX_TOKENS,
@@ -101,22 +102,19 @@ def test_parts_keep_their_order_and_pictures_become_blocks() -> None:
 
 def test_a_picture_is_handed_on_and_never_copied() -> None:
     assert (
-        sum(
-            piece is PNG
-            for piece in anthropic.request(QUESTION, "m", Parameters()).body
-        )
+        sum(piece is PNG for piece in anthropic.request(QUESTION, "m", Options()).body)
         == 2
     )
 
 
 def test_the_token_limit_is_always_there() -> None:
-    assert sent(QUESTION, Parameters(max_tokens=5))["max_tokens"] == 5
+    assert sent(QUESTION, Options(max_tokens=5))["max_tokens"] == 5
     assert sent(QUESTION)["max_tokens"] == 16_384
 
 
 def test_schema_and_effort_stand_in_the_output_config() -> None:
     asked = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
-    assert sent(asked, Parameters(reasoning_effort="low", seed=3)) == {
+    assert sent(asked, Options(reasoning_effort="low", seed=3)) == {
         **sent(QUESTION),
         "output_config": {
             "effort": "low",
@@ -126,24 +124,24 @@ def test_schema_and_effort_stand_in_the_output_config() -> None:
 
 
 def test_no_effort_turns_thinking_off() -> None:
-    assert sent(QUESTION, Parameters(reasoning_effort="none"))["thinking"] == {
+    assert sent(QUESTION, Options(reasoning_effort="none"))["thinking"] == {
         "type": "disabled"
     }
 
 
 def test_an_effort_that_the_vendor_does_not_have_is_refused() -> None:
     with raises(UsageError, "unknown_effort", "minimal"):
-        sent(QUESTION, Parameters(reasoning_effort="minimal"))
+        sent(QUESTION, Options(reasoning_effort="minimal"))
 
 
 @pytest.mark.parametrize(
-    "parameters", [Parameters(temperature=0.0), Parameters(extra={"top_p": 0.9})]
+    "parameters", [Options(temperature=0.0), Options(extra={"top_p": 0.9})]
 )
 def test_sampling_parameters_need_the_version_that_has_them(
-    parameters: Parameters,
+    parameters: Options,
 ) -> None:
     assert version(parameters) == "2023-06-01"
-    assert version(Parameters()) == "2026-10-21"
+    assert version(Options()) == "2026-10-21"
 
 
 def test_blank_turns_and_texts_are_left_out_since_the_server_refuses_them() -> None:
@@ -171,18 +169,18 @@ def test_blank_turns_and_texts_are_left_out_since_the_server_refuses_them() -> N
 )
 def test_extra_parameters_cannot_replace_the_question(key: str, code: str) -> None:
     with raises(UsageError, code, f'"{key}"'):
-        sent(QUESTION, Parameters(extra={key: 1}))
+        sent(QUESTION, Options(extra={key: 1}))
 
 
 def test_extra_parameters_join_an_object_that_is_there() -> None:
     asked = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
-    body = sent(asked, Parameters(extra={"output_config": {"effort": "max"}}))
+    body = sent(asked, Options(extra={"output_config": {"effort": "max"}}))
     assert body["output_config"] == {
         "format": {"type": "json_schema", "schema": SCHEMA},
         "effort": "max",
     }
     with raises(UsageError, "parameter_set_twice", "format"):
-        sent(asked, Parameters(extra={"output_config": {"format": None}}))
+        sent(asked, Options(extra={"output_config": {"format": None}}))
 
 
 @given(

@@ -14,14 +14,15 @@ from editjudge.errors import UsageError
 from editjudge.judgement import Usage
 from editjudge.judges import google
 from editjudge.judges.failures import CallFailed
-from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
+from editjudge.judges.judge import Options
+from editjudge.judges.wire import Conversation, RejectedTurn
 from editjudge.media.image import EncodedImage
 from editjudge.rubrics.prompt import ImagePart, TextPart
 from tests.faults import raises
 
 PNG = base64.b64encode(b"\x89PNG not really")
 SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
-NOTHING_SET = Parameters()
+NOTHING_SET = Options()
 QUESTION = Conversation(
     parts=(TextPart("Input:"), ImagePart("input"), TextPart("Judge.")),
     images={"input": EncodedImage("image/png", PNG)},
@@ -35,7 +36,7 @@ PARTS = [
 
 def sent(
     conversation: Conversation,
-    parameters: Parameters = NOTHING_SET,
+    parameters: Options = NOTHING_SET,
     model: str = "gemini-3-pro",
 ) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(
@@ -71,7 +72,7 @@ def test_parts_keep_their_order_and_nothing_is_set_that_was_not_asked_for() -> N
 
 def test_a_picture_is_handed_on_and_never_copied() -> None:
     assert (
-        sum(piece is PNG for piece in google.request(QUESTION, "m", Parameters()).body)
+        sum(piece is PNG for piece in google.request(QUESTION, "m", Options()).body)
         == 1
     )
 
@@ -86,12 +87,12 @@ def test_a_picture_is_handed_on_and_never_copied() -> None:
     ],
 )
 def test_the_model_stands_in_the_path(model: str, path: str) -> None:
-    assert google.request(QUESTION, model, Parameters()).path == path
+    assert google.request(QUESTION, model, Options()).path == path
 
 
 def test_settings_stand_in_the_generation_config() -> None:
     asked = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
-    parameters = Parameters(
+    parameters = Options(
         temperature=0.0,
         seed=7,
         max_tokens=99,
@@ -124,9 +125,7 @@ def test_settings_stand_in_the_generation_config() -> None:
 def test_effort_is_a_level_or_in_older_models_a_budget(
     model: str, effort: str, thinking: dict[str, Any]
 ) -> None:
-    config = sent(QUESTION, Parameters(reasoning_effort=effort), model)[
-        "generationConfig"
-    ]
+    config = sent(QUESTION, Options(reasoning_effort=effort), model)["generationConfig"]
     assert config == {"thinkingConfig": thinking}
 
 
@@ -137,7 +136,7 @@ def test_an_effort_that_the_model_does_not_have_is_refused(
     model: str, effort: str
 ) -> None:
     with raises(UsageError, "unknown_effort", f'"{effort}"'):
-        sent(QUESTION, Parameters(reasoning_effort=effort), model)
+        sent(QUESTION, Options(reasoning_effort=effort), model)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,7 @@ def test_extra_parameters_cannot_replace_what_is_there(
     extra: dict[str, Any], code: str
 ) -> None:
     with raises(UsageError, code):
-        sent(QUESTION, Parameters(seed=3, extra=extra))
+        sent(QUESTION, Options(seed=3, extra=extra))
 
 
 def test_turns_follow_the_question_without_empty_parts() -> None:

@@ -17,7 +17,8 @@ from editjudge.errors import UsageError
 from editjudge.judgement import Usage
 from editjudge.judges import openai, wire
 from editjudge.judges.failures import CallFailed
-from editjudge.judges.wire import Conversation, Parameters, RejectedTurn
+from editjudge.judges.judge import Options
+from editjudge.judges.wire import Conversation, RejectedTurn
 from editjudge.media.image import EncodedImage
 from editjudge.rubrics.prompt import ImagePart, TextPart
 from tests.faults import raises
@@ -28,7 +29,7 @@ SCHEMA = {
     "type": "object",
     "properties": {"z": {"type": "string"}, "a": {"type": "integer"}},
 }
-NOTHING_SET = Parameters()
+NOTHING_SET = Options()
 QUESTION = Conversation(
     parts=(
         TextPart("Input:"),
@@ -46,7 +47,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 def sent(
-    conversation: Conversation, parameters: Parameters = NOTHING_SET, **options: Any
+    conversation: Conversation, parameters: Options = NOTHING_SET, **options: Any
 ) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(
         b"".join(openai.request(conversation, "m", parameters, **options).body)
@@ -73,7 +74,7 @@ def problem(
 
 
 def test_parts_keep_their_order_and_pictures_become_data_urls() -> None:
-    assert openai.request(QUESTION, "m", Parameters()).path == "chat/completions"
+    assert openai.request(QUESTION, "m", Options()).path == "chat/completions"
     assert sent(QUESTION) == {
         "model": "m",
         "messages": [
@@ -98,7 +99,7 @@ def test_parts_keep_their_order_and_pictures_become_data_urls() -> None:
 
 
 def test_a_picture_is_handed_on_and_never_copied() -> None:
-    body = openai.request(QUESTION, "m", Parameters()).body
+    body = openai.request(QUESTION, "m", Options()).body
     assert [piece for piece in body if piece is PNG or piece is JPEG] == [PNG, JPEG]
     assert len(body) == 5
 
@@ -118,7 +119,7 @@ def test_turns_follow_the_question() -> None:
 
 
 def test_settings_are_sent_only_where_they_are_set() -> None:
-    asked = Parameters(
+    asked = Options(
         temperature=0.0,
         seed=7,
         max_tokens=99,
@@ -136,7 +137,7 @@ def test_settings_are_sent_only_where_they_are_set() -> None:
 
 
 def test_compatible_servers_get_the_older_name_of_the_token_limit() -> None:
-    body = sent(QUESTION, Parameters(max_tokens=99), max_tokens_field="max_tokens")
+    body = sent(QUESTION, Options(max_tokens=99), max_tokens_field="max_tokens")
     assert body["max_tokens"] == 99 and "max_completion_tokens" not in body
 
 
@@ -156,26 +157,26 @@ def test_a_schema_is_requested_under_a_name_that_servers_take() -> None:
 
 def test_the_properties_of_a_schema_keep_their_order() -> None:
     asked = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
-    assert b'"z"' in (tail := openai.request(asked, "m", Parameters()).body[-1])
+    assert b'"z"' in (tail := openai.request(asked, "m", Options()).body[-1])
     assert tail.index(b'"z"') < tail.index(b'"a"')
 
 
 @pytest.mark.parametrize("key", ["messages", "model", "stream", "n"])
 def test_extra_parameters_cannot_replace_the_question(key: str) -> None:
     with raises(UsageError, "reserved_parameter", f'"{key}"'):
-        sent(QUESTION, Parameters(extra={key: []}))
+        sent(QUESTION, Options(extra={key: []}))
 
 
 def test_extra_parameters_cannot_replace_a_setting() -> None:
     with raises(UsageError, "parameter_set_twice", "temperature"):
-        sent(QUESTION, Parameters(temperature=0, extra={"temperature": 1}))
+        sent(QUESTION, Options(temperature=0, extra={"temperature": 1}))
 
 
 def test_equal_extras_are_equal_bytes() -> None:
     one = {"b": 1, "a": 2}
     other = {"a": 2, "b": 1}
     bodies = [
-        openai.request(QUESTION, "m", Parameters(extra=extra)).body
+        openai.request(QUESTION, "m", Options(extra=extra)).body
         for extra in (one, other)
     ]
     assert bodies[0] == bodies[1]
@@ -248,7 +249,7 @@ def test_half_a_surrogate_pair_that_a_model_wrote_does_not_keep_it_from_being_as
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}])
 def test_what_has_no_form_in_json_is_refused(value: object) -> None:
     with raises(UsageError, "not_json"):
-        sent(QUESTION, Parameters(extra={"odd": value}))
+        sent(QUESTION, Options(extra={"odd": value}))
 
 
 # --- replies --------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from editjudge.errors import BudgetReached, UsageError
 from editjudge.judges.cost import Budget, MaximumCost
 from editjudge.judges.failures import CallFailed
 from editjudge.judges.judge import Options
-from editjudge.judges.wire import Parameters
 from editjudge.running import batch as batches
 from editjudge.running.pace import Retry
 from tests.faults import raises
@@ -252,7 +251,7 @@ def test_no_limit_is_sent_without_a_budget_and_keys_are_the_same_with_one(
 def test_the_limit_of_the_user_is_what_is_reserved(
     tmp_path: Path, store: Path, prices: Path
 ) -> None:
-    options = Options(Parameters(max_tokens=1_000), prices=prices)
+    options = Options(max_tokens=1_000, prices=prices)
     with stub(Behaviour(thinks=True, latency=0.2)) as server:
         done = run(
             edits(tmp_path, 20),
@@ -272,7 +271,7 @@ def test_the_limit_of_the_user_is_what_is_reserved(
 def test_a_limit_behind_the_budgets_back_is_refused(
     extra: dict[str, object], tmp_path: Path, store: Path, prices: Path
 ) -> None:
-    options = Options(Parameters(extra=extra), prices=prices)
+    options = Options(extra=extra, prices=prices)
     with stub() as server, raises(UsageError, "unbounded_answers", "--max-tokens"):
         run(edits(tmp_path, 1), store, options=options, manner={"budget": 1.0})
     assert server.ledger.requests == 0

@@ -22,7 +22,6 @@ from editjudge.edit import Edit
 from editjudge.errors import JudgeError, ManifestError, StoreError, UsageError
 from editjudge.judgement import Judgement
 from editjudge.judges.judge import Options
-from editjudge.judges.wire import Parameters
 from editjudge.media import cache as pictures
 from editjudge.media import source as source_module
 from editjudge.rubrics.files import dump, load
@@ -207,7 +206,7 @@ def test_a_changed_picture_is_asked_about_again_and_the_others_are_not(
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param({"options": Options(Parameters(temperature=0.5))}, id="parameter"),
+        pytest.param({"options": Options(temperature=0.5)}, id="parameter"),
         pytest.param({"options": Options(strict=True)}, id="strict"),
         pytest.param({"options": Options(schema=False)}, id="schema"),
         pytest.param({"layout": "published"}, id="layout"),
@@ -313,7 +312,7 @@ def test_the_same_name_with_another_spec_is_an_error_that_says_what_differs(
             run(
                 manifest,
                 store,
-                options=Options(Parameters(temperature=1.0)),
+                options=Options(temperature=1.0),
                 manner={"name": "mine"},
             )
         assert server.ledger.requests == 0

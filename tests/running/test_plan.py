@@ -21,7 +21,6 @@ from editjudge.judges.http import HttpTransport
 from editjudge.judges.judge import Judge, Options, Work
 from editjudge.judges.providers import resolve
 from editjudge.judges.replay import Replay
-from editjudge.judges.wire import Parameters
 from editjudge.media.cache import DigestCache, KnownImage
 from editjudge.media.header import ImageInfo
 from editjudge.rubrics import files
@@ -43,7 +42,7 @@ REFERENCE = load("reference")
 
 def talker(
     spec: str = "openai/m",
-    parameters: Parameters | None = None,
+    parameters: Options | None = None,
     base_url: str | None = None,
     **options: Any,
 ) -> ChatJudge:
@@ -51,7 +50,7 @@ def talker(
     return ChatJudge(
         spec,
         endpoint,
-        Options(parameters or Parameters(), **options),
+        dataclasses.replace(parameters or Options(), **options),
         Pace(spec),
         HttpTransport(),
     )
@@ -245,12 +244,12 @@ def other_keys(edit: Edit, folder: Path) -> Iterator[str]:
     yield key(edit, load("quality"))
     yield key(edit, layout="published")
     for parameters in (
-        Parameters(temperature=0.0),
-        Parameters(temperature=0.5),
-        Parameters(seed=0),
-        Parameters(max_tokens=100),
-        Parameters(reasoning_effort="low"),
-        Parameters(extra={"top_p": 0.5}),
+        Options(temperature=0.0),
+        Options(temperature=0.5),
+        Options(seed=0),
+        Options(max_tokens=100),
+        Options(reasoning_effort="low"),
+        Options(extra={"top_p": 0.5}),
     ):
         yield key(edit, FIDELITY, talker(parameters=parameters))
     yield key(edit, FIDELITY, talker(strict=True))
@@ -316,7 +315,7 @@ def test_a_key_that_is_written_in_parts_is_the_hash_of_the_whole_value(
         KEYED, data.draw(st.integers(1, 2)), data.draw(st.sampled_from(LAYOUTS))
     )
     judge = talker(
-        parameters=Parameters(temperature=data.draw(st.none() | st.floats(0, 2)))
+        parameters=Options(temperature=data.draw(st.none() | st.floats(0, 2)))
     )
     for work in works(
         [edit], settings, judge, lambda edit, role: by_path.get(edit.image(role))
