@@ -208,7 +208,8 @@ def by_content(
             scores = f"{first.score:g} as {first.item!r:.80} and {rating.score:g} as {rating.item!r:.80}"
             raise InputError(
                 f"{path}: {rating.rater} rated the same edit twice on {rating.factor}: {scores}. Both have the same "
-                "input, output and instruction, and a store keeps one rating of each rater: remove one of the two rows"
+                "input, output and instruction, and a store keeps one rating of each rater: remove one of the two rows",
+                code="rated_twice",
             )
         scoped.append(rating)
     return scoped

@@ -31,7 +31,7 @@ from editjudge.edit import Edit
 from editjudge.errors import ManifestError
 from editjudge.manifest.audit import Audit
 from editjudge.manifest.audit import audit as look_over
-from tests.faults import raises
+from tests.faults import raises, shows
 
 ROW = {"id": "a", "input": "in.png", "edited": "out.png", "instruction": "make it blue"}
 
@@ -457,7 +457,8 @@ def test_paths_and_links_that_leave_the_folder_are_refused_unless_allowed(
     confined: Path, path: str
 ) -> None:
     row = {"id": "a", "input": path}
-    assert "is outside the manifest's folder" in refusal(confined, row)
+    with raises(ManifestError, "outside_folder", path):
+        edits(jsonl(confined, row))
     assert edits(jsonl(confined, row), allow_outside=True)[0].input == confined / path
 
 
@@ -521,7 +522,7 @@ def test_confinement_agrees_with_resolving_the_path(confined: Path, path: str) -
     stays = (confined / path).resolve().is_relative_to(confined.resolve())
     result = attempt(jsonl(confined, {"id": "a", "input": path}))
     if isinstance(result, ManifestError):
-        assert not stays or "expected the path of a file" in str(result)
+        assert not stays or result.code == "not_a_path"
     else:
         assert stays or result[0].input is None
 
@@ -1014,11 +1015,8 @@ def test_an_audit_finds_everything_and_goes_on(tmp_path: Path) -> None:
     assert audit.models == {"m": 3, "": 3, "n": 1}
     assert audit.edit_types == {"t": 2, "": 5}
     messages = {finding.kind: finding.message for finding in audit.findings}
-    assert messages["size_change"] == "8 x 6 became 9 x 6"
-    assert (
-        messages["contradictory_labels"]
-        == "the same images and instruction as line 1, but another model"
-    )
+    assert shows(messages["size_change"], "8 x 6", "9 x 6")
+    assert shows(messages["contradictory_labels"], "line 1", "model")
     assert json.loads(json.dumps(audit.as_json()))["counts"]["no_op"] == 2
 
 

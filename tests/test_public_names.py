@@ -18,6 +18,7 @@ import editjudge
 from editjudge.api import Run
 from editjudge.errors import InputError, Option
 from editjudge.running.summary import Summary
+from tests.faults import shows
 
 
 @pytest.mark.parametrize("name", editjudge.__all__)
@@ -177,7 +178,8 @@ def test_a_run_shows_itself_on_one_line_and_not_the_address_of_its_store() -> No
         Summary(Counter(refused=1, ok=5)),
         "postgresql://ann:secret@db/edits",
     )
-    assert repr(run) == "<Run 'first' (3), finished: 6 judgements, 5 ok, 1 refused>"
+    assert shows(repr(run), "Run 'first' (3)", "finished", 6, "5 ok, 1 refused")
+    assert "secret" not in repr(run) and "\n" not in repr(run)
 
 
 def test_errors_name_the_mapping_of_raters_factors() -> None:

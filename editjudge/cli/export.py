@@ -217,7 +217,8 @@ def _manifest_row(item: Item) -> dict[str, object]:
         if not is_url(source) and not Path(source).is_absolute():
             raise UsageError(
                 f"edit {item.item}: its {role} is not a file ({source}), so a manifest cannot name it; "
-                "export without --where and filter by the scores"
+                "export without --where and filter by the scores",
+                code="not_a_file",
             )
         row[role] = source if is_url(source) else Path(source)
     return row

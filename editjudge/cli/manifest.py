@@ -188,7 +188,8 @@ def pairs(
         same = f"; {count:,} pairs are of one model" if count else ""
         raise ManifestError(
             f"{manifest}: no two edits of different models share input and instruction{same}; expected "
-            "several models' edits of the same inputs in one manifest"
+            "several models' edits of the same inputs in one manifest",
+            code="no_pairs",
         )
     chosen = candidates.candidates
     if run is not None:

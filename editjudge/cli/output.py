@@ -110,7 +110,9 @@ def read_text(path: str, limit: int) -> str:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 at byte {error.start}") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError(
+            f"{path}: cannot be read: {error.strerror}", code="unreadable_file"
+        ) from None
 
 
 def confirmed(question: str) -> bool:

@@ -82,7 +82,8 @@ def import_(
             where = f"the run {run}" if run is not None else str(manifest)
             example = f"the first is of {ratings[0].item!r:.80}"
             raise InputError(
-                f"{file}: none of its {len(ratings):,} ratings is of an item of {where}; {example}"
+                f"{file}: none of its {len(ratings):,} ratings is of an item of {where}; {example}",
+                code="no_common_item",
             )
         unbound = people.check_unbound(store, rows)
         before = people.count_ratings(store)

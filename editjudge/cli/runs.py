@@ -190,7 +190,8 @@ def _job(record: RunRecord) -> Job:
     if now != spec["rubrics"]:
         changed = [n for n, digest in spec["rubrics"].items() if now.get(n) != digest]
         raise RubricError(
-            f"{', '.join(changed)} changed since the run: its questions cannot be asked again"
+            f"{', '.join(changed)} changed since the run: its questions cannot be asked again",
+            code="changed_rubric",
         )
     return job
 

@@ -676,7 +676,7 @@ class ChatJudge(Judge):
         self, pending: _PendingTask, problem: CallFailed, mode: SchemaMode
     ) -> Judgement:
         if problem.kind in ("key", "model"):
-            raise JudgeError(f"{self.spec}: {problem}") from None
+            raise JudgeError(f"{self.spec}: {problem}", code="call_failed") from None
         status, code = outcome_of(problem)
         message = str(problem)
         if problem.kind == "context":

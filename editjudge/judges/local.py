@@ -258,7 +258,7 @@ def architecture(path: Path) -> str:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     if head[:4] != b"GGUF":
-        raise UsageError(f"{path} is not a GGUF file")
+        raise UsageError(f"{path} is not a GGUF file", code="not_gguf")
     # Writers put it first: the key, the type 8 (text), the length, and the text.
     _, _, rest = head.partition(b"general.architecture" + struct.pack("<I", 8))
     length = int.from_bytes(rest[:8], "little")

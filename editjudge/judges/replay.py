@@ -95,7 +95,9 @@ def _reply(row: object, where: str) -> tuple[_Place, str, str]:
         )
     order = row.get("order") or _ANY
     if order not in (_ANY, *ORDERS):
-        raise ManifestError(f'{where}: "order" must be ab or ba, found {order!r:.60}')
+        raise ManifestError(
+            f'{where}: "order" must be ab or ba, found {order!r:.60}', code="bad_reply"
+        )
     variant = row.get("variant")
     if variant is not None and (
         order or not isinstance(variant, str | int) or not str(variant).isdecimal()

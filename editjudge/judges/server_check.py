@@ -276,7 +276,8 @@ class _Examiner:
             if problem.kind == "key":
                 raise JudgeError(_refuses_key(self._endpoint, str(problem))) from None
             raise JudgeError(
-                f"{self._endpoint.url} does not answer a plain question: {problem}"
+                f"{self._endpoint.url} does not answer a plain question: {problem}",
+                code="no_plain_answer",
             ) from None
 
     async def _schema(self) -> tuple[SchemaSupport | None, SchemaRequest]:

@@ -815,6 +815,7 @@ def _no_ratings(store: Store, run: RunData) -> UsageError:
         )
     return UsageError(
         f"{one_line(store.name)}: {problem}: give --ratings, or import them with `ratings import FILE --run RUN`",
+        code="no_ratings",
         options=[Option("ratings")],
     )
 
@@ -841,6 +842,7 @@ def _check_common(ratings: Ratings, scores: Scores, sums: Sequence[str]) -> None
         raise InputError(
             f"no {name} has both scores and ratings: {one_line(message)}",
             options=options,
+            code="no_common_factor",
         )
 
 

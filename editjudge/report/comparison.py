@@ -227,7 +227,8 @@ def _drifting_judges(now: RunData, then: RunData) -> dict[str, str]:
     same = {judge: judge for judge in judges if judge in earlier}
     if not same:
         raise UsageError(
-            f"no judge is in both runs: {', '.join(judges) or 'none'} now, {', '.join(earlier) or 'none'} then"
+            f"no judge is in both runs: {', '.join(judges) or 'none'} now, {', '.join(earlier) or 'none'} then",
+            code="no_common_judge",
         )
     return same
 

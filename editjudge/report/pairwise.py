@@ -448,7 +448,8 @@ def agree_stored_pairs(pairs: PairRun, store: Store) -> Answer:
     if not votes:
         raise UsageError(
             f"there are no ratings of the pairs of run {pairs.run.name}: rate them under /rate of `editjudge serve`, or give "
-            "--preferences FILE"
+            "--preferences FILE",
+            code="no_ratings",
         )
     return _agree_pairs(pairs, votes, len(rows), [])
 

@@ -439,7 +439,8 @@ def common_judges(a: RunData, b: RunData) -> dict[str, str]:
     if not same:
         raise UsageError(
             f"run {a.run.name} is judged by {', '.join(sides[0])}, run {b.run.name} by {', '.join(sides[1])}: "
-            "scores of different judges cannot be compared. Judge both runs with the same judge"
+            "scores of different judges cannot be compared. Judge both runs with the same judge",
+            code="different_judges",
         )
     return same
 
@@ -452,7 +453,8 @@ def pair_runs(a: RunData, b: RunData, same: MatchBy) -> tuple[Scores, Scores, Ma
         content = "input, output and instruction" if same == "edit" else task
         raise InputError(
             f"no edit is in both runs: {pairing.unmatched_a:,} edits of {a.run.name} and {pairing.unmatched_b:,} of "
-            f"{b.run.name}, none with the same {content}. Ids do not count: judge the same edits"
+            f"{b.run.name}, none with the same {content}. Ids do not count: judge the same edits",
+            code="no_common_edit",
         )
     return _paired(a.scores, pairing.a), _paired(b.scores, pairing.b), pairing
 

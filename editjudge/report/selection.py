@@ -49,6 +49,7 @@ def deciding(run: RunData, judge: str | None = None) -> RunData:
             f'the run has no judge "{judge}"{did_you_mean(judge, names)} It has {", ".join(names)}, and without '
             "--judge the mean of all of them decides",
             options=[Option("judge")],
+            code="unknown_judge",
         )
     column = specs if judge in specs.present() else scores.judge
     return replace(run, scores=scores.take(column.where(judge)))

@@ -345,7 +345,8 @@ class Job:
         example = f", e.g. {name_of(missing)}" if missing else ", nor is any named"
         raise ManifestError(
             f"{self.manifest}: none of the {'inputs' if needs_input else 'images'} of the first {len(edits):,} "
-            f"edits was found{example}; paths are relative to the manifest's folder {self._folder.absolute()}"
+            f"edits was found{example}; paths are relative to the manifest's folder {self._folder.absolute()}",
+            code="no_inputs",
         )
 
     def _check_models(self, present: set[str]) -> None:

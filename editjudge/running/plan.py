@@ -120,7 +120,8 @@ def _check_choices(rubric: str, factor: Factor) -> None:
     if not {"a", "b"} <= {*choices} or None in choices:
         raise UsageError(
             f"{rubric}: shows two outputs, and {factor.key} asks for {listed or factor.scale.words}; expected the "
-            "choices a and b, and tie if it may be one"
+            "choices a and b, and tie if it may be one",
+            code="bad_choices",
         )
     if len({*choices}) < len(choices):
         raise UsageError(

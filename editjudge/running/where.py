@@ -95,7 +95,8 @@ class Condition:
                 present = [f"{k} {', '.join(v)}" for k, v in figures.items() if v]
                 raise UsageError(
                     f'--where: the run "{run.name}" has no "{name}"{did_you_mean(name, names)} '
-                    f"It has {'; '.join(present)}"
+                    f"It has {'; '.join(present)}",
+                    code="unknown_score",
                 )
         _ = self._term  # raises if the expression cannot be read
         return run

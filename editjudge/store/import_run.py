@@ -301,7 +301,7 @@ def _read_about(folder: Path) -> RunFile:
         expected = "expected judgements/ or judgements.jsonl, as `editjudge export` writes them"
         if (folder / "judgements.csv").is_file():
             expected += "; judgements.csv has less than a run needs: export it with --format jsonl or parquet"
-        raise ManifestError(f"{folder}: found no run; {expected}")
+        raise ManifestError(f"{folder}: found no run; {expected}", code="no_run")
     try:
         content = read_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -357,7 +357,8 @@ def check_run(folder: Path, store: Store | None = None) -> RunFile:
         if made_here is not None and made_here.get(row.item) != row.images:
             raise ManifestError(
                 f"{source}: {row.item!r:.80} has other images in the run {about.name!r:.80} that was made in this "
-                "store: import into another store"
+                "store: import into another store",
+                code="other_images",
             )
     counts = Counter[tuple[str, str, str]]()
     answers: dict[str, bytes] = {}
@@ -532,12 +533,14 @@ def _check_stored(store: Store, name: str, chunk: Sequence[Placed]) -> None:
         answer = row.status, row.scores, row.choices, row.abstained
         if row.status in DONE and answers.get(row.key, answer) != answer:
             raise ManifestError(
-                f"{source}: the store has another answer for the key {row.key[:12]}: import into another store"
+                f"{source}: the store has another answer for the key {row.key[:12]}: import into another store",
+                code="another_answer",
             )
         task = tuple(getattr(row, name) for name in _TASK_KEY)
         if stored_keys.get(task, row.key) != row.key:
             raise ManifestError(
-                f"{source}: the run {name!r:.80} of the store asked this with another key: rename one of them"
+                f"{source}: the run {name!r:.80} of the store asked this with another key: rename one of them",
+                code="another_key",
             )
 
 

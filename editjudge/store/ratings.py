@@ -213,7 +213,8 @@ def check_unbound(store: Store, rows: Iterable[StoredRating]) -> int:
             raise UsageError(
                 f"{store.name}: {row.rater!r:.80} already gave {row.item!r:.80} on {row.factor!r:.80} {row.score:g}, "
                 f"and no run has that id, so that {score:g} may be of another edit: name the edits with --run RUN or "
-                "--manifest FILE"
+                "--manifest FILE",
+                code="another_score",
             )
     return len(new)
 

@@ -141,6 +141,8 @@ class Done:
     code: int
     out: str
     err: str
+    error: BaseException | None = None
+    """What the verb raised, before it was worded for people."""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -166,6 +168,6 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         with pytest.raises(SystemExit) as ended:
             cli.main()
         out, err = capsys.readouterr()
-        return Done(int(ended.value.code or 0), out, err)
+        return Done(int(ended.value.code or 0), out, err, ended.value.__context__)
 
     return called

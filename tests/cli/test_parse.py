@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from editjudge.rubrics.files import load, load_one, names
+from tests.faults import check_error
 
 from .stores import Call, call
 
@@ -194,7 +195,7 @@ def test_a_missing_file_is_told_in_words(
 ) -> None:
     done = parse("--rubric", "preservation", *flag, str(tmp_path / "none.txt"))
     assert (done.code, bool(done.out)) == (1, bool(flag))
-    assert "none.txt: cannot be read: No such file" in done.err
+    check_error(done.error, "unreadable_file", "none.txt")
     assert "Traceback" not in done.err
 
 

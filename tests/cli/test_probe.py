@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from editjudge.vision.probes.making import probes
+from tests.faults import shows
 from tests.running.made import SPECS, editjudge, environment, stub
 
 OPENAI = SPECS["openai"]
@@ -67,7 +68,7 @@ def test_the_embedded_judge_is_probed_from_pictures_to_page(tmp_path: Path) -> N
     assert (
         again.code == 0
         and "Controls: " in again.out
-        and "injection attempts: 0 of 0 resisted" in again.out
+        and shows(again.out, "injection attempts", "0 of 0")
     )
     runs = editjudge("runs", "list", "--store", tmp_path / "s.db", "--json").json[
         "runs"
@@ -99,7 +100,7 @@ def test_recorded_replies_are_probed_and_a_missing_one_stays_a_failure(
         "--max-failures",
         "0.3",
     )
-    assert patient.code == 0 and "3 of 3 passed, 1 not judged" in patient.out
+    assert patient.code == 0 and shows(patient.out, "3 of 3 passed", "1 not judged")
 
 
 def test_a_judge_over_http_has_its_cost_shown_first_and_is_asked_once(

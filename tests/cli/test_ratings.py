@@ -10,6 +10,7 @@ import pytest
 
 from editjudge.store import Store
 from editjudge.store.ratings import add_ratings, read_ratings
+from tests.faults import check_error, shows
 
 from .stores import Call, call
 
@@ -75,10 +76,7 @@ def test_twice_is_once_and_another_score_of_an_id_that_no_run_has_is_refused(
     store = tmp_path / "s.db"
     for _ in range(2):
         done = call("ratings", "import", write(tmp_path / "r.csv"), "--store", store)
-    assert (
-        "3 ratings of 2 items by 2 raters; 0 new, the store has 3; 3 belong to no run"
-        in done.out
-    )
+    assert shows(done.out, "3 ratings of 2 items by 2 raters", "0 new", "has 3", "3")
     done = call(
         "ratings",
         "import",
@@ -86,7 +84,10 @@ def test_twice_is_once_and_another_score_of_an_id_that_no_run_has_is_refused(
         "--store",
         store,
     )
-    assert done.code == 2 and "--run RUN or --manifest FILE" in done.err
+    assert done.code == 2
+    check_error(
+        done.error, "another_score", "'p1'", "'a'", "--run RUN", "--manifest FILE"
+    )
     assert kept(store)[0] == ("a", "p1", "alignment", 6.0)
 
 
@@ -176,7 +177,8 @@ def test_what_people_chose_of_pairs_comes_back_from_an_export(
     done = call(
         "ratings", "import", tmp_path / "wrong.csv", "--store", tmp_path / "t.db"
     )
-    assert done.code == 1 and ':2: field "choice": found both_bad' in done.err
+    assert done.code == 1
+    check_error(done.error, "bad_line", ':2: field "choice"', "both_bad")
 
 
 def test_a_new_score_takes_the_choice_of_the_old_one_away(

@@ -22,6 +22,7 @@ from PIL import Image
 
 from editjudge.running.progress import RunTally, described
 from editjudge.store.store import Store
+from tests.faults import check_error, shows
 from tests.running.made import (
     COMMAND,
     ONLINE,
@@ -100,10 +101,8 @@ def test_people_see_means_with_their_coverage(tmp_path: Path, store: Path) -> No
         told = judge(manifest, store, "--rubric", "fidelity", "--max-failures", "0.5")
     assert told.code == 0
     assert "alignment" in told.out and "1/2" in told.out and "2/2" in told.out
-    assert (
-        "4 judgements, 1 missing_output; 3 asked, 0 cached, 3 replies, cost unknown"
-        in told.out
-    )
+    assert shows(told.out, "4 judgements, 1 missing_output", "3 asked", "0 cached")
+    assert shows(told.out, "3 replies", "cost unknown")
 
 
 def test_the_last_line_is_the_command_that_says_which_edits_failed(
@@ -115,8 +114,7 @@ def test_the_last_line_is_the_command_that_says_which_edits_failed(
         told = judge(
             manifest, store, "--rubric", "fidelity", "--name", tmp_path / "out"
         )
-    said, _, command = told.out.splitlines()[-1].partition(": ")
-    assert said == "list every failed edit with its reasons"
+    _, _, command = told.out.splitlines()[-1].partition(": ")
     assert editjudge(*shlex.split(command)[1:]).code == 0
     rows = [
         json.loads(line)
@@ -143,10 +141,7 @@ def test_a_run_ends_with_the_commonest_reason_of_each_status_and_an_edit_that_ha
         document = judge(
             manifest, store, "--rubric", "quality", "--rubric", "fidelity", "--json"
         ).json
-    assert (
-        "  4 missing_output, 2 of them: edited-1.png is not there (e1)"
-        in told.out.splitlines()
-    )
+    assert shows(told.out, "4 missing_output, 2 of them", "edited-1.png", "(e1)")
     (line,) = [
         line
         for line in told.out.splitlines()
@@ -166,7 +161,7 @@ def test_nobody_is_asked_about_pictures_that_are_missing(
     (tmp_path / "edited-0.png").unlink()
     with stub():
         told = judge(manifest, store, "--rubric", "fidelity")
-    assert "1 judgements, 1 missing_output; no requests, " in told.out
+    assert shows(told.out, "1 missing_output", "no requests")
     assert "$" not in told.out
 
 
@@ -179,10 +174,8 @@ def test_inputs_of_which_none_is_found_are_a_wrong_manifest_and_not_the_models_f
         with stub():
             told = judge(manifest, store, *words)
         assert (told.code, told.out) == (1, "")
-        assert "none of the inputs of the first 4 edits was found, e.g. " in told.err
-        assert (
-            f"input-0.png; paths are relative to the manifest's folder {tmp_path}"
-            in told.err
+        check_error(
+            told.error, "no_inputs", "first 4 edits", "input-0.png", f" {tmp_path}"
         )
     assert not store.exists()
     (tmp_path / "replies.jsonl").write_text("")
@@ -253,10 +246,7 @@ def test_a_model_that_is_not_there_is_2_with_the_one_that_may_be_meant(
             edits(tmp_path, 4, model="flux-kontext"), store, "--model", "flux-contxt"
         )
     assert told.code == 2
-    assert (
-        'no edit is of "flux-contxt"; did you mean "flux-kontext"? Models here: flux-kontext'
-        in told.err
-    )
+    check_error(told.error, "unknown_model", '"flux-contxt"', '"flux-kontext"')
     assert not store.exists()
 
 
@@ -313,10 +303,9 @@ def test_progress_says_how_many_how_fast_how_long_still_what_it_cost_and_what_fa
         expected=6_000,
     )
     tally.started = time.monotonic() - 10
-    assert (
-        described(tally)
-        == "1,503 of 6,000 judged, 100.3/s, 0:00:45 left, 500 cached, $1.23, failed: 3 invalid"
-    )
+    text = described(tally)
+    assert shows(text, "1,503 of 6,000", "100.3/s", "0:00:45", "500 cached", "$1.23")
+    assert shows(text, "failed", "3 invalid")
     assert described(RunTally(unpriced=2)).endswith("0.0/s, cost unknown, 0 failed")
     assert "$1.23 + unknown" in described(RunTally(cost=1.23, unpriced=2))
 
@@ -430,7 +419,8 @@ def test_a_dry_run_needs_no_key_and_a_run_does(tmp_path: Path, store: Path) -> N
             "run", manifest, "--judge", "openai/gpt-4.1", "--store", store
         )
     assert told.code == 0 and told.json["judges"][0]["calls"] == 6
-    assert refused.code == 2 and "needs a key: set OPENAI_API_KEY" in refused.err
+    assert refused.code == 2
+    check_error(refused.error, "no_key", "OPENAI_API_KEY")
     assert not store.exists()
 
 
@@ -450,11 +440,11 @@ def test_an_unknown_price_comes_with_the_judge_that_may_be_meant(
     told = editjudge(
         "run", manifest, "--judge", "openai/gpt-4.11", "--dry-run", "--store", store
     )
-    assert 'unknown price; did you mean "openai/gpt-4.1"? (list prices of ' in told.out
+    assert shows(told.out, "unknown price", '"openai/gpt-4.1"')
     told = editjudge(
         "run", manifest, "--judge", "vllm/gpt-4.11", "--dry-run", "--store", store
     )
-    assert "unknown price (list prices of " in told.out
+    assert shows(told.out, "unknown price (")
 
 
 # --- exit codes -----------------------------------------------------------------------------------------------
@@ -497,10 +487,7 @@ def test_a_budget_that_is_reached_is_4_and_the_run_goes_on(
             in told.err
         )
         assert told.json["budget"]["spent"] + told.json["budget"]["next"] > 0.5
-        assert (
-            "each start may spend the budget again: run the same command again to go on"
-            in told.err
-        )
+        assert shows(told.err, "budget again", "same command")
         assert judge(manifest, store, "--prices", prices).code == 0
         assert server.ledger.paid == 30
 
@@ -511,9 +498,8 @@ def test_a_budget_too_small_for_one_question_is_said_to_be(
     with stub() as server:
         told = judge(edits(tmp_path, 1), store, "--prices", prices, "--budget", "0.01")
         assert (told.code, server.ledger.requests) == (4, 0)
-    assert "stopped (budget): the next question may cost up to $0." in told.err
-    assert "--budget 0.01 is too little for it: give more" in told.err
-    assert "run the same command again" not in told.err
+    assert shows(told.err, "stopped (budget)", "$0.", "--budget 0.01", "too little")
+    assert "same command" not in told.err
 
 
 def test_a_refused_key_is_1_with_one_clear_line(tmp_path: Path, store: Path) -> None:
@@ -522,7 +508,8 @@ def test_a_refused_key_is_1_with_one_clear_line(tmp_path: Path, store: Path) -> 
     ):
         told = judge(edits(tmp_path, 4), store, "--json")
     assert told.code == 1
-    assert told.err == "editjudge: openai/stub: HTTP 401: Incorrect API key provided\n"
+    (line,) = told.err.splitlines()
+    assert shows(line, "openai/stub", "401", "Incorrect API key provided")
     assert (told.json["ending"], told.json["statuses"]) == ("failed", {"pending": 12})
 
 
@@ -635,10 +622,7 @@ def test_another_spec_under_the_same_name_is_an_error(
         judge(manifest, store, "--name", "mine")
         told = judge(manifest, store, "--name", "mine", "--temperature", "0.5")
     assert told.code == 1
-    assert (
-        'there is a run "mine" with another spec' in told.err
-        and "temperature" in told.err
-    )
+    check_error(told.error, "another_spec", '"mine"', "temperature")
 
 
 def test_options_that_json_does_not_have_are_text(tmp_path: Path, store: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from editjudge.judges.judge import Options
 from editjudge.rubrics.files import dump, load
 from editjudge.store.store import Store
+from tests.faults import check_error, shows
 from tests.running.made import SPECS, Told, editjudge, edits, run, stub
 from tests.stub.server import Behaviour
 
@@ -80,7 +81,7 @@ def test_show_is_lines_that_people_read(store: Path, tmp_path: Path) -> None:
         load("quality").hash,
     )
     assert not re.search(r"[\[{']|None|False|True", shown)
-    assert "      3 ok             quality by openai/stub" in shown
+    assert shows(shown, "3 ok", "quality by openai/stub")
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
@@ -150,7 +151,7 @@ def test_again_with_a_changed_rubric_is_an_error(tmp_path: Path) -> None:
         told = runs(store, "again", "r")
         assert server.ledger.requests == 0
     assert told.code == 1
-    assert "mine changed since the run" in told.err
+    check_error(told.error, "changed_rubric", "mine")
 
 
 def test_again_exits_as_run_does(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults import shows
 from tests.running.made import editjudge, picture, rows_of
 
 RECIPE = """
@@ -184,10 +185,8 @@ def test_show_says_what_a_set_is_made_of(ours: Path) -> None:
         "values": list(range(11)),
     }
     assert contract["scores"] == ["semantics", "overall"]
-    assert (
-        "overall = sqrt(min SC x natural)"
-        in editjudge("rubric", "show", ours / "ours.yaml").out
-    )
+    printed = editjudge("rubric", "show", ours / "ours.yaml").out
+    assert shows(printed, "overall", "sqrt(min SC x natural)")
     questions = editjudge(
         "rubric", "show", ours / "ours.yaml", "--prompt", "--json"
     ).json["questions"]

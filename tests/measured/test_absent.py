@@ -72,7 +72,7 @@ def test_a_mask_over_the_whole_picture_leaves_nothing_that_should_have_stayed() 
     finding = score(
         "unchanged_regions", measured(recoloured(photograph()), everything), load()
     )
-    assert finding.score is None and "mask covers the whole picture" in finding.reason
+    assert finding.score is None and "mask covers" in finding.reason
 
 
 def test_a_gray_photograph_has_no_hues_that_could_turn() -> None:

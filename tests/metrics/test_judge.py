@@ -13,7 +13,7 @@ from skimage import data
 
 import editjudge as ej
 from editjudge.errors import UsageError
-from tests.faults import raises
+from tests.faults import raises, shows
 from tests.running.made import editjudge
 
 PHOTOGRAPH = np.asarray(data.astronaut()[:200, :220])
@@ -92,7 +92,7 @@ def test_without_a_ground_truth_its_metrics_abstain_and_nothing_fails() -> None:
     assert set(found["metrics_truth"].abstained.values()) == {
         "the edit has no ground truth that can be read"
     }
-    assert found["metrics"].abstained["ssim_outside"] == "the edit has no mask"
+    assert "mask" in found["metrics"].abstained["ssim_outside"]
 
 
 def test_inside_and_outside_the_mask_against_input_and_ground_truth() -> None:
@@ -302,7 +302,7 @@ def test_against_a_baseline_a_distance_may_not_rise(
     checks = {check["factor"]: check for check in json.loads(worse.out)["checks"]}
     assert worse.code == 100 and set(checks) == {"l1", "psnr"}
     assert (
-        checks["l1"]["rule"] == "l1 rises by at most 0.001"
+        shows(checks["l1"]["rule"], "l1 rises", 0.001)
         and checks["l1"]["outcome"] == "fail"
     )
     assert checks["l1"]["estimate"] > 0 > checks["psnr"]["estimate"]

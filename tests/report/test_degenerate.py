@@ -226,7 +226,7 @@ def test_differences_that_rounding_alone_keeps_apart_have_no_effect_size(
         )
         # The bound on a scale of 0 to 1 if all of 8 images differ by the same amount, in closed form.
         assert one["p"] == pytest.approx(min(1.0, 2 * (1 - 0.1 / 1.1) ** 8), abs=0.01)
-        assert "differ by the same amount" in one["detectable_reason"]
+        assert "same amount" in one["detectable_reason"]
     head, *rows = mine.tables()[
         "Factors (exploratory) by model, b minus a, paired by edit"
     ]
@@ -256,9 +256,8 @@ def test_a_single_edit_has_means_without_limits_and_says_why(
         == []
     )
     assert all("mean_lo" not in row and float(row["mean"]) for row in mine.rows())
-    assert "1 edit, 1 judgement. Everything" in mine.form(
-        "md"
-    ) and "1 edit, 1 judgement." in mine.form("html")
+    for form in ("md", "html"):
+        assert "1 edit, 1 judgement." in mine.form(form)
     assert "there is no interval" in mine.form(
         "md"
     ) and 'class="interval' not in mine.form("html")

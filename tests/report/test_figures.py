@@ -15,6 +15,7 @@ import pytest
 from scipy import stats
 
 from tests.cli.stores import Call, Done, Spec, call, made, quality
+from tests.faults import check_error, shows
 
 __all__ = ["call"]
 
@@ -183,7 +184,7 @@ def test_ten_failures_in_eleven_leave_means_of_what_was_scored_and_say_so_first(
         for value in [cell["mean"] or 0.0]
     )
     page = call("report", "r", "--store", store, "--format", "html").out
-    assert "Not scored: " in page and "openai/m has no score on plausibility" in page
+    assert shows(page, "Not scored: ", "openai/m", "plausibility")
     assert page.index("openai/m has few scores on alignment (4 of 44)") < page.index(
         "<main>"
     )
@@ -215,7 +216,7 @@ def test_a_run_without_any_score_has_no_number_in_any_form(
         )
     page = call("report", "r", "--store", store, "--format", "html").out
     assert (
-        "8 bad_image of 8 judgements" in page
+        shows(page, "8 bad_image", "8 judgements")
         and 'id="best"' not in page
         and 'class="interval' not in page
     )
@@ -243,7 +244,7 @@ def test_models_are_in_order_only_where_all_have_the_figure_that_orders_them(
         "--format",
         "html",
     ).out
-    assert "Not in order: no single figure is known of all models." in part
+    assert "Not in order" in part and "In order of" not in part
 
 
 def test_a_filter_by_a_mean_of_factors_passes_the_edits_whose_scores_have_it(
@@ -282,8 +283,7 @@ def test_a_filter_by_a_mean_of_factors_passes_the_edits_whose_scores_have_it(
     wrong = call(
         "export", "r", "-o", tmp_path / "x", "--where", "fidelty>=5", "--store", store
     )
-    assert (
-        wrong.code == 2
-        and 'did you mean "fidelity"? It has factors alignment' in wrong.err
+    assert wrong.code == 2
+    check_error(
+        wrong.error, "unknown_score", '"fidelity"', "alignment", "fidelity, overall"
     )
-    assert "means of factors fidelity, overall" in wrong.err

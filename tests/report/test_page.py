@@ -34,6 +34,7 @@ from editjudge.store.store import Store
 from tests.browser import chromium, page
 from tests.cli.stores import Call, Spec, call
 from tests.cli.stores import made as by_hand
+from tests.faults import shows
 
 from .made import Made, made
 
@@ -104,7 +105,7 @@ def test_the_page_says_what_was_judged_by_whom_and_what_failed_before_any_score(
     ):
         assert f'id="{section}"' in text, section
     assert "[image: edited]" in text, "the question as asked"
-    assert "34% of the image outside the region did" in text
+    assert shows(text, "34% of the image")
 
 
 def test_nothing_is_requested_and_every_picture_and_style_is_allowed(
@@ -210,9 +211,9 @@ def test_pictures_that_cannot_be_shown_are_words(
     (folder / "clean-1.png").unlink()
     (folder / "clean-1.png").symlink_to("/etc/hostname")
     text = report(store).read_text("utf-8")
-    assert "clean-0.png: cannot be read: No such file" in text
-    assert "leaky-0.png: the file has changed" in text, "replaced, whatever it is now"
-    assert "sloppy-0.png: the file has changed" in text
+    assert "clean-0.png: cannot be read" in text
+    for name in ("leaky", "sloppy"):
+        assert f"{name}-0.png: the file has changed" in text, "whatever it is now"
     assert "clean-1.png: is outside" in text and str(folder) not in text
 
 
@@ -220,13 +221,10 @@ def test_a_run_without_pictures_or_without_judgements_has_a_page_too(
     report: Any, call: Call, tmp_path: Path
 ) -> None:
     text = report(made(tmp_path / "x", Made(2, pictures=False))).read_text("utf-8")
-    assert "the editing model produced no image" in text and "<img" not in text
-    assert (
-        "Not scored: 48 pending of 48 judgements; openai/m has no score on alignment, completeness"
-        in report(
-            by_hand(tmp_path / "e.db", Spec(), lambda *_: "pending"), "e.html"
-        ).read_text("utf-8")
-    )
+    assert "produced no image" in text and "<img" not in text
+    pending = by_hand(tmp_path / "e.db", Spec(), lambda *_: "pending")
+    text = report(pending, "e.html").read_text("utf-8")
+    assert shows(text, "Not scored: 48 pending", "openai/m", "alignment, completeness")
 
 
 def test_the_same_store_gives_the_same_bytes(
@@ -250,9 +248,7 @@ def test_size_does_not_grow_with_the_run_and_what_is_left_out_is_said(
         for n, left in re.findall(r"6 of ([0-9]+) shown, ([0-9]+) left out\.", many)
     ]
     assert counts and all(n == 6 + left for n, left in counts) and max(counts)[0] > 300
-    assert (
-        "What was left out" in many and "not ranked: other factors were scored." in many
-    )
+    assert "What was left out" in many and "not ranked" in many
 
 
 def test_every_form_has_the_same_figures(
@@ -274,7 +270,7 @@ def test_every_form_has_the_same_figures(
     assert checked and refuted == {"unchanged_regions"}
     for form in ("md", "latex"):
         assert (
-            "Contradicted by what was measured"
+            "Contradicted by"
             in call("report", "1", "--store", houses, "--format", form).out
         )
     assert (

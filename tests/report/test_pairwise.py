@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_pairs import made, manifest
+from tests.faults import check_error, shows
 from tests.running.made import Told, editjudge
 from tests.running.test_pair_runs import FACTORS, line
 
@@ -142,7 +143,7 @@ def test_judges_of_pairs_beside_people(store: Path, tmp_path: Path) -> None:
         and found["humans"]["raters"] == 2
     )
     shown = editjudge(*asked).out
-    assert "1 of 145 votes are left out" in shown and "two people say the same" in shown
+    assert shows(shown, "1 of 145 votes") and shows(shown, "two people")
     people.write_text("item,preference\nx|y,A\n")
     assert editjudge(*asked).code == 1
     assert set(FACTORS) == set(found["factors"])
@@ -150,4 +151,5 @@ def test_judges_of_pairs_beside_people(store: Path, tmp_path: Path) -> None:
 
 def test_a_run_that_nobody_rated_says_so(store: Path) -> None:
     done = editjudge("agree", "p", "--store", store)
-    assert done.code == 2 and "no ratings of the pairs of run p" in done.err
+    assert done.code == 2
+    check_error(done.error, "no_ratings", "run p")

@@ -354,10 +354,11 @@ def test_a_verdict_is_shown_in_the_rubrics_own_form() -> None:
     text = as_lines(
         LINES, {"compliance": 5}, {"compliance": "Red."}, {"seamless": "too small"}
     )
-    assert (
-        text
-        == "Brief reasoning: Red.\nPrompt Compliance: 5\nVisual Seamlessness: (too small)"
-    )
+    assert text.splitlines() == [
+        "Brief reasoning: Red.",
+        "Prompt Compliance: 5",
+        "Visual Seamlessness: (too small)",
+    ]
     document = envelope(
         NESTED, "e", {"pose": 1}, {"pose": "turned"}, {"face": "hidden"}
     )

@@ -138,20 +138,18 @@ def test_a_scale_accepts_its_values_and_knows_its_ends() -> None:
 
 
 def test_a_decimal_scale_says_its_ends_its_steps_and_what_is_better() -> None:
-    assert Scale(range=(0, 1)).words == "a number from 0 to 1"
-    assert (
-        Scale(range=(0, 10), step=0.5).words == "a number from 0 to 10 in steps of 0.5"
-    )
-    assert (
-        Scale(range=(0.0, None), direction="down").words
-        == "a number of 0 or more; lower is better"
-    )
-    assert Scale(range=(None, 2.5)).words == "a number of 2.5 or less"
-    assert Scale(range=(None, None)).words == "a number"
-    assert (
-        Scale((0, 1, 2), direction="down").words
-        == "an integer from 0 to 2; lower is better"
-    )
+    """Questions have these words, so that keys of answers depend on them."""
+    scales = {
+        "a number from 0 to 1": Scale(range=(0, 1)),
+        "a number from 0 to 10 in steps of 0.5": Scale(range=(0, 10), step=0.5),
+        "a number of 0 or more; lower is better": Scale(
+            range=(0.0, None), direction="down"
+        ),
+        "a number of 2.5 or less": Scale(range=(None, 2.5)),
+        "a number": Scale(range=(None, None)),
+        "an integer from 0 to 2; lower is better": Scale((0, 1, 2), direction="down"),
+    }
+    assert [scale.words for scale in scales.values()] == list(scales)
 
 
 @pytest.mark.parametrize(

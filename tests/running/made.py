@@ -254,6 +254,8 @@ class Told:
     code: int
     out: str
     err: str
+    error: BaseException | None = None
+    """What the verb raised, before it was worded for people."""
 
     @property
     def json(self) -> Any:
@@ -277,6 +279,7 @@ def editjudge(*words: object) -> Told:
         code if isinstance(code, int) else 0 if code is None else 1,
         out.getvalue(),
         err.getvalue(),
+        left.value.__context__,
     )
 
 

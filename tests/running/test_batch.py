@@ -25,7 +25,7 @@ from editjudge.store import batches as kept
 from editjudge.store.schema import batch_lines
 from editjudge.store.store import Store
 from tests import patient
-from tests.faults import raises
+from tests.faults import raises, shows
 from tests.stub import batch as stub_batch
 from tests.stub.server import Behaviour
 
@@ -405,7 +405,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on_and_collects_what_it_asked(
             "interrupted",
             {"pending": 12},
         )
-        assert "run the same command again to collect" in said[-1]
+        assert "same command" in said[-1]
         server.batches.manners.looks = 0
         again = batched(manifest, store, judges=(SPECS[wire],))
         assert (server.ledger.paid, server.batches.calls["create"]) == (12, 1)
@@ -455,9 +455,7 @@ def test_a_live_run_does_not_pay_again_for_what_waits_in_a_batch(
         requests = server.ledger.requests
         live = run(manifest, store, manner={"name": name})
         assert (live.outcome.ending, live.statuses()) == ("failed", {"pending": 12})
-        assert "12 questions wait for their answers in a batch" in str(
-            live.outcome.error
-        )
+        assert shows(str(live.outcome.error), "12 questions", "batch")
         assert server.ledger.requests == requests
         server.batches.manners.looks = 0
         assert batched(manifest, store).statuses() == {"ok": 12}

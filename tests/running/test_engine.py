@@ -28,6 +28,7 @@ from editjudge.rubrics.files import dump, load
 from editjudge.running import plan as planning
 from editjudge.running.engine import RunControl
 from editjudge.running.job import Job, OpenRun
+from editjudge.running.pace import JudgeDown
 from editjudge.running.plan import PlannedBatch, Planner
 from editjudge.store.store import Store
 from tests.faults import raises
@@ -786,7 +787,8 @@ def test_a_server_that_is_down_is_said_to_be_and_nothing_is_burnt(
     with environment(variables("http://127.0.0.1:9")), pacing(patience=0.5):
         done = run(edits(tmp_path, 30), store)
     assert done.outcome.ending == "failed"
-    assert "did not answer for 0.5 s" in str(done.outcome.error)
+    assert isinstance(done.outcome.error, JudgeDown)
+    assert "0.5 s" in str(done.outcome.error)
     assert "is down" in done.said[0] and "127.0.0.1:9" in done.said[0]
     assert done.statuses() == {"pending": 90}
 

@@ -18,6 +18,7 @@ from editjudge.errors import JudgeError
 from editjudge.judges.failures import CallFailed, ProblemKind
 from editjudge.running.pace import Circuit, JudgeDown, Pace, Retry
 from editjudge.running.throttle import START
+from tests.faults import shows
 
 from .clockwork import now, wind
 from .limiters import LimitedServer, TokenBucket
@@ -95,10 +96,7 @@ def test_a_server_to_which_there_was_never_a_connection_is_soon_given_up(
     ended, errors = wind(use())
     assert ended == pytest.approx(15, abs=0.1)
     assert all(isinstance(error, JudgeDown) for error in errors)
-    assert (
-        "vllm/m cannot be reached: no connection to localhost:8000. Is its server running? --base-url"
-        in str(errors[0])
-    )
+    assert shows(str(errors[0]), "vllm/m", "localhost:8000", "--base-url")
 
 
 # --- concurrency ----------------------------------------------------------------------------------------------
@@ -523,7 +521,7 @@ def test_a_server_that_wants_to_be_left_alone_for_long_ends_the_run_and_burns_no
 
     replies = wind(use())
     assert {type(reply) for reply in replies} == {JudgeDown}
-    assert "3" in str(replies[0]) and "run the same command again" in str(replies[0])
+    assert "3" in str(replies[0]) and "same command" in str(replies[0])
 
 
 # --- limits that the user sets --------------------------------------------------------------------------------
@@ -642,7 +640,7 @@ def test_a_judge_that_stays_down_ends_the_run_within_the_patience() -> None:
     assert {type(reply) for reply in replies} == {JudgeDown}
     assert len(said) == 1
     assert 20 < seconds < 20 + 31
-    assert "run the same command again" in str(replies[0])
+    assert "same command" in str(replies[0])
 
 
 def test_waiting_for_a_judge_uses_up_no_tries() -> None:

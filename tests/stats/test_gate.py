@@ -175,10 +175,7 @@ def test_not_enough_evidence_says_how_many_images_would_decide() -> None:
             == outcome
         )
     (near,) = gate(scores_of(few), {"f": float(few.mean())}).checks
-    assert (
-        near.needed is None
-        and "inconclusive at any practical number" in check_reason(near)
-    )
+    assert near.needed is None and "inconclusive" in check_reason(near)
 
 
 def test_equal_scores_say_how_many_images_would_decide_too() -> None:

