@@ -41,7 +41,7 @@ from editjudge.judgement import JudgementRow
 from editjudge.judges.judge import Options
 from editjudge.judges.registry import default_rubrics
 from editjudge.manifest import records
-from editjudge.media.source import encode, is_url
+from editjudge.media.source import Pixels, encode, is_url
 from editjudge.plugins import MissingExtra, default_judge
 from editjudge.report.notebook import Judgements, run_html
 from editjudge.rubrics.files import resolve
@@ -53,7 +53,6 @@ from editjudge.running.summary import Summary, SummaryCell
 from editjudge.store.store import Store
 
 if TYPE_CHECKING:
-    import numpy
     from PIL.Image import Image as PILImage
 
     from editjudge.report.answers import Answer
@@ -62,11 +61,11 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Image: TypeAlias = "str | os.PathLike[str] | bytes | PILImage | numpy.ndarray[Any, Any]"
+Image: TypeAlias = "str | os.PathLike[str] | bytes | PILImage | Pixels"
 """An image: a path, a `data:` or http(s) address, encoded bytes, a PIL image, or an array that `media.source`
 accepts.
 """
-Rows: TypeAlias = "Iterable[Mapping[str, Any]] | Any"
+Rows: TypeAlias = "Iterable[Mapping[str, object]] | Any"
 """Rows in memory: a list of dicts, a pandas or polars data frame, or a Hugging Face dataset."""
 
 
@@ -77,7 +76,7 @@ class JudgeOptions(TypedDict, total=False):
     seed: int | None
     max_tokens: int | None
     reasoning_effort: str | None
-    extra: Mapping[str, Any]
+    extra: Mapping[str, object]
     base_url: str | None
     schema: bool
     strict: bool
@@ -108,7 +107,7 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     names = [*inspect.signature(function).parameters]
 
     @contextmanager
-    def checking(arguments: dict[str, Any]) -> Iterator[None]:
+    def checking(arguments: dict[str, object]) -> Iterator[None]:
         for name in arguments.keys() - set(names):
             if (same := _SAME.get(name)) in names:
                 arguments[same] = _one_or_several(arguments.pop(name), same)
@@ -194,7 +193,7 @@ def judge(
     id: str = "edit",  # noqa: A002  (the word of a manifest)
     edit_type: str | None = None,
     images: Mapping[str, Image | Sequence[Image]] | None = None,
-    texts: Mapping[str, Any] | None = None,
+    texts: Mapping[str, object] | None = None,
     **options: Unpack[JudgeOptions],
 ) -> Judgements:
     """Judge one edit and return the judgements by rubric name. Nothing is stored.
@@ -721,7 +720,7 @@ def run(*manifest: Any, **arguments: Any) -> Run:
 
 def _rows(
     manifest: str | os.PathLike[str] | Rows, name: str | None
-) -> tuple[Path, Iterable[Mapping[str, Any]] | None]:
+) -> tuple[Path, Iterable[Mapping[str, object]] | None]:
     """Return the path of a manifest and None, or a generated name and the rows for rows in memory."""
     if isinstance(manifest, str | os.PathLike):
         return Path(manifest), None
@@ -767,6 +766,7 @@ def _images(
     return _image(name, images) or b""
 
 
-def _image(name: str, image: Any) -> ImageSource | None:
-    is_address = isinstance(image, str) and is_url(image)
-    return image if is_address else encode(image, f"{name}=")
+def _image(name: str, image: object) -> ImageSource | None:
+    if isinstance(image, str) and is_url(image):
+        return image
+    return encode(image, f"{name}=")

@@ -8,22 +8,32 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 Spelling = Literal["spaced", "compact", "compact_utf8"]
 """Format of the JSON that is hashed. `spaced`: edits and specs. `compact`: tasks and rubric sets. `compact_utf8`:
 rubrics."""
 
-_COMPACT: Any = {"sort_keys": True, "allow_nan": False, "separators": (",", ":")}
+Json: TypeAlias = dict[str, Any]
+"""A JSON object, whose members are read by name."""
+
+_COMMA_AND_COLON = (",", ":")
 # Encoders are reused: json.dumps with options makes a new one for each call.
 _ENCODE = {
     "spaced": json.JSONEncoder(sort_keys=True, allow_nan=False).encode,
-    "compact": json.JSONEncoder(**_COMPACT).encode,
-    "compact_utf8": json.JSONEncoder(**_COMPACT, ensure_ascii=False).encode,
+    "compact": json.JSONEncoder(
+        sort_keys=True, allow_nan=False, separators=_COMMA_AND_COLON
+    ).encode,
+    "compact_utf8": json.JSONEncoder(
+        sort_keys=True,
+        allow_nan=False,
+        separators=_COMMA_AND_COLON,
+        ensure_ascii=False,
+    ).encode,
 }
 
 
-def json_hash(value: Any, spelling: Spelling = "spaced") -> str:
+def json_hash(value: object, spelling: Spelling = "spaced") -> str:
     """Return the SHA-256 of a value's JSON in hexadecimal. Raise `ValueError` if a number is not finite."""
     return text_hash(_ENCODE[spelling](value))
 
@@ -44,7 +54,7 @@ def read_json(text: str | bytes) -> Any:
     return _DECODER.decode(text.decode() if isinstance(text, bytes) else text)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from editjudge.values import column, is_given, listed
 
@@ -86,7 +86,7 @@ class Edit:
     edit_type: str | None = None
     group: str | None = None
     """Name of the source image, which several edits may share; statistics are clustered on it."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, object] = field(default_factory=dict)
     images: Mapping[str, ImageSource] = field(default_factory=dict)
     """Further images that a rubric uses, by name; the images of a list are `references[1]`, `references[2]` ..."""
 
@@ -123,7 +123,7 @@ class Edit:
         images = {role: source for role, source in usual.items() if source is not None}
         return images | dict(self.images)
 
-    def value(self, name: str) -> Any:
+    def value(self, name: str) -> object:
         """Return the value of a column, or None. Dots lead into an object, as in `scene.light`."""
         if name in _TEXT_FIELDS:
             return getattr(self, name)
@@ -142,7 +142,7 @@ class Edit:
         value = self.value(name)
         return str(value) if isinstance(value, str | int | float) else ""
 
-    def listed(self, name: str) -> list[Any] | None:
+    def listed(self, name: str) -> list[object] | None:
         """Return the list in a column, parsed from JSON text for CSV, or None if the value is not a list."""
         return listed(self.value(name))
 

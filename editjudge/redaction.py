@@ -12,7 +12,6 @@ import os
 import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 HIDDEN = "***"
 """Replacement of a secret."""
@@ -107,14 +106,14 @@ def redacted_text(text: str) -> str:
     return _ADDRESS.sub(lambda match: redacted_address(match[0]), text)
 
 
-def redacted_metadata(value: Any) -> Any:
+def redacted_metadata(metadata: Mapping[str, object]) -> Mapping[str, object]:
     """Return manifest values with addresses redacted, or the same object if nothing changes."""
 
-    def redacted(leaf: Any, _: bool) -> Any:
+    def redacted(leaf: object, _: bool) -> object:
         return redacted_text(leaf) if isinstance(leaf, str) else leaf
 
-    changed = _changed(value, redacted)
-    return value if changed == value else changed
+    changed = _changed_members(metadata, redacted)
+    return metadata if changed == metadata else changed
 
 
 def address_secrets(address: str) -> Iterator[str]:
@@ -141,17 +140,23 @@ def without(text: str, secrets: Iterable[str]) -> str:
 # --- options of a judge ---------------------------------------------------------------------------------------
 
 
-def _changed(
-    value: Any, change: Callable[[Any, bool], Any], *, hidden: bool = False
-) -> Any:
-    """Return a tree of mappings and lists with its leaves changed. `hidden` says whether the leaf is below a secret
-    name.
-    """
+_Change = Callable[[object, bool], object]
+"""A change of a leaf; its second argument is whether the leaf is below a secret name."""
+
+
+def _changed_members(
+    members: Mapping[str, object], change: _Change, *, hidden: bool = False
+) -> dict[str, object]:
+    """Return a tree of mappings and lists with its leaves changed."""
+    return {
+        name: _changed(member, change, hidden=hidden or is_secret_name(str(name)))
+        for name, member in members.items()
+    }
+
+
+def _changed(value: object, change: _Change, *, hidden: bool) -> object:
     if isinstance(value, Mapping):
-        return {
-            name: _changed(member, change, hidden=hidden or is_secret_name(str(name)))
-            for name, member in value.items()
-        }
+        return _changed_members(value, change, hidden=hidden)
     if isinstance(value, list | tuple):
         return [_changed(element, change, hidden=hidden) for element in value]
     return change(value, hidden)
@@ -164,27 +169,26 @@ def environment_secrets(environ: Mapping[str, str] = os.environ) -> set[str]:
 
 
 def redacted_options(
-    extra: Mapping[str, Any], environ: Mapping[str, str] = os.environ
-) -> dict[str, Any]:
+    extra: Mapping[str, object], environ: Mapping[str, str] = os.environ
+) -> dict[str, object]:
     """Return further request parameters for storage, with secrets hidden by name and by value."""
     secrets = environment_secrets(environ)
 
-    def redacted(leaf: Any, hidden: bool) -> Any:
+    def redacted(leaf: object, hidden: bool) -> object:
         if hidden and leaf not in (None, "", True, False):
             return HIDDEN
         if not isinstance(leaf, str):
             return leaf
         return _PROVIDER_KEY.sub(HIDDEN, without(redacted_text(leaf), secrets))
 
-    options: dict[str, Any] = _changed(extra, redacted)
-    return options
+    return _changed_members(extra, redacted)
 
 
-def option_secrets(extra: Mapping[str, Any]) -> list[str]:
+def option_secrets(extra: Mapping[str, object]) -> list[str]:
     """Return the values that `redacted_options` hides, so that they can be hidden in a server's messages too."""
     secrets: list[str] = []
 
-    def collect(leaf: Any, hidden: bool) -> None:
+    def collect(leaf: object, hidden: bool) -> None:
         if not isinstance(leaf, str):
             return
         if hidden and leaf:
@@ -194,15 +198,16 @@ def option_secrets(extra: Mapping[str, Any]) -> list[str]:
         for address in _ADDRESS.findall(leaf):
             secrets.extend(address_secrets(address))
 
-    _changed(extra, collect)
+    _changed_members(extra, collect)
     return secrets
 
 
-def redacted_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+def redacted_settings(options: Mapping[str, object]) -> dict[str, object]:
     """Return the options of a judge without secrets, as a run stores them."""
     settings = dict(options)
-    if isinstance(settings.get("base_url"), str):
-        settings["base_url"] = redacted_address(settings["base_url"])
+    address = settings.get("base_url")
+    if isinstance(address, str):
+        settings["base_url"] = redacted_address(address)
     parameters = settings.get("parameters")
     if isinstance(parameters, Mapping) and isinstance(parameters.get("extra"), Mapping):
         extra = redacted_options(parameters["extra"])
@@ -210,6 +215,6 @@ def redacted_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def hidden_names(extra: Mapping[str, Any]) -> list[str]:
+def hidden_names(extra: Mapping[str, object]) -> list[str]:
     """Return the names of the parameters whose values are hidden."""
     return [name for name, value in extra.items() if HIDDEN in str(value)]

@@ -20,7 +20,10 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
+
+Number: TypeAlias = Any
+"""A float, or a NumPy array with a value for each edit. Codes (integers) and truth values have the same two forms."""
 
 _TRUTH = {
     "true": "true",
@@ -36,7 +39,7 @@ _RELATIVE = 1e-9
 _ABSOLUTE = 1e-12
 
 
-def word_of(value: Any) -> str:
+def word_of(value: object) -> str:
     """Return the text that represents a value in comparisons: the same for equal values, empty for a missing
     value.
     """
@@ -69,31 +72,31 @@ def _number_word(text: str) -> str:
     return f"{'-' if sign else ''}{shortest}e{exponent}"
 
 
-def is_given(value: Any) -> bool:
+def is_given(value: object) -> bool:
     """Whether a value is neither null, blank text, an empty list or object, nor `false`."""
     return word_of(value).strip() not in _NOTHING
 
 
-def place_among(value: Any, choices: Sequence[str]) -> int | None:
+def place_among(value: object, choices: Sequence[str]) -> int | None:
     """Return the index of the choice that equals a value, exactly or else by meaning, or None."""
-    if value in choices:
+    if isinstance(value, str) and value in choices:
         return choices.index(value)
     keys = [word_of(choice) for choice in choices]
     key = word_of(value)
     return keys.index(key) if key in keys else None
 
 
-def column(fields: Mapping[str, Any], name: str) -> Any:
+def column(fields: Mapping[str, object], name: str) -> object:
     """Return the value of a column, or None. `scene.light` is a field of the object `scene`, or else a column of that
     name.
     """
-    value: Any = fields
+    value: object = fields
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return fields.get(name) if value is None else value
 
 
-def listed(value: Any) -> list[Any] | None:
+def listed(value: object) -> list[object] | None:
     """Return a list unchanged, or parse a list from JSON text as in a CSV cell. Return None for any other value."""
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):
@@ -101,7 +104,7 @@ def listed(value: Any) -> list[Any] | None:
     return value if isinstance(value, list) else None
 
 
-def compare(a: Any, sign: str, b: Any) -> Any:
+def compare(a: Number, sign: str, b: Number) -> Number:
     """Return whether a comparison of two numbers or arrays is true. Numbers that differ only by rounding are
     equal.
     """

@@ -18,7 +18,6 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from editjudge.edit import Edit
 from editjudge.errors import ManifestError, near_miss
@@ -91,7 +90,7 @@ def read(
 
 
 def from_rows(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Mapping[str, object]],
     *,
     name: str = "rows",
     root: str | Path = ".",

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from editjudge import plugins
 from editjudge.edit import OUTPUT_ROLES, DegenerateImage, Edit, ImageSource
@@ -130,7 +130,7 @@ class Audit:
     def sound(self) -> bool:
         return not any(self.counts.get(kind) for kind in BROKEN)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         return {**asdict(self), "sound": self.sound}
 
 
@@ -269,7 +269,7 @@ class _Auditor:
     def check(self, line: int, edit: Edit, examined: _Examined) -> None:
         facts, degenerate = examined
         self._audit.edits += 1
-        models = [edit.model]
+        models: list[object] = [edit.model]
         if len(edit.outputs) > 1:
             models = [edit.metadata.get(name) for name in PAIR_LABELS]
         for model in models:
@@ -370,6 +370,6 @@ def _compared(role: str, source: _Fact, output: _Fact) -> Iterator[_Finding]:
         yield "size_change", role, f"{before} became {after}"
 
 
-def _checksum(value: Any) -> bytes:
+def _checksum(value: object) -> bytes:
     text = json.dumps(value, sort_keys=True, default=str)
     return zlib.crc32(text.encode()).to_bytes(4, "big")

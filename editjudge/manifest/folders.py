@@ -109,7 +109,7 @@ def _images_in(folder: Path) -> dict[str, str]:
 
 def _instructions(
     root: Path, reader: Reader, inputs: Mapping[str, str]
-) -> tuple[dict[str, dict[str, Any]], list[Row]]:
+) -> tuple[dict[str, dict[str, object]], list[Row]]:
     """Return the rows of a folder's instructions file by image name, and its errors."""
     names = ("instructions.csv", "instructions.jsonl")
     files = [root / name for name in names if (root / name).exists()]
@@ -124,7 +124,7 @@ def _instructions(
         )
     path = files[0]
     reader = Reader(path)
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, object]] = {}
     problems: list[Row] = []
     for line, row in (csv_rows if path.suffix == ".csv" else jsonl)(path, reader):
         if isinstance(row, LineError):
@@ -164,7 +164,7 @@ def _instructions(
 
 ResultRow = dict[str, Any]
 """A row of a manifest, with images as paths."""
-Fact = Mapping[str, Any]
+Fact = Mapping[str, object]
 """An entry of a benchmark's list of edits: key, instruction and edit type."""
 
 
@@ -327,8 +327,9 @@ def picabench(
         }
 
 
-def _check(check: Any, index: str) -> dict[str, Any]:
-    box = check.get("box") if isinstance(check, dict) else None
+def _check(check: object, index: str) -> dict[str, object]:
+    fact = check if isinstance(check, dict) else {}
+    box = fact.get("box")
     sides = []
     if isinstance(box, dict):
         sides = [box.get(side) for side in ("x", "y", "width", "height")]
@@ -337,13 +338,13 @@ def _check(check: Any, index: str) -> dict[str, Any]:
             f"edit {index}: a question without a box of x, y, width and height: {str(check)[:200]}"
         )
     return {
-        "question": _field(check, "question"),
-        "answer": _field(check, "answer"),
+        "question": _field(fact, "question"),
+        "answer": _field(fact, "answer"),
         "box": sides,
     }
 
 
-def _flattened(value: Any) -> list[Any]:
+def _flattened(value: object) -> list[object]:
     """Return a list unchanged, or the lists inside an object joined into one."""
     if isinstance(value, dict):
         return list(chain.from_iterable(map(_flattened, value.values())))
@@ -414,7 +415,7 @@ def _field(fact: Fact, name: str) -> str:
     return text
 
 
-def read_facts(path: Path) -> list[dict[str, Any]]:
+def read_facts(path: Path) -> list[Fact]:
     """Read a benchmark's list of edits: JSON (a list, or objects by key), JSONL, CSV or Parquet."""
     facts: Any
     formats = {
@@ -428,7 +429,7 @@ def read_facts(path: Path) -> list[dict[str, Any]]:
         if read:
             # A list of edits may include images as bytes, which are skipped without a notice.
             reader = Reader(path, notify=lambda _: None)
-            rows = []
+            rows: list[Fact] = []
             for _, row in read(path, reader):
                 if isinstance(row, LineError):
                     raise row

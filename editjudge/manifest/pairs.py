@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations, cycle, islice
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from editjudge.edit import Edit, ImageSource
 from editjudge.errors import ImageError, ManifestError, UsageError, did_you_mean
@@ -170,7 +170,7 @@ def oriented(picked: Sequence[CandidatePair], seed: int) -> list[tuple[Edit, Edi
     return pairs
 
 
-def pair_row(a: Edit, b: Edit) -> dict[str, Any]:
+def pair_row(a: Edit, b: Edit) -> dict[str, object]:
     """Return a pair as a row of a manifest, with unchanged paths. Metadata that differs between the two edits is left
     out.
     """
@@ -180,7 +180,7 @@ def pair_row(a: Edit, b: Edit) -> dict[str, Any]:
             f"{a.id!r:.80} and {b.id!r:.80}: the id of their pair has {len(identifier):,} characters; "
             f"expected at most {MAX_ID}: give the edits shorter ids"
         )
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "id": identifier,
         "input": _as_text(a.input),
         "edited_a": _as_text(a.edited),

@@ -16,9 +16,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
-from editjudge.canonical import read_json
+from editjudge.canonical import Json, read_json
 from editjudge.edit import (
     IMAGE_ROLES,
     MAX_IMAGES,
@@ -110,7 +110,7 @@ class LineError(ManifestError):
         self.message = message
 
 
-Row = tuple[int, dict[str, Any] | LineError]
+Row = tuple[int, dict[str, object] | LineError]
 
 
 class Reader:
@@ -157,7 +157,7 @@ class Reader:
                 raise row
             yield self.edit(line, row)
 
-    def edit(self, line: int, row: dict[str, Any]) -> Edit:
+    def edit(self, line: int, row: dict[str, object]) -> Edit:
         """Return the edit of a row. The row is modified."""
         if self._columns:
             self._rename(line, row)
@@ -169,7 +169,7 @@ class Reader:
                 self._shapes.add(shape)
         identifier = self._id(line, row.pop("id", None))
         try:
-            values: dict[str, Any] = {
+            values: Json = {
                 role: self._image(line, role, row.pop(role, None))
                 for role in IMAGE_ROLES
             }
@@ -219,7 +219,7 @@ class Reader:
 
     # --- names of fields ------------------------------------------------------------------------------------------
 
-    def _rename(self, line: int, row: dict[str, Any]) -> None:
+    def _rename(self, line: int, row: dict[str, object]) -> None:
         """Move each mapped column to its field."""
         renamed = {
             field: row.pop(column)
@@ -281,7 +281,7 @@ class Reader:
 
     # --- values ---------------------------------------------------------------------------------------------------
 
-    def _id(self, line: int, value: Any) -> str:
+    def _id(self, line: int, value: object) -> str:
         # Ids are integers in Parquet and hand-written JSON; CSV and ratings files have the same digits as text.
         text = str(value) if type(value) is int else self._text(line, "id", value)
         if text is None:
@@ -304,13 +304,13 @@ class Reader:
             raise error
         return text
 
-    def _text(self, line: int, name: str, value: Any) -> str | None:
+    def _text(self, line: int, name: str, value: object) -> str | None:
         if value is None or isinstance(value, str):
             return value
         message = f"found {described(value)}, expected text"
         raise self.wrong(line, name, message, code="not_text")
 
-    def _images(self, line: int, name: str, value: Any) -> dict[str, ImageSource]:
+    def _images(self, line: int, name: str, value: object) -> dict[str, ImageSource]:
         """Return an image, or the images of a list, by name."""
         # A CSV cell may contain a list as JSON.
         if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
@@ -339,7 +339,7 @@ class Reader:
             images[f"{name}[{number}]"] = source
         return images
 
-    def _image(self, line: int, name: str, value: Any) -> ImageSource | None:
+    def _image(self, line: int, name: str, value: object) -> ImageSource | None:
         # Hugging Face stores an image as bytes and path, one of which may be missing.
         if isinstance(value, dict) and value.keys() <= {"bytes", "path"}:
             inside = value.get("bytes")
@@ -458,7 +458,7 @@ def _weak(name: str, others: Iterable[str]) -> str | None:
     return next((key for key in others if key.casefold() in aliases), None)
 
 
-def described(value: Any) -> str:
+def described(value: object) -> str:
     """Return the type and the beginning of a value, for a message."""
     kinds = {
         bool: "true or false",

@@ -44,7 +44,7 @@ def typed_rows(path: Path, reader: Reader) -> Iterator[Row]:
         yield plain_row(number, row, reader)
 
 
-def _parquet(files: Iterable[Path], reader: Reader) -> Iterator[dict[str, Any]]:
+def _parquet(files: Iterable[Path], reader: Reader) -> Iterator[dict[str, object]]:
     parquet = _needed("pyarrow.parquet", "Parquet", "parquet", reader.name)
     arrow = importlib.import_module("pyarrow")
     for path in files:
@@ -68,7 +68,7 @@ def _parquet(files: Iterable[Path], reader: Reader) -> Iterator[dict[str, Any]]:
             ) from None
 
 
-def _saved(path: Path, reader: Reader) -> Iterator[dict[str, Any]]:
+def _saved(path: Path, reader: Reader) -> Iterator[dict[str, object]]:
     datasets = _needed("datasets", "a Hugging Face dataset", "hf", reader.name)
     try:
         dataset = datasets.load_from_disk(str(path))
@@ -127,11 +127,11 @@ def _needed(module: str, what: str, extra: str, manifest: str) -> Any:
         ) from None
 
 
-def records(rows: Any) -> Iterable[Mapping[str, Any]]:
+def records(rows: Any) -> Iterable[Mapping[str, object]]:
     """Return the rows of a data frame (pandas, polars) or an Arrow table, or rows unchanged. Missing values of a
     frame become None.
     """
-    table: Iterable[Mapping[str, Any]] = rows
+    table: Iterable[Mapping[str, object]] = rows
     if hasattr(rows, "to_dicts"):  # polars
         table = rows.to_dicts()
     elif hasattr(rows, "to_pylist"):  # Arrow
@@ -141,7 +141,7 @@ def records(rows: Any) -> Iterable[Mapping[str, Any]]:
     return table
 
 
-def undecoded(rows: Any) -> Iterable[Mapping[str, Any]]:
+def undecoded(rows: Any) -> Iterable[Mapping[str, object]]:
     """Return a dataset with its images still encoded, since decoding and encoding them again would change them."""
     features = getattr(rows, "features", None) or {}
     for name, feature in features.items():
@@ -150,11 +150,11 @@ def undecoded(rows: Any) -> Iterable[Mapping[str, Any]]:
             plain = type(inner)(decode=False)
             new = plain if inner is feature else type(feature)(plain)
             rows = rows.cast_column(name, new)
-    table: Iterable[Mapping[str, Any]] = rows
+    table: Iterable[Mapping[str, object]] = rows
     return table
 
 
-def plain_row(number: int, row: Mapping[str, Any], reader: Reader) -> Row:
+def plain_row(number: int, row: Mapping[str, object], reader: Reader) -> Row:
     """Return a row with values that JSON can represent. Images stay in image columns, and are dropped elsewhere."""
     values = {}
     try:
@@ -170,7 +170,7 @@ def plain_row(number: int, row: Mapping[str, Any], reader: Reader) -> Row:
     return number, values
 
 
-def _plain(value: Any, key: object) -> Any:
+def _plain(value: object, key: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(
             f'field "{key}": found {value}, expected a finite number or null'

@@ -32,6 +32,7 @@ from editjudge.media.header import (
 from editjudge.media.source import BOUNDS, ImageBounds, base64_of
 
 if TYPE_CHECKING:
+    from PIL import ImageCms
     from PIL.Image import Image
 
 
@@ -147,7 +148,7 @@ def _check_complete(data: bytes, info: ImageInfo, name: str) -> None:
         refuse_garbage(data, data.rfind(b";") + 1)
 
 
-def _has_second(image: Any) -> bool:
+def _has_second(image: Image) -> bool:
     """Whether there is a second frame or page. Not all frames are counted."""
     try:
         image.seek(1)
@@ -262,7 +263,7 @@ def is_srgb(data: bytes, info: ImageInfo, *, name: str = "image") -> bool:
         return _profile(_open(data, info.format).info.get("icc_profile")) is None
 
 
-def _profile(data: bytes | None) -> Any:
+def _profile(data: bytes | None) -> ImageCms.ImageCmsProfile | None:
     """Return a colour profile that is not sRGB, or None. A damaged profile is ignored, as viewers do."""
     from PIL import ImageCms
 

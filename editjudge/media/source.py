@@ -30,7 +30,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from pybase64 import b64encode
 
@@ -38,6 +38,13 @@ from editjudge.edit import ImageSource
 from editjudge.errors import ImageError
 from editjudge.files import LeavesFolder, resolve_inside
 from editjudge.redaction import address_secrets, redacted_address, without
+
+if TYPE_CHECKING:
+    import numpy
+    from PIL.Image import Image as PILImage
+
+Pixels: TypeAlias = "numpy.ndarray[Any, Any]"
+"""An array, height x width (x channels)."""
 
 Fetch = Callable[[str], bytes]
 """Function that fetches an http(s) address. A caller that allows addresses supplies it."""
@@ -363,7 +370,7 @@ _ROUNDING = 1e-3
 """Rounding error by which a decoder's floats may exceed 0 to 1: less than one step of 8 bits."""
 
 
-def encode(image: Any, where: str = "an image") -> bytes | Path | None:
+def encode(image: object, where: str = "an image") -> bytes | Path | None:
     """Return an image as encoded bytes or a path; None stays None. Raise `ImageError` with a message that begins with
     `where`.
     """
@@ -383,22 +390,22 @@ def encode(image: Any, where: str = "an image") -> bytes | Path | None:
     return _png(Image.fromarray(pixels(image, where)), where)
 
 
-def is_pil(value: Any) -> bool:
+def is_pil(value: object) -> TypeGuard[PILImage]:
     pillow = sys.modules.get("PIL.Image")
     return pillow is not None and isinstance(value, pillow.Image)
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> bool:
     return hasattr(value, "detach")
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return hasattr(value, "__array__")
 
 
-def is_decoded(value: Any) -> bool:
+def is_decoded(value: object) -> bool:
     """Whether the value is a PIL image, an array or a tensor. NumPy scalars do not count."""
-    return is_pil(value) or (_is_array(value) and value.ndim >= 2)
+    return is_pil(value) or (_is_array(value) and getattr(value, "ndim", 0) >= 2)
 
 
 def split(images: Any) -> Sequence[Any]:
@@ -406,7 +413,7 @@ def split(images: Any) -> Sequence[Any]:
     return [images[n] for n in range(len(images))]
 
 
-def pixels(image: Any, where: str = "an image") -> Any:
+def pixels(image: object, where: str = "an image") -> Pixels:
     """Return a contiguous `uint8` array, height x width (x channels)."""
     import numpy as np
 
@@ -431,7 +438,7 @@ def pixels(image: Any, where: str = "an image") -> Any:
     return np.ascontiguousarray(array[..., 0] if array.shape[2] == 1 else array)
 
 
-def _numpy(image: Any) -> Any:
+def _numpy(image: Any) -> Pixels:
     import numpy as np
 
     if not _is_tensor(image):
@@ -440,10 +447,11 @@ def _numpy(image: Any) -> Any:
     # NumPy has no bfloat16, but single precision represents all its values.
     if tensor.is_floating_point():
         tensor = tensor.float()
-    return tensor.cpu().numpy()
+    array: Pixels = tensor.cpu().numpy()
+    return array
 
 
-def _eight_bits(array: Any, where: str) -> Any:
+def _eight_bits(array: Pixels, where: str) -> Pixels:
     import numpy as np
 
     if array.dtype == np.uint8:
@@ -466,7 +474,7 @@ def _eight_bits(array: Any, where: str) -> Any:
     return (array * 255).round().clip(0, 255).astype(np.uint8)
 
 
-def _png(image: Any, where: str) -> bytes:
+def _png(image: PILImage, where: str) -> bytes:
     from PIL import ImageOps
 
     data = io.BytesIO()

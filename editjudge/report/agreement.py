@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -191,7 +191,7 @@ def _run_answer(
 def _answer(
     ratings: Ratings,
     scores: Scores,
-    about: Mapping[str, Any],
+    about: Mapping[str, object],
     lead: Sequence[str],
     *,
     with_guessed: Scores | None = None,

@@ -37,7 +37,7 @@ class Answer(Mapping[str, Any]):
     print(answer)       # as in the terminal
     """
 
-    document: Mapping[str, Any]
+    document: Mapping[str, object]
     lead: Sequence[str]
     tables: Sequence[Table]
     rows: Table | None = None
@@ -73,7 +73,7 @@ class Answer(Mapping[str, Any]):
         return "".join([*lead, *tables])
 
 
-def framed(rows: list[dict[str, Any]]) -> Any:
+def framed(rows: list[dict[str, object]]) -> Any:
     """Return a pandas data frame if pandas is installed, else the rows."""
     try:
         import pandas
@@ -114,7 +114,7 @@ def written(
     lead: Sequence[str],
     tables: Sequence[Table],
     rows: Table,
-    document: Mapping[str, Any],
+    document: Mapping[str, object],
 ) -> str:
     """Return a report as text: `rows` as CSV, `document` as JSON, or title, leading lines and tables in another format."""
     if form == "csv":

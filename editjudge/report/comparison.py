@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from editjudge.errors import Option, UsageError
 from editjudge.report.answers import Answer
@@ -139,8 +139,8 @@ def compare_runs(
 
 
 def _answer(
-    about: Mapping[str, Any],
-    rubrics: Mapping[str, Any],
+    about: Mapping[str, object],
+    rubrics: Mapping[str, object],
     comparisons: Sequence[PairedDifference],
     by: By,
     before: Sequence[str],

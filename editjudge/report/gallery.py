@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -377,7 +376,7 @@ class Card:
 
 def sections(
     run: RunData, store: Store, view: EditView, galleries: Sequence[Gallery]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Return the galleries with their cards. Edits that already have a card in an earlier gallery are linked from
     `again`."""
     cards: dict[tuple[str, ...], Card] = {}

@@ -8,7 +8,6 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any
 
 from editjudge.edit import Edit
 from editjudge.errors import ImageError, one_line
@@ -127,7 +126,7 @@ def _rows(judgement: Judgement, scales: Scales) -> list[Row]:
     return rows + [(remark.code, "", remark.message) for remark in judgement.reasons]
 
 
-def of_scale(score: Any, scale: Scale | None) -> str:
+def of_scale(score: object, scale: Scale | None) -> str:
     """Return a score as `6 of 7`, or alone if it is a choice or its scale has no upper end."""
     text = f"{score:.4g}" if isinstance(score, float) else str(score)
     if scale is None or isinstance(score, str) or scale.high is None:

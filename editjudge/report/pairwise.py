@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -146,7 +146,7 @@ def load_pairs(store: Store, name_or_id: str) -> PairRun | None:
 def report_pairs(pairs: PairRun) -> Answer:
     """Return the report of a run of pairs for a terminal, with the ranking factor of each judge."""
     lead = []
-    judges: dict[str, dict[str, Any]] = {}
+    judges: dict[str, dict[str, object]] = {}
     tables = [_verdicts(pairs)]
     for judge, factor, summary in pairs.summaries:
         if judge not in judges:
@@ -378,7 +378,7 @@ class JudgeVotes:
     flips: Share | None = None
     """Share of flips, if the judge was asked about pairs."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         flips = {"flips": plain(self.flips)} if self.flips else {}
         ties = {"tie_calibrated": plain(self.ties), "strengths": plain(self.strengths)}
         return {**plain(self.accuracy), **ties, **flips}
@@ -634,8 +634,8 @@ def _document(
     voted: Sequence[JudgeVotes],
     strengths: Sequence[Strength],
     people: HumanAgreement | None = None,
-) -> dict[str, Any]:
-    factors: dict[str, dict[str, Any]] = {}
+) -> dict[str, object]:
+    factors: dict[str, dict[str, object]] = {}
     for votes in voted:
         factors.setdefault(votes.factor, {})[votes.judge] = votes.as_json()
     humans = plain(people) if people else {}

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -241,7 +240,7 @@ def report(means: SummaryReport) -> Answer:
     )
 
 
-def document(means: SummaryReport) -> dict[str, Any]:
+def document(means: SummaryReport) -> dict[str, object]:
     """Return the figures as JSON at full precision."""
     run = means.run
     statuses = [

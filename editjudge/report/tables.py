@@ -368,7 +368,7 @@ class Table:
 
     # --- for programs -------------------------------------------------------------------------------------------
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[dict[str, object]]:
         """Return the rows at full precision; intervals have a column for each limit."""
         limits = {
             name
@@ -378,7 +378,7 @@ class Table:
         }
         records = []
         for row in self.rows:
-            record: dict[str, Any] = {}
+            record: dict[str, object] = {}
             for name, cell in zip(self.columns, row, strict=True):
                 figure = cell if isinstance(cell, Figure) else None
                 if figure and figure.parts:

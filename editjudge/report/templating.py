@@ -8,7 +8,6 @@ import hashlib
 import unicodedata
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -20,7 +19,7 @@ ROWS = 60
 _FOLDER = Path(__file__).with_name("templates")
 
 
-def render(template: str, **values: Any) -> str:
+def render(template: str, **values: object) -> str:
     """Render a page. Its content security policy allows only its own stylesheet and inline images."""
     style = stylesheet()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -35,14 +34,16 @@ def stylesheet() -> str:
     return (_FOLDER / "page.css").read_text("utf-8")
 
 
-def render_macro(template: str, macro: str, *values: Any) -> str:
+def render_macro(template: str, macro: str, *values: object) -> str:
     """Render one macro of a template, such as a table or a chart."""
     rendered: str = getattr(_templates().get_template(template).module, macro)(*values)
     return rendered
 
 
 def environment(
-    folder: Path, text: Callable[[str], str], filters: Mapping[str, Callable[..., Any]]
+    folder: Path,
+    text: Callable[[str], str],
+    filters: Mapping[str, Callable[..., object]],
 ) -> jinja2.Environment:
     """Return the Jinja2 environment of a folder of templates. Values are escaped, `text` is applied to strings, and
     missing values are errors."""
@@ -61,7 +62,7 @@ def environment(
 
 @functools.cache
 def _templates() -> jinja2.Environment:
-    filters: dict[str, Callable[..., Any]] = {
+    filters: dict[str, Callable[..., object]] = {
         "clipped": clipped,
         "short": short,
         "px": pixels,

@@ -139,7 +139,7 @@ def reason_text(reason: Reason) -> str:
     )
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a result as JSON values at full precision, without NaN or infinity."""
     if isinstance(value, Reason):
         return reason_text(value)

@@ -10,8 +10,9 @@ import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
+from editjudge.canonical import Json
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric
 
 _ORDER = ("id", "text", "object", "list", "score", "reason", "other")
@@ -110,14 +111,18 @@ def _factor_paths(
     factor: Factor, answer: AnswerFormat
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the paths of a factor's score and reason; a path is empty if its value is not asked for."""
-    if answer.form == "nested":
-        score = _split(factor.path or factor.key, answer)
-        return score, _split(factor.reason_path, answer)
     entry = (answer.envelope, factor.key) if answer.envelope else (factor.key,)
-    if answer.form != "entries":
-        return entry, ()
-    reason = (*entry, answer.reason_key) if answer.reason_key else ()
-    return (*entry, answer.score_key), reason
+    match answer.form:
+        case "nested":
+            score = _split(factor.path or factor.key, answer)
+            return score, _split(factor.reason_path, answer)
+        case "entries":
+            reason = (*entry, answer.reason_key) if answer.reason_key else ()
+            return (*entry, answer.score_key), reason
+        case "scores" | "list" | "lines" | "token" | "marked":
+            return entry, ()
+        case _:
+            assert_never(answer.form)
 
 
 def _split(path: str, answer: AnswerFormat) -> tuple[str, ...]:
@@ -138,7 +143,7 @@ def answer_keys(rubric: Rubric) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def answer_schema(rubric: Rubric) -> dict[str, Any]:
+def answer_schema(rubric: Rubric) -> Json:
     """Return the JSON Schema of an answer in the subset that strict modes accept: all properties required, no others.
 
     Servers fill in properties in order.
@@ -150,7 +155,7 @@ def answer_schema(rubric: Rubric) -> dict[str, Any]:
     return _schema(rubric, answer_tree(rubric))
 
 
-def _schema(rubric: Rubric, part: AnswerNode) -> dict[str, Any]:
+def _schema(rubric: Rubric, part: AnswerNode) -> Json:
     match part.kind:
         case "object":
             properties = {
@@ -167,12 +172,12 @@ def _schema(rubric: Rubric, part: AnswerNode) -> dict[str, Any]:
     return {"type": part.json_type}
 
 
-def _item_schema(rubric: Rubric) -> dict[str, Any]:
+def _item_schema(rubric: Rubric) -> Json:
     """Return the schema of a list item. It allows the scores of all factors, since a schema cannot distinguish
     items.
     """
     schemas = [factor.scale.json_schema() for factor in rubric.factors]
-    options: list[Any] = []
+    options: list[object] = []
     if any("anyOf" in schema for schema in schemas):
         for schema in schemas:
             options += schema.get("anyOf", [schema])
@@ -255,7 +260,7 @@ def envelope(
     scores: Mapping[str, float],
     justifications: Mapping[str, str],
     why_not: Mapping[str, str],
-) -> dict[str, Any]:
+) -> Json:
     """Return a verdict as the JSON that the rubric asks for. A factor without a score is null and has the reason for
     that.
     """
@@ -264,7 +269,7 @@ def envelope(
         for factor in rubric.factors
     }
 
-    def filled(part: AnswerNode) -> Any:
+    def filled(part: AnswerNode) -> object:
         key = part.factor.key if part.factor else ""
         match part.kind:
             case "object":
@@ -281,8 +286,8 @@ def envelope(
                 return reasons[key]
         return None  # other values are asked for, and not stored
 
-    document: dict[str, Any] = filled(answer_tree(rubric))
-    return document
+    members = answer_tree(rubric).members
+    return {name: filled(part) for name, part in members.items()}
 
 
 def as_lines(

@@ -11,8 +11,9 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
+from editjudge.canonical import Json
 from editjudge.errors import did_you_mean
 from editjudge.rubrics import replies
 from editjudge.rubrics.answer import AnswerNode, answer_keys, answer_tree
@@ -49,8 +50,10 @@ def check(
                 reading.take_lines(_without_thoughts(rubric, text))
             case "token" | "marked":
                 reading.take_word(_without_thoughts(rubric, text))
-            case _:
+            case "entries" | "scores" | "list" | "nested":
                 reading.take_json(text)
+            case _:
+                assert_never(rubric.answer.form)
         return reading.verdict(strict)
     except NoAnswer as refused:
         return Failure(refused.status, (Remark(refused.code, str(refused)),))
@@ -121,13 +124,13 @@ def canonical(candidate: Candidate) -> str | None:
         return None
 
 
-def _value(candidate: Candidate) -> dict[str, Any]:
+def _value(candidate: Candidate) -> Json:
     if candidate.depth > replies.MAX_DEPTH:
         message = f"the JSON nests more than {replies.MAX_DEPTH} deep"
         raise NoAnswer("not_json", message)
     try:
         # A text that starts with a brace decodes to an object or fails.
-        value: dict[str, Any] = replies.decode(candidate.text)
+        value: Json = replies.decode(candidate.text)
         return value
     except NoAnswer as error:
         if error.at_end and not candidate.closed:
@@ -261,7 +264,7 @@ class _ReplyReading:
 
     # JSON
 
-    def _chosen(self, candidates: Sequence[Candidate]) -> dict[str, Any]:
+    def _chosen(self, candidates: Sequence[Candidate]) -> Json:
         """Return the object that is the answer. Several different objects are refused, unless the last one counts for
         the rubric.
         """
@@ -281,7 +284,7 @@ class _ReplyReading:
         return values[-1]
 
     def _take_object(
-        self, part: AnswerNode, value: Mapping[str, Any], path: str = ""
+        self, part: AnswerNode, value: Mapping[str, object], path: str = ""
     ) -> None:
         """Read the scores and reasons of an object and everything inside it; `path` is its path in the answer."""
         if value.keys() != part.members.keys():
@@ -332,7 +335,7 @@ class _ReplyReading:
             message = f'"{path}" is "{value[:80]}" but the question was about "{self.identifier}"'
             self._refuse("wrong_id", message)
 
-    def _compare_keys(self, part: AnswerNode, value: Mapping[str, Any]) -> None:
+    def _compare_keys(self, part: AnswerNode, value: Mapping[str, object]) -> None:
         """Record missing and unknown keys of an object."""
         factors = part.factors
         entry = part.factor.key if part.factor else None
@@ -613,7 +616,7 @@ def score_places(rubric: Rubric, reply: str) -> dict[str, tuple[int, int]]:
     return {key: (start + begin, start + end) for key, (begin, end) in spans.items()}
 
 
-def _scores(part: AnswerNode, value: Any) -> Iterator[tuple[str, Any]]:
+def _scores(part: AnswerNode, value: Any) -> Iterator[tuple[str, object]]:
     """Yield each factor of an answer with the value of its score."""
     if part.kind == "score" and part.factor:
         yield part.factor.key, value

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from editjudge.edit import Edit
 from editjudge.rubrics.expression import Ref, Term, parse_when
-from editjudge.values import compare, is_given, place_among, word_of
+from editjudge.values import Number, compare, is_given, place_among, word_of
 
 OK, NOT_ASKED, LEFT_OUT, ABSTAINED, UNDEFINED, FAILED = range(6)
 """Codes for a missing number; if several apply, the highest counts. `LEFT_OUT` is an abstention inside `applies`.
@@ -27,8 +27,6 @@ REASONS = ("ok", "not_asked", "abstained", "abstained", "undefined")
 NO_ELEMENT = object()
 """Value of a field of an element that does not exist. An element without a label has None instead."""
 
-Number = Any
-"""A float, or a NumPy array with a value for each edit. Codes (integers) and truth values have the same two forms."""
 Column = Any
 """Value of a column for one edit, or a sequence with a value for each edit."""
 
@@ -62,9 +60,9 @@ class Arithmetic:
     divide: Callable[[Number, Number], Number]
     total: Callable[[Sequence[Number]], Number]
     """Return the sum. Published scores are equal to the last digit only if they are added in the same order."""
-    each: Callable[[Callable[[Any], Any], Column], Number]
+    each: Callable[[Callable[[object], object], Column], Number]
     """Apply a function to each edit's value of a column."""
-    without_warnings: Callable[[], AbstractContextManager[Any]] = nullcontext
+    without_warnings: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def cell(self, value: Number, code: Number = OK) -> Quantity:
         """Return a value with its code. A number that is not finite is undefined."""
@@ -146,11 +144,11 @@ class Rows:
     def where(self, test: Number, yes: Number, no: Number) -> Number:
         return self.arithmetic.where(test, yes, no)
 
-    def each(self, function: Callable[[Any], Any], values: Column) -> Number:
+    def each(self, function: Callable[[object], object], values: Column) -> Number:
         """Apply a function to each edit's value of a column."""
         return self.arithmetic.each(function, values)
 
-    def constant(self, value: Any) -> Number:
+    def constant(self, value: object) -> Number:
         """Return the same value for each edit."""
         return self.each(lambda _: value, self.absent)
 
@@ -167,8 +165,8 @@ class Rows:
 def column_rows(
     n: int,
     factors: Mapping[Ref, Cells],
-    values: Mapping[str, Sequence[Any]] | None = None,
-    elements: Mapping[Ref, Sequence[Any]] | None = None,
+    values: Mapping[str, Sequence[object]] | None = None,
+    elements: Mapping[Ref, Sequence[Sequence[object]]] | None = None,
 ) -> Rows:
     """Return `n` edits with arrays as values."""
     return Rows(factors, values or {}, elements or {}, [None] * n, columns())
@@ -316,11 +314,11 @@ def _compared_with_labels(term: Term, rows: Rows) -> Cells:
     left, right = term.parts
     where = rows.arithmetic.where
 
-    def index(label: Any) -> float:
+    def index(label: object) -> float:
         position = None if label is NO_ELEMENT else place_among(label, left.choices)
         return math.nan if position is None else position
 
-    def is_missing(label: Any) -> bool:
+    def is_missing(label: object) -> bool:
         return label is not NO_ELEMENT and word_of(label) == ""
 
     cells = values_of(left, rows)

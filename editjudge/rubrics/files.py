@@ -8,8 +8,9 @@ import json
 import os.path
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from editjudge.canonical import Json
 from editjudge.errors import RubricError, UsageError, did_you_mean, one_line
 from editjudge.files import LeavesFolder, resolve_inside
 from editjudge.rubrics.model import ASKING, Rubric, plain_content
@@ -24,6 +25,9 @@ from editjudge.rubrics.strict_yaml import (
     read_text,
     validated,
 )
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 BUILTIN = Path(__file__).parent / "builtin"
 
@@ -193,7 +197,7 @@ class _SetFile(FileContent):
     """Top-level keys of a set file; its rubrics and scores are checked separately."""
 
     name: str
-    rubrics: tuple[Any, ...]
+    rubrics: tuple[object, ...]
     score: Mapping[str, Any] | None = None
     description: str | None = None
 
@@ -213,9 +217,7 @@ class _SetFile(FileContent):
                 )
 
 
-def _set(
-    data: dict[str, Any], lines: Lines, source: str, folder: Path | None
-) -> RubricSet:
+def _set(data: Json, lines: Lines, source: str, folder: Path | None) -> RubricSet:
     content = validated(_SetFile, data, lines, source)
     rubrics = []
     for number, entry in enumerate(content.rubrics):
@@ -230,7 +232,9 @@ def _set(
         raise RubricError(f"{source}:{line}: {error}", code=error.code) from None
 
 
-def _set_member(entry: Any, lines: Lines, source: str, folder: Path | None) -> Rubric:
+def _set_member(
+    entry: object, lines: Lines, source: str, folder: Path | None
+) -> Rubric:
     """Return a rubric that a set file defines, or the rubric that `use` names with the set's overrides."""
     entry = {"use": entry} if isinstance(entry, str) else entry
     if not isinstance(entry, dict):
@@ -262,7 +266,7 @@ def _set_member(entry: Any, lines: Lines, source: str, folder: Path | None) -> R
     return validated(Rubric, content | changes, lines, source, _keys)
 
 
-def _file_below(name: Any, folder: Path | None) -> str | None:
+def _file_below(name: object, folder: Path | None) -> str | None:
     """Return the path of a file inside the folder, or None for any other file, since a set may be untrusted."""
     if folder is None or not isinstance(name, str):
         return None
@@ -274,7 +278,7 @@ def _file_below(name: Any, folder: Path | None) -> str | None:
     return str(folder / name) if is_yaml else None
 
 
-def _rubric(data: dict[str, Any], lines: Lines, source: str) -> Rubric:
+def _rubric(data: Json, lines: Lines, source: str) -> Rubric:
     # The rubric's scale applies to every factor without a scale.
     scale = data.pop("scale", None)
     factors = data.get("factors")
@@ -295,7 +299,7 @@ def _rubric(data: dict[str, Any], lines: Lines, source: str) -> Rubric:
     return rubric
 
 
-def _keys(owner: Any) -> list[str]:
+def _keys(owner: type[DataclassInstance]) -> list[str]:
     """Return the legal keys of a part of a rubric file."""
     keys = field_names(owner)
     if owner is not Rubric:
@@ -318,6 +322,6 @@ def dump(rubric: Rubric) -> str:
     return dump_plain(data)
 
 
-def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
+def _is_default(field: dataclasses.Field[object], value: object) -> bool:
     factory = field.default_factory
     return bool(value == (factory() if callable(factory) else field.default))

@@ -14,7 +14,6 @@ import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
 from editjudge.errors import RubricError, did_you_mean, near_miss
@@ -677,7 +676,7 @@ class _Importer:
 # --- answers that a prompt shows ------------------------------------------------------------------------------
 
 
-def _filled(part: AnswerNode | None, example: Example) -> Any:
+def _filled(part: AnswerNode | None, example: Example) -> object:
     """Return an example as an answer: literal values are kept, and descriptions are replaced by legal values."""
     if isinstance(example, dict):
         if part is None or part.kind != "object":
@@ -695,7 +694,7 @@ def _filled(part: AnswerNode | None, example: Example) -> Any:
     return example.text or "."
 
 
-def _score_of(factor: Factor, leaf: Leaf) -> Any:
+def _score_of(factor: Factor, leaf: Leaf) -> object:
     text = leaf.text
     if leaf.items is not None or not examples.is_given(leaf):
         return factor.scale.best

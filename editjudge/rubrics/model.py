@@ -34,14 +34,14 @@ import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
-from editjudge.canonical import json_hash
+from editjudge.canonical import Json, json_hash
 from editjudge.edit import IMAGE_ROLES, PAIR_ROLES, TEXT_ROLES
 from editjudge.rubrics.expression import parse_when
 from editjudge.rubrics.scale import ADDED, FileContent, Number, Scale, refuse
 
-_ASKING: Any = {"absent_at_default": True, "not_hashed": True}
+_ASKING = {"absent_at_default": True, "not_hashed": True}
 """Metadata of a field that selects edits or sets the number of questions. It changes neither a question nor its
 answer.
 """
@@ -98,17 +98,18 @@ class Factor(FileContent):
 OTHER_KINDS = ("integer", "number", "boolean", "string")
 
 
+AnswerForm = Literal["entries", "scores", "list", "nested", "lines", "token", "marked"]
+
+
 @dataclass(frozen=True)
 class AnswerFormat(FileContent):
-    """Format of a reply: a JSON object, labelled lines or one word, and the text around it."""
+    """Format of a reply: a JSON object, labelled lines, one word or a mark, and the text around it."""
 
     id_key: str | None = None
     """Key under which the answer repeats the identifier of the question."""
     envelope: str = ""
     """Key of the object with the factors; empty if they are at the top level."""
-    form: Literal["entries", "scores", "list", "nested", "lines", "token", "marked"] = (
-        "entries"
-    )
+    form: AnswerForm = "entries"
     """Form of the answer. In JSON, each factor is an object with score and reason (`entries`), a bare score
     (`scores`), an item of one list (`list`), or a value at its `path` (`nested`). Without JSON, there is a line for
     each factor, `Label: 4` (`lines`), the score is the whole reply (`token`), or one of the choices, such as
@@ -181,7 +182,13 @@ class AnswerFormat(FileContent):
 
     @property
     def is_json(self) -> bool:
-        return self.form not in ("lines", "token", "marked")
+        match self.form:
+            case "entries" | "scores" | "list" | "nested":
+                return True
+            case "lines" | "token" | "marked":
+                return False
+            case _:
+                assert_never(self.form)
 
 
 @dataclass(frozen=True)
@@ -544,7 +551,7 @@ class Rubric(FileContent):
         """Whether answers are choices instead of scores."""
         return bool(self.factors[0].scale.choices)
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> Json:
         """Return the rubric as plain data, as it is stored and hashed."""
         return dict(
             plain_content(
@@ -564,7 +571,7 @@ class Rubric(FileContent):
                 part.pop(key, None)
         return json_hash(content, "compact_utf8")
 
-    def contract(self) -> dict[str, Any]:
+    def contract(self) -> Json:
         """Return the inputs and the answer, in the form in which rubrics are compared."""
         location = {"nested": "path", "lines": "label"}.get(self.answer.form)
         factors = [
@@ -574,7 +581,7 @@ class Rubric(FileContent):
             for f in self.factors
         ]
         answer = self.answer
-        contract = {
+        contract: Json = {
             "name": self.name,
             "hash": self.hash,
             "images": list(self.images),
@@ -584,7 +591,7 @@ class Rubric(FileContent):
             "justification_words": list(answer.words) if answer.words else None,
             "sections": list(answer.sections),
         }
-        if answer.form in ("nested", "lines", "token"):
+        if answer.form == "nested" or not answer.is_json:
             contract["form"] = answer.form
         if self.system:
             contract["system"] = self.system
@@ -649,7 +656,7 @@ def _check_names(
 
 
 def plain_content(
-    value: Any, hidden: Callable[[dataclasses.Field[Any], Any], Any]
+    value: object, hidden: Callable[[dataclasses.Field[object], object], object]
 ) -> Any:
     """Return plain data, with lists for tuples and without the fields for which `hidden` is true. Newer fields with
     their default are hidden, so that hashes of older content stay the same.

@@ -13,7 +13,7 @@ import re
 import string
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from editjudge.canonical import json_hash
 from editjudge.edit import Edit
@@ -280,18 +280,27 @@ def _answer_section(rubric: Rubric) -> str:
 
 
 def _answer_format(rubric: Rubric, name: str | None) -> str:
-    answer = rubric.answer
+    form = rubric.answer.form
     shape = answer_shape(rubric, name)
+    match form:
+        case "marked":
+            return f"End your reply with one of these and no other: {shape[1:-1]}"
+        case "token":
+            return f"Reply with {plain_words(rubric.factors[0])}, and nothing before or after it: no words, no marks."
+        case "lines":
+            return (
+                f"Reply with these lines, each label exactly as it stands here:\n{shape}\n"
+                "Replace what stands in angle brackets. After the colon of a score stands the score alone."
+            )
+        case "entries" | "scores" | "list" | "nested":
+            return _json_format(rubric, shape, name)
+        case _:
+            assert_never(form)
+
+
+def _json_format(rubric: Rubric, shape: str, name: str | None) -> str:
+    answer = rubric.answer
     count = len(rubric.factors)
-    if answer.form == "marked":
-        return f"End your reply with one of these and no other: {answer_shape(rubric, None)[1:-1]}"
-    if answer.form == "token":
-        return f"Reply with {plain_words(rubric.factors[0])}, and nothing before or after it: no words, no marks."
-    if answer.form == "lines":
-        return (
-            f"Reply with these lines, each label exactly as it stands here:\n{shape}\n"
-            "Replace what stands in angle brackets. After the colon of a score stands the score alone."
-        )
     factors = "" if count == 1 else f", with all {count} factors in it"
     if answer.sections:
         *reasoning, last = answer.sections

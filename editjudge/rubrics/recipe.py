@@ -44,6 +44,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from editjudge.canonical import Json
 from editjudge.errors import RubricError, did_you_mean
 from editjudge.files import LeavesFolder, resolve_inside
 from editjudge.rubrics.model import image_part_mark, text_part_mark
@@ -142,15 +143,15 @@ class Recipe(FileContent):
     title: str
     repository: str
     texts: Mapping[str, TextSource]
-    rubrics: tuple[Mapping[str, Any], ...]
-    score: Mapping[str, Any] = field(default_factory=dict)
+    rubrics: tuple[Mapping[str, object], ...]
+    score: Mapping[str, object] = field(default_factory=dict)
     commit: str = ""
     description: str = ""
     notes: tuple[str, ...] = ()
     """Differences from the published program."""
 
     @property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """Entry of the recipe in the list of recipes."""
         return {
             "name": self.name,
@@ -196,7 +197,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def _recipe_rubric(
-    content: Mapping[str, Any], lines: Lines, source: str
+    content: Mapping[str, object], lines: Lines, source: str
 ) -> RecipeRubric:
     rest = dict(content)
     fields = {
@@ -210,7 +211,7 @@ def _recipe_rubric(
 # --- putting a set together -----------------------------------------------------------------------------------
 
 
-def import_checkout(recipe: Recipe, checkout: Path) -> dict[str, Any]:
+def import_checkout(recipe: Recipe, checkout: Path) -> dict[str, object]:
     """Return the rubric set as plain data of a set file. Raise `RubricError` if the checkout is not as expected."""
     texts = {
         name: read_source(checkout, source) for name, source in recipe.texts.items()
@@ -220,13 +221,16 @@ def import_checkout(recipe: Recipe, checkout: Path) -> dict[str, Any]:
         rubric = _recipe_rubric(content, {}, recipe.name)
         rubrics.append(_built(rubric, texts, recipe))
     about = f"{recipe.title}, imported from {recipe.repository}"
-    score = {"score": dict(recipe.score)} if recipe.score else {}
-    return {"name": recipe.name, "description": about, "rubrics": rubrics} | score
+    document: dict[str, object] = {"name": recipe.name, "description": about}
+    document["rubrics"] = rubrics
+    if recipe.score:
+        document["score"] = dict(recipe.score)
+    return document
 
 
 def _built(
     rubric: RecipeRubric, texts: Mapping[str, str], recipe: Recipe
-) -> dict[str, Any]:
+) -> dict[str, object]:
     where = f"{recipe.name}, rubric {rubric.name}"
     names = [part for part in rubric.prompt if isinstance(part, str)]
     for name in (*names, *rubric.system, *rubric.removes):
@@ -248,12 +252,12 @@ def _built(
         text = text.replace(texts[name], "")
     for mark, roles in rubric.slots.items():
         text = _with_slots(text, mark, roles, rubric, slots, f"{where}: {files}")
-    template: dict[str, Any] = {"text": text, "slots": slots}
+    template: dict[str, object] = {"text": text, "slots": slots}
     if rubric.braces != "literal":
         template["braces"] = rubric.braces
     if rubric.adds_answer_format:
         template["adds_answer_format"] = True
-    content: dict[str, Any] = {"name": rubric.name, **rubric.rest}
+    content: dict[str, object] = {"name": rubric.name, **rubric.rest}
     if rubric.system:
         joint = "\n\n" if rubric.join is None else rubric.join
         content["system"] = joint.join(texts[name] for name in rubric.system)
@@ -262,7 +266,7 @@ def _built(
 
 def _assembled(
     rubric: RecipeRubric, texts: Mapping[str, str]
-) -> tuple[str, list[dict[str, Any]]]:
+) -> tuple[str, list[dict[str, str]]]:
     """Return the prompt as one text, with the slots of its inputs."""
     parts = []
     slots = []
@@ -285,7 +289,7 @@ def _with_slots(
     mark: str,
     roles: str | Sequence[str],
     rubric: RecipeRubric,
-    slots: list[dict[str, Any]],
+    slots: list[dict[str, str]],
     where: str,
 ) -> str:
     """Return the text with a mark for each input, and add the slots of these marks to `slots`. The mark of an image
@@ -384,12 +388,13 @@ def _entry(source: TextSource, content: str) -> str:
         raise RubricError(f"{file}: not JSON: {error}") from None
     except RecursionError:
         raise RubricError(f"{file}: nested too deeply") from None
-    key: Any
     path = ""
     for key in source.key:
         path += f".{key}"
         try:
-            value = value[key] if not isinstance(value, str) else {}[key]
+            if isinstance(value, str):
+                raise KeyError(key)
+            value = value[key]
         except (KeyError, IndexError, TypeError):
             keys = [str(name) for name in value] if isinstance(value, dict) else []
             hint = did_you_mean(str(key), keys)

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from editjudge.rubrics.scale import WrittenNumber
 from editjudge.rubrics.strict_yaml import load_table
@@ -320,7 +320,7 @@ def _integer(text: str) -> int | WrittenNumber:
     return int(text) if len(text) <= 18 and text != "-0" else WrittenNumber(text)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) < len(pairs):
         counts = Counter(key for key, _ in pairs)
@@ -331,7 +331,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _constant(name: str) -> Any:
+def _constant(name: str) -> NoReturn:
     raise NoAnswer("not_json", f"{name} is not JSON")
 
 
@@ -430,7 +430,7 @@ def _split_label(line: str, labels: Sequence[str]) -> tuple[str, str]:
     return "", ""
 
 
-def value_of(text: str) -> Any:
+def value_of(text: str) -> object:
     """Return the number that a text represents in strict JSON, or else the text itself."""
     if match := _EMPHASISED.fullmatch(text):
         text = match[2]

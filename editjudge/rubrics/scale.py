@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
+
+from editjudge.canonical import Json
 
 Number = int | float
 
@@ -23,7 +25,7 @@ class WrittenNumber(str):
 class FileContent:
     """Base class for file content that pydantic validates. An unknown key is an error."""
 
-    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
 
 class FieldError(ValueError):
@@ -42,7 +44,7 @@ def refuse(*rules: tuple[object, str, str, *tuple[str, ...]]) -> None:
             raise FieldError(message, *keys, code=code)
 
 
-ADDED: Any = {"absent_at_default": True}
+ADDED = {"absent_at_default": True}
 """Metadata of a field that is newer than stored hashes. It is left out of the content if it has its default."""
 
 
@@ -277,7 +279,7 @@ class Scale(FileContent):
             return f" of {high} or less{steps}"
         return f" from {low} to {high}{steps}"
 
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> Json:
         """Return the JSON Schema of an answer. It has no `minimum`, `maximum` and `multipleOf`, which some strict
         modes refuse; a description states the range.
         """
@@ -299,9 +301,9 @@ class Scale(FileContent):
             return {"type": "number", "enum": list(self.steps)}
         return {"type": "number", "description": self.words}
 
-    def contract(self) -> dict[str, Any]:
+    def contract(self) -> Json:
         """Return the properties by which the scales of two factors are compared."""
-        contract: dict[str, Any] = {"values": list(self.values)}
+        contract: Json = {"values": list(self.values)}
         if self.choices:
             contract = {"choices": list(self.choices)}
         elif self.range is not None:

@@ -24,9 +24,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Literal, TypedDict, TypeVar
 
-from editjudge.canonical import json_hash
+from editjudge.canonical import Json, json_hash
 from editjudge.edit import Edit
 from editjudge.errors import ManifestError, RubricError, UsageError
 from editjudge.rubrics.evaluation import applies
@@ -43,7 +43,7 @@ class SetSpec(TypedDict):
     """A set as a run stores it."""
 
     hash: str
-    rubrics: list[dict[str, Any]]
+    rubrics: list[Json]
     """Name of each rubric, and the conditions on which it is asked."""
     score: dict[str, ScoreText]
 
@@ -145,9 +145,7 @@ def _formula(
     name: str, entry: ScoreText, members: Sequence[Member], before: Mapping[str, Term]
 ) -> Formula:
     where = f"score {name}"
-    content: dict[str, Any] = (
-        {"formula": entry} if isinstance(entry, str) else dict(entry)
-    )
+    content: Json = {"formula": entry} if isinstance(entry, str) else dict(entry)
     if "formula" not in content or content.keys() - _SCORE_KEYS:
         raise RubricError(
             f"{where}: expected a formula, or keys of {', '.join(_SCORE_KEYS)} with `formula`",
@@ -256,7 +254,7 @@ class RubricSet:
                         f"with; expected one of its choices: {', '.join(label.choices)}"
                     )
 
-    def contract(self) -> dict[str, Any]:
+    def contract(self) -> Json:
         """Return the contract of each rubric and the names of the scores."""
         return {
             "name": self.name,
@@ -285,7 +283,7 @@ def member(rubric: Rubric) -> Member:
     )
 
 
-def asking(rubric: Rubric) -> dict[str, Any]:
+def asking(rubric: Rubric) -> Json:
     """Return a rubric's conditions, such as `when` and `samples`, except defaults."""
     defaults = Rubric.__dataclass_fields__
     return {

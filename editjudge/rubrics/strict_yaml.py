@@ -13,11 +13,17 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from editjudge.errors import RubricError, did_you_mean, near_miss, one_line
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    import yaml
+    from _typeshed import DataclassInstance
+    from pydantic import TypeAdapter
+    from pydantic_core import ErrorDetails
+
+T = TypeVar("T", bound="DataclassInstance")
 YamlPath = tuple[str | int, ...]
 Lines = Mapping[YamlPath, int]
 """Line numbers of the keys and items of a document, by path."""
@@ -141,7 +147,9 @@ def _look_over(events: Iterable[Any], source: str) -> None:
             raise RubricError(f"{source}:{event.start_mark.line + 1}: {problem}")
 
 
-def _built(node: Any, path: YamlPath, lines: dict[YamlPath, int], source: str) -> Any:
+def _built(
+    node: Any, path: YamlPath, lines: dict[YamlPath, int], source: str
+) -> object:
     """Return the plain data of a node, and add the lines of its keys and items to `lines`."""
     if node.id == "scalar":
         decimals = path[-1:] == ("step",) or not _DECIMALS.isdisjoint(path)
@@ -152,7 +160,7 @@ def _built(node: Any, path: YamlPath, lines: dict[YamlPath, int], source: str) -
             lines[(*path, number)] = item.start_mark.line + 1
             items.append(_built(item, (*path, number), lines, source))
         return items
-    members: dict[str, Any] = {}
+    members: dict[str, object] = {}
     for name, value in node.value:
         line = name.start_mark.line + 1
         key = name.value
@@ -170,7 +178,7 @@ def _built(node: Any, path: YamlPath, lines: dict[YamlPath, int], source: str) -
     return members
 
 
-def _plain(text: str, decimals: object = False) -> Any:
+def _plain(text: str, decimals: object = False) -> object:
     """Return the value of an unquoted scalar: an integer, a decimal if `decimals`, true, false, null, or text."""
     if decimals and _DECIMAL.fullmatch(text) and len(text) < 20:
         return float(text)
@@ -182,31 +190,31 @@ def _plain(text: str, decimals: object = False) -> Any:
 # --- checking -------------------------------------------------------------------------------------------------
 
 
-def field_names(owner: Any) -> list[str]:
+def field_names(owner: type[DataclassInstance]) -> list[str]:
     return [field.name for field in dataclasses.fields(owner)]
 
 
 def validated(
     kind: type[T],
-    data: Any,
+    data: object,
     lines: Lines,
     source: str,
-    keys_of: Callable[[Any], list[str]] = field_names,
+    keys_of: Callable[[type[DataclassInstance]], list[str]] = field_names,
 ) -> T:
     """Validate data as the dataclass `kind`. `keys_of` returns the legal keys of a dataclass, for messages."""
     from pydantic import ValidationError
 
     try:
         # Strict JSON mode accepts a list for a tuple, but neither a string nor 6.0 for an integer.
-        checked: T = _adapter(kind).validate_json(json.dumps(data), strict=True)  # type: ignore[arg-type]
-        return checked
+        adapter: TypeAdapter[T] = _adapter(kind)
+        return adapter.validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         errors = error.errors(include_url=False)
         complaints = []
         for fault in errors[:_MAX_COMPLAINTS]:
             owner = _class_at(kind, fault["loc"][:-1])
             keys = keys_of(owner)
-            complaints.append(_complaint(dict(fault), lines, source, keys))
+            complaints.append(_complaint(fault, lines, source, keys))
         if len(errors) > _MAX_COMPLAINTS:
             complaints.append(f"{source}: and {len(errors) - _MAX_COMPLAINTS} more")
         code = getattr(errors[0].get("ctx", {}).get("error"), "code", errors[0]["type"])
@@ -214,25 +222,27 @@ def validated(
 
 
 @functools.cache
-def _adapter(kind: type[object]) -> Any:
+def _adapter(kind: type[DataclassInstance]) -> TypeAdapter[Any]:
     """Return the cached validator of a class; building one takes longer than validating a hundred rubrics."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
 
 
-def _class_at(kind: Any, path: Iterable[str | int]) -> Any:
+def _class_at(
+    kind: type[DataclassInstance], path: Iterable[str | int]
+) -> type[DataclassInstance]:
     """Return the innermost dataclass on a path from `kind`."""
     for key in path:
         hint = typing.get_type_hints(kind).get(key) if isinstance(key, str) else None
-        classes = filter(dataclasses.is_dataclass, (hint, *typing.get_args(hint)))
-        kind = next(classes, kind)
+        for part in (hint, *typing.get_args(hint)):
+            if isinstance(part, type) and dataclasses.is_dataclass(part):
+                kind = part
+                break
     return kind
 
 
-def _complaint(
-    error: dict[str, Any], lines: Lines, source: str, keys: list[str]
-) -> str:
+def _complaint(error: ErrorDetails, lines: Lines, source: str, keys: list[str]) -> str:
     path = _fault_path(tuple(error["loc"]), error, lines)
     message = error["msg"]
     with_input = f"{message}, found {error['input']!r:.80}"
@@ -259,7 +269,7 @@ def _complaint(
     return f"{source}:{lines.get(line_path, 1)}: {name}: {message}"
 
 
-def _fault_path(path: YamlPath, error: dict[str, Any], lines: Lines) -> YamlPath:
+def _fault_path(path: YamlPath, error: ErrorDetails, lines: Lines) -> YamlPath:
     """Return the path of a fault in the file, which may be the factors' shared scale, or a key of a `FieldError`."""
     # Pydantic adds the types of a union to the path, which are not keys.
     kinds = ("str", "PromptPart", "tuple[str, ...]")
@@ -276,17 +286,17 @@ def _fault_path(path: YamlPath, error: dict[str, Any], lines: Lines) -> YamlPath
 # --- writing --------------------------------------------------------------------------------------------------
 
 
-def dump_plain(data: Any) -> str:
+def dump_plain(data: object) -> str:
     """Return plain data as readable YAML, which `parse_yaml` reads back unchanged."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
         """Writes texts with several lines as blocks, which are easy to read and edit."""
 
-        def ignore_aliases(self, data: Any) -> bool:
+        def ignore_aliases(self, data: object) -> bool:
             return True
 
-    def text(dumper: Any, value: str) -> Any:
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
         if _SURROGATE.search(value):
             raise RubricError(
                 f'"{one_line(value[:80])}" has an unpaired surrogate, which cannot be written to a file',

@@ -198,7 +198,7 @@ class _ItemChecks(_StrictModel):
             if source is None:
                 raise ValueError(f"images.{role!r:.80} has no source")
             image["source"] = redacted_address(source)
-        self.metadata = redacted_metadata(self.metadata)
+        self.metadata = dict(redacted_metadata(self.metadata))
         return self
 
 

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
@@ -22,6 +21,7 @@ from editjudge.report.selection import Choice
 from editjudge.report.tables import Table
 from editjudge.report.words import reason_text
 from editjudge.running.sums import OVERALL
+from editjudge.stats.columns import Floats, Ints
 from editjudge.stats.pairwise import ModelRecord, PairwiseSummary
 from editjudge.stats.summary import Cell, summarise
 from editjudge.store.listing import (
@@ -37,8 +37,6 @@ from editjudge.store.store import Store
 from editjudge.web.background import BackgroundCache, NotReady
 from editjudge.web.listing import PAGE, Browser
 from editjudge.web.values import whole_number
-
-Array = np.ndarray[Any, Any]
 
 # --- two sides ------------------------------------------------------------------------------------------------
 
@@ -189,7 +187,7 @@ class Pairing:
         judge: str,
         columns: Sequence[FactorColumn],
         rows: Sequence[int],
-    ) -> Array:
+    ) -> Floats:
         """Return the mean score of each edit by column; NaN if it has none."""
         self._browser.fill(run, judge, self._browser.columns(run))
         table = np.full((len(columns), len(rows)), np.nan)
@@ -256,7 +254,7 @@ def _matched(
     return [firsts[0][key] for key in both], [firsts[1][key] for key in both]
 
 
-def _sorted(gap: Array, columns: list[FactorColumn], sort: str) -> Array:
+def _sorted(gap: Floats, columns: list[FactorColumn], sort: str) -> Ints:
     """Return the order of the pairs.
 
     It is by the difference of one factor, with the largest lead of A first (of B if `sort` begins with a minus), or by

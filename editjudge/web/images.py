@@ -13,9 +13,9 @@ import struct
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
 
 from editjudge import plugins
+from editjudge.canonical import Json
 from editjudge.edit import PAIR_ROLES
 from editjudge.errors import ImageError
 from editjudge.media.cache import DigestCache, ImageReader
@@ -128,9 +128,7 @@ class Evidence:
         self._drawn: OrderedDict[tuple[int, str], dict[str, bytes]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(
-        self, run: RunRecord, item: Item, evidence: dict[str, Any]
-    ) -> dict[str, bytes]:
+    def of(self, run: RunRecord, item: Item, evidence: Json) -> dict[str, bytes]:
         try:
             draw = plugins.load("evidence", "measured", "evidence")
         except plugins.MissingExtra as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.exceptions import HTTPException
 
@@ -239,7 +239,7 @@ class Control(NamedTuple):
 
     edit: Edit
     """The edit, with images as bytes."""
-    expected: Mapping[str, Any]
+    expected: Mapping[str, object]
     """Lowest and highest correct score, or the better output of a pair, keyed by `rubric.factor`."""
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote, unquote
 
 from starlette.concurrency import run_in_threadpool
@@ -121,7 +120,7 @@ class _RatingPages:
         self._store = site.store
         self._browser = browser
 
-    def _page(self, name: str, status: int = 200, **values: Any) -> Response:
+    def _page(self, name: str, status: int = 200, **values: object) -> Response:
         return HTMLResponse(self._site.page(name, **values), status)
 
     def _study(self, request: Request) -> Study:
@@ -500,7 +499,7 @@ def _row(
     assigned: Sequence[Assignment],
     forms: _Forms,
     done: int,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     controls = {edit.number: edit.item for edit in assigned if edit.control}
     checks = []
     for (number, factor), form in forms.items():

@@ -22,6 +22,7 @@ from starlette.responses import (
 )
 from starlette.routing import BaseRoute, Route
 
+from editjudge.canonical import Json
 from editjudge.edit import PAIR_ROLES
 from editjudge.errors import ImageError, UsageError
 from editjudge.files import spreadsheet_safe
@@ -123,7 +124,7 @@ class _Pages:
         self._boards = Leaderboards(site.store)
         self._reports = BackgroundCache(4, fresh=3600)
 
-    def _page(self, name: str, refresh: bool = False, **values: Any) -> Response:
+    def _page(self, name: str, refresh: bool = False, **values: object) -> Response:
         # A page that waits for a result reloads itself.
         headers = {"refresh": "2"} if refresh else None
         return HTMLResponse(self._site.page(name, **values), headers=headers)
@@ -270,9 +271,7 @@ class _Pages:
         lines = (json.dumps(row, allow_nan=False) + "\n" for row in rows)
         return _download(lines, run, "jsonl", "application/jsonl")
 
-    def _listed(
-        self, request: Request
-    ) -> tuple[RunRecord, list[str], Iterator[dict[str, Any]]]:
+    def _listed(self, request: Request) -> tuple[RunRecord, list[str], Iterator[Json]]:
         """Return the run, the columns of a CSV file, and a document for each edit that matches the query."""
         run = self._run(request.path_params["run"])
         columns, rows = self._browser.every(run, Query.of(request.query_params))
@@ -430,7 +429,7 @@ def _following(siblings: list[Item], item: Item) -> Item | None:
     return siblings[(names.index(item.item) + 1) % len(names)]
 
 
-def _document(row: ListedEdit, factors: list[str], people: list[str]) -> dict[str, Any]:
+def _document(row: ListedEdit, factors: list[str], people: list[str]) -> Json:
     item = row.item
     return {
         "item": item.item,
@@ -448,7 +447,7 @@ def _document(row: ListedEdit, factors: list[str], people: list[str]) -> dict[st
     }
 
 
-def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(document: Json) -> dict[str, object]:
     """Flatten a document into columns: facts about the edit first, then its scores."""
     columns = dict(document)
     scores = columns.pop("scores")

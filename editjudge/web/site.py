@@ -62,7 +62,7 @@ class Site:
         """Routes that plug-ins add."""
         return [extend(self) for extend in plugins.usable("routes")]
 
-    def page(self, name: str, **values: Any) -> str:
+    def page(self, name: str, **values: object) -> str:
         """Render a template."""
         template = _templates().get_template(name)
         return template.render(signed=self.token is not None, **values)

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import cast
 from urllib.parse import parse_qs, quote, unquote_to_bytes
 
 from starlette.concurrency import run_in_threadpool
@@ -160,7 +160,7 @@ def scale_ends(factor: Factor) -> list[tuple[float, str]]:
     return ends if any(meaning for _, meaning in ends) else []
 
 
-def pretty(value: Any) -> str:
+def pretty(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
@@ -195,7 +195,7 @@ def question_text(rubric: Rubric, run: RunRecord, item: Item) -> str:
     return str(ask(rubric, edit, cast(dict[str, str], digests), layout))
 
 
-FILTERS: dict[str, Callable[..., Any]] = {
+FILTERS: dict[str, Callable[..., object]] = {
     "day": day,
     "edit_url": edit_url,
     "legend": legend,
