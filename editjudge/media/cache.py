@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,23 +155,52 @@ class ImageReader:
         self._fetch = fetch
         self._bounds = bounds
         self._held = _ByteCache[LoadedImage](budget * judges)
-        self._reading = tuple(threading.Lock() for _ in range(_READ_AT_ONCE))
         self._shared = judges > 1
-        self.ahead: dict[ImageSource, Future[LoadedImage | KnownImage]] = {}
-        """Reads that were started in advance. The judges of a run share them."""
+        self.pending: dict[ImageSource, Future[LoadedImage | KnownImage]] = {}
+        """Reads that were started, which the judges of a run share."""
 
     @functools.cached_property
     def threads(self) -> ThreadPoolExecutor:
         """Threads that read in parallel if the disk is slow."""
         return ThreadPoolExecutor(_READ_AT_ONCE, "editjudge-images")
 
-    def look(self, source: ImageSource) -> LoadedImage:
-        """Read an image and keep it for `take`."""
-        # A lock for each file, so that a second judge uses the image that the first has read.
-        with self._reading[hash(source) % _READ_AT_ONCE]:
-            image = self.load(source)
-            self.hold(source, image)
+    def look(self, source: ImageSource) -> LoadedImage | KnownImage:
+        """Read an image and keep it for `take`, or return the result of a read that was started already."""
+        read = Future[LoadedImage | KnownImage]()
+        pending = self.pending.setdefault(source, read)
+        if pending is read:
+            self._finish(read, self.load, source)
+        try:
+            image = pending.result()
+            if isinstance(image, LoadedImage):
+                self.hold(source, image)
+        finally:
+            # Removed only now, so that a judge that asks meanwhile finds this read instead of starting a second one.
+            self.pending.pop(source, None)
         return image
+
+    def start(
+        self,
+        source: ImageSource,
+        load: Callable[[ImageSource], LoadedImage | KnownImage],
+    ) -> None:
+        """Read an image in another thread, unless that was started already. It is kept only when it is requested, so
+        that it does not evict images that wait to be encoded.
+        """
+        read = Future[LoadedImage | KnownImage]()
+        if self.pending.setdefault(source, read) is read:
+            self.threads.submit(self._finish, read, load, source)
+
+    @staticmethod
+    def _finish(
+        read: Future[LoadedImage | KnownImage],
+        load: Callable[[ImageSource], LoadedImage | KnownImage],
+        source: ImageSource,
+    ) -> None:
+        try:
+            read.set_result(load(source))
+        except BaseException as error:
+            read.set_exception(error)
 
     def load(self, source: ImageSource) -> LoadedImage:
         """Read an image, or return the kept one if its file has not changed."""
@@ -303,30 +332,19 @@ class DigestCache:
             return
         mean_size = self.reader.bytes_read / max(1, self.reader.files_read)
 
-        def read(source: Path) -> LoadedImage | KnownImage:
-            # The image is kept only when it is requested, so that it does not evict images that wait to be encoded.
-            return self._remembered(os.path.abspath(source)) or self.reader.load(source)
+        def load(source: ImageSource) -> LoadedImage | KnownImage:
+            path = os.path.abspath(str(source))
+            return self._remembered(path) or self.reader.load(source)
 
-        ahead = self.reader.ahead
         for source in sources:
-            if len(ahead) * mean_size >= self.reader.budget:
+            if len(self.reader.pending) * mean_size >= self.reader.budget:
                 return
-            if isinstance(source, Path) and source not in ahead:
-                ahead[source] = self.reader.threads.submit(read, source)
+            if isinstance(source, Path):
+                self.reader.start(source, load)
 
     def _look(self, source: ImageSource) -> LoadedImage | KnownImage:
-        if not is_file(source):
+        if not is_file(source) or source in self.reader.pending:
             return self.reader.look(source)
-        if ahead := self.reader.ahead.get(source):
-            try:
-                image = ahead.result()
-                if isinstance(image, LoadedImage):
-                    self.reader.hold(source, image)
-            finally:
-                # Removed only now, so that a judge that asks meanwhile finds this read instead of starting a second
-                # one.
-                self.reader.ahead.pop(source, None)
-            return image
         start = time.monotonic() - time.thread_time()
         try:
             return self._remembered(os.path.abspath(source)) or self.reader.look(source)

@@ -11,6 +11,7 @@ import os
 import struct
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Awaitable, Callable
@@ -31,6 +32,7 @@ from editjudge.media.cache import (
     ImageCache,
     ImageReader,
     KnownImage,
+    LoadedImage,
 )
 from editjudge.media.image import (
     AS_IS,
@@ -992,18 +994,53 @@ def test_the_judges_of_a_run_share_one_read_of_a_picture(
     assert (sizes, reads) == ([6, 5], ["a.png"])
 
 
+@pytest.mark.parametrize("first", ["in advance", "at once"])
+def test_a_picture_that_one_judge_is_reading_is_not_read_by_another(
+    first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of the two begins: the second finds the read of the first, which takes as long as it needs."""
+    monkeypatch.setattr("editjudge.media.cache._SLOW", -1.0)
+    path = settled(tmp_path / "a.png", SAMPLES["png"](6, 4))
+    begun = threading.Event()
+    go_on = threading.Event()
+    reads = []
+
+    def reading(path: Path, *options: Any) -> Any:
+        reads.append(path.name)
+        begun.set()
+        assert go_on.wait(60)
+        return read_file(path, *options)
+
+    monkeypatch.setattr("editjudge.media.cache.read_file", reading)
+    reader = ImageReader(judges=2)
+    judges = [DigestCache(reader), DigestCache(reader)]
+    with ThreadPoolExecutor(2) as pool:
+        if first == "at once":
+            looks = [pool.submit(judges[0].of, path)]
+            assert begun.wait(60)
+            judges[1].look_ahead([path])
+        else:
+            judges[1].look_ahead([path])
+            assert begun.wait(60)
+            looks = [pool.submit(judges[0].of, path)]
+        looks.append(pool.submit(judges[1].of, path))
+        go_on.set()
+        digests = {look.result(60) for look in looks}
+    reader.threads.shutdown()
+    assert (reads, digests) == (["a.png"], {images.digest(path.read_bytes())})
+
+
 def test_a_shared_picture_that_is_another_one_by_now_is_read_again(
     tmp_path: Path,
 ) -> None:
     path = settled(tmp_path / "a.png", b"one")
     reader = ImageReader(judges=2)
-    assert reader.look(path).data == b"one"
+    image = reader.look(path)
+    assert isinstance(image, LoadedImage) and image.data == b"one"
     settled(tmp_path / "b.png", b"two").replace(path)
-    assert (
-        reader.look(path).data
-        == b"two"
-        == reader.take(path, images.digest(b"two")).data
-    )
+    image = reader.look(path)
+    assert isinstance(image, LoadedImage) and image.data == b"two"
+    assert reader.take(path, images.digest(b"two")).data == b"two"
 
 
 async def gathered(*waiting: Awaitable[EncodedImage]) -> list[EncodedImage]:
