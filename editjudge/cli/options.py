@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -91,11 +91,18 @@ class Verb(click.Command):
     """A command that returns a `VerbReply`, accepts `--json`, and understands settings and former spellings."""
 
     def __init__(
-        self, *args: Any, example: str = "", note: str = "", **attributes: Any
+        self,
+        *args: Any,
+        example: str = "",
+        note: str = "",
+        groups: Mapping[str, str] | None = None,
+        **attributes: Any,
     ) -> None:
         examples = example.replace("\n", "\n         ")
         attributes["epilog"] = f"{note}\n\n\b\nExample: {examples}".lstrip("\n")
         super().__init__(*args, **attributes)
+        self._groups = groups or {}
+        """Headings of `--help`, and the options under each; those that no heading names come last."""
         json_option(self)
         self._settings = {p.key: p for p in self.params if isinstance(p, Setting)}
         for option in self.params:
@@ -120,6 +127,19 @@ class Verb(click.Command):
             else:
                 spelled.append(text)
         return super().parse_args(ctx, spelled)
+
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        records: dict[str, tuple[str, str]] = {}
+        for parameter in self.get_params(ctx):
+            if record := parameter.get_help_record(ctx):
+                records[parameter.opts[-1]] = record
+        for heading, spellings in self._groups.items():
+            with formatter.section(heading):
+                formatter.write_dl([records.pop(name) for name in spellings.split()])
+        with formatter.section("Other options" if self._groups else "Options"):
+            formatter.write_dl(list(records.values()))
 
     def invoke(self, ctx: click.Context) -> None:
         reply = super().invoke(ctx)

@@ -6,7 +6,7 @@ import dataclasses
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -137,6 +137,21 @@ def _counts(outcome: Outcome, seconds: float) -> Iterator[str]:
         if outcome.store != default_store():
             command += ["--store", outcome.store]
         yield f"list every failed edit with its reasons: {shlex.join(command)}"
+    elif outcome.ending == "finished" and summary.total:
+        yield f"next: {'; '.join(_next(outcome))}"
+
+
+def _next(outcome: Outcome) -> Iterator[str]:
+    """Yield the commands that show a run: is a difference real, what does it look like, which edits are they."""
+    at = []
+    if outcome.store != default_store():
+        at = ["--store", outcome.store]
+    name = outcome.name
+    models = {model for _, model, *_ in outcome.summary.cells}
+    if len(models) > 1:
+        yield shlex.join(["editjudge", "compare", name, *at])
+    yield shlex.join(["editjudge", "report", name, "-o", f"{name}.html", *at])
+    yield shlex.join(["editjudge", "serve", *at])
 
 
 def _number(count: int, singular: str, plural: str) -> str:
@@ -201,7 +216,11 @@ def dry_run_reply(job: Job, store: str, run_options: RunOptions) -> VerbReply:
     estimates, todo = forecast(job, store, run_options)
     counts = dataclasses.asdict(todo) | {"cannot_be_asked": todo.problems}
     del counts["problems"]
-    document = {"judges": [estimate.as_json() for estimate in estimates], **counts}
+    document = {
+        "judges": [estimate.as_json() for estimate in estimates],
+        "total": _total(estimates),
+        **counts,
+    }
     return VerbReply(document, _forecast_lines(job, estimates, todo))
 
 
@@ -234,7 +253,21 @@ def _forecast_lines(job: Job, estimates: list[Estimate], todo: Todo) -> Iterator
             yield f"  by --batch {_price(estimate.batch_price, interval)}"
         if estimate.seconds is not None:
             yield f"  {_duration(estimate.seconds)} at the given rates"
+    if len(estimates) > 1:
+        total = _total(estimates)
+        yield f"all judges: {total['calls']:,.0f} calls, {_price(total['price'], None)}"
     yield f"about {todo.stored_bytes / 1e6:,.1f} MB in the store"
+
+
+def _total(estimates: Sequence[Estimate]) -> dict[str, float | None]:
+    """Return the sums over all judges; the price is None if that of one is unknown."""
+    known = [estimate.price for estimate in estimates if estimate.price is not None]
+    return {
+        "calls": sum(estimate.calls for estimate in estimates),
+        "input_tokens": sum(estimate.input_tokens for estimate in estimates),
+        "output_tokens": sum(estimate.output_tokens for estimate in estimates),
+        "price": sum(known) if len(known) == len(estimates) else None,
+    }
 
 
 def _price(price: float | None, interval: tuple[float, float] | None) -> str:

@@ -62,7 +62,20 @@ def _engine_name(
     return name
 
 
-@verb(example="editjudge run edits.jsonl --judge openai/gpt-4.1 --name mine --budget 5")
+_HELP = {
+    "Main options": "--judge --rubric --name --store --model --limit --repeats --budget --dry-run --max-failures",
+    "Edits": "--column --allow-outside --allow-urls --where --part --step --step-from",
+    "Questions and answers": "--layout --fuse --order --best-of --primary --read --strict --retries-invalid",
+    "Requests": "--concurrency --batch --engine --base-url --temperature --seed --max-tokens --reasoning-effort "
+    "--timeout -J",
+}
+"""Options by what they are about, the commonest first."""
+
+
+@verb(
+    example="editjudge run edits.jsonl --judge openai/gpt-4.1 --name mine --budget 5",
+    groups=_HELP,
+)
 @click.argument("manifest", type=FILE)
 @click.option(
     "--repeats",

@@ -127,6 +127,23 @@ def test_the_last_line_is_the_command_that_says_which_edits_failed(
     )
 
 
+def test_a_run_without_failures_ends_with_the_commands_that_show_it(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with stub():
+        told = judge(edits(tmp_path, 4), store, "--rubric", "fidelity", "--name", "r")
+    label, _, commands = told.out.splitlines()[-1].partition(": ")
+    typed = [shlex.split(command)[1:] for command in commands.split("; ")]
+    assert (label, [words[0] for words in typed]) == (
+        "next",
+        ["compare", "report", "serve"],
+    )
+    for words in typed[:2]:
+        assert editjudge(*words).code == 0
+    assert (tmp_path / "r.html").exists()
+
+
 def test_a_run_ends_with_the_commonest_reason_of_each_status_and_an_edit_that_has_it(
     tmp_path: Path, store: Path
 ) -> None:

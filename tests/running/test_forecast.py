@@ -323,3 +323,16 @@ def test_a_condition_may_be_an_expression_of_several_scores() -> None:
     assert where.holds(scores) is True
     assert where.holds(scores | {"completeness": [3]}) is False
     assert where.holds({"alignment": [5], "overall": [4]}) is None
+
+
+def test_a_dry_run_adds_up_its_judges(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 4)
+    judges = ("--judge", "openai/gpt-4.1", "--judge", "anthropic/claude-sonnet-4-5")
+    typed = ("run", manifest, *judges, "--dry-run", "--store", store, "--json")
+    with stub():
+        document = editjudge(*typed).json
+        unknown = editjudge(*typed, "--judge", "openai/not-in-the-list").json
+    for name in ("calls", "input_tokens", "price"):
+        parts = [judge[name] for judge in document["judges"]]
+        assert document["total"][name] == pytest.approx(sum(parts)) and min(parts) > 0
+    assert (unknown["total"]["calls"], unknown["total"]["price"]) == (36, None)
