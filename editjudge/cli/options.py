@@ -351,7 +351,7 @@ use_option = click.option(
     type=click.Choice(["scores", "expected"]),
     default="scores",
     show_default=True,
-    help="expected: use the expected scores of a run with --read logprobs instead of the written ones.",
+    help="expected: use the expected scores of a run (with --read logprobs, or by measured) instead of the written ones.",
 )
 
 

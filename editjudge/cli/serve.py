@@ -54,6 +54,13 @@ _IN_A_PATH = re.compile(r"[A-Za-z0-9._~-]+")
 )
 @judge_option(default=default_judge, show_default="EDITJUDGE_JUDGE, else measured")
 @click.option(
+    "--judge-for",
+    multiple=True,
+    metavar="RUBRIC=JUDGE",
+    help="Judge of one rubric in the place of --judge, such as fidelity=openai/gpt-4.1 beside --judge measured; "
+    "repeatable.",
+)
+@click.option(
     "--token",
     envvar="EDITJUDGE_TOKEN",
     help="Token of reviewers, who may do everything; required beyond this machine.",
@@ -81,8 +88,17 @@ _IN_A_PATH = re.compile(r"[A-Za-z0-9._~-]+")
 @former_option("--allow-judge", "--allow JUDGE", "judges", multiple=True)
 @former_option("--allow-rubric", "--allow RUBRIC", "more_rubrics", multiple=True)
 @click.option(
+    "--score",
     "--formula",
-    help="How scores become a reward: mean, min, product, geometric_mean, or an expression of factors.",
+    "formula",
+    help="How scores become a reward: mean, min, product, geometric_mean, or an expression of factors and rubrics, "
+    'such as "fidelity * (preservation + quality) / 2".',
+)
+@click.option(
+    "--use",
+    type=click.Choice(["scores", "expected"]),
+    help="expected: reward by the expected scores of judges that give them (measured; others with --read logprobs) "
+    "instead of the written ones.",
 )
 @click.option(
     "--weight",
@@ -165,6 +181,9 @@ def command(
     of processes. Its holder may review and judge. Give programs --service-token instead, which opens no page, and
     raters a link of their own (`editjudge ratings invite`). With --service-token alone, the pages open on this machine
     only.
+
+    The reward of an edit needs every rubric of its score. measured does not judge whether the instruction was followed
+    (fidelity): name a judge for that with --judge-for, or the other rubrics with --rubric preservation --rubric quality.
     """
     # The server screens and measures images in its own threads, and BLAS threads would compete with them for cores:
     # screening an edit took 183 ms of CPU with two BLAS threads, and 110 ms with one.
@@ -174,7 +193,8 @@ def command(
     from editjudge.web.site import LOOPBACK, Site
 
     options = judge_options(values)
-    terms = _terms(values)
+    terms = dataclasses.replace(_terms(values), judge=judge, options=options)
+    note = _check_reward(terms)
     token = token.strip() if token else None
     service_token = service_token.strip() if service_token else None
     _check_tokens(token, service_token)
@@ -188,8 +208,7 @@ def command(
         token = secrets.token_urlsafe(32)
     with open_store(create=create) as store, _listening(host, port) as listener:
         store.keep_caches_small()
-        rewards = dataclasses.replace(terms, judge=judge, options=options)
-        app = create_app(Site(store, token, service_token, {"rewards": rewards}))
+        app = create_app(Site(store, token, service_token, {"rewards": terms}))
         address = f"[{host}]" if ":" in host else host
         url = f"http://{address}:{listener.getsockname()[1]}/"
         if wants_json():
@@ -197,6 +216,8 @@ def command(
             emit({"url": url, "store": store.name})
             sys.stdout.flush()
         click.echo(f"editjudge: {url}  (store {printable(store.name)})", err=True)
+        if note:
+            click.echo(note, err=True)
         click.echo("Ctrl-C stops it.", err=True)
         # raised again after everything is closed
         with contextlib.suppress(KeyboardInterrupt):
@@ -232,9 +253,55 @@ def _terms(values: dict[str, Any]) -> Terms:
         values["more_rubrics" if _is_rubric(name) else "judges"] += (name,)
     values["weights"] = _weights("--weight", "FACTOR", values["weights"])
     values["mixture"] = _weights("-J mix", "JUDGE", values["mixture"])
+    values["judge_for"] = _judges_by_rubric(values["judge_for"])
     return Terms(
         **{name: value for name, value in values.items() if value not in (None, (), {})}
     )
+
+
+def _judges_by_rubric(texts: Sequence[str]) -> dict[str, str]:
+    judges: dict[str, str] = {}
+    for text in texts:
+        rubric, _, judge = text.partition("=")
+        if not rubric or not judge:
+            raise UsageError(
+                f'--judge-for "{text}": expected RUBRIC=JUDGE, such as fidelity=openai/gpt-4.1'
+            )
+        if rubric in judges:
+            raise UsageError(f"--judge-for {rubric}: has two judges; give one")
+        judges[rubric] = judge
+    return judges
+
+
+def _check_reward(terms: Terms) -> str:
+    """Return a note on what the default reward cannot know; empty if there is none. Raise `UsageError` if the operator
+    named a judge and no rubrics, and the judge leaves every reward undefined."""
+    from editjudge.rewards.offer import Offer
+
+    offer = Offer.of(terms)
+    if judge := offer.blind_judge():
+        problem = (
+            f"{judge} does not judge whether the instruction was followed (rubric fidelity), so that edits have no "
+            "reward. Either name a judge that does for that rubric: --judge-for fidelity=openai/gpt-4.1. Or ask for "
+            "what it measures by name: --rubric preservation --rubric quality; such a reward cannot know whether the "
+            "instruction was followed"
+        )
+        is_chosen = _is_typed("judge") or _is_typed("mixture")
+        if is_chosen and not _is_typed("rubrics"):
+            raise UsageError(f"--judge {judge}: {problem}")
+        return f"rewards: {problem}"
+    if offer.ignores_instruction():
+        return (
+            "rewards: not judged: whether the instruction was followed, so that an edit that does less of what was "
+            "asked can have a higher reward; an output that is nearly its input has none"
+        )
+    return ""
+
+
+def _is_typed(name: str) -> bool:
+    """Whether an option is on the command line."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def _is_rubric(name: str) -> bool:

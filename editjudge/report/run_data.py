@@ -188,7 +188,8 @@ class RunData:
             )
         if self.of == "expected":
             lines.append(
-                "of expected scores: the means over what each judge might have written, by its probabilities"
+                "of expected scores: the means over what each judge might have written, by its probabilities, or before "
+                "it rounded"
             )
         return lines
 
@@ -285,7 +286,7 @@ def _rows(store: Store, run: RunRecord, of: Of) -> Iterator[JudgementRow]:
     if not has_any:
         raise InputError(
             f"run {run.name} has no expected scores: judge it with --read logprobs, by a server that gives token "
-            "probabilities",
+            "probabilities, or by measured",
             options=[Option("read", "logprobs")],
         )
 

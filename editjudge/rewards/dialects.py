@@ -44,7 +44,17 @@ Place = Annotated[
 """Path of a list with one entry for each edit: names of nested objects, separated by dots. `*` matches each entry."""
 Places = Annotated[list[Place], Field(min_length=1)]
 Url = Annotated[str, Field(pattern=r"^/([\w.{}-]+(/[\w.{}-]+)*)?$", max_length=200)]
-Option = Literal["judge", "judges", "rubrics", "score", "formula", "weights", "samples"]
+Option = Literal[
+    "judge",
+    "judge_for",
+    "judges",
+    "rubrics",
+    "score",
+    "formula",
+    "weights",
+    "use",
+    "samples",
+]
 """Fields of a request to `/v1/reward` that a mode may set."""
 Part = Literal[
     "rewards", "errors", "reasons", "reward", "reason", "error", "metadata", "nothing"

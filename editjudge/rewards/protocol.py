@@ -34,7 +34,13 @@ import editjudge
 from editjudge.edit import IMAGE_ROLES, MAX_IMAGES, Edit
 from editjudge.judgement import FIELDS, STATUSES
 from editjudge.judges.judge import Options
-from editjudge.rewards.reduction import LEAST_WEIGHT, MOST_WEIGHT, Formula
+from editjudge.rewards.reduction import (
+    LEAST_WEIGHT,
+    MOST_WEIGHT,
+    NOT_JUDGED,
+    Formula,
+    Use,
+)
 from editjudge.store.import_run import ImportedJudgement
 
 PROTOCOL = 1
@@ -51,6 +57,8 @@ class Terms:
 
     judge: str = "measured"
     """Default judge."""
+    judge_for: Mapping[str, str] = field(default_factory=dict)
+    """Judges of single rubrics in the place of the default judge, by the name of the rubric or of a set."""
     options: Options = field(default_factory=Options)
     """Options of the judges."""
     judges: tuple[str, ...] = ()
@@ -62,6 +70,8 @@ class Terms:
     formula: str = "mean"
     """Default score: the name of a formula, or an expression."""
     weights: Mapping[str, float] = field(default_factory=dict)
+    use: Use = "scores"
+    """Default scores that a reward is computed from."""
     mixture: Mapping[str, float] = field(default_factory=dict)
     """Default mixture of judges, with the weights for averaging their rewards; if empty, `judge` alone."""
     degenerate: Literal["null", "worst"] = "null"
@@ -238,6 +248,10 @@ class RewardRequest(JudgeRequest):
         None,
         description="A mixture in the place of `judge`: the weighted mean of their rewards.",
     )
+    judge_for: Annotated[dict[str, str], Field(min_length=1)] | None = Field(
+        None,
+        description="Judges of single rubrics: rubric to judge; `judge`, or the server's own, is asked about the others.",
+    )
     samples: Annotated[int, Field(ge=1), BeforeValidator(_integer)] = Field(
         1, description="Answers to each question; the reward is their mean."
     )
@@ -248,12 +262,17 @@ class RewardRequest(JudgeRequest):
     )
     score: Annotated[str, Field(min_length=1, max_length=2_000)] | None = Field(
         None,
-        description="How scores become one number: a formula by its name, a factor, or an expression of factors.",
+        description="How scores become one number: a formula by its name, a factor, a rubric, or an expression of "
+        "them.",
     )
     formula: str | None = Field(None, description="How scores become one number.")
     weights: Annotated[dict[str, Weight], Field(min_length=1)] | None = Field(
         None,
         description="The factors that count, and how much; by default only their rubrics are asked.",
+    )
+    use: Use | None = Field(
+        None,
+        description="`expected`: the expected scores of judges that give them, in the place of the written ones.",
     )
 
 
@@ -287,6 +306,7 @@ class RequestModels:
             "rubrics": rubrics_asked | None,
             "deadline": Annotated[float, Field(gt=0, le=terms.deadline)] | None,
             "judges": mixture | None,
+            "judge_for": Annotated[dict[rubric, judge], Field(min_length=1)] | None,
             "samples": Annotated[samples, BeforeValidator(_integer)],
             "formula": Formula | None,
             "weights": Annotated[dict[factor, Weight], Field(min_length=1)] | None,
@@ -478,6 +498,11 @@ class RewardedEdit(BaseModel, frozen=True):
         return self
 
 
+def _describe_rewards(schema: dict[str, Any]) -> None:
+    """Add to the JSON Schema that every field is required except `judged_by`."""
+    schema["required"] = [name for name in schema["properties"] if name != "judged_by"]
+
+
 class Rewards(BaseModel, frozen=True):
     """One reward for each edit, in the order in which they were sent. A failure is null, never 0."""
 
@@ -488,12 +513,14 @@ class Rewards(BaseModel, frozen=True):
     rubrics: dict[str, str]
     run: StoredRun | None
     judges: dict[str, Number]
+    judged_by: Annotated[
+        dict[str, str] | None,
+        Field(
+            description="Factor to the judge that was asked about it, where rubrics have different judges."
+        ),
+    ] = None
 
-    model_config = ConfigDict(
-        json_schema_extra=lambda schema: schema.update(
-            required=list(schema["properties"])
-        )
-    )
+    model_config = ConfigDict(json_schema_extra=_describe_rewards)
 
 
 # --- documents ------------------------------------------------------------------------------------------------
@@ -568,7 +595,12 @@ def openapi(models: RequestModels, *, secured: bool) -> dict[str, Any]:
     schemas |= _schemas((*requests, *answers), "#/components/schemas/")
     for name, texts in _MULTIPART.items():
         schemas[texts] = _without_images(schemas[name])
-    schemas["Reward"]["properties"]["status"]["enum"] = [*STATUSES, "pending"]
+    schemas["Reward"]["properties"]["status"]["enum"] = [
+        *STATUSES,
+        "pending",
+        NOT_JUDGED,
+        "undefined",
+    ]
     columns = schemas.pop(ImportedJudgement.__name__)["properties"]
     fields = {column.name: columns[column.name] for column in FIELDS}
     # A question that was never asked has no key.

@@ -17,11 +17,13 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Iterator,
+    Mapping,
     Sequence,
 )
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from editjudge import plugins
@@ -172,8 +174,8 @@ class RequestBatch:
     """The questions of a request, and its progress. Create it inside a running event loop."""
 
     edits: Sequence[Edit]
-    rubrics: Sequence[Rubric]
-    judges: Iterable[str]
+    questions: Mapping[str, Sequence[Rubric]]
+    """Rubrics that each judge is asked about."""
     screened: bool = False
     """Whether edits with degenerate outputs are not sent to a judge."""
     samples: int = 1
@@ -188,17 +190,29 @@ class RequestBatch:
 
     def __post_init__(self) -> None:
         self.findings: list[Finding | None] = [None] * len(self.edits)
-        self.queued = {spec: self._unplanned(spec) for spec in self.judges}
+        self.queued = {spec: self._unplanned(spec) for spec in self.questions}
         """Queued edits, by judge."""
 
     def _unplanned(self, spec: str) -> list[QueuedEdit]:
-        queued = []
-        for edit in self.edits:
-            tasks = [
-                (Task(edit.id, r.name, spec, 0, ""), edit, r) for r in self.rubrics
-            ]
-            queued.append(QueuedEdit(edit, [Work(*task) for task in tasks]))
-        return queued
+        return [
+            QueuedEdit(
+                edit,
+                [
+                    Work(Task(edit.id, rubric.name, spec, 0, ""), edit, rubric)
+                    for rubric in self.questions[spec]
+                ],
+            )
+            for edit in self.edits
+        ]
+
+    def queued_for(self, number: int) -> list[QueuedEdit]:
+        """Return the edit with this number in the queue of each judge."""
+        return [edits[number] for edits in self.queued.values()]
+
+    @property
+    def rubrics(self) -> list[Rubric]:
+        by_name = {r.name: r for rubrics in self.questions.values() for r in rubrics}
+        return list(by_name.values())
 
     @property
     def pairwise(self) -> bool:
@@ -308,14 +322,14 @@ class JudgingQueue:
         """Run a function that reads a request in a thread."""
         return asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-    def _look(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+    def _look(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Run a function that hashes or screens images in a thread."""
-        loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._screens, work, *arguments)
+        return asyncio.get_running_loop().run_in_executor(self._screens, work)
 
     async def inspect(self, edits: Sequence[Edit]) -> list[Finding | None]:
         """Return the faults of edits that are to be compared, including missing and unreadable images."""
-        return await asyncio.gather(*(self._look(self._inspect, e) for e in edits))
+        looks = (self._look(partial(self._inspect, edit)) for edit in edits)
+        return await asyncio.gather(*looks)
 
     def _inspect(self, edit: Edit) -> Finding | None:
         digests = DigestCache(self._reader)
@@ -363,7 +377,7 @@ class JudgingQueue:
     async def _judge(self, batch: RequestBatch) -> None:
         try:
             if batch.screened:
-                looks = (self._look(screen, edit) for edit in batch.edits)
+                looks = (self._look(partial(screen, edit)) for edit in batch.edits)
                 batch.findings = await asyncio.gather(*looks)
             await _all(self._judge_by(spec, batch) for spec in batch.queued)
         finally:
@@ -376,7 +390,7 @@ class JudgingQueue:
         lane = await self._lane(spec)
         lane.try_again()
         queued = batch.queued[spec]
-        plans = await self._look(self._plans, lane.judge, batch)
+        plans = await self._look(partial(self._plans, lane.judge, spec, batch))
         tasks: list[Task] = []
         questions: list[tuple[QueuedEdit, Work]] = []
         for edit, finding, plan in zip(queued, batch.findings, plans, strict=True):
@@ -397,11 +411,12 @@ class JudgingQueue:
     # --- planning and storing, in threads -------------------------------------------------------------------
 
     def _plans(
-        self, judge: Judge, batch: RequestBatch
+        self, judge: Judge, spec: str, batch: RequestBatch
     ) -> list[tuple[list[Work], Item]]:
         """Return the tasks of each edit, and the edit in the form that is stored. This hashes the images."""
         digests = _RequestDigests(self._reader)
         plans = []
+        rubrics = batch.questions[spec]
         for edit in batch.edits:
             images = readable_images(edit, digests)
 
@@ -409,7 +424,10 @@ class JudgingQueue:
                 return images.get(role) or look_at(digests, edit, role)  # noqa: B023  (called only in this iteration)
 
             plans.append(
-                (self._works(judge, edit, batch, look), self._item(edit, images))
+                (
+                    self._works(judge, edit, rubrics, batch, look),
+                    self._item(edit, images),
+                )
             )
         return plans
 
@@ -417,13 +435,14 @@ class JudgingQueue:
         self,
         judge: Judge,
         edit: Edit,
+        rubrics: Sequence[Rubric],
         batch: RequestBatch,
         look: Callable[[Edit, str], KnownImage | None],
     ) -> list[Work]:
         """Return the questions about an edit. With `fresh`, they are repeats that have no answer in the store yet."""
         repeats = batch.samples
         while True:
-            settings = QuestionSettings(batch.rubrics, repeats)
+            settings = QuestionSettings(rubrics, repeats)
             planned = list(works([edit], settings, judge, look))
             if not (batch.fresh or self.terms.fresh):
                 return planned

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from editjudge.errors import RubricError, UsageError, did_you_mean
 from editjudge.judgement import Judgement
-from editjudge.rubrics.evaluation import value_for_edit
+from editjudge.rubrics.evaluation import (
+    UNDEFINED,
+    quantity_for_edit,
+    value_for_edit,
+)
 from editjudge.rubrics.expression import Member, Ref, Term, parse, share
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.scale import Scale
 from editjudge.rubrics.sets import Formula as SetScore
 from editjudge.rubrics.sets import member
+from editjudge.rubrics.verdict import Remark
 
 Formula = Literal["mean", "min", "product", "geometric_mean"]
 FORMULAS: tuple[Formula, ...] = get_args(Formula)
@@ -32,6 +38,30 @@ LEAST_WEIGHT = 1e-3
 MOST_WEIGHT = 1e3
 
 
+INSTRUCTION = "fidelity"
+"""Rubric that asks whether the instruction was followed."""
+NOT_JUDGED = "instruction_not_judged"
+"""Status of a reward whose score includes that rubric, if no factor of it has a score."""
+INSTRUCTION_NOT_JUDGED = Remark(
+    NOT_JUDGED,
+    "whether the instruction was followed was not judged, so that doing less would pay: ask a judge that understands "
+    "images, or name the rubrics that the reward is about",
+)
+Use = Literal["scores", "expected"]
+"""Written scores, or expected scores if the judge gave them: by token probabilities, or before rounding."""
+
+
+class Reduced(NamedTuple):
+    """The reward of an edit's scores, or the reason why there is none."""
+
+    reward: float | None
+    status: str = "ok"
+    reason: Remark | None = None
+    """None for an abstention, whose reasons the judge gave."""
+    rubric: str = "-"
+    """Rubric that the reason is about."""
+
+
 @dataclass(frozen=True)
 class Reduction:
     """A formula that computes a reward from scores."""
@@ -45,26 +75,55 @@ class Reduction:
     extrapolates: bool = False
     """Whether the formula accepts scores beyond the ends of their scales, as a mean does."""
 
+    @functools.cached_property
+    def refs(self) -> frozenset[Ref]:
+        """Factors in the formula."""
+        return frozenset(ref for part in self.term.walk() for ref in part.refs)
+
     @property
-    def refs(self) -> set[Ref]:
-        """Factors that the formula uses."""
-        return {ref for part in self.term.walk() for ref in part.refs}
+    def rubrics(self) -> set[str]:
+        """Rubrics of the formula, each of which must be judged."""
+        return {rubric for rubric, _ in self.refs}
 
     def of(self, scores: Mapping[Ref, float]) -> float | None:
-        """Return the reward of these scores; None if a required score is missing."""
+        """Return the value of the formula, from 0 to 1 unless it extrapolates; None if a required score is missing."""
         value = value_for_edit(self.term, scores)
         if value is None:
             return None
         return (value - self.worst) / (self.best - self.worst)
 
+    def reduced(self, scores: Mapping[Ref, float]) -> Reduced:
+        """Return the reward of these scores. It is defined only if every rubric of the formula was judged."""
+        missing = self.rubrics - {rubric for rubric, _ in self.refs & scores.keys()}
+        if INSTRUCTION in missing:
+            return Reduced(None, NOT_JUDGED, INSTRUCTION_NOT_JUDGED, INSTRUCTION)
+        if missing:
+            rubric = min(missing)
+            message = f"no factor of {rubric} that the score names has a score"
+            remark = Remark("rubric_not_judged", message)
+            return Reduced(None, "abstained", remark, rubric)
+        reward = self.of(scores)
+        if reward is not None:
+            # Rounding may leave the ends by a last digit.
+            return Reduced(min(1.0, max(0.0, reward)))
+        if quantity_for_edit(self.term, scores).code == UNDEFINED:
+            message = f"the score {self.formula!r:.120} has no value for these scores, as in a root of less than 0"
+            return Reduced(None, "undefined", Remark("undefined", message))
+        return Reduced(None, "abstained")
 
-def scores_of(judgements: Iterable[Judgement]) -> dict[Ref, float]:
-    """Return all scores of these judgements, by rubric and factor."""
-    return {
-        (judgement.rubric, key): score
-        for judgement in judgements
-        for key, score in (judgement.scores or {}).items()
-    }
+
+def scores_of(judgements: Iterable[Judgement], use: Use = "scores") -> dict[Ref, float]:
+    """Return all scores of these judgements, by rubric and factor. With `expected`, a factor has its expected score, and
+    its written one if its judge gives no expected scores."""
+    scores: dict[Ref, float] = {}
+    for judgement in judgements:
+        written = judgement.scores or {}
+        values = {**written, **judgement.expected} if use == "expected" else written
+        for key, score in values.items():
+            # A factor may abstain from its expected score alone, such as one of improbable tokens.
+            if use == "scores" or key not in judgement.abstained:
+                scores[judgement.rubric, key] = score
+    return scores
 
 
 def scales(rubrics: Sequence[Rubric]) -> dict[Ref, Scale]:
@@ -140,13 +199,14 @@ def read_score(
         return Reduction(score, share(ref, scales(rubrics)[ref]))
     try:
         terms = {name: set_score.term for name, set_score in set_scores.items()}
-        term = parse(score, [member(rubric) for rubric in rubrics], terms, "score")
+        members = [member(rubric) for rubric in rubrics]
+        term = parse(score, members, terms, "score", _rubric_means(rubrics))
     except RubricError as error:
         formulas = ", ".join(FORMULAS)
         raise UsageError(
             f"{error}. Named formulas: {formulas}", code="invalid_formula"
         ) from None
-    if term.ends is None or term.ends[0] == term.ends[1]:
+    if term.ends is None or not _is_width(term.ends[1] - term.ends[0]):
         raise UsageError(
             f"score {score!r:.120}: it has no lowest or highest value, so that it cannot be mapped to 0..1",
             code="unbounded_score",
@@ -162,6 +222,20 @@ def read_score(
     if low >= 0 and high <= 1:
         return Reduction(score, term)
     return Reduction(score, term, low, high)
+
+
+def _is_width(number: float) -> bool:
+    return math.isfinite(number) and number > 0
+
+
+def _rubric_means(rubrics: Sequence[Rubric]) -> dict[str, Term]:
+    """Return the value of each rubric's name: the mean of the shares of its factors that were scored. Factors have
+    scales of their own, and shares of 0 to 1 can be multiplied, so that the worst of one rubric makes a product 0."""
+    return {
+        rubric.name: _over_all("mean", [rubric])
+        for rubric in rubrics
+        if any(_is_closed(factor.scale) for factor in rubric.factors)
+    }
 
 
 def _named(

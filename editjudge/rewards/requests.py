@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, from_json
@@ -96,6 +96,11 @@ class Refused(Exception):
         self.error = error
         self.wait = wait
         self.problems = [Problem(where=where, what=what) for where, what in problems]
+
+    @classmethod
+    def at(cls, where: str, what: str) -> Self:
+        """Return the refusal of one field of a request."""
+        return cls(422, what, [(where, what)])
 
     @property
     def refusal(self) -> Refusal:

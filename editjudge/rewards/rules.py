@@ -14,6 +14,7 @@ from editjudge.edit import Edit
 from editjudge.judgement import Judgement
 from editjudge.judges.probabilities import SPREAD
 from editjudge.orders import ORDERS, Decision, decide, majority
+from editjudge.rewards.offer import JudgePanel
 from editjudge.rewards.protocol import (
     Comparisons,
     RewardedEdit,
@@ -22,7 +23,14 @@ from editjudge.rewards.protocol import (
     Uncertainty,
 )
 from editjudge.rewards.queue import Finding, QueuedEdit, QueuedReply, RequestBatch
-from editjudge.rewards.reduction import Reduction, scores_of
+from editjudge.rewards.reduction import (
+    INSTRUCTION,
+    INSTRUCTION_NOT_JUDGED,
+    NOT_JUDGED,
+    Reduction,
+    Use,
+    scores_of,
+)
 from editjudge.rewards.requests import Refused
 from editjudge.rubrics.expression import Ref
 from editjudge.rubrics.files import load
@@ -50,11 +58,25 @@ def flags(finding: Finding | None, rubrics: Iterable[str]) -> list[RewardReason]
     return [reason(rubric, remark) for rubric in dict.fromkeys(rubrics)]
 
 
-class _JudgeReward(NamedTuple):
-    """The reward of an edit by one judge."""
+def unchanged(judgements: Iterable[Judgement], reduction: Reduction) -> Remark | None:
+    """Return the remark that the output changed next to nothing, if the evidence of a judge says so and the score does
+    not ask whether the instruction was followed: such an output would have the highest reward."""
+    if INSTRUCTION in reduction.rubrics:
+        return None
+    for judgement in judgements:
+        match judgement.evidence.get("degenerate"):
+            case {"kind": "unchanged", "words": str(words)}:
+                return Remark("unchanged", f"no edit: the output {words}")
+    return None
+
+
+class _MemberReward(NamedTuple):
+    """The reward of an edit by one judge, or by several that each judge a part of the rubrics."""
 
     replies: Sequence[QueuedReply]
     failure: str | None
+    """Status if there is no reward."""
+    reasons: Sequence[RewardReason]
     rewards: Sequence[float]
     """Reward of each sample. Empty if any is missing, since a mean of the others would not be comparable."""
     scores: Mapping[Ref, float]
@@ -71,8 +93,8 @@ class RewardRules:
     labels: Mapping[Ref, str]
     """Names of the factors in the answer."""
     scales: Mapping[Ref, Scale]
-    judges: Mapping[str, float]
-    """Weights of the judges."""
+    panel: JudgePanel
+    use: Use = "scores"
     worst: bool = False
     """Whether a degenerate output has the reward 0."""
 
@@ -92,20 +114,23 @@ class RewardRules:
 
     def reward(self, number: int, batch: RequestBatch) -> RewardedEdit:
         """Return the reward of the edit with this number in the request: the weighted mean over the judges."""
-        queued = {spec: edits[number] for spec, edits in batch.queued.items()}
-        first = next(iter(queued.values()))
+        first = batch.queued_for(number)[0]
         finding = batch.findings[number]
         rubrics = [rubric.name for rubric in batch.rubrics]
         if finding and finding.set_aside:
             return self.set_aside(first, finding, rubrics)
+        members = self.panel.members(batch.queued)
         answers = {
-            spec: self._by_judge(edit, batch.started) for spec, edit in queued.items()
+            spec: self._by_member([edits[number] for edits in queued], batch.started)
+            for spec, queued in members.items()
         }
         suffixes = _suffixes(answers)
         replies: dict[str, QueuedReply] = {}
         abstained: dict[str, str] = {}
+        flagged = flags(finding, rubrics)
         for spec, answer in answers.items():
             replies |= _by_name(answer.replies, suffixes[spec])
+            flagged += answer.reasons
             for reply in answer.replies:
                 for key, text in reply.judgement.abstained.items():
                     label = self.labels[reply.judgement.rubric, key]
@@ -114,13 +139,15 @@ class RewardRules:
             first,
             [answer.failure for answer in answers.values() if answer.failure],
             abstained,
-            flags(finding, rubrics),
+            flagged,
             replies,
         )
         if not all(answer.rewards for answer in answers.values()):
             return reward
-        total = math.fsum(self.judges[spec] for spec in answers)
-        shares = [self.judges[spec] / total for spec in answers]
+        judgements = [reply.judgement for reply in replies.values()]
+        if remark := unchanged(judgements, self.reduction):
+            return self._degenerate(reward, rubrics, remark)
+        shares = self.panel.shares(answers)
         means = [math.fsum(a.rewards) / len(a.rewards) for a in answers.values()]
         scores = {
             f"{self.labels[ref]}{suffixes[spec]}": score
@@ -128,32 +155,45 @@ class RewardRules:
             for ref, score in answer.scores.items()
         }
         return reward.with_number(
-            _dot(shares, means),
+            # Rounding may exceed 1 by a last digit.
+            min(1.0, _dot(shares, means)),
             scores,
             _uncertainty(shares, list(answers.values())),
         )
 
-    def _by_judge(self, queued: QueuedEdit, since: float) -> _JudgeReward:
-        replies = queued.replies(since)
-        failure = queued.failure()
-        if failure is None and queued.edit.edited is None:
+    def _degenerate(
+        self, reward: RewardedEdit, rubrics: Iterable[str], remark: Remark
+    ) -> RewardedEdit:
+        """Return the reward of an output that a judge found degenerate."""
+        reasons = [reason(rubric, remark) for rubric in rubrics]
+        reward = reward.changed(reasons=[*reward.reasons, *reasons])
+        return reward.with_number(0.0, {}) if self.worst else reward
+
+    def _by_member(self, queued: Sequence[QueuedEdit], since: float) -> _MemberReward:
+        replies = [reply for edit in queued for reply in edit.replies(since)]
+        failure = next(filter(None, (edit.failure() for edit in queued)), None)
+        if failure is None and queued[0].edit.edited is None:
             # A replaying judge does not open images, but an edit without an output must not have a reward.
             failure = _MISSING.code
             for n, reply in enumerate(replies):
-                reasons = (*reply.judgement.reasons, _MISSING)
-                judgement = replace(reply.judgement, reasons=reasons)
+                remarks = (*reply.judgement.reasons, _MISSING)
+                judgement = replace(reply.judgement, reasons=remarks)
                 replies[n] = reply._replace(judgement=judgement)
         by_rubric: dict[str, list[Judgement]] = {}
         for reply in replies:
             by_rubric.setdefault(reply.judgement.rubric, []).append(reply.judgement)
         samples = list(zip(*by_rubric.values(), strict=True))
-        scores = [scores_of(sample) for sample in samples]
-        rewards = [] if failure else [self.reduction.of(sample) for sample in scores]
-        numbers = [reward for reward in rewards if reward is not None]
-        return _JudgeReward(
+        scores = [scores_of(sample, self.use) for sample in samples]
+        outcomes = [] if failure else [self.reduction.reduced(s) for s in scores]
+        failed = next((o for o in outcomes if o.reward is None), None)
+        reasons = []
+        if failed and failed.reason:
+            reasons.append(reason(failed.rubric, failed.reason))
+        return _MemberReward(
             replies,
-            failure,
-            numbers if len(numbers) == len(samples) else [],
+            failed.status if failed else failure,
+            reasons,
+            [] if failed else [o.reward for o in outcomes if o.reward is not None],
             _means(scores),
             self._probable(samples[0], scores[0]),
         )
@@ -253,7 +293,7 @@ def _by_name(replies: Iterable[QueuedReply], suffix: str) -> dict[str, QueuedRep
 
 
 def _uncertainty(
-    shares: Sequence[float], answers: Sequence[_JudgeReward]
+    shares: Sequence[float], answers: Sequence[_MemberReward]
 ) -> Uncertainty | None:
     """Return the standard error of the reward, from repeated samples or else from the judge's probabilities of the
     scores. Return None if there are neither."""
@@ -452,11 +492,7 @@ class Contest:
             alone = reason(PREFERENCE.name, Remark("alone_in_group", message))
             return RewardedEdit(id=queued.edit.id, reasons=[alone])
         suffixes = _suffixes(batch.queued)
-        failures = [
-            game.pair.failure() or "abstained"
-            for game in comparisons
-            if game.pair.failure() or game.decision.verdict is None
-        ]
+        failures = list(filter(None, map(_failure, comparisons)))
         replies = {
             f"{name}{suffixes[game.spec]}": reply
             for game in comparisons
@@ -468,15 +504,17 @@ class Contest:
             if FACTOR in reply.judgement.abstained
         }
         flagged = flags(finding, [PREFERENCE.name])
+        if NOT_JUDGED in failures:
+            flagged.append(reason(PREFERENCE.name, INSTRUCTION_NOT_JUDGED))
         reward = _without_number(queued, failures, abstained, flagged, replies)
         if failures:
             return reward
         by_judge: dict[str, list[float]] = {}
         for game in comparisons:
             by_judge.setdefault(game.spec, []).append(game.won)
-        weights = [rules.judges[spec] for spec in by_judge]
-        shares = [math.fsum(won) / len(won) for won in by_judge.values()]
-        return reward.with_number(_dot(weights, shares) / math.fsum(weights), {})
+        won = [math.fsum(points) / len(points) for points in by_judge.values()]
+        share = _dot(rules.panel.shares(by_judge), won)
+        return reward.with_number(min(1.0, share), {})
 
 
 def _compared(group: RewardGroup, comparisons: Sequence[_Game]) -> RewardGroup:
@@ -518,6 +556,17 @@ def _decision(pair: QueuedEdit) -> Decision:
         for choices in answers.values()
     )
     return decide(*verdicts)
+
+
+def _failure(game: _Game) -> str | None:
+    """Return why a comparison has no verdict; None if it has one. A judge that does not compare how far the instruction
+    was followed would prefer the edit that did less."""
+    judgements = game.pair.answers.values()
+    if failure := game.pair.failure():
+        return failure
+    if any("instruction" in judgement.abstained for judgement in judgements):
+        return NOT_JUDGED
+    return "abstained" if game.decision.verdict is None else None
 
 
 def _named_replies(game: _Game, since: float) -> Iterator[tuple[str, QueuedReply]]:

@@ -19,13 +19,13 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import BaseRoute, Route
 
 import editjudge
-from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
 from editjudge.errors import EditjudgeError, UsageError
 from editjudge.judgement import DONE
 from editjudge.judges.cost import check_budget
 from editjudge.judges.registry import check_answers
 from editjudge.rewards.dialects import REWARD, Dialect, Sent, chosen, native_path
 from editjudge.rewards.metrics import RewardFigures, at_work
+from editjudge.rewards.offer import JudgePanel, Offer
 from editjudge.rewards.protocol import (
     JudgeRequest,
     OneEditRequest,
@@ -38,15 +38,7 @@ from editjudge.rewards.protocol import (
     schema,
 )
 from editjudge.rewards.queue import JudgingQueue, RequestBatch, open_queue
-from editjudge.rewards.reduction import (
-    EXPRESSIONS,
-    Reduction,
-    checked_weights,
-    labels,
-    names,
-    read_score,
-    scales,
-)
+from editjudge.rewards.reduction import labels, scales
 from editjudge.rewards.requests import TYPES, Body, Refused, RequestReader, body
 from editjudge.rewards.rules import (
     FACTOR,
@@ -57,9 +49,7 @@ from editjudge.rewards.rules import (
     check_groups,
     grouped,
 )
-from editjudge.rubrics.files import SETS, load_set, resolve
 from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.sets import check_unconditional
 from editjudge.web.site import Extension, Site
 
 _log = logging.getLogger(__name__)
@@ -81,7 +71,7 @@ def extension(site: Site) -> Extension:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with open_queue(site.store, terms, service.rubrics) as queue:
+        async with open_queue(site.store, terms, service.offer.rubrics) as queue:
             app.state.queue = queue
             yield
 
@@ -101,23 +91,22 @@ class _Inquiry:
 
     options: OneEditRequest | JudgeRequest
     rubrics: Sequence[Rubric]
-    judges: Mapping[str, float]
-    """Weights of the judges."""
+    panel: JudgePanel
     batch: RequestBatch | None = field(default=None, init=False)
     """Questions of the request; None if there are none, because no two edits of a group can be compared."""
 
     def __post_init__(self) -> None:
         self.edits = [sent.edit(n) for n, sent in enumerate(self.options.edits)]
+        self.by_judge = self.panel.questions(self.rubrics)
+        """Rubrics that each judge is asked about."""
 
     async def questions(self, queue: JudgingQueue) -> RequestBatch | None:
-        return RequestBatch(
-            self.edits, self.rubrics, self.judges, fresh=self.options.fresh
-        )
+        return RequestBatch(self.edits, self.by_judge, fresh=self.options.fresh)
 
     def provenance(self) -> dict[str, Any]:
         run = self.batch.run if self.batch else None
         return {
-            "judge": " + ".join(self.judges),
+            "judge": " + ".join(self.by_judge),
             "rubrics": {rubric.name: rubric.hash for rubric in self.rubrics},
             "run": {"id": run.id, "name": run.name} if run else None,
         }
@@ -143,12 +132,24 @@ class _RewardInquiry(_Inquiry):
             return None
         return RequestBatch(
             edits,
-            self.rubrics,
-            self.judges,
+            self.by_judge,
             screened=self.contest is None,
             samples=self.options.samples,
             fresh=self.options.fresh,
         )
+
+    def weights(self) -> dict[str, float]:
+        """Return the weight of each judge that is asked."""
+        return {spec: self.panel.weights.get(spec, 1.0) for spec in self.by_judge}
+
+    def judged_by(self) -> dict[str, str] | None:
+        """Return the judge of each factor, if rubrics have different judges."""
+        if not self.panel.by_rubric:
+            return None
+        return {
+            label: self.panel.judge_of(rubric)
+            for (rubric, _), label in labels(self.rubrics).items()
+        }
 
     def rewards(self) -> list[RewardedEdit]:
         if self.contest or self.batch is None:
@@ -166,45 +167,19 @@ class _Service:
         self._site = site
         self._terms = terms
         self.figures = RewardFigures()
-        rubric_names = list(dict.fromkeys((*terms.rubrics, *terms.more_rubrics)))
-        self.rubrics = resolve(rubric_names)
-        """All rubrics that a request may name."""
-        self._check_rubrics()
-        self._sets = {
-            name: [rubric.name for rubric in resolve([name])] for name in rubric_names
-        }
-        """Rubrics that each name passed by the operator stands for. Requests name the rubric of a file by the rubric's
-        own name."""
-        rubric_sets = filter(None, map(load_set, rubric_names))
-        self._set_scores = {f.name: f for s in rubric_sets for f in s.formulas}
-        self._names = names(self.rubrics)
-        _, rubrics = self._read_score(terms.formula, terms.weights)
+        self.offer = Offer.of(terms)
+        self.offer.check_rubrics()
+        _, rubrics = self.offer.read_score(terms.formula, terms.weights)
         called = labels(rubrics)
         self.factors = {called[ref]: scale for ref, scale in scales(rubrics).items()}
         """Scales of the default factors, by their names in the answer."""
-        judges = dict.fromkeys((terms.judge, *terms.mixture, *terms.judges))
+        judges = dict.fromkeys((*self.offer.judges(), *terms.judges))
         # Raises if the costs of a judge are unknown, because a budget could not be enforced.
         check_budget(terms.budget, list(judges), terms.options)
-        askable = [name for name in self._sets if name in SETS]
-        askable += [rubric.name for rubric in self.rubrics]
-        models = RequestModels(terms, judges, dict.fromkeys(askable), self._names)
+        models = RequestModels(terms, judges, self.offer.askable(), self.offer.names)
         self.reader = RequestReader(models, terms.edits)
         secured = bool(site.token or site.service_token)
         self._document = openapi(models, secured=secured)
-
-    def _check_rubrics(self) -> None:
-        check_unconditional(
-            self.rubrics, "a server asks every rubric of every edit once"
-        )
-        carried = {*IMAGE_ROLES, *TEXT_ROLES, "references"}
-        for rubric in self.rubrics:
-            for name in (*rubric.images, *rubric.texts):
-                if name not in carried:
-                    raise UsageError(
-                        f"{rubric.name}: shows {name}, which a request cannot carry: use `editjudge run`",
-                        code="input_not_sent",
-                    )
-        check_answers([self._terms.judge, *self._terms.mixture], self.rubrics)
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -249,8 +224,12 @@ class _Service:
         inquiry = await self._answered(request, self._understand_judging)
         batch = inquiry.batch
         assert batch is not None  # noqa: S101  (only pairs may have none)
-        (queued,) = batch.queued.values()
-        rows = [row for edit in queued for row in edit.rows(batch.started)]
+        order = [rubric.name for rubric in inquiry.rubrics]
+        rows = []
+        for number in range(len(batch.edits)):
+            queued = batch.queued_for(number)
+            judgements = (row for edit in queued for row in edit.rows(batch.started))
+            rows += sorted(judgements, key=lambda row: order.index(row["rubric"]))
         failed = any(row["status"] not in DONE for row in rows)
         status = 503 if inquiry.options.strict and failed else 200
         return JSONResponse({"judgements": rows, **inquiry.provenance()}, status)
@@ -260,12 +239,14 @@ class _Service:
         answer = Rewards(
             rewards=rewards,
             formula=FORMULA if inquiry.contest else inquiry.rules.reduction.formula,
-            judges=dict(inquiry.judges),
+            judges=inquiry.weights(),
+            judged_by=inquiry.judged_by(),
             **inquiry.provenance(),
         )
         failed = any(reward.reward is None for reward in rewards)
         status = 503 if inquiry.options.strict and failed else 200
-        return JSONResponse(answer.model_dump(), status)
+        hidden = None if answer.judged_by else {"judged_by"}
+        return JSONResponse(answer.model_dump(exclude=hidden), status)
 
     async def rewards(
         self,
@@ -338,80 +319,29 @@ class _Service:
 
     def _understand_judging(self, data: Body) -> _Inquiry:
         options = self.reader.judging(data)
-        rubrics = self._rubrics_of(options.rubrics or ())
-        return _Inquiry(options, rubrics, {options.judge or self._terms.judge: 1.0})
+        rubrics = self.offer.rubrics_of(options.rubrics or ())
+        return _Inquiry(options, rubrics, self.offer.panel(options.judge))
 
     def _understand_rewarding(self, options: RewardRequest) -> _RewardInquiry:
         terms = self._terms
-        reduction, rubrics = self.score_of(options)
-        judges = options.judges or dict(terms.mixture) or {terms.judge: 1.0}
-        if options.judge and not options.judges:
-            judges = {options.judge: 1.0}
+        reduction, rubrics = self.offer.score_of(options)
+        panel = self.offer.panel_of(options)
         rules = RewardRules(
             reduction,
             labels(rubrics),
             scales(rubrics),
-            judges,
+            panel,
+            options.use or terms.use,
             terms.degenerate == "worst",
         )
         groups = _groups(options)
         if options.ranking == "pairs":
-            _check_pairs(options, judges)
             rubrics = [PREFERENCE]
-        inquiry = _RewardInquiry(options, rubrics, judges, rules, groups)
+            _check_pairs(options, list(panel.questions(rubrics)))
+        inquiry = _RewardInquiry(options, rubrics, panel, rules, groups)
         if options.ranking == "pairs":
             check_groups(inquiry.edits, groups, terms.max_waiting)
         return inquiry
-
-    def score_of(self, options: RewardRequest) -> tuple[Reduction, list[Rubric]]:
-        """Return the reduction of a request, and the rubrics that it needs. Raise `Refused` if the score cannot be
-        computed."""
-        terms = self._terms
-        score = options.score or options.formula
-        weights = options.weights
-        if score is None:
-            # The server's default score applies only to its default rubrics.
-            other = options.rubrics or options.weights
-            is_named = terms.formula in EXPRESSIONS
-            score = terms.formula if is_named or not other else "mean"
-        if weights is None and score in EXPRESSIONS and not options.rubrics:
-            weights = dict(terms.weights)
-        try:
-            if options.score and options.formula:
-                raise UsageError(
-                    "score and formula mean the same: send only one of them"
-                )
-            return self._read_score(score, weights or {}, options.rubrics or ())
-        except UsageError as error:
-            where = "weights" if options.weights else "score"
-            raise _refused(where, str(error)) from None
-
-    def _read_score(
-        self,
-        score: str,
-        weights: Mapping[str, float],
-        names_of_rubrics: Sequence[str] = (),
-    ) -> tuple[Reduction, list[Rubric]]:
-        """Return the reduction of a score and its rubrics: the named ones, and those of the factors in the score."""
-        factor = [score] if score in self._names else []
-        by_factor = checked_weights(weights, self._names)
-        rubrics = self._rubrics_of(names_of_rubrics, [*weights, *factor])
-        reduction = read_score(score, rubrics, by_factor, self._set_scores)
-        if score not in EXPRESSIONS:
-            wanted = {rubric for rubric, _ in reduction.refs}
-            if names_of_rubrics:
-                wanted |= {rubric.name for rubric in rubrics}
-            rubrics = [rubric for rubric in self.rubrics if rubric.name in wanted]
-        return reduction, rubrics
-
-    def _rubrics_of(
-        self, rubrics: Sequence[str], factors: Sequence[str] = ()
-    ) -> list[Rubric]:
-        """Return the named rubrics and those of the named factors, or the default rubrics, in the server's order."""
-        wanted = {self._names[name][0] for name in factors}
-        for name in rubrics or (() if wanted else self._terms.rubrics):
-            wanted.update(self._sets.get(name, [name]))
-        return [rubric for rubric in self.rubrics if rubric.name in wanted]
 
 
 class _DialectService:
@@ -423,7 +353,8 @@ class _DialectService:
         for mode, options in dialect.modes().items():
             try:
                 request = service.reader.valid_options(options)
-                service.score_of(request)
+                service.offer.score_of(request)
+                service.offer.panel_of(request)
             except Refused as refused:
                 problem = refused.problems[0]
                 raise UsageError(
@@ -511,20 +442,16 @@ def _groups(options: RewardRequest) -> list[str | None]:
     return groups
 
 
-def _check_pairs(options: RewardRequest, judges: Mapping[str, float]) -> None:
-    """Raise `Refused` if a request with `ranking: pairs` has a formula, or a judge that cannot compare edits."""
+def _check_pairs(options: RewardRequest, judges: Sequence[str]) -> None:
+    """Raise `Refused` if a request with `ranking: pairs` has a formula, or a judge that cannot compare."""
     for name in ("rubrics", "score", "formula", "weights"):
         if getattr(options, name) is not None:
             what = f"pairs are compared by {PREFERENCE.name}.{FACTOR}: leave {name} out"
-            raise _refused(name, what)
+            raise Refused.at(name, what)
     try:
-        check_answers(list(judges), [PREFERENCE])
+        check_answers(judges, [PREFERENCE])
     except UsageError as error:
-        raise _refused("ranking", str(error)) from None
-
-
-def _refused(where: str, what: str) -> Refused:
-    return Refused(422, what, [(where, what)])
+        raise Refused.at("ranking", str(error)) from None
 
 
 def _readiness(queue: JudgingQueue, about: Mapping[str, Any]) -> Response:

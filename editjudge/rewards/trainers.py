@@ -48,6 +48,7 @@ from editjudge.media.source import encode
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from editjudge.judgement import Judgement
     from editjudge.judges.judge import Options
     from editjudge.running.job import EditJudge
 
@@ -55,11 +56,12 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 OnFailure = Literal["native", "raise", "group_mean"]
+Use = Literal["scores", "expected"]
 Ranking = Literal["none", "scores", "pairs"]
 """Method by which a server ranks the edits of a group (docs/reward-protocol.md)."""
 Score = str | Mapping[str, float] | None
-"""A formula (`mean`, `min`, `product`, `geometric_mean`), a factor, an expression of factors, or factors with weights.
-None is the default."""
+"""A formula (`mean`, `min`, `product`, `geometric_mean`), a factor, a rubric, an expression of them, factors with
+weights, or None for the default."""
 
 _BATCH = 32
 """Number of edits in one request to a server, which accepts up to 64."""
@@ -119,10 +121,15 @@ class Rewarder:
         deadline: float = 120.0,
         options: Options | None = None,
         ranking: Ranking = "none",
+        judge_for: Mapping[str, str] | None = None,
+        use: Use | None = None,
     ) -> None:
+        """`judge_for` names judges of single rubrics, by rubric; `judge` judges the others. `use="expected"` takes the
+        expected scores of judges that give them."""
         for name, value, kind in (
             ("ranking", ranking, Ranking),
             ("on_failure", on_failure, OnFailure),
+            ("use", use or "scores", Use),
         ):
             if value not in get_args(kind):
                 raise UsageError(
@@ -146,11 +153,19 @@ class Rewarder:
         self.on_failure = on_failure
         rubrics = [rubric] if isinstance(rubric, str) else list(rubric or ())
         if server is None:
-            self._source: _Source = _JudgeHere(judge, rubrics, score, options)
-        else:
-            self._source = _RewardServer(
-                server.rstrip("/"), token, deadline, judge, rubrics, score, ranking
+            self._source: _Source = _JudgesHere(
+                judge, judge_for or {}, rubrics, score, use or "scores", options
             )
+        else:
+            fields: dict[str, object] = {
+                "judge": judge,
+                "judge_for": judge_for,
+                "rubrics": rubrics,
+                "weights" if isinstance(score, Mapping) else "score": score,
+                "ranking": None if ranking == "none" else ranking,
+                "use": use,
+            }
+            self._source = _RewardServer(server.rstrip("/"), token, deadline, fields)
         self._begin()
 
     # --- lifecycle --------------------------------------------------------------------------------------------
@@ -342,48 +357,68 @@ async def _each(keys: Iterable[Any], ask: Callable[[Any], Awaitable[T]]) -> list
 # --- in this process ------------------------------------------------------------------------------------------
 
 
-class _JudgeHere:
-    """A judge in this process."""
+class _JudgesHere:
+    """Judges of this process."""
 
     is_remote = False
 
     def __init__(
         self,
         judge: str | None,
+        judge_for: Mapping[str, str],
         rubrics: Sequence[str],
         score: Score,
+        use: Use,
         options: Options | None,
     ) -> None:
         """Raise early for an unknown rubric or factor, or a judge that cannot answer."""
         from editjudge.judges.judge import Options
-        from editjudge.judges.registry import check_answers
         from editjudge.plugins import default_judge
-        from editjudge.rewards.reduction import checked_weights, names, read_score
-        from editjudge.rubrics.files import resolve
+        from editjudge.rewards.offer import Offer
+        from editjudge.rewards.protocol import Terms
+        from editjudge.rewards.reduction import INSTRUCTION
 
-        self._judge = judge or default_judge()
-        self._options = options or Options()
-        self._rubrics = resolve(rubrics or ["online"])
-        check_answers([self._judge], self._rubrics)
         weights = score if isinstance(score, Mapping) else {}
+        terms = Terms(
+            judge or default_judge(),
+            judge_for,
+            rubrics=tuple(rubrics) or ("online",),
+            more_rubrics=(),
+        )
+        offer = Offer.of(terms)
         expression = score if isinstance(score, str) else "mean"
-        by_factor = checked_weights(weights, names(self._rubrics))
-        self._reduction = read_score(expression, self._rubrics, by_factor)
+        self._reduction, named = offer.read_score(expression, weights, rubrics)
+        self._questions = offer.panel().questions(named)
+        if INSTRUCTION in self._reduction.rubrics and (judge := offer.blind_judge()):
+            _log.warning(
+                "%s does not judge whether the instruction was followed, so that edits have no reward: pass "
+                'judge_for={"%s": JUDGE}, or the rubrics that the reward is about',
+                judge,
+                INSTRUCTION,
+            )
+        self._use = use
+        self._options = options or Options()
 
-    async def open(self, resources: AsyncExitStack) -> EditJudge:
+    async def open(self, resources: AsyncExitStack) -> Mapping[str, EditJudge]:
+        """Open the judge of each spec."""
         from editjudge.running.job import EditJudge
 
-        return await EditJudge.open(self._judge, self._options, resources)
+        return {
+            spec: await EditJudge.open(spec, self._options, resources)
+            for spec in self._questions
+        }
 
-    async def rewards(self, judge: EditJudge, batch: Batch) -> dict[int, Reward]:
-        rewards = await _each(batch, lambda n: self._reward(judge, n, batch[n]))
+    async def rewards(
+        self, judges: Mapping[str, EditJudge], batch: Batch
+    ) -> dict[int, Reward]:
+        rewards = await _each(batch, lambda n: self._reward(judges, n, batch[n]))
         return dict(zip(batch, rewards, strict=True))
 
-    async def _reward(self, judge: EditJudge, number: int, sent: RewardEdit) -> Reward:
+    async def _reward(
+        self, judges: Mapping[str, EditJudge], number: int, sent: RewardEdit
+    ) -> Reward:
         from editjudge.edit import Edit
-        from editjudge.judgement import DONE
         from editjudge.rewards.queue import screen
-        from editjudge.rewards.reduction import scores_of
 
         if sent.edited is None:
             return Reward(None, "missing_output", "the editing model produced no image")
@@ -393,21 +428,37 @@ class _JudgeHere:
         finding = await asyncio.to_thread(screen, edit)
         if finding and finding.set_aside:
             return Reward(None, finding.status, finding.message)
+        judgements: list[Judgement] = []
         try:
-            judgements = await judge.judge(edit, self._rubrics)
+            for spec, rubrics in self._questions.items():
+                judgements += await judges[spec].judge(edit, rubrics)
         except ImageError as error:
             return Reward(None, "bad_image", str(error))
+        return self._reduced(judgements)
+
+    def _reduced(self, judgements: Sequence[Judgement]) -> Reward:
+        from editjudge.judgement import DONE
+        from editjudge.rewards.reduction import scores_of
+        from editjudge.rewards.rules import unchanged
+
         failed = [j.status for j in judgements if j.status not in DONE]
         if failed:
             reasons = (remark.message for j in judgements for remark in j.reasons)
             return Reward(None, failed[0], next(reasons, ""))
-        value = self._reduction.of(scores_of(judgements))
-        if value is not None:
-            return Reward(value, "ok")
-        abstained = (
-            f"{key}: {text}" for j in judgements for key, text in j.abstained.items()
-        )
-        return Reward(None, "abstained", next(abstained, "the judge scored no factor"))
+        reduced = self._reduction.reduced(scores_of(judgements, self._use))
+        if reduced.reason:
+            return Reward(None, reduced.status, reduced.reason.message)
+        if reduced.reward is None:
+            texts = (
+                f"{key}: {text}"
+                for j in judgements
+                for key, text in j.abstained.items()
+            )
+            message = next(texts, "the judge scored no factor")
+            return Reward(None, reduced.status, message)
+        if remark := unchanged(judgements, self._reduction):
+            return Reward(None, "abstained", remark.message)
+        return Reward(reduced.reward, "ok")
 
 
 # --- from a server --------------------------------------------------------------------------------------------
@@ -420,10 +471,8 @@ class _RewardServer:
     url: str
     token: str | None
     deadline: float
-    judge: str | None
-    rubrics: Sequence[str]
-    score: Score
-    ranking: Ranking
+    options: Mapping[str, object]
+    """Fields of each request beside its edits; empty ones are left out."""
     is_remote = True
 
     async def open(self, resources: AsyncExitStack) -> Any:
@@ -435,7 +484,7 @@ class _RewardServer:
         return await resources.enter_async_context(session)
 
     async def rewards(self, session: Any, batch: Batch) -> dict[int, Reward]:
-        batches = _batches(batch, whole_groups=self.ranking != "none")
+        batches = _batches(batch, whole_groups=bool(self.options["ranking"]))
         answers = await _each(batches, lambda part: self._post(session, part))
         return {n: reward for answer in answers for n, reward in answer.items()}
 
@@ -483,13 +532,8 @@ class _RewardServer:
         """Return the request body and its content type: msgpack with images as bytes if it is installed, else JSON."""
         from editjudge.rewards.reduction import FORMULAS
 
-        fields: dict[str, Any] = {
-            "judge": self.judge,
-            "rubrics": self.rubrics,
-            "weights" if isinstance(self.score, Mapping) else "score": self.score,
-            "ranking": None if self.ranking == "none" else self.ranking,
-        }
-        if self.score in FORMULAS:
+        fields = dict(self.options)
+        if fields.get("score") in FORMULAS:
             # The name in the first version of the protocol.
             fields["formula"] = fields.pop("score")
         edits = [
@@ -502,7 +546,7 @@ class _RewardServer:
             }
             for number, edit in batch.items()
         ]
-        request = {"edits": edits, "deadline": self.deadline}
+        request: dict[str, object] = {"edits": edits, "deadline": self.deadline}
         request |= {name: value for name, value in fields.items() if value}
         try:
             import msgpack  # type: ignore[import-untyped]
@@ -512,7 +556,7 @@ class _RewardServer:
         return msgpack.packb(request), "application/msgpack"
 
 
-_Source = _JudgeHere | _RewardServer
+_Source = _JudgesHere | _RewardServer
 
 
 def _batches(edits: Batch, *, whole_groups: bool) -> list[Batch]:

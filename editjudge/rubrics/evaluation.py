@@ -194,14 +194,19 @@ def evaluate(term: Term, rows: Rows) -> Quantity:
         return values_of(term, rows)[0]
 
 
-def value_for_edit(term: Term, scores: Mapping[Ref, float]) -> float | None:
-    """Return the value for one edit with these scores, or None if a needed score is missing."""
+def quantity_for_edit(term: Term, scores: Mapping[Ref, float]) -> Quantity:
+    """Return the value for one edit with these scores, and its code; a missing score counts as an abstention."""
     factors = {
         ref: [Quantity(scores.get(ref, math.nan), OK if ref in scores else ABSTAINED)]
         for part in term.walk()
         for ref in part.refs
     }
-    result = evaluate(term, Rows(factors))
+    return evaluate(term, Rows(factors))
+
+
+def value_for_edit(term: Term, scores: Mapping[Ref, float]) -> float | None:
+    """Return the value for one edit with these scores, or None if a needed score is missing."""
+    result = quantity_for_edit(term, scores)
     return float(result.value) if result.code == OK else None
 
 

@@ -34,6 +34,7 @@ import tokenize
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
 from editjudge.errors import RubricError, did_you_mean
@@ -240,12 +241,15 @@ def parse(
     members: Sequence[Member],
     scores: Mapping[str, Term] | None = None,
     where: str = "formula",
+    means: Mapping[str, Term] | None = None,
 ) -> Term:
     """Parse an expression and check it against the factors of a set. It must have a single number for each edit.
 
-    `scores` are the terms that it may refer to by name; `where` begins the message of a `RubricError`.
+    `scores` are the terms that it may refer to by name; `where` begins the message of a `RubricError`. `means` are the
+    values of the names of rubrics outside of functions that take factors; without it such a name is an error.
     """
-    return _parse(text, _as_python, _ExpressionReader(members, scores or {}, where))
+    reader = _ExpressionReader(members, scores or {}, where, means=means or {})
+    return _parse(text, _as_python, reader)
 
 
 @functools.lru_cache(maxsize=256)
@@ -375,10 +379,12 @@ class _ExpressionReader:
         scores: Mapping[str, Term],
         where: str,
         *,
+        means: Mapping[str, Term] = MappingProxyType({}),
         stored: bool = True,
     ) -> None:
         self._members = {member.name: member for member in members}
         self._scores = scores
+        self._means = means
         self.where = where
         self._stored = stored
         """Whether columns must be stored by a run, as for formulas. A condition may use all columns of an edit."""
@@ -475,6 +481,8 @@ class _ExpressionReader:
             return self._factors(every, "all factors")
         if refs := [(m.name, name) for m in members if name in m.factors]:
             return self._factors(refs, name)
+        if name in self._means:
+            return self._means[name]
         member = self._members.get(name)
         if member and len(member.factors) == 1:
             return self._factors([(name, key) for key in member.factors], name)
@@ -624,10 +632,20 @@ class _ExpressionReader:
             case "sqrt" | "abs" | "power":
                 return self._combined(name, *self._numbers(args))
         parts = self._numbers(args)
+        if name in REDUCTIONS and len(parts) == 1:
+            self._check_many(name, parts[0])
         shape: list[str] = []
         for part in parts if name == "applies" else ():
             shape += part.shape or [""]
         return Term(name, parts, shape=tuple(shape))
+
+    def _check_many(self, function: str, part: Term) -> None:
+        """Raise `RubricError` if the only argument is the name of a rubric: its mean is one value already."""
+        for rubric, mean in self._means.items():
+            if part is mean:
+                raise self.error(
+                    f"{function}({rubric}): {rubric} is the mean of its factors: write {function}({rubric}.*)"
+                )
 
     def _all_factors(self, node: ast.expr) -> Term:
         """Parse an argument. The name of a rubric means all its factors."""

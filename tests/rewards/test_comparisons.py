@@ -216,14 +216,17 @@ def test_samples_of_one_order_are_settled_by_their_majority(tmp_path: Path) -> N
         assert numbers(rewards) == [1, 0] and len(rewards[0]["keys"]) == 6
 
 
-def test_the_measured_judge_compares_too(tmp_path: Path) -> None:
+def test_a_judge_that_does_not_compare_the_instruction_decides_no_reward(
+    tmp_path: Path,
+) -> None:
     with serving(tmp_path / "s.db", "measured", Terms()) as served:
         rewards = valid(served, member(0), member(1))["rewards"]
-        assert all(reward["status"] in ("ok", "abstained") for reward in rewards)
-        assert all(
-            (reward["reward"] is None) == (reward["status"] != "ok")
-            for reward in rewards
-        )
+        assert [(r["reward"], r["status"]) for r in rewards] == [
+            (None, "instruction_not_judged")
+        ] * 2
+        (pair, _) = served.rows()
+        # The verdict itself is kept, and was none of the instruction.
+        assert "instruction" in pair["abstained"] and "overall" in pair["choices"]
 
 
 @pytest.mark.parametrize(

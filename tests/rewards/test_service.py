@@ -384,10 +384,15 @@ def test_a_factor_that_is_named_and_abstained_from_is_no_number(tmp_path: Path) 
         (reward,) = served.rewards(edit(0), weights={"alignment": 1, "plausibility": 1})
         assert (reward["reward"], reward["status"], reward["scores"]) == (
             None,
-            "abstained",
+            "instruction_not_judged",
             None,
         )
         assert "plausibility" in reward["abstained"]
+        (reward,) = served.rewards(
+            edit(0), weights={"image_quality": 1, "scale_realism": 1}
+        )
+        assert (reward["reward"], reward["status"]) == (None, "abstained")
+        assert "scale_realism" in reward["abstained"]
 
 
 def test_a_factor_of_two_rubrics_keeps_its_rubrics_name(served: Served) -> None:
