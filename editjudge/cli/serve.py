@@ -281,14 +281,14 @@ def _check_reward(terms: Terms) -> str:
     offer = Offer.of(terms)
     if judge := offer.blind_judge():
         problem = (
-            f"{judge} does not judge whether the instruction was followed (rubric fidelity), so that edits have no "
+            f"the judge {judge} cannot judge whether the instruction was followed (rubric fidelity), so that edits have no "
             "reward. Either name a judge that does for that rubric: --judge-for fidelity=openai/gpt-4.1. Or ask for "
             "what it measures by name: --rubric preservation --rubric quality; such a reward cannot know whether the "
             "instruction was followed"
         )
         is_chosen = _is_typed("judge") or _is_typed("mixture")
         if is_chosen and not _is_typed("rubrics"):
-            raise UsageError(f"--judge {judge}: {problem}")
+            raise UsageError(problem)
         return f"rewards: {problem}"
     if offer.ignores_instruction():
         return (

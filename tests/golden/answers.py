@@ -952,6 +952,15 @@ def _rewards(folder: Folder, found: Answers, post: Post) -> None:
     looked = looked_at_by_the_server(folder)
     measured = {"judge": "measured"}
     found["measured"] = post("reward", {"edits": looked, **measured})
+    found["measured, its rubrics"] = post(
+        "reward", {"edits": looked, **measured, "rubrics": ["preservation", "quality"]}
+    )
+    panel = {
+        **measured,
+        "judge_for": {"fidelity": "replay:served.jsonl"},
+        "score": "fidelity * (preservation + quality) / 2",
+    }
+    found["a judge for each rubric"] = post("reward", {"edits": edits, **panel})
     found["measured, lighting"] = post(
         "reward", {"edits": looked, **measured, "rubrics": ["lighting"]}
     )

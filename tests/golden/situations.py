@@ -218,6 +218,8 @@ SITUATIONS: dict[str, dict[str, str]] = {
         "budget without prices": "serve --budget 1 --judge vllm/m",
         "short token": "serve --token abc",
         "weight of 0": "serve --judge replay:first.jsonl --weight alignment=0",
+        "judge of pixels without rubrics": "serve --judge measured",
+        "judge for no rubric": "serve --judge replay:first.jsonl --judge-for fidelty=measured",
         "bad port": "serve --port 99999",
     },
     "export": {

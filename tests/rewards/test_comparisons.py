@@ -15,6 +15,7 @@ from editjudge.media.cache import ImageReader
 from editjudge.rewards.protocol import Terms
 from editjudge.rewards.protocol import schema as protocol_schema
 from editjudge.rubrics.files import load
+from tests.measured.made import encoded, jpeg, photograph, recoloured
 from tests.running.made import editjudge, picture
 from tests.running.test_pair_runs import line
 from tests.web.served import Served, base64_of, edit, serving
@@ -219,14 +220,20 @@ def test_samples_of_one_order_are_settled_by_their_majority(tmp_path: Path) -> N
 def test_a_judge_that_does_not_compare_the_instruction_decides_no_reward(
     tmp_path: Path,
 ) -> None:
+    before = photograph()
+    after = recoloured(before)
+    source = base64_of(encoded(before))
+    outputs = [base64_of(encoded(image)) for image in (after, jpeg(after, 20))]
+    edits = [member(n, input=source, edited=outputs[n]) for n in range(2)]
     with serving(tmp_path / "s.db", "measured", Terms()) as served:
-        rewards = valid(served, member(0), member(1))["rewards"]
+        rewards = valid(served, *edits)["rewards"]
         assert [(r["reward"], r["status"]) for r in rewards] == [
             (None, "instruction_not_judged")
         ] * 2
-        (pair, _) = served.rows()
-        # The verdict itself is kept, and was none of the instruction.
-        assert "instruction" in pair["abstained"] and "overall" in pair["choices"]
+        for pair in served.rows():
+            # The comparison itself is kept.
+            assert "instruction" in pair["abstained"]
+            assert "overall" in (pair["choices"] or ())
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_the_name_of_a_rubric_is_the_mean_share_of_its_factors(
 ) -> None:
     scores = shares(fidelity=fidelity, preservation=preservation, quality=quality)
     reduced = read_score(GATED, ONLINE).reduced(scores)
-    assert (reduced.reward, reduced.status) == (pytest.approx(reward), "ok")
+    assert reduced.reward == pytest.approx(reward) and reduced.status == "ok"
 
 
 def test_factors_that_the_judge_left_out_do_not_count_in_the_mean_of_their_rubric() -> (
