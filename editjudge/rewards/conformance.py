@@ -110,10 +110,10 @@ class Server:
             reason = getattr(error, "reason", error)
             raise Failed(f"{self._url}{path} cannot be reached: {reason}") from None
 
-    def post(self, request: Any) -> ServerAnswer:
+    def post(self, request: object) -> ServerAnswer:
         return self.call("/v1/reward", json.dumps(request).encode())
 
-    def ask(self, *edits: Json, **options: Any) -> ServerAnswer:
+    def ask(self, *edits: Json, **options: object) -> ServerAnswer:
         return self.post({"edits": edits, "deadline": PATIENCE} | options)
 
     def checked(self, answer: ServerAnswer, count: int = 1) -> list[Json]:
@@ -123,16 +123,16 @@ class Server:
         expect(len(rewards) == count, f"{len(rewards)} rewards for {count} edits")
         return rewards
 
-    def rewards(self, *edits: Json, **options: Any) -> list[Json]:
+    def rewards(self, *edits: Json, **options: object) -> list[Json]:
         rewards = self.checked(self.ask(*edits, **options), len(edits))
         if "ranking" not in options:
             self.seen += rewards
         return rewards
 
-    def numbers(self, *edits: Json, **options: Any) -> list[float | None]:
+    def numbers(self, *edits: Json, **options: object) -> list[float | None]:
         return [reward["reward"] for reward in self.rewards(*edits, **options)]
 
-    def valid(self, value: Any, kind: str) -> Any:
+    def valid(self, value: object, kind: str) -> Any:
         for problem in self._problems(value, kind):
             raise Failed(f"not a {kind} of the schema: {problem}")
         return value
@@ -225,7 +225,7 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def edit(number: int, **more: Any) -> Json:
+def edit(number: int, **more: object) -> Json:
     return {
         "id": f"edit-{number}",
         "input": _base64(scene()),
@@ -447,7 +447,7 @@ def samples_say_how_certain(server: Server) -> None:
 
 def what_is_not_known_is_refused(server: Server) -> None:
     """An unknown field, judge or version, or an image given as a path, is refused with 422, with `where` and `what`."""
-    requests: list[Any] = [
+    requests: list[object] = [
         {"edits": [edit(0)], "colour": "red"},
         {"edits": [edit(0, colour="red")]},
         {"edits": [edit(0)], "judge": f"nobody/{uuid.uuid4()}"},
@@ -604,7 +604,7 @@ def run(
             yield Result(name, "passed")
 
 
-def _validator() -> Callable[[Any, str], Iterator[str]]:
+def _validator() -> Callable[[object, str], Iterator[str]]:
     """Return a function that validates a value against the published schema and yields its problems."""
     try:
         from jsonschema.validators import Draft202012Validator
@@ -615,7 +615,7 @@ def _validator() -> Callable[[Any, str], Iterator[str]]:
     published = schema()
     del published["anyOf"]
 
-    def problems(value: Any, kind: str) -> Iterator[str]:
+    def problems(value: object, kind: str) -> Iterator[str]:
         validator = Draft202012Validator(published | {"$ref": f"#/$defs/{kind}"})
         for error in validator.iter_errors(value):
             where = ".".join(map(str, error.absolute_path)) or "the answer"

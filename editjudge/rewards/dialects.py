@@ -12,7 +12,8 @@ import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from types import MappingProxyType
+from typing import Annotated, Literal, NamedTuple, Self, TypeGuard
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -23,7 +24,14 @@ from starlette.routing import compile_path
 from editjudge.errors import UsageError, did_you_mean
 from editjudge.rewards.pickled import NotPlain, dumps, loads
 from editjudge.rewards.protocol import RewardedEdit
-from editjudge.rewards.requests import Body, Refused, RequestReader
+from editjudge.rewards.requests import (
+    Body,
+    JsonObject,
+    ModeOptions,
+    Option,
+    Refused,
+    RequestReader,
+)
 from editjudge.rubrics.scale import Scale
 
 REWARD = "editjudge"
@@ -44,18 +52,6 @@ Place = Annotated[
 """Path of a list with one entry for each edit: names of nested objects, separated by dots. `*` matches each entry."""
 Places = Annotated[list[Place], Field(min_length=1)]
 Url = Annotated[str, Field(pattern=r"^/([\w.{}-]+(/[\w.{}-]+)*)?$", max_length=200)]
-Option = Literal[
-    "judge",
-    "judge_for",
-    "judges",
-    "rubrics",
-    "score",
-    "formula",
-    "weights",
-    "use",
-    "samples",
-]
-"""Fields of a request to `/v1/reward` that a mode may set."""
 Part = Literal[
     "rewards", "errors", "reasons", "reward", "reason", "error", "metadata", "nothing"
 ]
@@ -68,13 +64,13 @@ _ABSENT = object()
 class Sent(NamedTuple):
     """The parsed request of a trainer."""
 
-    edits: list[dict[str, Any]]
+    edits: list[JsonObject]
     """Edits in the form of `/v1/reward`."""
-    values: list[Any]
+    values: list[object]
     """Values of each edit that are needed to write the answer."""
     bad: dict[int, RewardedEdit]
     """Rewards of the edits that are not judged, by index."""
-    options: Mapping[Option, Any] = {}
+    options: ModeOptions = MappingProxyType({})
     """Fields of the request other than its edits, in the form of `/v1/reward`."""
 
 
@@ -92,17 +88,17 @@ class Dialect(BaseModel):
     """Paths for GET that report whether the server is ready."""
     body: Literal["json", "pickle"] = "json"
 
-    def modes(self) -> Mapping[str, Mapping[Option, Any]]:
+    def modes(self) -> Mapping[str, ModeOptions]:
         """Return the options of each mode that a request may choose, by name."""
         return {}
 
-    def understood(self, values: dict[str, Any], factors: Factors) -> Sent:
+    def understood(self, values: JsonObject, factors: Factors) -> Sent:
         """Parse the body of a request. Raise `Refused` if it is invalid."""
         raise NotImplementedError
 
     def write(
         self, sent: Sent, rewards: Sequence[RewardedEdit], factors: Factors
-    ) -> Any:
+    ) -> object:
         """Return the answer in the form of the dialect."""
         raise NotImplementedError
 
@@ -125,7 +121,7 @@ class Dialect(BaseModel):
             raise _refuse("the body", "expected an object with names and values")
         return self.understood(values, factors)
 
-    def response(self, value: Any) -> Response:
+    def response(self, value: object) -> Response:
         if self.body == "json":
             return JSONResponse(value)
         return Response(dumps(value), media_type="application/octet-stream")
@@ -135,7 +131,7 @@ def _refuse(where: str, what: str) -> Refused:
     return Refused(422, f"{where}: {what}", [(where, what)])
 
 
-def _metadata(value: Any) -> dict[str, str]:
+def _metadata(value: object) -> dict[str, str]:
     """Return the metadata that can be stored with the edit: short texts and numbers."""
     plain = {
         str(k)[:200]: str(v)[:1000]
@@ -145,7 +141,7 @@ def _metadata(value: Any) -> dict[str, str]:
     return dict(list(plain.items())[:_METADATA])
 
 
-def _described(value: Any) -> dict[str, Any]:
+def _described(value: object) -> JsonObject:
     """Return an entry of metadata as a dict. It may be sent as a dict, as JSON of a dict, or as a prompt."""
     if isinstance(value, str):
         try:
@@ -171,8 +167,8 @@ class RequestModes(BaseModel):
     field: Place
     default: str | None = None
     """Mode of a request without the field. If there is no default, such a request is refused."""
-    choices: Annotated[dict[str, dict[Option, Any]], Field(min_length=1)]
-    """Options of each mode, as in a request to `/v1/reward`."""
+    choices: Annotated[dict[str, dict[Option, object]], Field(min_length=1)]
+    """ModeOptions of each mode, as in a request to `/v1/reward`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -187,7 +183,7 @@ class RequestModes(BaseModel):
             )
         return self
 
-    def chosen(self, values: Any) -> Mapping[Option, Any]:
+    def chosen(self, values: object) -> ModeOptions:
         """Return the options of a request's mode. Raise `Refused` if the mode is not one of the choices."""
         name = _at(values, self.field.split("."))
         if name is _ABSENT or name is None:
@@ -246,10 +242,10 @@ class DialectFile(Dialect):
             )
         return self
 
-    def modes(self) -> Mapping[str, Mapping[Option, Any]]:
+    def modes(self) -> Mapping[str, ModeOptions]:
         return self.mode.choices if self.mode else {}
 
-    def understood(self, values: dict[str, Any], factors: Factors) -> Sent:
+    def understood(self, values: JsonObject, factors: Factors) -> Sent:
         for name, reason in self.refuse.items():
             if values.get(name):
                 raise _refuse(name, reason)
@@ -265,7 +261,7 @@ class DialectFile(Dialect):
         sources = self._required(values, self.input, no_source, count)
         expected = "expected an instruction for each edit"
         prompts = self._required(values, self.instruction, expected, count)
-        described: list[Any] = [{}] * count
+        described: list[object] = [{}] * count
         if self.metadata:
             described = self._entries(values, [self.metadata], count) or described
         sent = Sent([], described, {}, options)
@@ -283,7 +279,7 @@ class DialectFile(Dialect):
         return sent
 
     def _fault(
-        self, prompt: Any, source: Any, output: Any, no_source: str
+        self, prompt: object, source: object, output: object, no_source: str
     ) -> tuple[str, str] | None:
         """Return status and message if an edit cannot be judged; else None."""
         if source is None:
@@ -299,19 +295,19 @@ class DialectFile(Dialect):
         return None
 
     def _required(
-        self, values: Any, paths: Sequence[str], what: str, count: int | None = None
-    ) -> list[Any]:
+        self, values: object, paths: Sequence[str], what: str, count: int | None = None
+    ) -> list[object]:
         entries = self._entries(values, paths, count)
         if entries is None:
             raise _refuse(paths[0], what)
         return entries
 
     def _entries(
-        self, values: Any, paths: Iterable[str], count: int | None
-    ) -> list[Any] | None:
+        self, values: object, paths: Iterable[str], count: int | None
+    ) -> list[object] | None:
         """Return the entry of each edit, from the first path at which it has a value; None if the body has none of the
         paths."""
-        entries: list[Any] | None = None
+        entries: list[object] | None = None
         for path in paths:
             column = self._column(values, path)
             if column is None:
@@ -326,7 +322,7 @@ class DialectFile(Dialect):
             ]
         return entries and [None if entry is _ABSENT else entry for entry in entries]
 
-    def _column(self, values: Any, path: str) -> list[Any] | None:
+    def _column(self, values: object, path: str) -> list[object] | None:
         """Return the entry of each edit at a path; None if the body lacks the path."""
         column = _at(values, path.split("."))
         column = [column] if self.single else column
@@ -347,15 +343,15 @@ class DialectFile(Dialect):
         sent: Sent,
         rewards: Sequence[RewardedEdit],
         factors: Factors,
-    ) -> Any:
+    ) -> object:
         errors = [_failure(r) if r.reward is None else None for r in rewards]
         failed = [f"edit {n}: {error}" for n, error in enumerate(errors) if error]
-        metadata: list[dict[str, Any]] = []
+        metadata: list[JsonObject] = []
         for n, (described, error) in enumerate(zip(sent.values, errors, strict=True)):
             metadata.append({**_metadata(described), "original_index": n})
             if error:
                 metadata[n]["error"] = error
-        lists: dict[str, list[Any]] = {
+        lists: dict[str, Sequence[object]] = {
             "rewards": [self._scaled(reward.reward) for reward in rewards],
             "errors": errors,
             "reasons": [
@@ -365,7 +361,7 @@ class DialectFile(Dialect):
             "metadata": metadata,
         }
         summary = f"{len(failed)} of {len(rewards)} edits have no reward: {'; '.join(failed[:3])}"
-        parts: dict[str, Any] = {"nothing": {}, "error": summary, **lists}
+        parts: JsonObject = {"nothing": {}, "error": summary, **lists}
         if self.single:
             parts |= {name.removesuffix("s"): lists[name][0] for name in lists}
         return {
@@ -375,7 +371,7 @@ class DialectFile(Dialect):
         }
 
 
-def _at(values: Any, path: Sequence[str]) -> Any:
+def _at(values: object, path: Sequence[str]) -> object:
     """Return the value at a path, or `_ABSENT`. After `*` it is a list with the value of each entry."""
     for depth, name in enumerate(path):
         if name == "*":
@@ -386,7 +382,7 @@ def _at(values: Any, path: Sequence[str]) -> Any:
     return values
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
     return isinstance(value, list | tuple)
 
 
@@ -396,12 +392,12 @@ def _is_list(value: Any) -> bool:
 class UniRL(Dialect):
     """UniRL's protocol, in which a request names the rewards that it wants for each edit."""
 
-    def understood(self, values: dict[str, Any], factors: Factors) -> Sent:
+    def understood(self, values: JsonObject, factors: Factors) -> Sent:
         sent = Sent([], [], {})
         offered = [REWARD, *factors]
         for number, request in enumerate(_list(values, "requests")):
-            names = [REWARD]
-            edit: dict[str, Any] | tuple[str, str] = (
+            names: Sequence[object] = [REWARD]
+            edit: JsonObject | tuple[str, str] = (
                 "error",
                 "expected a history and required_rewards",
             )
@@ -421,14 +417,14 @@ class UniRL(Dialect):
 
     def write(
         self, sent: Sent, rewards: Sequence[RewardedEdit], factors: Factors
-    ) -> Any:
-        results: list[dict[str, Any]] = []
+    ) -> object:
+        results: list[JsonObject] = []
         errors: list[dict[str, str]] = []
         for names, reward in zip(sent.values, rewards, strict=True):
-            result: dict[str, Any] = {}
+            result: JsonObject = {}
             error: dict[str, str] = {}
             scores = reward.scores or {}
-            for name in names:
+            for name in map(str, names if _is_list(names) else ()):
                 if reward.reward is None:
                     error[name] = _failure(reward)
                 elif name == REWARD:
@@ -443,17 +439,19 @@ class UniRL(Dialect):
         return {"results": results, "errors": errors}
 
 
-def _list(values: Mapping[str, Any], name: str) -> list[Any]:
+def _list(values: Mapping[str, object], name: str) -> list[object]:
     entries = values.get(name)
     if not _is_list(entries) or not entries:
         raise _refuse(name, "expected a list with one entry for each edit")
     return list(entries)
 
 
-def _unirl_edit(request: Mapping[str, Any]) -> dict[str, Any] | tuple[str, str]:
+def _unirl_edit(request: Mapping[str, object]) -> JsonObject | tuple[str, str]:
     """Return an edit in the form of `/v1/reward`, or status and message if it cannot be judged."""
-    turns = request.get("history")
-    if not _is_list(turns) or not turns or not all(isinstance(t, dict) for t in turns):
+    history = request.get("history")
+    listed = history if _is_list(history) else ()
+    turns = [turn for turn in listed if isinstance(turn, dict)]
+    if not turns or len(turns) < len(listed):
         return "error", "history: expected a list of turns"
     if any(turn.get("video_b64") or turn.get("video_path") for turn in turns):
         return "error", "videos are not judged"

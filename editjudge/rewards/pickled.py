@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-from typing import Any, NoReturn
+from typing import NoReturn
 
 MAX_DEPTH = 32
 """Maximum nesting of lists. Requests have four levels."""
@@ -35,7 +35,7 @@ class _Unpickler(pickle.Unpickler):
         raise NotPlain(f"a pickle that names {module}.{name}")
 
 
-def loads(data: bytes, max_values: int) -> Any:
+def loads(data: bytes, max_values: int) -> object:
     """Return the value of a pickle. Raise `NotPlain` if it contains objects, or more than `max_values` opcodes or
     values."""
     try:
@@ -63,7 +63,7 @@ def loads(data: bytes, max_values: int) -> Any:
     return value
 
 
-def dumps(value: Any) -> bytes:
+def dumps(value: object) -> bytes:
     """Return a pickle of plain values that any client can read."""
     return pickle.dumps(value, protocol=4)
 
@@ -88,7 +88,7 @@ def _check_opcodes(data: bytes, most: int) -> None:
                 raise NotPlain(f"a memo of more than {most:,} values")
 
 
-def _check_value(value: Any, most: int) -> None:
+def _check_value(value: object, most: int) -> None:
     """Raise `NotPlain` if a value contains more than `most` values. With the memo, a few bytes can make any number of
     them, or a value that contains itself."""
     left = [(value, 0)]

@@ -43,6 +43,8 @@ from editjudge.rewards.reduction import (
 )
 from editjudge.store.import_run import ImportedJudgement
 
+JsonSchema = dict[str, Any]
+"""A JSON Schema or an OpenAPI document, whose parts are of all kinds."""
 PROTOCOL = 1
 """Version of the reward protocol (docs/reward-protocol.md), which increases with every incompatible change."""
 BASE64 = r"^(data:image/[a-z0-9.+-]{1,40};base64,)?([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
@@ -111,7 +113,7 @@ class Terms:
 # --- requests -------------------------------------------------------------------------------------------------
 
 
-def decoded(value: Any) -> Any:
+def decoded(value: object) -> object:
     """Return the bytes of strict base64, with or without the prefix of a `data:` URL; other types unchanged."""
     if not isinstance(value, str):
         return value
@@ -128,7 +130,7 @@ def decoded(value: Any) -> Any:
         raise PydanticCustomError("picture", what, {"why": str(error)}) from None
 
 
-def _integer(value: Any) -> Any:
+def _integer(value: object) -> object:
     """Return integral floats such as 2.0 as int, since JSON Schema counts them as integers."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -381,7 +383,9 @@ class _SparsePart(BaseModel, frozen=True):
     """An answer in which a field with a default is present only if it was set."""
 
     @model_serializer(mode="wrap")
-    def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_defaults(
+        self, dump: SerializerFunctionWrapHandler
+    ) -> dict[str, object]:
         values = dump(self)
         return {name: values[name] for name in values if name in self.model_fields_set}
 
@@ -435,7 +439,7 @@ class RewardGroup(_SparsePart, frozen=True):
     comparisons: Comparisons | None = None
 
 
-def _describe_reward(schema: dict[str, Any]) -> None:
+def _describe_reward(schema: JsonSchema) -> None:
     """Add to the JSON Schema that every field is required, and the rules of `_check_failure`."""
     schema["required"] = list(schema["properties"])
     schema["if"] = {"properties": {"reward": {"type": "null"}}}
@@ -476,7 +480,7 @@ class RewardedEdit(BaseModel, frozen=True):
         messages += [f"{factor}: {text}" for factor, text in self.abstained.items()]
         return "; ".join(list(dict.fromkeys(messages))[:3])
 
-    def changed(self, **fields: Any) -> Self:
+    def changed(self, **fields: object) -> Self:
         return self.model_copy(update=fields)
 
     def with_number(
@@ -498,7 +502,7 @@ class RewardedEdit(BaseModel, frozen=True):
         return self
 
 
-def _describe_rewards(schema: dict[str, Any]) -> None:
+def _describe_rewards(schema: JsonSchema) -> None:
     """Add to the JSON Schema that every field is required except `judged_by`."""
     schema["required"] = [name for name in schema["properties"] if name != "judged_by"]
 
@@ -545,7 +549,7 @@ _MULTIPART = {
 """Names of requests without images, for multipart bodies, in which images are separate parts."""
 
 
-def _schemas(models: Sequence[type[BaseModel]], at: str) -> dict[str, Any]:
+def _schemas(models: Sequence[type[BaseModel]], at: str) -> JsonSchema:
     """Return the JSON schemas of models and of their nested models, by name; `at` is the prefix of references."""
     _, made = models_json_schema(
         [(model, "validation") for model in models], ref_template=f"{at}{{model}}"
@@ -553,13 +557,13 @@ def _schemas(models: Sequence[type[BaseModel]], at: str) -> dict[str, Any]:
     text = json.dumps(made["$defs"])
     for name, called in _PUBLIC.items():
         text = re.sub(rf'(["/]){name}"', rf'\1{called}"', text)
-    schemas: dict[str, Any] = json.loads(text)
+    schemas: JsonSchema = json.loads(text)
     return schemas
 
 
-def _without_images(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _without_images(schema: JsonSchema) -> JsonSchema:
     text = json.dumps(schema).replace('schemas/Edit"', 'schemas/EditTexts"')
-    texts: dict[str, Any] = json.loads(text)
+    texts: JsonSchema = json.loads(text)
     for role in (*IMAGE_ROLES, "references"):
         texts["properties"].pop(role, None)
     texts["required"] = [
@@ -568,7 +572,7 @@ def _without_images(schema: Mapping[str, Any]) -> dict[str, Any]:
     return texts
 
 
-def schema() -> dict[str, Any]:
+def schema() -> JsonSchema:
     """Return the JSON Schema of the protocol for any server, without the judges, rubrics and limits of this one."""
     kinds = _schemas((RewardRequest, Rewards, Refusal), "#/$defs/")
     roots = ("Request", "Rewards", "Refusal")
@@ -583,9 +587,9 @@ def schema() -> dict[str, Any]:
     }
 
 
-def openapi(models: RequestModels, *, secured: bool) -> dict[str, Any]:
+def openapi(models: RequestModels, *, secured: bool) -> JsonSchema:
     """Return the OpenAPI 3.1 document of a server: `openapi.yaml` with the models of requests and answers."""
-    document: dict[str, Any] = yaml.safe_load(
+    document: JsonSchema = yaml.safe_load(
         Path(__file__).with_name("openapi.yaml").read_bytes()
     )
     document["info"]["version"] = editjudge.__version__

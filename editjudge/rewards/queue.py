@@ -310,8 +310,8 @@ class JudgingQueue:
         )
         self._asker = Asker(store, Claims(store), lasting=True)
         self._lanes: dict[str, asyncio.Task[JudgeLane]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._batches: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._batches: set[asyncio.Task[None]] = set()
         self._rate = 0.0
         """Recent throughput in edits per second."""
         self._judged_at = time.monotonic()
@@ -603,7 +603,7 @@ class JudgingQueue:
         await self._asker.close()
 
     def _start(
-        self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[Any]]
+        self, work: Coroutine[None, None, None], among: set[asyncio.Task[None]]
     ) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         among.add(task)
@@ -650,7 +650,7 @@ class _RequestDigests(DigestCache):
         return self._images[id(source)][1]
 
 
-async def _all(works: Iterable[Awaitable[Any]]) -> None:
+async def _all(works: Iterable[Awaitable[object]]) -> None:
     """Wait until all awaitables have ended; then raise the first error."""
     for result in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(result, BaseException):

@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Literal, NamedTuple, NoReturn, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, from_json
@@ -69,6 +69,20 @@ _FIXED = {
 _INVALID = "the request cannot be taken as it is"
 
 M = TypeVar("M", bound=BaseModel)
+JsonObject = dict[str, object]
+Option = Literal[
+    "judge",
+    "judge_for",
+    "judges",
+    "rubrics",
+    "score",
+    "formula",
+    "weights",
+    "use",
+    "samples",
+]
+"""Fields of a request to `/v1/reward` that a mode may set."""
+ModeOptions = Mapping[Option, object]
 
 
 class Body(NamedTuple):
@@ -127,15 +141,16 @@ class RequestReader:
         """Parse a body of `/v1/reward`. Slow: call it in a thread."""
         return self._validated(self._models.reward, self._values(body))
 
-    def valid_options(self, options: Mapping[Any, Any]) -> RewardRequest:
+    def valid_options(self, options: ModeOptions) -> RewardRequest:
         """Return a request with these options and an empty edit. Raise `Refused` if the options are invalid."""
-        values = {"edits": [{"edited": None}], **options}
+        values: JsonObject = dict(options.items())
+        values["edits"] = [{"edited": None}]
         return self._validated(self._models.reward, values)
 
     def valid_edits(
         self,
-        edits: Sequence[dict[str, Any]],
-        options: Mapping[Any, Any],
+        edits: Sequence[JsonObject],
+        options: ModeOptions,
         bad: dict[int, RewardedEdit],
     ) -> RewardRequest | None:
         """Return a reward request with the valid edits, or None if there are none. Invalid edits are added to `bad`.
@@ -165,7 +180,7 @@ class RequestReader:
                 numbers = [n for n in numbers if n not in bad]
         return None
 
-    def parse(self, data: bytes) -> Any:
+    def parse(self, data: bytes) -> object:
         """Parse a JSON body, limiting the number of values."""
         # Values are counted before parsing, since empty JSON objects take 120 times their size as Python objects.
         most = self.max_values
@@ -182,14 +197,14 @@ class RequestReader:
         except ValueError as error:
             raise Refused(422, "not JSON", [("", str(error)[:200])]) from None
 
-    def _values(self, body: Body) -> Any:
+    def _values(self, body: Body) -> object:
         if body.kind == _MULTIPART:
             return self._gathered(body.parts)
         if body.kind in _MSGPACK:
             return self._unpacked(body.data)
         return self.parse(body.data)
 
-    def _validated(self, model: type[M], values: Any) -> M:
+    def _validated(self, model: type[M], values: object) -> M:
         edits = values.get("edits") if isinstance(values, dict) else None
         if isinstance(edits, list):
             self._check_count(edits)
@@ -198,14 +213,14 @@ class RequestReader:
         except ValidationError as error:
             raise _invalid(_problems(error)) from None
 
-    def _check_count(self, edits: Sequence[Any]) -> None:
+    def _check_count(self, edits: Sequence[object]) -> None:
         if len(edits) > self._max_edits:
             raise Refused(
                 413,
                 f"{len(edits):,} edits: at most {self._max_edits} are accepted in one request",
             )
 
-    def _unpacked(self, data: bytes) -> Any:
+    def _unpacked(self, data: bytes) -> object:
         try:
             import msgpack  # type: ignore[import-untyped]
         except ModuleNotFoundError:
@@ -224,7 +239,7 @@ class RequestReader:
             problem = str(error)[:200] or type(error).__name__
             raise Refused(422, "the body is not msgpack", [("", problem)]) from None
 
-    def _gathered(self, parts: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
+    def _gathered(self, parts: Sequence[tuple[str, bytes]]) -> JsonObject:
         """Return the values of a multipart body. The part `request` is JSON; every other part is an image named after
         its field."""
         images = dict(parts)
@@ -246,7 +261,9 @@ class RequestReader:
             if role:
                 edit[role] = data
             else:
-                edit.setdefault("references", []).append(data)
+                references = edit.setdefault("references", [])
+                assert isinstance(references, list)  # noqa: S101  (checked above)
+                references.append(data)
         for edit in _edits(request):
             # A missing part means that the editing model produced nothing.
             edit.setdefault("edited", None)
@@ -272,7 +289,7 @@ def _invalid(problems: Sequence[ErrorDetails]) -> Refused:
     return Refused(413 if too_large else 422, _INVALID, where)
 
 
-def _no_extension(code: int, _: bytes) -> Any:
+def _no_extension(code: int, _: bytes) -> NoReturn:
     raise ValueError(f"an extension type ({code}): only plain values are accepted")
 
 
@@ -294,13 +311,13 @@ def msgpack_values(data: bytes, most: int) -> int:
     return count
 
 
-def _edits(request: dict[str, Any]) -> list[dict[str, Any]]:
+def _edits(request: JsonObject) -> list[JsonObject]:
     """Return the edits of a request that are objects. A request without a list of edits is itself the edit."""
     edits = request.get("edits", [request])
     return [e for e in edits if isinstance(e, dict)] if isinstance(edits, list) else []
 
 
-def _edit_at(request: dict[str, Any], number: int) -> dict[str, Any]:
+def _edit_at(request: JsonObject, number: int) -> JsonObject:
     """Return the edit with this number, extending the list with empty edits if necessary."""
     edits = request.get("edits")
     if not isinstance(edits, list) or not edits:

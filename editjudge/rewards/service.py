@@ -454,7 +454,7 @@ def _check_pairs(options: RewardRequest, judges: Sequence[str]) -> None:
         raise Refused.at("ranking", str(error)) from None
 
 
-def _readiness(queue: JudgingQueue, about: Mapping[str, Any]) -> Response:
+def _readiness(queue: JudgingQueue, about: Mapping[str, object]) -> Response:
     status = "stopping" if queue.closing else "ok"
     return JSONResponse({"status": status, **about}, 503 if queue.closing else 200)
 

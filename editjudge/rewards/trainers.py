@@ -48,12 +48,15 @@ from editjudge.media.source import encode
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from aiohttp import ClientSession
+
     from editjudge.judgement import Judgement
     from editjudge.judges.judge import Options
     from editjudge.running.job import EditJudge
 
 _log = logging.getLogger(__name__)
 
+K = TypeVar("K")
 T = TypeVar("T")
 OnFailure = Literal["native", "raise", "group_mean"]
 Use = Literal["scores", "expected"]
@@ -174,11 +177,11 @@ class Rewarder:
         self._session = _Session()
         weakref.finalize(self, self._session.close)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Return the state without open resources, since trainers pickle reward functions for their workers."""
         return {name: value for name, value in vars(self).items() if name != "_session"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
         self._begin()
 
@@ -336,12 +339,12 @@ def column(columns: Mapping[str, Any], name: str, count: int) -> list[Any]:
     return [values[n] for n in range(count)]
 
 
-async def _each(keys: Iterable[Any], ask: Callable[[Any], Awaitable[T]]) -> list[T]:
+async def _each(keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> list[T]:
     """Call `ask` for each key with limited concurrency, and return the results in order. The first error cancels the
     other calls and is raised."""
     gate = asyncio.Semaphore(_IN_FLIGHT)
 
-    async def ask_in_turn(key: Any) -> T:
+    async def ask_in_turn(key: K) -> T:
         async with gate:
             return await ask(key)
 
@@ -475,7 +478,7 @@ class _RewardServer:
     """Fields of each request beside its edits; empty ones are left out."""
     is_remote = True
 
-    async def open(self, resources: AsyncExitStack) -> Any:
+    async def open(self, resources: AsyncExitStack) -> ClientSession:
         import aiohttp
 
         headers = {"authorization": f"Bearer {self.token}"} if self.token else {}
@@ -483,12 +486,12 @@ class _RewardServer:
         session = aiohttp.ClientSession(headers=headers, timeout=timeout)
         return await resources.enter_async_context(session)
 
-    async def rewards(self, session: Any, batch: Batch) -> dict[int, Reward]:
+    async def rewards(self, session: ClientSession, batch: Batch) -> dict[int, Reward]:
         batches = _batches(batch, whole_groups=bool(self.options["ranking"]))
         answers = await _each(batches, lambda part: self._post(session, part))
         return {n: reward for answer in answers for n, reward in answer.items()}
 
-    async def _post(self, session: Any, batch: Batch) -> dict[int, Reward]:
+    async def _post(self, session: ClientSession, batch: Batch) -> dict[int, Reward]:
         """Return the rewards of a request, retrying while the server is full or cannot be reached.
 
         Retrying is safe: the server does not ask its judge about the same edit twice.
@@ -561,7 +564,7 @@ _Source = _JudgesHere | _RewardServer
 
 def _batches(edits: Batch, *, whole_groups: bool) -> list[Batch]:
     """Divide edits into requests. With `whole_groups`, the edits of a group stay in one request."""
-    groups: dict[Any, Batch] = {}
+    groups: dict[str | int, Batch] = {}
     for number, edit in edits.items():
         group = edit.group_name if whole_groups else number
         groups.setdefault(group, {})[number] = edit
@@ -617,7 +620,7 @@ class _Session:
         self._thread: _LoopThread | None = None
 
     def submit(
-        self, work: Callable[[_LoopThread], Coroutine[Any, Any, T]]
+        self, work: Callable[[_LoopThread], Coroutine[None, None, T]]
     ) -> Future[T]:
         """Run a coroutine in the loop, which is started on first use."""
         self._leave_parent()
@@ -659,7 +662,7 @@ class _LoopThread(threading.Thread):
             self.loop.close()
 
     async def opened(
-        self, opener: Callable[[AsyncExitStack], Coroutine[Any, Any, T]]
+        self, opener: Callable[[AsyncExitStack], Coroutine[None, None, T]]
     ) -> T:
         """Return the resource that `opener` opens. All calls share it. Must be called in the loop."""
         opening = self._opening or asyncio.create_task(opener(self._resources))
