@@ -41,6 +41,8 @@ class Spec:
     server_model: str | None = "m-1"
     salt: str = ""
     """Changes every key, as another time or another server would."""
+    rounded_by: float | None = None
+    """What rounding took from each score, whose unrounded value is then in `expected`."""
     metadata: Callable[[int], dict[str, Any]] = field(default=lambda _: {})
     spec: dict[str, Any] = field(default_factory=dict)
 
@@ -133,6 +135,8 @@ def _judgement(
         reasons=(Remark("no_answer", "no JSON"),) if failed else (),
         exchanges=(Exchange("reply", status, model=spec.server_model),),
         prepared={"edited": "as-is"},
+        expected={k: v + spec.rounded_by for k, v in (scores or {}).items()}
+        if spec.rounded_by is not None else {},
     )  # fmt: skip
 
 
