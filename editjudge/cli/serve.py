@@ -265,10 +265,13 @@ def _judges_by_rubric(texts: Sequence[str]) -> dict[str, str]:
         rubric, _, judge = text.partition("=")
         if not rubric or not judge:
             raise UsageError(
-                f'--judge-for "{text}": expected RUBRIC=JUDGE, such as fidelity=openai/gpt-4.1'
+                f'--judge-for "{text}": expected RUBRIC=JUDGE, such as fidelity=openai/gpt-4.1',
+                code="invalid_judge_for",
             )
         if rubric in judges:
-            raise UsageError(f"--judge-for {rubric}: has two judges; give one")
+            raise UsageError(
+                f"--judge-for {rubric}: has two judges; give one", code="two_judges"
+            )
         judges[rubric] = judge
     return judges
 
@@ -288,7 +291,7 @@ def _check_reward(terms: Terms) -> str:
         )
         is_chosen = _is_typed("judge") or _is_typed("mixture")
         if is_chosen and not _is_typed("rubrics"):
-            raise UsageError(problem)
+            raise UsageError(problem, code="instruction_not_judged")
         return f"rewards: {problem}"
     if offer.ignores_instruction():
         return (

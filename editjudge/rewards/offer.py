@@ -90,13 +90,15 @@ class Offer:
         terms = self.terms
         if terms.mixture and terms.judge_for:
             raise UsageError(
-                "-J mix asks every judge about every rubric, and --judge-for one judge about each: give one of them"
+                "-J mix asks every judge about every rubric, and --judge-for one judge about each: give one of them",
+                code="judges_and_judge_for",
             )
         for name in terms.judge_for:
             if name not in self.askable():
                 raise UsageError(
                     f'--judge-for: no rubric of the server is called "{name}"{did_you_mean(name, self.askable())} '
-                    f"It has {', '.join(self.askable())}"
+                    f"It has {', '.join(self.askable())}",
+                    code="unknown_rubric",
                 )
         check_answers(list(terms.mixture), self.rubrics)
         for spec, rubrics in self.panel().questions(self.rubrics).items():
@@ -112,7 +114,8 @@ class Offer:
             for name in (*rubric.images, *rubric.texts):
                 if name not in carried:
                     raise UsageError(
-                        f"{rubric.name}: shows {name}, which a request cannot carry: use `editjudge run`"
+                        f"{rubric.name}: shows {name}, which a request cannot carry: use `editjudge run`",
+                        code="input_not_sent",
                     )
 
     def askable(self) -> list[str]:
