@@ -88,11 +88,16 @@ class ImageBounds:
 BOUNDS = ImageBounds()
 
 
+BYTES = "picture given as bytes"
+DATA_URL = "data: URL"
+"""Names of images without a file. Stores have them in place of a path: they never change."""
+
+
 def name_of(source: ImageSource) -> str:
     """Return the name of an image for messages and stores, on one line and without secrets."""
     if isinstance(source, bytes):
-        return "picture given as bytes"
-    text = "data: URL" if _is_data_url(source) else str(source)
+        return BYTES
+    text = DATA_URL if _is_data_url(source) else str(source)
     if is_url(source):
         text = redacted_address(text)
     return text if text.isprintable() else repr(text)
@@ -190,7 +195,7 @@ def _with_login(url: str) -> tuple[str, dict[str, str]]:
 
 def from_data_url(text: str, *, bounds: ImageBounds = BOUNDS) -> bytes:
     """Return the bytes of a `data:` URL. Base64 is decoded strictly, so that nothing is skipped silently."""
-    name = "data: URL"
+    name = DATA_URL
     head, comma, body = text.partition(",")
     if not comma:
         raise ImageError(f"{name}: no comma in it; expected data:image/png;base64,...")

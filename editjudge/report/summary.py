@@ -51,7 +51,8 @@ class SummaryReport:
     slices: Mapping[str, Sequence[statistics.Cell]]
     """Figures of factors and aggregates for each value of a column, by column."""
     aggregates: Sequence[statistics.Cell]
-    formulas: Sequence[str]
+    formulas: Mapping[str, str]
+    """The name of each aggregate by its formula for people; judges may have different ones of a name."""
     passes: Sequence[PassRate]
     ranks: Sequence[Rank]
     headline: frozenset[tuple[str, str]]
@@ -89,7 +90,8 @@ def measure(
         if len(scores.slices[name].present()) > 1
     }
     formulas = _set_formulas(run)
-    formulas += [mean.formula for sums in run.aggregates.values() for mean in sums]
+    for sums in run.aggregates.values():
+        formulas |= {mean.formula: mean.name for mean in sums}
     present = scores.factor.present()
     best = {}
     for factor, scale in run.scales.items():
@@ -105,7 +107,7 @@ def measure(
         [cell for cell in cells if cell.factor not in names],
         slices,
         [cell for cell in cells if cell.factor in names],
-        list(dict.fromkeys(formulas)),
+        formulas,
         pass_rates(scores, best),
         ranks,
         _headlines(run, cells),
@@ -129,10 +131,10 @@ def pooled_intervals(run: RunData, by: str) -> dict[tuple[str, str], Interval | 
     return {(cell.model, cell.factor): cell.ci for cell in cells}
 
 
-def _set_formulas(run: RunData) -> list[str]:
+def _set_formulas(run: RunData) -> dict[str, str]:
     """Return the formula of each score of a set, and the reasons why edits have no score."""
     scores = run.scores
-    lines = []
+    lines = {}
     for formula in run.formulas:
         line = formula.words
         if formula.name in scores.factor.present():
@@ -140,7 +142,7 @@ def _set_formulas(run: RunData) -> list[str]:
             del counts[OK]
             if reasons := _counts(counts):
                 line += f"; undefined: {reasons}"
-        lines.append(line)
+        lines[line] = formula.name
     return lines
 
 
@@ -369,7 +371,7 @@ def _means(
     run: RunData,
     cells: Sequence[statistics.Cell],
     caption: str,
-    formulas: Sequence[str] = (),
+    formulas: Mapping[str, str] = {},
     ranks: Sequence[Rank] = (),
     slice_name: str = "slice",
 ) -> Table:
@@ -380,7 +382,7 @@ def _means(
             silent.pop(c.factor, None)
     if silent and (scored := [c for c in cells if c.factor not in silent]):
         cells = scored
-        notes = [note for note in notes if note.partition(" = ")[0] not in silent]
+        notes = [note for note, name in formulas.items() if name not in silent]
         notes.append(f"no score of any: {', '.join(silent)}")
     if any(c.factor in run.falling for c in cells):
         notes.append(FALLS_NOTE)

@@ -259,7 +259,7 @@ def _complaint(error: ErrorDetails, lines: Lines, source: str, keys: list[str]) 
             close = near_miss(str(error["input"]), options)
             message = f'{with_input}; did you mean "{close}"?' if close else with_input
         case "value_error":
-            message = message.removeprefix("Value error, ")
+            message = str(error["ctx"]["error"])
         case _:
             message = with_input
     line_path = path

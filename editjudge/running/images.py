@@ -27,7 +27,7 @@ from editjudge.media.image import (
     prepare,
     probe,
 )
-from editjudge.media.source import confine, is_url, name_of, read
+from editjudge.media.source import BYTES, DATA_URL, confine, is_url, name_of, read
 from editjudge.store.records import Item, RunRecord
 
 Box = tuple[int, int, int, int]
@@ -172,7 +172,7 @@ def image_path(run: RunRecord, item: Item, role: str) -> Path:
     imported = run.imported_from is not None
     if source is None:
         raise ImageError(f"the edit has no {role.replace('_', ' ')} image")
-    if source in ("data: URL", "picture given as bytes"):
+    if source in (DATA_URL, BYTES):
         raise ImageError("came inside the manifest, and is not kept in the store")
     if is_url(source):
         raise ImageError("lies at an address, and nothing is fetched from there")

@@ -38,22 +38,26 @@ def may_pass(error: BaseException | None) -> bool:
         error.orig, sqlite3.Error
     ):
         return False
-    state = getattr(error.orig, "sqlstate", None)
+    state = _sqlstate(error.orig)
     # There was no answer, or the connection was refused: only the driver's message distinguishes these.
     if state is None:
         unanswered = error.connection_invalidated or isinstance(
             error, sa.exc.OperationalError
         )
         return unanswered and not any(text in str(error.orig) for text in _REFUSALS)
-    return str(state).startswith(("08", "40", "57P", _TOO_MANY, _SAME_KEY_AT_ONCE))
+    return state.startswith(("08", "40", "57P", _TOO_MANY, _SAME_KEY_AT_ONCE))
+
+
+def _sqlstate(error: BaseException | None) -> str | None:
+    return getattr(error, "sqlstate", None)
 
 
 def code_of(error: BaseException | None) -> str:
     """Return the driver's code of a failure, such as `sqlite_full` or `42501`; `no_answer` if a server gave none."""
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorname", "sqlite").lower()
-    if state := getattr(error, "sqlstate", None):
-        return str(state)
+    if state := _sqlstate(error):
+        return state
     is_refused = any(text in str(error) for text in _REFUSALS)
     return "refused" if is_refused else "no_answer"
 
@@ -66,7 +70,7 @@ def remedy(error: BaseException | None, timeout: float) -> str:
         # The upper bits are subcodes of the same failure.
         advice = _OF_SQLITE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
     else:
-        state = getattr(error, "sqlstate", None)
+        state = _sqlstate(error)
         advice = _OF_POSTGRESQL.get(state)
         for text, refusal in _REFUSALS.items() if state is None else ():
             if text in str(error):

@@ -84,7 +84,7 @@ def test_other_braces_are_prose(text: str) -> None:
 
 def test_prose_is_kept_as_it_stands_before_and_after_the_last_candidate() -> None:
     scanned = scan('one {two} three {"score": 1} four {"score": 2} five {six}', KEYS)
-    assert scanned.before == "one {two} three \n four "
+    assert scanned.before.splitlines() == ["one {two} three ", " four "]
     assert scanned.after == " five {six}"
 
 
