@@ -44,6 +44,7 @@ this edit, or a request that the server rejected.
 STATUSES: tuple[Status, ...] = get_args(Status)
 DONE: tuple[Status, ...] = ("ok", "abstained")
 """Statuses of completed judgements, which are not retried and do not count as failed."""
+FAILED: tuple[Status, ...] = tuple(status for status in STATUSES if status not in DONE)
 
 SchemaMode = Literal["enforced", "requested", "prompt only"]
 """How the JSON schema is applied: the server guarantees it, the server was asked to follow it, or only the prompt

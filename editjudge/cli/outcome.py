@@ -107,12 +107,14 @@ def _shortfall(short: Shortfall) -> str:
 
 
 def _counts(outcome: Outcome, seconds: float) -> Iterator[str]:
+    from editjudge.judgement import DONE
+
     tally = outcome.tally
     summary = outcome.summary
     failed = [
         f"{n:,} {status}"
         for status, n in sorted(summary.statuses.items())
-        if status not in ("ok", "abstained")
+        if status not in DONE
     ]
     price = "cost unknown" if tally.unpriced else f"${tally.cost:.4f}"
     if tally.estimated:

@@ -68,11 +68,11 @@ def list_() -> VerbReply:
 
 def _row(run: RunRecord, totals: RunTotals) -> dict[str, str]:
     """Return the line of a run in the list."""
-    from editjudge.running.summary import is_failure
+    from editjudge.judgement import FAILED
 
     when = datetime.datetime.fromtimestamp(run.created).isoformat(" ", "minutes")
     models = [name for name in totals.models if name]
-    failed = sum(n for name, n in totals.statuses.items() if is_failure(name))
+    failed = sum(n for name, n in totals.statuses.items() if name in FAILED)
     pending = totals.statuses["pending"]
     done = totals.statuses.total() - pending
     cost = f"${totals.cost:.2f}"

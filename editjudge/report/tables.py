@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from editjudge.errors import one_line
 from editjudge.files import spreadsheet_safe
-from editjudge.judgement import DONE, STATUSES
+from editjudge.judgement import FAILED
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -403,8 +403,8 @@ class Table:
 
 
 _FAILURES = frozenset(
-    {*STATUSES, "failed", "missed", "swayed", "not judged", "contradicted"}
-) - {*DONE}
+    {*FAILED, "failed", "missed", "swayed", "not judged", "contradicted"}
+)
 """Columns whose counts are highlighted as failures."""
 
 

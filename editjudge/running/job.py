@@ -38,7 +38,7 @@ from editjudge.errors import (
     UsageError,
     did_you_mean,
 )
-from editjudge.judgement import DONE, Judgement
+from editjudge.judgement import DONE, FAILED, Judgement
 from editjudge.judges.cost import Budget, Shortfall, check_budget
 from editjudge.judges.judge import Judge, Options
 from editjudge.judges.registry import check_answers, open_judge
@@ -67,7 +67,6 @@ from editjudge.running.progress import RunTally
 from editjudge.running.summary import (
     Summary,
     commonest,
-    is_failure,
     summary_of,
 )
 from editjudge.running.sums import OVERALL, run_sums
@@ -585,7 +584,7 @@ class OpenRun:
         }
         summary = self._stored_summary(tally)
         summary = summary or summary_of(*store.score_sums(run), factors)
-        if failed := [status for status in summary.statuses if is_failure(status)]:
+        if failed := [status for status in summary.statuses if status in FAILED]:
             rows = store.judgements(
                 run, fields=("item", "status", "reasons"), status=failed
             )

@@ -7,16 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from editjudge.judgement import DONE
+from editjudge.judgement import FAILED
 
 _LONGEST = 200
 """Maximum number of characters of a reason, since some are messages of a server."""
 _REASONS = 1_000
 """Maximum number of different reasons of a status that are counted, since each may name another file."""
-
-
-def is_failure(status: str) -> bool:
-    return status not in DONE and status != "pending"
 
 
 @dataclass
@@ -66,7 +62,7 @@ class Summary:
 
     @property
     def failed(self) -> int:
-        return sum(n for status, n in self.statuses.items() if is_failure(status))
+        return sum(n for status, n in self.statuses.items() if status in FAILED)
 
     def as_json(self) -> dict[str, Any]:
         factors = []

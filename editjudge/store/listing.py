@@ -18,7 +18,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from editjudge import plugins
-from editjudge.judgement import DONE, STATUSES
+from editjudge.judgement import FAILED
 from editjudge.store.database import MAX_ROWS, Query, Row, chunks
 from editjudge.store.judgements import SAME_ITEM, SAME_KEY
 from editjudge.store.ratings import counting_ratings, ratings_of
@@ -596,8 +596,7 @@ class EditList:
         if self._models:
             conditions.append(items.c.model.in_(self._models))
         if wanted.status == "failed":
-            failed = (_STATUS + status for status in STATUSES if status not in DONE)
-            conditions.append(self._has(*failed))
+            conditions.append(self._has(*(_STATUS + status for status in FAILED)))
         elif wanted.status:
             conditions.append(self._has(_STATUS + wanted.status))
         if wanted.violation:
