@@ -59,7 +59,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f'the key "{twice:.80}" stands twice in one object')
+        raise ValueError(f'the key "{twice:.80}" occurs twice in one object')
     return members
 
 

@@ -214,9 +214,9 @@ def test_memory_does_not_grow_with_what_the_lines_hold(tmp_path: Path) -> None:
         ('{"score": NaN}', "NaN is not a finite number"),
         ('{"score": -Infinity}', "-Infinity is not a finite number"),
         ('{"score": 1e999}', "1e999 is not a finite number"),
-        ('{"id": "a", "id": "b"}', 'the key "id" stands twice'),
-        ('{"x": {"y": 1, "y": 1}}', 'the key "y" stands twice'),
-        (r'{"id": "\ud800"}', "half of a surrogate pair"),
+        ('{"id": "a", "id": "b"}', 'the key "id" occurs twice'),
+        ('{"x": {"y": 1, "y": 1}}', 'the key "y" occurs twice'),
+        (r'{"id": "\ud800"}', "unpaired surrogate"),
         (b'{"id": "\xff"}', "a byte that is not UTF-8 at column 9"),
         ("[" * 100_000, "nested too deeply|not JSON"),
         ('{"n": ' + "9" * 5000 + "}", "limit"),
@@ -609,7 +609,7 @@ def test_parquet_takes_bytes_structs_and_paths(tmp_path: Path) -> None:
     )
     assert first.metadata == {"day": "1970-01-01"}
     assert notices == [
-        f'{path}: "thumbnail" holds images or bytes that no rubric shows; it is not read'
+        f'{path}: "thumbnail" has images or bytes that no rubric shows; it is not read'
     ]
 
 
@@ -666,7 +666,7 @@ def test_a_folder_of_parquet_files_is_one_manifest_in_the_order_of_their_names(
     ]
     assert (
         notices[0]
-        == f'{tmp_path}: "raw" holds images or bytes that no rubric shows; it is not read'
+        == f'{tmp_path}: "raw" has images or bytes that no rubric shows; it is not read'
     )
     assert len(notices) == 2  # and that ids are made
     (tmp_path / "c.parquet").write_bytes(b"nonsense")
@@ -811,7 +811,7 @@ def test_pictures_in_rows_and_data_frames_are_encoded_without_loss(make: Any) ->
     assert second.edited is None and first.metadata == {"note": "kept", "seed": 7}
     assert second.metadata == {"note": None, "seed": 7}
     assert notices == [
-        'rows: "thumbnail" holds images or bytes that no rubric shows; it is not read'
+        'rows: "thumbnail" has images or bytes that no rubric shows; it is not read'
     ]
 
 

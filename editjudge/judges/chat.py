@@ -169,10 +169,10 @@ class _PendingTask:
         notes: list[Remark] = []
         if self.lost and self.price:
             count = "1 request" if self.lost == 1 else f"{self.lost} requests"
-            message = f"${self.estimated:.4f} of the cost is an estimate: {count} brought no answer and may be billed"
+            message = f"${self.estimated:.4f} of the cost is an estimate: {count} got no answer and may be billed"
             notes.append(Remark("cost_estimated", message))
         if self.shared_by > 1:
-            message = f"one request brought {self.shared_by} repeats: tokens and cost are this one's share"
+            message = f"one request returned {self.shared_by} repeats: tokens and cost are the share of this one"
             notes.append(Remark("shared_request", message))
         if self.capped is not None:
             message = (

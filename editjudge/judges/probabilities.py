@@ -56,9 +56,7 @@ def score_probabilities(
             reason = f"{factor.scale.words}: too many values for probabilities of each"
             result.abstained[key] = reason
         elif key not in starts:
-            reason = (
-                "its number has no place in the reply that probabilities can be read at"
-            )
+            reason = "the position of its number in the reply is unknown"
             result.abstained[key] = reason
         else:
             at = start + len(reply.text[: starts[key]].encode())
@@ -109,7 +107,7 @@ def _offset(reply: Reply) -> int | str:
     may precede the text, and end marks may follow it.
     """
     if not reply.tokens:
-        return "the server gave no token probabilities"
+        return "the server returned no token probabilities"
     spelled = b"".join(token.data for token in reply.tokens)
     text = reply.text.encode()
     start = spelled.find(text)
@@ -118,7 +116,7 @@ def _offset(reply: Reply) -> int | str:
     if spelled.find(text, start + 1) >= 0:
         return "the tokens of the server spell the reply more than once"
     if not _END.fullmatch(spelled, start + len(text)):
-        return "the tokens of the server go on after the reply"  # so that they may spell a thought alone
+        return "the tokens of the server continue after the reply"  # so that they may spell a thought alone
     return start
 
 

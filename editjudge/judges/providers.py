@@ -311,7 +311,7 @@ def split(spec: str) -> tuple[str, str]:
             f"by name alone: {', '.join(plugins.providers('judges'))}"
         )
     if not slash or not model.strip():
-        raise UsageError(f'"{spec}" names no model; expected {name}/MODEL')
+        raise UsageError(f'"{spec}" has no model; expected {name}/MODEL')
     return name, model.strip()
 
 
@@ -360,7 +360,7 @@ def checked_url(url: str, source: str) -> str:
         raise UsageError(f"{source} is not a URL: {error}", code="not_a_url") from None
     if parts.username is not None or parts.password is not None:
         raise UsageError(
-            f"{source} holds a user name or password; keys belong in the environment",
+            f"{source} contains a user name or password; keys belong in the environment",
             code="password_in_url",
         )
     if parts.scheme not in ("http", "https") or not host:
@@ -375,7 +375,8 @@ def checked_url(url: str, source: str) -> str:
         )
     if re.search(r"[\s\x00-\x1f\x7f\\]", url):
         raise UsageError(
-            f"{source} holds characters that no URL has", code="bad_characters_in_url"
+            f"{source} contains characters that are not allowed in a URL",
+            code="bad_characters_in_url",
         )
     if called := re.search(r"/(?:chat/completions|v1/messages)/?$", parts.path):
         raise UsageError(
@@ -433,7 +434,7 @@ def _key(
     # This also prevents a line break from adding a header.
     if not re.fullmatch(r"[\x21-\x7e]+", key):
         raise UsageError(
-            f"{variable} holds characters that no key has; was something else pasted with it?",
+            f"{variable} contains characters that are not allowed in a key; was something else pasted with it?",
             code="bad_key",
         )
     warnings = []

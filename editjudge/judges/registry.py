@@ -82,7 +82,7 @@ async def open_judge(
         batch_client(spec)  # raises if it has none
     if options.read == "logprobs" and not _gives_logprobs(spec):
         raise UsageError(
-            f"--read logprobs: {spec} gives no token probabilities; leave the option out",
+            f"--read logprobs: {spec} does not return token probabilities; leave the option out",
             options=[Option("read", "logprobs")],
         )
     if spec.startswith("replay:"):

@@ -151,7 +151,7 @@ async def _listed(
 
 def _refuses_key(endpoint: Endpoint, message: str) -> str:
     variables = " or ".join(PROVIDERS[endpoint.provider].key_variables)
-    return f"{endpoint.url} takes no questions with this key or without one ({message}): set {variables}"
+    return f"{endpoint.url} refuses questions with this key or without one ({message}): set {variables}"
 
 
 _PLAIN = "Write the word yes and nothing else."
@@ -234,7 +234,9 @@ class _Examiner:
     async def _post(self, request: ChatRequest) -> Response:
         left = self._end - time.monotonic()
         if left <= 0.0:
-            raise CallFailed("timeout", f"not asked: {self._seconds:g} s were over")
+            raise CallFailed(
+                "timeout", f"not asked: the limit of {self._seconds:g} s was reached"
+            )
         address = *self._endpoint.address(request), request.body, left / self._seconds
         try:
             return await self._transport.post(*address)

@@ -152,7 +152,7 @@ def _utf8(text: str) -> bytes:
     except UnicodeEncodeError as error:
         near = ascii(text[max(0, error.start - 20) : error.end + 20])
         raise UsageError(
-            f"a request holds half of a surrogate pair, which is not text: {near}",
+            f"a request has an unpaired surrogate, which is not text: {near}",
             code="not_text",
         ) from None
 

@@ -47,7 +47,7 @@ def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
         expected = 'expected a folder "input" with images, and a folder of images for each model'
         if manifest:
             raise ManifestError(
-                f"{reader.name}: is not laid out as a manifest, but holds one: name {manifest} instead ({expected})",
+                f"{reader.name}: is not a manifest itself, but contains one: name {manifest} instead ({expected})",
                 code="folder_with_a_manifest",
             )
         raise ManifestError(
@@ -224,7 +224,7 @@ def imgedit(
     """Yield a row for each model and edit."""
     originals = _required(
         originals,
-        "ImgEdit-Bench keeps its sources apart: name their folder with --originals",
+        "ImgEdit-Bench has its sources in a separate folder: name it with --originals",
     )
     facts = list(facts)
     keys = {_field(fact, "key") for fact in facts}
@@ -258,7 +258,7 @@ def risebench(
     """Yield a row for each model and edit, with the reference answer as a text or an image."""
     originals = _required(
         originals,
-        "RISEBench keeps its sources apart: name their folder (`data`) with --originals",
+        "RISEBench has its sources in a separate folder: name it (`data`) with --originals",
     )
     models = _models(
         tree, lambda folder: (folder / "images").is_dir(), "a folder `images`"
@@ -372,7 +372,7 @@ def _models(tree: Path, holds: Callable[[Path], bool], what: str) -> dict[str, P
     models = {folder.name: folder for folder in folders if holds(folder)}
     if not models:
         raise ManifestError(
-            f"{tree}: neither it nor a folder in it holds {what}; check the name of the layout"
+            f"{tree}: neither it nor a folder in it contains {what}; check the name of the layout"
         )
     return models
 

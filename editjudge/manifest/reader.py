@@ -209,7 +209,7 @@ class Reader:
         if column not in self._left_out:
             self._left_out += (column,)
             self.notify(
-                f'{self.name}: "{column}" holds images or bytes that no rubric shows; it is not read'
+                f'{self.name}: "{column}" has images or bytes that no rubric shows; it is not read'
             )
 
     def _notify_once(self, topic: str, message: str) -> None:
@@ -566,7 +566,7 @@ def _why_not_json(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"found a byte that is not UTF-8 at column {error.start + 1}"
     if isinstance(error, UnicodeEncodeError):
-        return "found half of a surrogate pair, which is not text"
+        return "found an unpaired surrogate, which is not text"
     if isinstance(error, json.JSONDecodeError):
         return f"not JSON: {error.msg} at column {error.colno}"
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -35,7 +35,7 @@ class Leaf:
 
 Example: TypeAlias = "dict[str, Example] | Leaf"
 
-OWN_FORM = "--example 0, which has a form of ours added below the text"
+OWN_FORM = "--example 0, which adds our own JSON format below the text"
 
 
 class Ask(ValueError):
@@ -101,7 +101,7 @@ def _value(rest: list[str], depth: int) -> Example:
         rest.pop()
         while rest and rest[-1] != "]":
             if rest[-1] in "{[":
-                raise Ask("it holds a list of objects")
+                raise Ask("it contains a list of objects")
             tokens.append(rest.pop())
         del rest[-1:]
         text = " ".join(tokens)
@@ -126,7 +126,7 @@ def _members(rest: list[str], depth: int) -> dict[str, Example]:
         if not is_key:
             raise Ask(f"{token[:40]} is not a quoted key")
         if key in members:
-            raise Ask(f"the key {token[:40]} stands twice")
+            raise Ask(f"the key {token[:40]} occurs twice")
         if pattern("stand_in_key").fullmatch(key):
             raise Ask(f"the key {token[:40]} is a placeholder for other keys")
         rest.pop()
@@ -403,7 +403,7 @@ def _list_shape(
     (key, leaf), *more = lists.items()
     items = leaf.items or ()
     if re.search(r"[\"']", leaf.text) or any(map(pattern("says_text").search, items)):
-        raise Ask(f'"{key}" is a list of texts, which a rubric cannot hold')
+        raise Ask(f'"{key}" is a list of texts, which a rubric cannot have')
     if more or others:
         raise Ask(f'the JSON example has scores in several places, one of them "{key}"')
     is_open = "..." in leaf.text or "…" in leaf.text

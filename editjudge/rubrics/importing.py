@@ -48,7 +48,7 @@ Values = tuple[int, ...] | Scale
 """Scores of a factor: integers, or a scale of decimals, which only the user can specify."""
 
 _SCALE = "--scale 1-5 or --scale 5,3,1; --scale KEY=1-5 for one factor"
-_WHICH_EXAMPLE = "--example NUMBER for the one that is a whole answer, or --example 0 for a form of ours"
+_WHICH_EXAMPLE = "--example NUMBER for the example that is a complete answer, or --example 0 for our own format"
 _WORDS = "--words LEAST-MOST, or --words none"
 
 
@@ -177,7 +177,7 @@ class _Importer:
             self._ask(
                 "answer",
                 f"the prompt itself answers {answer}, which would be refused: {refusal}",
-                f"{_SCALE}; or --example 0 for a form of ours below the text",
+                f"{_SCALE}; or --example 0 for our own JSON format below the text",
             )
 
     def _json_answers(self, rubric: Rubric) -> Iterator[str]:
@@ -266,7 +266,7 @@ class _Importer:
         line = rf"^[ \t]*{re.escape(slot.mark)}"
         if not slot.keep or len(re.findall(line, self.plain, re.MULTILINE)) < 2:
             return True
-        reason = f'beside the text, since "{slot.mark}" stands in it more than once'
+        reason = f'beside the text, since "{slot.mark}" occurs in it more than once'
         self._note("place", reason, "headings")
         return False
 
@@ -315,7 +315,7 @@ class _Importer:
         if mention and "instruction" not in texts and self.hints.texts is None:
             self._ask(
                 "texts",
-                f'the text says "{mention.group()}", but no placeholder says where it stands',
+                f'the text says "{mention.group()}", but no placeholder marks its position',
                 "--text instruction to show it beside the text, or --text none",
             )
         source = _marks_for(texts, slots) or "no placeholder"
@@ -340,13 +340,13 @@ class _Importer:
                 self._ask(
                     "answer",
                     f'the text says "{mention.group().strip()}", but shows neither JSON nor labelled lines with scores',
-                    '--line "LABEL" for each line that holds a score, or --add-format to put our JSON below it',
+                    '--line "LABEL" for each line with a score, or --add-format to put our JSON below it',
                 )
         if not hints.factors:
             reason = "the prompt shows no JSON answer; name what is scored"
             self._ask("factors", reason, "--factor KEY, repeated")
         self.shows_form = False
-        note = "a JSON form of ours is added below the text"
+        note = "our own JSON format is added below the text"
         self._note("answer", note, "no JSON example in it")
         answer = AnswerFormat(id_key="image_id", envelope="factor_results")
         return ExampleShape(answer, dict.fromkeys(hints.factors or ("score",), ""))
@@ -381,7 +381,7 @@ class _Importer:
             reason = f"the JSON examples differ ({keys})"
             raise Ask(reason, "answer", _WHICH_EXAMPLE)
         if sum(not examples.gives_numbers(example) for example in shapes) > 1:
-            reason = "the prompt describes a JSON object more than once, and an answer may hold one of them or all"
+            reason = "the prompt describes a JSON object more than once, and an answer may have one of them or all"
             raise Ask(reason, "answer", _WHICH_EXAMPLE)
         # The example that describes the most values comes first.
         return sorted(
@@ -429,7 +429,7 @@ class _Importer:
                 )
         for label in hinted:
             if self._stands_often(label):
-                reason = f'the line "{label}:" stands more than once, so that an answer has several scores of that name'
+                reason = f'the line "{label}:" occurs more than once, so an answer has several scores of that name'
                 option = "--add-format to put our JSON below it, with --factor KEY for each score"
                 raise Ask(reason, "answer", option)
         scored = hinted or [
@@ -442,8 +442,8 @@ class _Importer:
         others = [label for label in lines if label not in scored]
         for label in others:
             if not pattern("reason_label").search(label):
-                reason = f'the line "{label}:" may hold a score or a text'
-                option = '--line "LABEL", repeated, for each line that holds a score'
+                reason = f'the line "{label}:" may have a score or a text'
+                option = '--line "LABEL", repeated, for each line with a score'
                 raise Ask(reason, "answer", option)
         self.shown_keys = tuple(lines)
         source = "--line" if hinted else "the lines that it shows"
@@ -482,7 +482,7 @@ class _Importer:
         if not named:
             option = "--factor KEY for each, in order"
             if examples.may_be_scale(described.values()):
-                option += f", or --factor {envelope} if one of them is to be chosen"
+                option += f", or --factor {envelope} if the answer is one of them"
             reason = f'"{envelope}" is a list of scores without names'
             self._ask("factors", reason, option)
         elif described and len(named) != len(described):
@@ -544,7 +544,7 @@ class _Importer:
             count = match.group().partition("[")[2].count(",") + 1
             if factors and count != len(factors):
                 reason = f'the text says "{match.group().strip()}", which is {count} scores, and here is {len(factors)}'
-                option = "--factor KEY for each, in order; with --example 0 where the JSON example has other keys"
+                option = "--factor KEY for each, in order; with --example 0 if the JSON example has other keys"
                 self._ask("factors", reason, option)
 
     def _scale(
@@ -564,7 +564,7 @@ class _Importer:
             self._ask(
                 "scale",
                 f'the text says "{self._abstention}", which may be an answer',
-                f'--scale "1-5 or {self._abstention}" where it is one, --scale 1-5 where it is none',
+                f'--scale "1-5 or {self._abstention}" if it is an answer, --scale 1-5 if it is not',
             )
         return scale
 

@@ -105,7 +105,7 @@ class PromptPart(FileContent):
     def __post_init__(self) -> None:
         if [bool(self.picture), bool(self.input), bool(self.text)].count(True) != 1:
             raise FieldError(
-                "a part of a prompt is a picture, an input or a text of ours",
+                "expected one of picture, input and text",
                 "picture",
                 "input",
                 "text",

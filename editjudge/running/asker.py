@@ -361,7 +361,7 @@ async def _load(
     edit = work.edit
     source = edit.image(role)
     if judge.limits is None:
-        raise ImageError(f"{judge.spec} takes no images")
+        raise ImageError(f"{judge.spec} does not accept images")
     if source is None:
         raise ImageError(f"{edit.id} has no {role}")
     digest = work.digests[role]

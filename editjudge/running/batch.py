@@ -244,7 +244,7 @@ class _BatchSubmitter:
         if self._open:
             self._say(
                 f"{self._judge.spec}: {_batches(len(self._open))} with "
-                f"{sum(b.questions for b in self._open.values()):,} questions go on without us; "
+                f"{sum(b.questions for b in self._open.values()):,} questions are still being processed; "
                 "run the same command again to collect the answers"
             )
 
@@ -288,7 +288,7 @@ class _BatchSubmitter:
         self._pause = LOOK[0]
         if batch.provider_id:
             self._say(
-                f"{self._judge.spec}: batch {batch.provider_id} with {len(keys):,} questions is handed in"
+                f"{self._judge.spec}: batch {batch.provider_id} with {len(keys):,} questions was submitted"
             )
 
     async def _hand_in(self, batch: BatchRecord, part: wire.BatchPart) -> BatchRecord:
@@ -305,7 +305,7 @@ class _BatchSubmitter:
                     await self._stored(stored_batches.withdraw, batch)
                 if not problem.is_transient or failures >= RETRY.tries:
                     raise JudgeError(
-                        f"{self._judge.spec}: no batch can be handed in: {problem}"
+                        f"{self._judge.spec}: the batch could not be submitted: {problem}"
                     ) from None
                 await self._control.rest(RETRY.pause(problem, failures))
                 batch_id: str | None = None
@@ -382,7 +382,7 @@ class _BatchSubmitter:
             await self._stored(stored_batches.collected, batch, _NO_ANSWER)
             if strangers:
                 self._say(
-                    f"{self._judge.spec}: {strangers:,} answers of {batch.provider_id} are to nothing we asked"
+                    f"{self._judge.spec}: {strangers:,} answers of {batch.provider_id} do not belong to any of our questions"
                 )
         del self._open[batch.id]
         works = (self._works.pop(key, None) for key in listed)
@@ -398,11 +398,11 @@ class _BatchSubmitter:
             return
         if others <= 0:
             raise JudgeError(
-                f"{self._judge.spec}: batch {batch.provider_id} was turned down: {reason}"
+                f"{self._judge.spec}: batch {batch.provider_id} was rejected: {reason}"
             )
         self._most_open = others
         self._say(
-            f"{self._judge.spec}: a batch was turned down ({reason}); it goes again when others have ended"
+            f"{self._judge.spec}: a batch was rejected ({reason}); it is submitted again when others have ended"
         )
 
     async def _keep_answers(
@@ -442,7 +442,7 @@ class _BatchSubmitter:
                     return gone
                 if not problem.is_transient or failures >= RETRY.tries:
                     raise JudgeError(
-                        f"{self._judge.spec}: {problem}. Nothing is lost: run the same command again to go on."
+                        f"{self._judge.spec}: {problem}. Nothing is lost: run the same command again to resume."
                     ) from None
                 await self._control.rest(RETRY.pause(problem, failures))
         raise AssertionError

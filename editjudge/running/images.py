@@ -175,7 +175,7 @@ def image_path(run: RunRecord, item: Item, role: str) -> Path:
     if source in (DATA_URL, BYTES):
         raise ImageError("came inside the manifest, and is not kept in the store")
     if is_url(source):
-        raise ImageError("lies at an address, and nothing is fetched from there")
+        raise ImageError("is at an address, from which nothing is fetched")
     if not imported and not isinstance(run.spec.get("manifest"), str):
         raise ImageError("the run does not state the folder of its images")
     if not Path(source).is_absolute():
@@ -191,8 +191,8 @@ def image_path(run: RunRecord, item: Item, role: str) -> Path:
         if not imported:
             raise
         raise ImageError(
-            f"{error}; an imported run shows images of its own folder alone, or of the one that "
-            "`import-run --pictures` names"
+            f"{error}; an imported run shows only images in its own folder, or in the folder of "
+            "`import-run --pictures`"
         ) from None
     return Path(source)
 

@@ -328,7 +328,7 @@ class Job:
 
     def _check_images(self, edits: Sequence[Edit]) -> None:
         if not edits:
-            raise ManifestError(f"{self.manifest}: holds no edit")
+            raise ManifestError(f"{self.manifest}: has no edits")
         # Without its input, no rubric can be asked about an edit.
         needs_input = all("input" in rubric.images for rubric in self.load_rubrics())
         missing: Path | None = None

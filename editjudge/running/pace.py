@@ -28,8 +28,8 @@ _SHORT_BLOCK = 10.0
 just be used up.
 """
 _CHANCE = random.Random()  # noqa: S311  (spreads retries, guards nothing)
-_ELSEWHERE = "Is its server running? --base-url URL says where it is."
-_NOTHING_LOST = "Nothing is lost: run the same command again to go on."
+_ELSEWHERE = "Is its server running? Give its address with --base-url URL."
+_NOTHING_LOST = "Nothing is lost: run the same command again to resume."
 
 
 @dataclass(frozen=True)

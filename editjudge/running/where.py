@@ -62,7 +62,7 @@ class Condition:
                 if not _COMPARISON.fullmatch(condition):
                     run, colon, condition = text.partition(":")
                 if not run or not colon:
-                    raise RubricError("it names no run")
+                    raise RubricError("it does not name a run")
             if match := _COMPARISON.fullmatch(condition):
                 name, sign, value = match.groups()
                 sign = "==" if sign == "=" else sign

@@ -412,7 +412,7 @@ def test_a_judge_without_probabilities_is_refused_before_it_is_asked(
     )
     assert (
         told.code == 2
-        and "gives no token probabilities" in told.err
+        and "does not return token probabilities" in told.err
         and not (tmp_path / "s.db").exists()
     )
 

@@ -781,7 +781,7 @@ def test_limits_of_words_are_read_in_the_ways_people_write_them(
         ("{score: 3}", "score is not a quoted key"),
         ('{"a": 1, ...}', "... is not a quoted key"),
         ('{"a": [{"b": 1}]}', "a list of objects"),
-        ('{"a": 1, "a": 2}', "stands twice"),
+        ('{"a": 1, "a": 2}', "occurs twice"),
         ("{" * 20 + '"a": 1' + "}" * 20, "not a quoted key"),
         ('{"a": ' * 20 + "1" + "}" * 20, "breaks off"),
     ],
