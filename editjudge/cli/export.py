@@ -158,7 +158,7 @@ def _filter(
     if hidden := notes["hidden"]:
         document["hidden"] = hidden
         lines.append(
-            f"{hidden:,} edits have addresses whose password or signature is not kept: {HIDDEN} stands for it"
+            f"{hidden:,} edits have addresses whose password or signature is not stored: {HIDDEN} replaces it"
         )
     if notes["outside"]:
         lines.append(

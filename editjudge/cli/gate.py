@@ -33,14 +33,14 @@ from editjudge.errors import UsageError
     "minima",
     multiple=True,
     metavar="FACTOR=VALUE",
-    help="Lowest allowed mean of a factor, or the highest where lower is better; repeatable.",
+    help="Lowest allowed mean of a factor, or the highest if lower is better; repeatable.",
 )
 @click.option(
     "--max",
     "maxima",
     multiple=True,
     metavar="FACTOR=VALUE",
-    help="Highest allowed mean of a factor where lower is better, such as l1; repeatable.",
+    help="Highest allowed mean of a factor for which lower is better, such as l1; repeatable.",
 )
 @run_option(
     "--baseline",

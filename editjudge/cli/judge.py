@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--ground-truth", type=FILE, help="The image as a correct edit leaves it."
 )
-@click.option("--mask", type=FILE, help="White where the edit belongs.")
+@click.option("--mask", type=FILE, help="White in the region to edit.")
 @click.option(
     "--picture",
     "images",

@@ -329,7 +329,7 @@ across_option = click.option(
 guaranteed_option = click.option(
     "--guaranteed",
     is_flag=True,
-    help="Use intervals that allow for any score that was not seen: wide, and right whatever the data.",
+    help="Use intervals that allow for unseen scores: wide, but valid whatever the data.",
 )
 map_factor_option = click.option(
     "--map-factor",
@@ -470,7 +470,7 @@ def judging_options(*rubrics: str, several: bool = False) -> Callable[[F], F]:
             "--budget",
             type=Finite(min=0),
             metavar="USD",
-            help="Stop before spending more than this; each start of the command has the whole budget.",
+            help="Stop before spending more than this; each start of the command has the full budget.",
         ),
         max_failures_option,
         quiet_option,

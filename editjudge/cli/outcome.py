@@ -35,9 +35,9 @@ def how_to_resume() -> str:
     """Return the command that resumes, as it was typed. If it contains a password, it is not repeated."""
     typed = sys.argv[1:]
     if any(re.search(r"://[^/]*@", text) for text in typed):
-        return "run the same command again to go on"
+        return "run the same command again to resume"
     command = printable(shlex.join(["editjudge", *typed]))
-    return f"run the same command again to go on:\n  {command}"
+    return f"run the same command again to resume:\n  {command}"
 
 
 def outcome_document(outcome: Outcome, seconds: float) -> dict[str, object]:
@@ -118,7 +118,9 @@ def _counts(outcome: Outcome, seconds: float) -> Iterator[str]:
     ]
     price = "cost unknown" if tally.unpriced else f"${tally.cost:.4f}"
     if tally.estimated:
-        price += f" (${tally.estimated:.4f} of it estimated, for requests that brought no answer)"
+        price += (
+            f" (${tally.estimated:.4f} of it estimated, for requests without an answer)"
+        )
     requests = "no requests"
     if tally.asked or tally.cached or tally.cost:
         requests = f"{tally.asked:,} asked, {tally.cached:,} cached, {tally.replies:,} replies, {price}"
@@ -127,7 +129,8 @@ def _counts(outcome: Outcome, seconds: float) -> Iterator[str]:
         f"{', '.join(failed) or 'none failed'}; {requests}, {seconds:.1f} s"
     )
     if tally.not_applicable:
-        yield f"{_number(tally.not_applicable, 'question was', 'questions were')} skipped: the rubric is not for that edit"
+        questions = _number(tally.not_applicable, "question was", "questions were")
+        yield f"{questions} skipped: the rubric does not apply to those edits"
     if tally.removed:
         edits = _number(tally.removed, "edit is", "edits are")
         yield f"{edits} no longer in the manifest and left out; the store keeps their judgements"
@@ -169,7 +172,7 @@ def _left_out(count: int) -> Iterator[str]:
 def _reason(reason: FailureReason, count: int) -> str:
     """Return a line such as `3 missing_output: out/cta.png does not exist (0002)`."""
     share = f", {reason.count:,} of them" if reason.count < count else ""
-    message = one_line(reason.message) or "no reason was kept"
+    message = one_line(reason.message) or "no reason was stored"
     return f"{count:,} {reason.status}{share}: {message} ({one_line(reason.item)[:80]})"
 
 
@@ -239,7 +242,7 @@ def _forecast_lines(job: Job, estimates: list[Estimate], todo: Todo) -> Iterator
     for status, count in todo.problems.items():
         yield f"  {count:,} {status}"
     if todo.not_applicable:
-        yield f"{todo.not_applicable:,} more are not asked: the rubric is not for that edit"
+        yield f"{todo.not_applicable:,} more are not asked: the rubric does not apply to those edits"
     yield from _left_out(todo.left_out)
     for estimate in estimates:
         hint = ""

@@ -135,7 +135,7 @@ def _contract_lines(rubric: Rubric) -> Iterator[str]:
         label = f" ({path})" if path != factor.key else ""
         yield f"factor   {factor.key}{label}: {factor.scale.words}"
     if rubric.computed_by:
-        yield f"computed by --judge {rubric.computed_by}: nobody is asked"
+        yield f"computed by --judge {rubric.computed_by}: no question is asked"
     elif answer.is_json:
         yield json.dumps(answer_schema(rubric), indent=2, allow_nan=False)
     else:
@@ -281,7 +281,7 @@ def recipes() -> VerbReply:
     "lines",
     multiple=True,
     metavar="LABEL",
-    help="A line of the answer that holds a score: LABEL: 4.",
+    help="A line of the answer that has a score: LABEL: 4.",
 )
 @click.option(
     "--add-format",
@@ -418,6 +418,6 @@ def _limits(text: str) -> tuple[int, int]:
     low, dash, high = text.partition("-")
     if not (dash and low.isdecimal() and high.isdecimal() and int(low) <= int(high)):
         raise UsageError(
-            f'--words "{text}": expected least and most, such as 15-30, or none'
+            f'--words "{text}": expected minimum and maximum, such as 15-30, or none'
         )
     return int(low), int(high)

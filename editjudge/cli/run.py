@@ -344,7 +344,7 @@ def _on_interrupt(control: RunControl, say: Callable[[str], None]) -> None:
             task.cancel()
             return
         control.stop("interrupted")
-        say("finishing what is in flight; Ctrl-C again stops at once")
+        say("finishing requests in flight; Ctrl-C again stops at once")
 
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, interrupted)

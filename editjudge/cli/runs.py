@@ -174,7 +174,7 @@ def _job(record: RunRecord) -> Job:
     spec = record.spec
     if record.imported_from is not None:
         raise UsageError(
-            f"{record.name} was imported: somebody else chose its judges, addresses and folders; "
+            f"{record.name} was imported: its judges, addresses and folders were chosen elsewhere; "
             "judge its manifest with `editjudge run` and options of your own"
         )
     if "asked_for" not in spec:
@@ -183,7 +183,7 @@ def _job(record: RunRecord) -> Job:
         )
     if "best_of" in spec:
         raise UsageError(
-            f"{record.name} ranks candidates: go on with `editjudge run --best-of all` and its other options"
+            f"{record.name} ranks candidates: continue with `editjudge run --best-of all` and its other options"
         )
     job = Job.from_spec(spec)
     now = {rubric.name: rubric.hash for rubric in job.load_rubrics()}

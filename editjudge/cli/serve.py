@@ -233,7 +233,7 @@ def _check_tokens(token: str | None, service_token: str | None) -> None:
             )
     if service_token is not None and not _IN_A_PATH.fullmatch(service_token):
         raise UsageError(
-            "the service token goes into addresses: expected letters, digits, -, _, . and ~ alone"
+            "the service token is used in addresses: expected only letters, digits, -, _, . and ~"
         )
     if token is not None and token == service_token:
         raise UsageError(

@@ -70,7 +70,7 @@ PEOPLE = "(a further rater)"
 """Name of a row among the judges: the expected agreement of one more person with the mean of the raters."""
 ENDS = {"top": "highest", "floor": "lowest"}
 FITTED = (
-    "measured was fitted to people's quality ratings of ImagenHub's edits: on those pictures its agreement "
+    "measured was fitted to people's quality ratings of ImagenHub's edits: on those images its agreement "
     "is in-sample and too good; docs/measured.md has held-out figures"
 )
 """Note on every result of that judge, since a run does not record whether its images are among these edits."""
@@ -126,7 +126,7 @@ def agree_files(
     lead = [f"{scores_file}: {len(scores):,} scores by {judges}: {statuses}"]
     if manifest is None and len(scores.group.present()) == len(scores.item.present()):
         lead.append(
-            "every edit counts as a source image of its own: if some share one, intervals are too narrow; "
+            "every edit counts as a separate source image: if edits share one, intervals are too narrow; "
             "give --manifest"
         )
     if with_guessed and guessed:
@@ -385,7 +385,7 @@ def _charts(agreement: Agreement) -> list[DotChart]:
     if any(end < low for dot in dots for end in (dot.value, *(dot.ci or ()))):
         low = -1.0
         ticks = [-1, -0.5, 0, 0.5, 1]
-    title = f"Spearman correlation with people's mean rating; {PEOPLE}: what one more person would reach"
+    title = f"Spearman correlation with people's mean rating; {PEOPLE}: the expected correlation of one more person"
     return [DotChart(title, dots, low, 1.0, ticks)]
 
 
@@ -442,13 +442,13 @@ def _agreement_table(
     columns = ("factor", "judge", "n", "no score", "Spearman", "vs rater", "Pearson", "Kendall", "within model",
                "system", "bounds")  # fmt: skip
     legend = {
-        "no score": "rated items that the judge has no score of: it failed, abstained, or was not asked",
-        "vs rater": f"Spearman minus that of {PEOPLE}, both over the items that the judge scored; it is told apart "
-        "from a rater only where the interval excludes 0",
-        "within model": "mean over editing models, where knowing the model does not help",
+        "no score": "rated items without a score of the judge: it failed, abstained, or was not asked",
+        "vs rater": f"Spearman minus that of {PEOPLE}, both over the items that the judge scored; the judge "
+        "differs from a rater only if the interval excludes 0",
+        "within model": "mean over editing models, so that recognising the model does not help",
         "system": "over the means of models",
-        "bounds": "Spearman with failed scores filled in to lower it most and to raise it most; others may reach "
-        "further where JSON says that not every fill was tried",
+        "bounds": "Spearman with failed scores filled in to lower it most and to raise it most; if JSON says "
+        "that not every fill was tried, the range may be wider",
     }
     table = Table.of(
         columns,
@@ -481,14 +481,14 @@ def _about_people(agreement: Agreement) -> Iterator[str]:
     if numbers:
         raters = " or ".join(sorted(numbers))
         yield (
-            f"{PEOPLE}: what one more person would reach against the mean of the {raters} who rated an item; an "
-            "estimate from each rater against the others, which alone is of one rater less"
+            f"{PEOPLE}: expected correlation of one more person with the mean of the {raters} who rated an item, "
+            "extrapolated from that of each rater with the others"
         )
     for reason, factors in reasons.items():
         yield f"no row {PEOPLE} for {', '.join(factors)}: {reason}"
     unrated = [name for name in agreement.factors if name not in agreement.humans]
     if unrated:
-        yield f"nobody rated {', '.join(unrated)}"
+        yield f"there are no ratings of {', '.join(unrated)}"
 
 
 def _about_judges(agreement: Agreement) -> list[str]:
@@ -558,7 +558,7 @@ def _among_people(humans: Mapping[str, Ceiling]) -> Table:
     legend = {
         "shared": "items that two or more people rated",
         "alpha": "Krippendorff's, interval: 1 is perfect agreement, 0 is chance",
-        "ICC(1)": "the share of the spread of single ratings that is between items",
+        "ICC(1)": "share of the variance of single ratings that is between items",
         "one vs rest": "Spearman of each rater with the mean of the others, averaged",
         **_at_ends("ratings at the {} value given"),
     }
@@ -612,8 +612,8 @@ def _raters(humans: Mapping[str, Ceiling]) -> Table:
         ]
     more = f"{left_out:,} more raters, who agree better; JSON has all"
     legend = {
-        "shared": "items that somebody else rated, too",
-        "commonest": "share of this rater's ratings that have the commonest value",
+        "shared": "items that other people rated too",
+        "commonest": "share of this rater's ratings that have the rater's most common value",
         "with rest": "Spearman with the mean of the others, 95 % CI",
     }
     table = Table.listing(
@@ -649,7 +649,7 @@ def _guesses(
                 "change": Figure(change, sign=True),
             }
         )
-    caption = "Guessed scores, which are left out of every other table, and what they would change"
+    caption = "Guessed scores, which all other tables leave out, and their effect"
     return Table.listing(rows, caption, stub=2)
 
 
@@ -660,8 +660,8 @@ def _calibrations(calibrations: ByJudge[ScaleCalibration]) -> Table:
         for note in calibration.notes
     ]
     notes.append(
-        "mapped: a non-decreasing map onto people's scale, errors on source images that it has not seen; one that does "
-        "not beat the constant is of no use. JSON has the maps"
+        "mapped: error of a non-decreasing map onto people's scale, on source images that it was not fitted to; a map "
+        "that does not beat the constant is useless. JSON has the maps"
     )
     return Table.listing(
         (
@@ -708,7 +708,7 @@ def _estimates(estimates: ByJudge[Mapping[str, PoweredEstimate]]) -> Table:
                         "saved": Figure(estimate.saved, digits=0),
                     }
                 )
-    saved = "saved: ratings that people alone would have needed beyond those they gave, for as short an interval"
+    saved = "saved: additional ratings that people alone would have needed for an interval this short"
     table = Table.listing(
         rows,
         "People's mean, estimated from few ratings and many scores",
@@ -731,7 +731,7 @@ def _halo(agreement: Agreement) -> list[Table]:
             {"who": name, column: _estimate(*figure)}
             for name, figure in (people | judges).items()
         ),
-        "Halo: mean Spearman between factors, 95 % CI; near 1, all factors are one impression",
+        "Halo: mean Spearman between factors, 95 % CI; near 1, all factors measure one impression",
     ).trimmed(column)
     return [table] if column in table.columns else []
 
@@ -838,7 +838,7 @@ def _check_common(ratings: Ratings, scores: Scores, sums: Sequence[str]) -> None
             options = [_such_as(rated, (*scored, *sums))]
             message += f". Map people's names to judges', such as {options[0]}"
             if sums:
-                message += f" (judges also have the sums {', '.join(sums)})"
+                message += f" (judges also have the aggregates {', '.join(sums)})"
         raise InputError(
             f"no {name} has both scores and ratings: {one_line(message)}",
             options=options,

@@ -184,7 +184,7 @@ def drift(now: RunData, then: RunData, *, across_rubrics: bool = False) -> Answe
     )
     changed = changes(drifts[0])
     lead = [f"changed: {change}" for change in changed]
-    lead = lead or ["nothing recorded about the judging changed"]
+    lead = lead or ["no recorded setting of the judging changed"]
     lead += match.describe(run, against)
     repeated = len(now.keys & then.keys)
     if repeated:
@@ -420,7 +420,7 @@ FEWEST_DECIMALS = 2
 _LEGEND = {
     "d": "the difference over its standard deviation between edits",
     "w/t/l": "wins, ties, losses: edits on which b scores higher, the same, lower",
-    "MDE": "minimum detectable effect, the smallest difference that is found with 80 % power",
+    "MDE": "minimum detectable effect, the smallest difference that is detected with 80 % power",
     "failed": "judgements of a and of b that failed",
     "bounds": "b - a with every failed judgement at the end of the scale against b, and in favour of b",
 }
@@ -517,7 +517,7 @@ def _mde(d: Difference, digits: int) -> Figure:
 
 _METHODS = {
     "studentised": "bootstrap-t over source images",
-    "guaranteed": "guaranteed: a bound that allows for any score of the scale that was not seen",
+    "guaranteed": "guaranteed: a bound that allows for unseen scores anywhere on the scale",
     "identity": "identity: both sides are the same answers",
 }
 
@@ -543,7 +543,7 @@ def _notes(shifts: Sequence[Difference], correction: str) -> list[str]:
             _METHODS[d.method] for d in shifts if d.method in _METHODS
         )
         parts = [f"p, CI and MDE by {', or '.join(methods)}", correction]
-        parts += [f"CI and MDE at {_levels(tested)}", "a CI excludes 0 where p < .05"]
+        parts += [f"CI and MDE at {_levels(tested)}", "a CI excludes 0 if p < .05"]
         notes.append("; ".join(filter(None, parts)))
     return notes
 

@@ -88,7 +88,7 @@ def choices(run: RunData) -> list[Gallery]:
         Gallery(
             "failed",
             "Failed",
-            "Edits without a verdict of some judge or rubric, every kind of failure in turn.",
+            "Edits without a verdict by a judge or rubric, alternating between kinds of failure.",
             _each_kind(run, failed),
             len(np.unique(scores.item.codes[failed])),
         ),

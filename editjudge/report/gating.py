@@ -267,8 +267,8 @@ def _table(result: Gate, judge: str, more: Sequence[str]) -> Table:
     confidence = f"{100 * (1 - 2 * result.alpha):.3g} % CI"
     caption = f"Checks by {judge}: {confidence}, each end at {100 * result.alpha:.3g} %"
     legend = {
-        "bounds": "the estimate with all that failed at the worst and at the best of the scale",
-        "method": "studentised: bootstrap-t over source images; guaranteed: allows for any score not seen; "
+        "bounds": "the estimate with all failed judgements at the worst and at the best score",
+        "method": "studentised: bootstrap-t over source images; guaranteed: allows for unseen scores; "
         "identity: the same answers as the baseline",
     }
     notes = [*_failures(result), *_reasons(result), *more]

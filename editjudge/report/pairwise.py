@@ -196,8 +196,8 @@ def _verdicts(pairs: PairRun) -> Table:
         "verdicts": "pairs with an answer in every order that was asked, of all",
         "ties": "called a tie in both orders, half ties and flips together",
         "half": "a tie in one order alone",
-        "flipped": "another output in each order: a tie that the place decided",
-        "first place": "answers for the output shown first less those for the second, as a share of all answers",
+        "flipped": "a different output in each order: a tie, since the position decided",
+        "first place": "answers for the output shown first minus those for the second, as a share of all answers",
     }
     return Table.listing(
         (
@@ -234,7 +234,7 @@ def _strengths(judge: str, factor: str, summary: PairwiseSummary) -> Table:
         codes = dict.fromkeys((*model.notes, model.strength_ci_reason, model.ci_reason))
         reasons[model.model] = [reason_text(reason) for reason in codes if reason]
     legend = {
-        "group": "models with a letter in common cannot be told apart at 95 %, all comparisons together",
+        "group": "models with a letter in common do not differ at 95 %, over all comparisons together",
         "win rate": "a tie is half a win; clustered on the source image",
         "strength": "log odds of being preferred over the average model, ties and position bias fitted (Davidson)",
         "scale": "strengths can be compared within one scale only",
@@ -499,11 +499,11 @@ def _agree_pairs(
         [vote.vote for vote in votes],
         [origins[vote.item].group for vote in votes],
     )
-    among = "no pair has votes of two people: what people reach among themselves is not known"
+    among = "no pair has votes of two people: agreement among people is unknown"
     if people.agreement is not None:
         apart = "-" if people.without_ties is None else f"{people.without_ties:.2f}"
         agreed = figure_text(people.agreement, people.ci)
-        among = f"two people say the same in {agreed} of {people.pairs:,} pairs, without ties in {apart}"
+        among = f"two people agree in {agreed} of {people.pairs:,} pairs, without ties in {apart}"
     caption = "Verdicts over both orders against people's preferences"
     used = sum(map(len, ratings.values()))
     return Answer(
@@ -653,10 +653,10 @@ def _accuracies(voted: Sequence[JudgeVotes], caption: str, *notes: str) -> Table
     share = people.human_first_share
     first = "-" if share is None else f"{share:.2f}"
     legend = {
-        "answered": "pairs with a vote that can be read, a verdict, or scores of both edits",
-        "bounds": "over all pairs, if all that failed were wrong, and if all were right",
-        "strict": "over all, one without an answer being wrong",
-        "takes A": f"of votes that decide; people take A in {first} of theirs, and call {people.human_ties:,} a tie",
+        "answered": "pairs with a readable vote, a verdict, or scores of both edits",
+        "bounds": "over all pairs, if all failed answers were wrong, and if all were right",
+        "strict": "over all pairs, with missing answers counted as wrong",
+        "takes A": f"among votes that are not ties; people prefer A in {first}, and call {people.human_ties:,} a tie",
     }
     table = Table.listing(
         (
@@ -704,11 +704,11 @@ def _ties(voted: Sequence[JudgeVotes]) -> list[Table]:
         if (ties := votes.ties)
     ]
     note = (
-        "differences of scores up to epsilon are called ties; -1 calls none so. Epsilon is the best for these pairs; "
-        "held out: chosen on other source images, what to expect of new pairs"
+        "score differences up to epsilon are called ties; with -1, none are. Epsilon is the best for these pairs; "
+        "held out: epsilon chosen on other source images, which estimates the accuracy on new pairs"
     )
     table = Table.listing(
-        rows, "Accuracy where small differences are ties", notes=[note], stub=2
+        rows, "Accuracy with small differences as ties", notes=[note], stub=2
     )
     return [table.folded("judge")] if rows else []
 
@@ -736,7 +736,7 @@ def _strength_table(
             )
     caption = "Strength of models (Bradley-Terry): log odds of being preferred over the average one, 95 % CI"
     legend = {
-        "scale": "only strengths of one scale can be compared; those above won against those below"
+        "scale": "only strengths of one scale can be compared; models above won against those below"
     }
     table = Table.listing(rows, caption, legend=legend, stub=3).trimmed("")
     several = any(strength.scale > 1 for fitted in by.values() for strength in fitted)

@@ -188,8 +188,8 @@ class RunData:
             )
         if self.of == "expected":
             lines.append(
-                "of expected scores: the means over what each judge might have written, by its probabilities, or before "
-                "it rounded"
+                "based on expected scores: means of the scores that a judge might have written, by its probabilities, "
+                "or scores before rounding"
             )
         return lines
 

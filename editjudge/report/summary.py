@@ -220,7 +220,7 @@ def not_scored(means: SummaryReport) -> str:
             parts.append(
                 f"{judge} lacks up to {max(lacking):,} scores on {len(lacking)} other factors"
             )
-    rest = "Everything that was asked has a score."
+    rest = "Every question has a score."
     if parts:
         rest = f"Not scored: {'; '.join(parts)}."
     return f"{edits}{by}, {total}. {rest}"
@@ -383,7 +383,7 @@ def _means(
     if silent and (scored := [c for c in cells if c.factor not in silent]):
         cells = scored
         notes = [note for note, name in formulas.items() if name not in silent]
-        notes.append(f"no score of any: {', '.join(silent)}")
+        notes.append(f"without any score: {', '.join(silent)}")
     if any(c.factor in run.falling for c in cells):
         notes.append(FALLS_NOTE)
     if any(c.failed for c in cells):
@@ -506,7 +506,7 @@ def _noise(means: SummaryReport) -> Table:
         )
     if means.width:
         notes.append(
-            f"want: how many make the 95 % interval of a mean {means.width:g} wide; - where no number can"
+            f"want: number needed for a 95 % interval of the mean that is {means.width:g} wide; - if no number suffices"
         )
     table = Table.listing(
         (
@@ -564,11 +564,11 @@ def contradicted(run: RunData) -> Table:
             }
         )
     notes = (
-        "checked: verdicts with a score that a rule speaks of, on pictures that were measured",
+        "checked: verdicts with a score that a rule covers, on images that were measured",
         "share: Clopper-Pearson's 95 % CI at the effective number of source images; none with fewer than two",
     )
     caption = (
-        "Contradicted by what was measured: share of verdicts that could be checked"
+        "Contradicted by measured evidence: share of the verdicts that could be checked"
     )
     table = Table.listing(rows, caption, notes=notes, stub=3)
     return table.folded("judge", "rubric")

@@ -35,14 +35,14 @@ _NEEDS = (
 _WORDS: Mapping[str, str | Callable[..., str]] = {
     # inference of a mean
     "no_scores": "no scores: nothing to estimate",
-    "one_image": "one group (source image): its spread over images cannot be estimated, so there is no interval",
+    "one_image": "only one source image: the spread over images cannot be estimated, so there is no interval",
     "no_ends": "a guaranteed interval needs a scale whose ends are known",
-    "same_scores": "all scores are equal and the ends of their scale are not known",
-    "few_carry": "too few source images carry the spread for a bootstrap, and the ends of the scale are not known",
+    "same_scores": "all scores are equal, and the ends of their scale are unknown",
+    "few_carry": "too few source images contribute to the spread for a bootstrap, and the ends of the scale are unknown",
     # comparisons
-    "never_paired": "no edit was asked of both sides",
-    "identical": "both sides rest on the same answers: the difference is 0 by identity, and nothing is left to test",
-    "unbounded": "the ends of the scale are not known: nothing bounds what failed judgements would have said",
+    "never_paired": "no edit was asked about on both sides",
+    "identical": "both sides are the same stored answers: the difference is exactly 0, and there is nothing to test",
+    "unbounded": "the ends of the scale are unknown: the scores of failed judgements have no bounds",
     "no_pairs": "no edit has a score on both sides",
     "one_unpaired": "{n} edit has a score on one side only and is not compared",
     "unpaired": "{n} edits have a score on one side only and are not compared",
@@ -50,27 +50,27 @@ _WORDS: Mapping[str, str | Callable[..., str]] = {
     "too_uneven_images": "{images} source images, as uneven as {even} of one size, cannot show any difference at this "
     "level; {needed} can",
     "few_differ": "only {moved} of {images} source images differ",
-    "all_differ_alike": "all {images} source images differ by the same amount, so nothing shows how much others would",
-    "few_carry_spread": "the spread of {images} source images rests on about {effective:.1f} of them: about {enough:,} "
-    "like these would do without the guaranteed bound",
+    "all_differ_alike": "all {images} source images differ by the same amount, which does not show how much others differ",
+    "few_carry_spread": "only about {effective:.1f} of {images} source images contribute to the spread: with about "
+    "{enough:,} like these, no guaranteed bound would be needed",
     "guaranteed_bound": "a guaranteed bound has no detectable difference",
-    "ends_unknown": "the ends of the scale are not known",
+    "ends_unknown": "the ends of the scale are unknown",
     # summaries and noise
-    "scale_unknown": "scale not known: nothing bounds what failed judgements would have said",
-    "ranks_of_one_image": "one source image: its ranks may be those of no other",
-    "no_repeats": "no repeats: the judge's own noise is not separated from the rest",
+    "scale_unknown": "the scale is unknown: the scores of failed judgements have no bounds",
+    "ranks_of_one_image": "only one source image: on other images the ranks may differ",
+    "no_repeats": "no repeats: the judge's noise cannot be separated from the rest",
     "one_judge": "one judge: variance between judges is not estimated",
     "few_edits_of_all": "fewer than two edits were scored by every judge: variances are not estimated",
     "edits_left_out": "{n} edits that not every judge scored are left out of the split",
     # agreement
     "nothing_in_common": "no item has both a score and a rating",
     "few_images": "{images} source images: " + _NEEDS,
-    "few_images_carry": "about {images:.0f} source images carry the spread of scores or of ratings: "
+    "few_images_carry": "about {images:.0f} source images contribute to the spread of scores or ratings: "
     + _NEEDS,
-    "undefined_or_constant": "undefined, or the same in all that was drawn",
+    "undefined_or_constant": "undefined, or the same in all draws",
     "undefined_in_draws": "undefined, or the same in every draw",
-    "constant": "the same in all that was drawn",
-    "one_rater": "one rater: nobody else to compare with",
+    "constant": "the same in all draws",
+    "one_rater": "only one rater: there are no others to compare with",
     "no_shared_item": "no item was rated by two people",
     "few_shared": "{items} items of {images} source images were rated by two or more people: a figure needs {needed} "
     "of each",
@@ -81,41 +81,42 @@ _WORDS: Mapping[str, str | Callable[..., str]] = {
     "same_ratings": "every rating is the same: chance-corrected agreement is undefined",
     "uneven_ratings": "items differ in the number of ratings: Fleiss' kappa uses those with the commonest number",
     "few_items_of_all": "fewer than two items were rated by every rater: ICC(2,k) is undefined",
-    "unknown_scale": "the scale is not known: nothing bounds what failed judgements would have said",
+    "unknown_scale": "the scale is unknown: the scores of failed judgements have no bounds",
     "no_spearman": "the judge's Spearman is undefined",
     "flat_models": _flat_models,
     "few_models": "fewer than three models: no correlation over models",
     "models_say_little": "only {models} models: a correlation over models says little",
     "few_models_or_images": "{models} models on {images} source images: an interval needs {needed_models} and "
     "{needed_images}",
-    "model_missing": "some model is missing in some draws of source images: it has too few of them",
+    "model_missing": "a model is missing in some draws of source images, because it has too few images",
     "models_within_error": "the differences between models in {figures} are not larger than their sampling error",
     "constant_scores": "the {who} gave every item the same score: correlations are undefined",
-    "other_scale": "scores lie outside the range of ratings: read kappa, MAE and bias only if scales are the same",
+    "other_scale": "scores are outside the range of the ratings: kappa, MAE and bias are meaningful only if the scales "
+    "are the same",
     "few_pairs": "{pairs} pairs in {groups} groups: too few to calibrate (at least {needed} in 2)",
     "constant_map": "every score is the same: the map is a constant",
     "few_rated_groups": "people rated edits of fewer than two groups: their mean has no interval",
     "all_rated": "every edit was rated: the judge adds nothing",
     "unscored_edits": "{n} edits without a score of the judge are in people's mean alone",
-    "few_rated_carry": "about {groups:.0f} rated groups (source images) carry the spread of ratings: an interval needs "
-    "{needed}",
+    "few_rated_carry": "about {groups:.0f} rated groups (source images) contribute to the spread of ratings: an interval "
+    "needs {needed}",
     # pairs
     "no_two_votes": "no pair has votes of two people",
     "no_answer": "the judge answered no pair",
-    "one_order": "asked in one order: a bias of the judge for one place is part of every verdict",
+    "one_order": "asked in one order only: every verdict includes any position bias of the judge",
     "always_first": "it always names the first of two outputs: 0 wins, and all {pairs:,} pairs flip with the order",
     "always_second": "it always names the second of two outputs: 0 wins, and all {pairs:,} pairs flip with the order",
-    "always_by_place": "it always goes by the place of an output: 0 wins, and all {pairs:,} pairs flip with the order",
+    "always_by_place": "it always decides by the position of an output: 0 wins, and all {pairs:,} pairs flip with the order",
     "contradicts_itself": "it contradicts itself in {share:.0%} of {pairs:,} pairs that it decides; a coin does so in "
     "half of them",
     "no_winner": "none of {pairs:,} pairs has a winner",
     "no_strengths": "no strengths: {why}",
     "no_verdict": "no pair of two models has a verdict",
-    "answers_by_place": "all but {left:.0%} of answers go by the place of an output",
+    "answers_by_place": "all but {left:.0%} of answers are decided by the position of an output",
     "few_games": "games on {images} source images: an interval of strengths needs {needed}",
     "infinite_limit": "in {share:.0%} of drawn sets of images some model never loses: a limit is infinite",
     "never_met": lambda members: (
-        f"{_subject(members)} never met any other: strengths cannot be compared with theirs"
+        f"{_subject(members)} never met any other: their strengths cannot be compared"
     ),
     "won_and_lost": lambda members: (
         f"{_subject(members)} won all against some and lost all against others: how much stronger or weaker is unknown"

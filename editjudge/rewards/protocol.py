@@ -160,7 +160,7 @@ class SentEdit(BaseModel):
 
     id: Name | None = Field(
         None,
-        description="Comes back with the answer; its place in the batch without it.",
+        description="Returned with the answer. Default: the number of the edit in the batch.",
     )
     instruction: str = Field("", max_length=20_000)
     referring_expression: str = Field("", max_length=2_000)
@@ -175,16 +175,16 @@ class SentEdit(BaseModel):
     )
     turn: Turn | None = None
     metadata: dict[str, str] = Field(
-        {}, max_length=32, description="Kept with the edit, such as a training step."
+        {}, max_length=32, description="Stored with the edit, such as a training step."
     )
-    input: Image | None = Field(None, description="The picture before the edit.")
+    input: Image | None = Field(None, description="The image before the edit.")
     edited: Image | None = Field(
-        description="The picture to judge; null: the editing model produced nothing."
+        description="The image to judge; null if the editing model produced nothing."
     )
     ground_truth: Image | None = None
-    mask: Image | None = Field(None, description="White where the edit belongs.")
+    mask: Image | None = Field(None, description="White in the region to edit.")
     references: Annotated[list[Image], Field(max_length=MAX_IMAGES)] = Field(
-        [], description="Further pictures, for rubrics that show them."
+        [], description="Further images, for rubrics that show them."
     )
 
     def edit(self, number: int) -> Edit:
@@ -217,16 +217,18 @@ class RequestOptions(BaseModel):
         int, Field(ge=PROTOCOL, le=PROTOCOL), BeforeValidator(_integer)
     ] = Field(PROTOCOL, description="Version of the protocol that the client speaks.")
     judge: str | None = Field(
-        None, description="One that the server offers; its own without it."
+        None, description="A judge that the server offers. Default: the server's own."
     )
     rubrics: Annotated[list[str], Field(min_length=1)] | None = None
     strict: bool = Field(
-        False, description="Answer 503, with the same body, where anything failed."
+        False, description="Answer 503, with the same body, if anything failed."
     )
     deadline: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="Seconds; what is not judged by then is `pending`."
+        None, description="Seconds. Edits that are not judged by then are `pending`."
     )
-    fresh: bool = Field(False, description="Ask again what the store has an answer to.")
+    fresh: bool = Field(
+        False, description="Ask again even if the store has the answer."
+    )
 
 
 class OneEditRequest(SentEdit, RequestOptions):
@@ -248,7 +250,7 @@ class RewardRequest(JudgeRequest):
 
     judges: Annotated[dict[str, Weight], Field(min_length=1)] | None = Field(
         None,
-        description="A mixture in the place of `judge`: the weighted mean of their rewards.",
+        description="Judges with weights instead of `judge`: the reward is the weighted mean.",
     )
     judge_for: Annotated[dict[str, str], Field(min_length=1)] | None = Field(
         None,
@@ -359,7 +361,7 @@ class Problem(BaseModel, frozen=True):
 
 
 class Refusal(BaseModel, frozen=True):
-    """Why a request was not answered as asked."""
+    """The reason why a request was refused."""
 
     error: str
     problems: list[Problem]
@@ -397,13 +399,13 @@ class Uncertainty(_SparsePart, frozen=True):
     samples: Annotated[int, Field(ge=1)]
     standard_error: float = Field(
         ge=0,
-        description="Of the mean of the samples; from `logprobs`, the standard deviation of the reward under the "
-        "judge's own probabilities.",
+        description="Standard error of the mean of the samples; from `logprobs`, the standard deviation of the reward "
+        "under the judge's own probabilities.",
     )
     expected: Annotated[
         float | None,
         Field(
-            description="The reward of the expected scores, where the judge gave probabilities."
+            description="The reward of the expected scores, if the judge gave probabilities."
         ),
     ] = None
 
@@ -413,25 +415,25 @@ class Comparisons(BaseModel, frozen=True):
 
     asked: Count
     failed: Count = Field(
-        description="Without a verdict: an answer in one of the orders is missing. The reward is then null."
+        description="Comparisons without a verdict, because an answer in one order is missing. The reward is then null."
     )
     ties: Count
     flipped: Count = Field(
-        description="The judge named the first place in both orders, or the second: a tie."
+        description="Comparisons in which the judge chose the same position in both orders, which is a tie."
     )
 
 
 class RewardGroup(_SparsePart, frozen=True):
-    """The place of a reward among the edits of its group in this request."""
+    """The rank of a reward among the edits of its group in this request."""
 
     name: str
     size: Annotated[int, Field(ge=1)]
     scored: Count
     reward: float | None = Field(
-        description="Before ranking; null where pairs were compared."
+        description="Reward before ranking; null if pairs were compared."
     )
     rank: float | None = Field(
-        description="1 is the best; equal ones share the mean of their ranks."
+        description="1 is the best; equal rewards share the mean of their ranks."
     )
     mean: float | None
     standard_deviation: float | None

@@ -89,7 +89,7 @@ def screen(edit: Edit) -> Finding | None:
     An unexpected exception makes this edit fail, since its output may be degenerate.
     """
     if edit.edited is not None and edit.edited == edit.input:
-        message = "no edit: the output is the file of the input"
+        message = "degenerate output: the output is the same file as the input"
         return Finding("abstained", "unchanged", message)
     try:
         findings = [image for find in plugins.usable("screens") for image in find(edit)]
@@ -99,7 +99,7 @@ def screen(edit: Edit) -> Finding | None:
         return Finding("error", reason.code, message)
     for image in findings:
         if image.role == "edited":
-            effect = "no edit" if image.set_aside else "flagged"
+            effect = "degenerate output" if image.set_aside else "flagged"
             message = f"{effect}: the output {image.words}"
             return Finding("abstained", image.kind, message, image.set_aside)
     return None

@@ -66,7 +66,7 @@ _FIXED = {
     0xDF: 4,
 }
 """Number of bytes that follow the type byte of a msgpack value of fixed size."""
-_INVALID = "the request cannot be taken as it is"
+_INVALID = "the request is invalid"
 
 M = TypeVar("M", bound=BaseModel)
 JsonObject = dict[str, object]

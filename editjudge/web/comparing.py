@@ -206,7 +206,7 @@ class Pairing:
         if max(count_edits(self._store, side.run) for side in (a, b)) > LARGEST:
             return PairTest(
                 command,
-                problem=f"Runs of more than {LARGEST:,} edits are tested in the terminal.",
+                problem=f"Runs of more than {LARGEST:,} edits are compared on the command line.",
             )
         key = (a.run.id, a.model, b.run.id, b.model, judge)
         try:
@@ -218,7 +218,7 @@ class Pairing:
         except EditjudgeError as error:
             return PairTest(command, problem=f"No test: {error}")
         charts = [Markup(draw(chart)) for chart in answer.charts]  # noqa: S704  (a template escapes its values)
-        problem = "" if answer.tables else "No test: nothing was paired."
+        problem = "" if answer.tables else "No test: no edits could be paired."
         return PairTest(command, answer.conclusions, charts, answer.tables, problem)
 
     def _compare(self, a: PairSide, b: PairSide, judge: str | None) -> Answer:

@@ -100,7 +100,7 @@ class Guard:
         except asyncio.CancelledError:
             # The server is stopping and the grace period is over, so this is not logged as an error.
             if not started:
-                error = {"error": "the server is being stopped"}
+                error = {"error": "the server is shutting down"}
                 stopped = JSONResponse(error, 503, {"connection": "close"})
                 await stopped(scope, receive, sending)
 
@@ -164,9 +164,7 @@ class Guard:
         if is_allowed[role] or any(paths.fullmatch(path) for paths in self._open):
             return None
         if role == "service":
-            return JSONResponse(
-                {"error": "this token is for judging alone: /v1/ and /d/"}, 403
-            )
+            return JSONResponse({"error": "this token opens only /v1/ and /d/"}, 403)
         is_page = "text/html" in Headers(scope=scope).get("accept", "")
         if scope["method"] in _SAFE and is_page and site.token:
             return RedirectResponse(f"{SIGN_IN}?next={quote(path)}", 303)
@@ -247,7 +245,7 @@ def _bounded(receive: Receive, limit: int) -> Receive:
                 message = await receive()
         except TimeoutError:
             raise HTTPException(
-                408, "The body did not come in time.", {"connection": "close"}
+                408, "The body did not arrive in time.", {"connection": "close"}
             ) from None
         waited += loop.time() - begun
         seen += len(message.get("body", b""))

@@ -195,11 +195,11 @@ def check_answerable(rubric: Rubric) -> None:
     """Raise `UsageError` if people cannot answer the rubric, such as a factor with too many values for buttons."""
     if rubric.computed_by:
         raise UsageError(
-            f"{rubric.name}: its figures are computed by {rubric.computed_by}; people are not asked"
+            f"{rubric.name}: its figures are computed by {rubric.computed_by}, so people cannot rate it"
         )
     check_unconditional(
         [rubric],
-        "a study asks every rater the same of every edit",
+        "a study asks every rater the same questions about every edit",
         allowed=("samples",),
     )
     if rubric.pairwise:
@@ -219,7 +219,7 @@ def _choice(factor: Factor, text: str, reason: str, *, swapped: bool) -> FilledF
         return FilledForm(None, reason)
     if text not in _POINTS:
         raise HTTPException(
-            422, f"{factor.key}: {text[:20]!r} is none of {', '.join(_POINTS)}"
+            422, f"{factor.key}: {text[:20]!r} is not one of {', '.join(_POINTS)}"
         )
     choice = {"a": "b", "b": "a"}.get(text, text) if swapped else text
     return FilledForm(_POINTS[choice], reason, choice)

@@ -66,7 +66,7 @@ def raw_tail(request: Request, before: int) -> str:
     try:
         return unquote_to_bytes(raw).decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
-        raise HTTPException(404, "No edit has an id of such bytes.") from None
+        raise HTTPException(404, "The id in the address is not valid UTF-8.") from None
 
 
 async def form_fields(request: Request) -> dict[str, str]:
@@ -184,7 +184,7 @@ def question_text(rubric: Rubric, run: RunRecord, item: Item) -> str:
     elements = (edit.listed(rubric.for_each) if rubric.for_each else None) or [
         "(an element of the list)"
     ]
-    placeholders = {EACH: elements[0], EARLIER: "(what was answered before)"}
+    placeholders = {EACH: elements[0], EARLIER: "(the earlier answers)"}
     edit = dataclasses.replace(edit, metadata={**edit.metadata, **placeholders})
     digests = {
         role: image["digest"]

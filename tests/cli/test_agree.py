@@ -266,7 +266,7 @@ def test_guessed_scores_are_left_out_and_what_they_change_is_shown(
     done = call(*asked)
     assert (
         "1 guessed" in " ".join(done.out.split())
-        and "what they would change" in done.out
+        and "their effect" in done.out
     )
     kept = call(*asked, "--with-guessed", "--json").document
     assert kept["factors"]["alignment"]["m"]["n"] == 47 and "with_guessed" not in kept

@@ -421,7 +421,7 @@ def test_one_source_image_and_equal_scores_are_not_enough_evidence(
 ) -> None:
     store = made(tmp_path / "one.db", Spec(models=("good",), per_group=24))
     assert (
-        "one group (source image)"
+        "only one source image"
         in call("gate", "r", "--min", "alignment=4", "--store", store).out
     )
     store = made(

@@ -273,7 +273,7 @@ def file_of(folder: Path, table: str) -> Path:
     [
         ("items", lambda rows: rows.append(rows[0] | {"item": "one more"})),
         ("replies", lambda rows: rows.pop()),
-        ("judgements", set_in("ok", model="somebody else")),
+        ("judgements", set_in("ok", model="chosen elsewhere")),
     ],
 )
 def test_a_file_with_other_rows_is_refused_by_its_digest(
@@ -689,7 +689,7 @@ def test_an_imported_run_is_not_done_again(
 ) -> None:
     call("import-run", forged, "--store", tmp_path / "new.db")
     again = call("runs", "again", "r", "--store", tmp_path / "new.db")
-    assert again.code == 2 and "somebody else chose" in again.err
+    assert again.code == 2 and "were chosen elsewhere" in again.err
 
 
 def test_nobody_elses_pictures_get_into_a_run_that_was_made_here(

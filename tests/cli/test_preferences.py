@@ -205,7 +205,7 @@ def test_judges_whose_votes_are_in_the_file_need_no_run(
     assert j["tie_calibrated"] is None and j["ci"] is None
     assert [s["model"] for s in document["humans"]["strengths"]] == ["m", "n"]
     shown = call("agree", "--preferences", table).out
-    assert "3/4" in shown and "one group (source image)" in shown
+    assert "3/4" in shown and "only one source image" in shown
 
 
 def test_a_file_without_groups_says_what_that_does_to_intervals(

@@ -307,9 +307,9 @@ def constant(model: str, n: int, judge: str, factor: str, repeat: int) -> int:
         (Spec(), failing, "no scores: nothing to estimate"),
         (Spec(), abstaining, "no scores: nothing to estimate"),
         (Spec(), constant, "7.0 [5."),
-        (Spec(per_group=24), quality, "one group (source image)"),
+        (Spec(per_group=24), quality, "only one source image"),
         (Spec(edits=3, per_group=1), quality, "3/3"),
-        (Spec(models=("",), edits=1), quality, "one group"),
+        (Spec(models=("",), edits=1), quality, "only one source image"),
     ],
     ids=[
         "all failed",

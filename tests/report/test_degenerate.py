@@ -248,7 +248,7 @@ def test_a_single_edit_has_means_without_limits_and_says_why(
             1,
             1,
         )
-        assert cell["ci"] is None and "one group" in cell["ci_reason"]
+        assert cell["ci"] is None and "only one source image" in cell["ci_reason"]
     assert (
         mine.document["ranks"]
         == mine.document["comparisons"]

@@ -236,7 +236,7 @@ def test_statistics_are_of_expected_scores_where_that_is_asked_for(
         sum(abs(mean - n % 3) for n in range(4)) / 4, abs=1e-6
     )
     words_alone = editjudge("report", "r", "--use", "expected", *store[:2])
-    assert "of expected scores" in words_alone.out
+    assert "based on expected scores" in words_alone.out
 
 
 def test_without_probabilities_there_is_nothing_to_report(

@@ -161,5 +161,5 @@ def test_equal_ratings_have_an_interval_of_some_width_or_none() -> None:
     assert (
         unknown.human_ci is None
         and unknown.ci is None
-        and "carry the spread" in said(unknown.ci_reason)
+        and "contribute to the spread" in said(unknown.ci_reason)
     )

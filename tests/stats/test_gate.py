@@ -78,7 +78,7 @@ def test_three_perfect_edits_are_not_enough_evidence() -> None:
 def test_one_source_image_is_not_enough_evidence() -> None:
     found = gate(scores_of(np.array([[1.0, 2.0, 1.0]])), {"f": 6})
     assert found.outcome == "not enough evidence"
-    assert "one group (source image)" in check_reason(found.checks[0])
+    assert "only one source image" in check_reason(found.checks[0])
 
 
 def test_failed_judgements_are_said() -> None:

@@ -162,7 +162,7 @@ def test_300_passes_on_three_images_are_three_passes() -> None:
     (one,) = pass_rates(
         Scores.of(range(9), ["f"] * 9, [5] * 9, group=["g"] * 9), {"f": 5}
     )
-    assert one.ci is None and "one group" in said(one.ci_reason)
+    assert one.ci is None and "only one source image" in said(one.ci_reason)
 
 
 def test_equal_models_are_hardly_ever_certain_of_their_rank() -> None:

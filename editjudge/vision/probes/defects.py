@@ -240,7 +240,7 @@ FAMILIES = (
     Defect("leak", ("unchanged_regions",), "recolour", "share of the rest that is stained", (0.05, 0.1, 0.2, 0.4),
            lambda scene, clean, share: drawing.stained(
                clean, 1 - scene.region(clean, 6), scene.hue, share, scene.number)),
-    Defect("tint", ("global_consistency",), "recolour", "colour difference over the whole picture", (5, 10, 15, 20),
+    Defect("tint", ("global_consistency",), "recolour", "colour difference over the whole image", (5, 10, 15, 20),
            lambda _, clean, by: drawing.shifted(clean, 1.0, (0, 0.5 * by, 0.87 * by)),
            ("unchanged_regions", "color_and_lighting")),
     Defect("palette", ("global_consistency",), "recolour", "degrees by which all hues turn", (25, 50, 75, 100),

@@ -460,7 +460,7 @@ def _sensitivities(sensitivities: Sequence[Sensitivity], how: str) -> Table:
         "by dose: mean score of the clean edit, then of each dose; points a dose: slope with its 95 % CI, clustered by "
         "photograph; rho: Spearman correlation of score and dose over all photographs; within: its mean within each",
         "off: largest slope of a factor that should not react to the defect, divided by the slope of the factor that "
-        "should; below 0.5 the judge tells this defect from others; - where the factor did not fall, or has no scores",
+        "should; below 0.5 the judge tells this defect from others; - if the factor did not fall, or has no scores",
     )
     table = Table.of(columns, rows, f"Each defect and the factor that it must lower, {how}", notes=notes,
                      spare=("off target", "within", "abst."))  # fmt: skip
