@@ -107,7 +107,7 @@ class Offer:
     def check_rubrics(self) -> None:
         """Raise `UsageError` for a rubric that a server cannot ask."""
         check_unconditional(
-            self.rubrics, "a server asks every rubric of every edit once"
+            self.rubrics, "a server asks every rubric once about every edit"
         )
         carried = {*IMAGE_ROLES, *TEXT_ROLES, "references"}
         for rubric in self.rubrics:
