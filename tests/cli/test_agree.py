@@ -264,10 +264,7 @@ def test_guessed_scores_are_left_out_and_what_they_change_is_shown(
     assert document["factors"]["alignment"]["m"]["n"] == 46
     assert document["with_guessed"]["alignment"]["m"]["n"] == 47
     done = call(*asked)
-    assert (
-        "1 guessed" in " ".join(done.out.split())
-        and "their effect" in done.out
-    )
+    assert "1 guessed" in " ".join(done.out.split()) and "their effect" in done.out
     kept = call(*asked, "--with-guessed", "--json").document
     assert kept["factors"]["alignment"]["m"]["n"] == 47 and "with_guessed" not in kept
 

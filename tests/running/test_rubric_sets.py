@@ -514,7 +514,8 @@ def test_conditions_and_earlier_answers_hold_on_a_cluster(
 def test_what_cannot_be_asked_by_a_server_is_refused(rubrics: Path) -> None:
     with raises(UsageError, "asked_by_a_run_alone", "verdict", "`after`"):
         check_unconditional(
-            resolve([str(rubrics)])[1:], "a server asks every rubric once about every edit"
+            resolve([str(rubrics)])[1:],
+            "a server asks every rubric once about every edit",
         )
 
 
