@@ -72,7 +72,7 @@ def test_the_limits_of_the_guide_are_those_of_the_code() -> None:
     terms = Terms()
     for said in (
         f"| edits in a request | {terms.max_edits} |",
-        f"| bytes of a picture | {terms.max_image // 2**20} MiB |",
+        f"| bytes of an image | {terms.max_image // 2**20} MiB |",
         f"| bytes of a request | {terms.max_body // 2**20} MiB |",
         f"(`-J max_waiting`) | {terms.max_waiting} |",
         f"requests that wait | {terms.max_held // 2**20} MiB |",
