@@ -264,7 +264,7 @@ def test_sides_without_common_edits_are_told_in_words(
 def test_few_images_are_told_in_words(call: Call, tmp_path: Path, spec: Spec) -> None:
     done = call("compare", "r", "--store", made(tmp_path / "s.db", spec))
     assert done.code == 0 and "no evidence" in done.out and "nan" not in done.out
-    assert ("one group" in done.out) == (spec.per_group == 24)
+    assert ("only one source image" in done.out) == (spec.per_group == 24)
 
 
 def test_what_failed_on_one_side_stands_beside_the_difference(

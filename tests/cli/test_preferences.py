@@ -149,7 +149,7 @@ def test_a_person_reads_tables_that_fit(call: Call, tmp_path: Path) -> None:
         store,
     )
     assert done.code == 0 and done.widest <= 100 and "nan" not in done.out
-    assert "9/10" in done.out and shows(done.out, "people take A in 0.67", "1 a tie")
+    assert "9/10" in done.out and shows(done.out, "people prefer A in 0.67", "1 a tie")
     for told in (
         "without ties",
         "takes A",
