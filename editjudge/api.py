@@ -598,8 +598,8 @@ def open(name: str | int, *, store: str | os.PathLike[str] | None = None) -> Run
     """
     from editjudge.running.summary import summary_of
 
-    place = os.fspath(store or default_store())
-    with Store.open(place, readonly=True) as opened:
+    location = os.fspath(store or default_store())
+    with Store.open(location, readonly=True) as opened:
         record = opened.find_run(str(name))
         # The factors of a rubric that the store lacks are unknown: its judgements are counted, but have no mean.
         factors: defaultdict[str, list[str]] = defaultdict(list)
@@ -608,7 +608,7 @@ def open(name: str | int, *, store: str | os.PathLike[str] | None = None) -> Run
         summary = summary_of(*opened.score_sums(record), factors)
     # A run that the store records as running counts as interrupted: running it again resumes it.
     ending = "interrupted" if record.state == "running" else record.state
-    return Run(record.id, record.name, ending, summary, place)
+    return Run(record.id, record.name, ending, summary, location)
 
 
 @_with_options
@@ -640,7 +640,7 @@ async def arun(
 
     Accepts the arguments of `run` and raises the same errors.
     """
-    place = os.fspath(store or default_store())
+    location = os.fspath(store or default_store())
     path, rows = _rows(manifest, name)
     specs = _names(judges) or (default_judge(),)
     settings = Options(**options)
@@ -668,12 +668,12 @@ async def arun(
             stack.callback(bar.close)
             run_options = replace(run_options, observe=bar)
         outcome = await execute(
-            job, lambda: stack.enter_context(Store.open(place)), run_options
+            job, lambda: stack.enter_context(Store.open(location)), run_options
         )
     if outcome.error:
         raise outcome.error
     ended = (outcome.run_id, outcome.name, outcome.ending, outcome.summary)
-    return Run(*ended, place, job.edits if isinstance(rows, Sized) else None)
+    return Run(*ended, location, job.edits if isinstance(rows, Sized) else None)
 
 
 def _with_parameters_of(

@@ -190,7 +190,7 @@ def _share(usage: Usage, replies: int, *, first: bool) -> Usage:
     output, since servers do not count tokens for each reply.
     """
 
-    def whole(count: int | None) -> int | None:
+    def full(count: int | None) -> int | None:
         return count if first or count is None else 0
 
     def divided(count: int | None) -> int | None:
@@ -200,9 +200,9 @@ def _share(usage: Usage, replies: int, *, first: bool) -> Usage:
         return each + rest if first else each
 
     return Usage(
-        input_tokens=whole(usage.input_tokens),
+        input_tokens=full(usage.input_tokens),
         output_tokens=divided(usage.output_tokens),
-        cached_tokens=whole(usage.cached_tokens),
+        cached_tokens=full(usage.cached_tokens),
         reasoning_tokens=divided(usage.reasoning_tokens),
     )
 

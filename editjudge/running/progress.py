@@ -113,11 +113,11 @@ class ProgressLines:
 
     def __init__(self, every: float = LINES, *, at_once: bool = False) -> None:
         self._every = every
-        self._shown = -math.inf if at_once else time.monotonic()
+        self._drawn = -math.inf if at_once else time.monotonic()
 
     def __call__(self, tally: RunTally) -> None:
-        if time.monotonic() - self._shown >= self._every:
-            self._shown = time.monotonic()
+        if time.monotonic() - self._drawn >= self._every:
+            self._drawn = time.monotonic()
             self.draw(tally)
 
     def draw(self, tally: RunTally) -> None:
