@@ -151,9 +151,10 @@ def test_the_wheel_holds_the_package_with_its_data_and_nothing_else(
         for path in (ROOT / "editjudge").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     ]
-    assert {str(path.relative_to(ROOT)) for path in source} == {
-        name for name in names if name.startswith("editjudge/")
-    }
+    expected = {str(path.relative_to(ROOT)) for path in source}
+    pages = [path for path in (ROOT / "docs").rglob("*") if path.is_file()]
+    expected |= {f"editjudge/{path.relative_to(ROOT)}" for path in pages}
+    assert expected == {name for name in names if name.startswith("editjudge/")}
     assert "editjudge/py.typed" in names
     assert {
         name.split("/")[0] for name in names if not name.startswith("editjudge/")

@@ -21,6 +21,7 @@ VERBS = {
     "audit": "Check a manifest before it is judged: missing and broken files, duplicates, no-op edits.",
     "compare": "Test whether two models, judges, rubrics or runs differ.",
     "completion": "Print the script for Tab completion in bash, zsh or fish.",
+    "docs": "Show a page of the documentation.",
     "doctor": "Show what is installed, which judges are ready and where the store is.",
     "drift": "Compare two runs of the same edits: did the judge's scores change?",
     "export": "Write a run's judgements as Parquet, JSONL or CSV, or filter its manifest by score.",

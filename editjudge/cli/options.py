@@ -108,7 +108,9 @@ class Verb(click.Command):
         for option in self.params:
             if option.name == "extra" and isinstance(option, click.Option):
                 names = ", ".join(self._settings)
-                option.help = f"{option.help} Settings: {names} (docs/running.md)."
+                option.help = (
+                    f"{option.help} Settings: {names} (`editjudge docs running`)."
+                )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         spellings = {spelling for option in self.params for spelling in option.opts}

@@ -82,7 +82,7 @@ def command(
 
     Makes edits of public-domain photographs: a clean edit, the same edit with one defect at four rising strengths,
     controls, and prompt injections. Then reports whether each factor falls with its own defect while the others stay.
-    Running again resumes. docs/probes.md explains each figure.
+    Running again resumes. `editjudge docs probes` explains each figure.
     """
     need_extra("probes", "probe")
     if output is not None and output.suffix not in FORMATS:

@@ -133,7 +133,7 @@ def check_budget(
     if unknown:
         raise UsageError(
             f"--budget needs to know what {', '.join(unknown)} costs{near_price(unknown[0], options)} "
-            f"Give --prices FILE, a price file (docs/running.md) with {unknown[0]} in it, or leave out --budget",
+            f"Give --prices FILE, a price file (`editjudge docs running`) with {unknown[0]} in it, or leave out --budget",
             options=[Option("budget"), Option("prices")],
             code="unknown_price",
         )

@@ -71,7 +71,7 @@ PEOPLE = "(a further rater)"
 ENDS = {"top": "highest", "floor": "lowest"}
 FITTED = (
     "measured was fitted to people's quality ratings of ImagenHub's edits: on those images its agreement "
-    "is in-sample and too good; docs/measured.md has held-out figures"
+    "is in-sample and too good; `editjudge docs measured` has held-out figures"
 )
 """Note on every result of that judge, since a run does not record whether its images are among these edits."""
 _CONCLUSIONS = 4

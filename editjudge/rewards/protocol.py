@@ -583,7 +583,7 @@ def schema() -> JsonSchema:
         "$id": f"urn:editjudge:reward-protocol:{PROTOCOL}",
         "title": f"Rewards for image edits, version {PROTOCOL}",
         "description": "A request to POST /v1/reward is a `Request`; its answer is `Rewards`, or `Refusal` with a "
-        "status of 4xx or 5xx. docs/reward-protocol.md says what the fields mean.",
+        "status of 4xx or 5xx. `editjudge docs reward-protocol` says what the fields mean.",
         "anyOf": [{"$ref": f"#/$defs/{name}"} for name in roots],
         "$defs": kinds,
     }

@@ -41,6 +41,8 @@ WORKS = [
     ("audit", "edits.jsonl"),
     ("audit", "edits.jsonl", "--json"),
     ("completion", "bash"),
+    ("docs",),
+    ("docs", "running"),
     ("doctor", *STORE),
     ("doctor", "--json", *STORE),
     ("export", "r", "-o", "out", *STORE),
