@@ -49,7 +49,7 @@ from editjudge.rubrics.prompt import Layout
 from editjudge.running.engine import Ending
 from editjudge.running.job import Job, RunOptions, execute, judge_edit, wait_for
 from editjudge.running.progress import progress_for
-from editjudge.running.summary import Summary, SummaryCell
+from editjudge.running.summary import Summary
 from editjudge.store.store import Store
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from editjudge.report.answers import Answer
     from editjudge.report.charts import Plot
     from editjudge.report.run_data import Of, RunData
+    from editjudge.running.summary import SummaryCell
+    from editjudge.stats.summary import Cell
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -337,22 +339,19 @@ class Run:
         if not isinstance(by, str) or by not in plain or use is not None:
             columns = [name for name in _names(by) if name not in plain]
             return self._sliced(columns, use or "scores")
-        intervals: Mapping[tuple[str, str], Any] = {}
+        cells: Mapping[tuple[str, str], Cell | SummaryCell] = self.summary.pooled(by)
         if not plugins.missing("stats"):
-            from editjudge.report.summary import pooled_intervals
+            from editjudge.report.summary import pooled_cells
 
-            # Means come from the summary; if the store is gone, they are shown without intervals.
+            # Without its store, a run has the means of its summary, and no intervals.
             with suppress(StoreError):
-                intervals = pooled_intervals(self._load(), by)
-        totals: dict[tuple[str, str], SummaryCell] = defaultdict(SummaryCell)
-        for key, cell in self.summary.cells.items():
-            totals[key[plain.index(by)], key[3]].add(cell)
-        rows = []
-        for (name, factor), cell in totals.items():
-            ci = intervals.get((name, factor))
-            row = {by: name, "factor": factor, "mean": cell.mean}
-            row |= {"ok": cell.ok, "n": cell.n}
-            rows.append(row | {"mean_lo": ci and ci.lo, "mean_hi": ci and ci.hi})
+                cells = pooled_cells(self._load(), by)
+        rows: list[dict[str, object]] = []
+        for (name, factor), cell in cells.items():
+            figures = {"mean": cell.mean, "ok": cell.ok, "n": cell.n}
+            ci = cell.ci
+            limits = {"mean_lo": ci and ci.lo, "mean_hi": ci and ci.hi}
+            rows.append({by: name, "factor": factor, **figures, **limits})
         from editjudge.report.answers import framed
 
         return framed(rows)

@@ -27,7 +27,7 @@ from editjudge.report.tables import (
 )
 from editjudge.report.words import plain, reason_text
 from editjudge.stats import summary as statistics
-from editjudge.stats.columns import OK, Column, FailureBounds, Interval
+from editjudge.stats.columns import OK, Column, FailureBounds
 from editjudge.stats.inference import clopper_pearson, evenly
 from editjudge.stats.noise import Noise, noise
 from editjudge.stats.summary import PassRate, Rank, pass_rates, rank, summarise
@@ -117,8 +117,8 @@ def measure(
     )
 
 
-def pooled_intervals(run: RunData, by: str) -> dict[tuple[str, str], Interval | None]:
-    """Return the 95 % CI of each factor's mean by `model`, `judge` or `rubric`, pooled over the other two."""
+def pooled_cells(run: RunData, by: str) -> dict[tuple[str, str], statistics.Cell]:
+    """Return the figures of each factor by `model`, `judge` or `rubric`, pooled over the other two."""
     scores = run.scores
     names = {
         "judge": scores.slices[SPEC],
@@ -128,7 +128,8 @@ def pooled_intervals(run: RunData, by: str) -> dict[tuple[str, str], Interval | 
     anyone = Column.constant("", len(scores))
     pooled = dataclasses.replace(scores, judge=anyone, model=names)
     cells = summarise(pooled, scales=run.scales)
-    return {(cell.model, cell.factor): cell.ci for cell in cells}
+    factors = {factor for names in run.rubrics.values() for factor in names}
+    return {(c.model, c.factor): c for c in cells if c.factor in factors}
 
 
 def _set_formulas(run: RunData) -> dict[str, str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from editjudge.judgement import FAILED
 
@@ -22,6 +22,8 @@ class SummaryCell:
     sum: float = 0
     ok: int = 0
     n: int = 0
+    ci: ClassVar[None] = None
+    """No interval: a summary has sums only."""
 
     @property
     def mean(self) -> float | None:
@@ -63,6 +65,14 @@ class Summary:
     @property
     def failed(self) -> int:
         return sum(n for status, n in self.statuses.items() if status in FAILED)
+
+    def pooled(self, by: str) -> dict[tuple[str, str], SummaryCell]:
+        """Return the figures by `judge`, `model` or `rubric`, and by factor."""
+        position = ("judge", "model", "rubric").index(by)
+        cells: defaultdict[tuple[str, str], SummaryCell] = defaultdict(SummaryCell)
+        for key, cell in self.cells.items():
+            cells[key[position], key[3]].add(cell)
+        return cells
 
     def as_json(self) -> dict[str, Any]:
         factors = []

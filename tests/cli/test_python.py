@@ -67,6 +67,19 @@ def test_a_plain_table_has_the_intervals_of_the_report(store: Path) -> None:
     ).all()
 
 
+@pytest.mark.parametrize("by", ["model", "judge", "rubric"])
+def test_a_table_without_its_store_has_the_same_means_and_no_intervals(
+    store: Path, by: str
+) -> None:
+    run = ej.open("r", store=store)
+    columns = [by, "factor", "mean", "ok", "n"]
+    before = run.table(by=by).sort_values(columns[:2], ignore_index=True)
+    store.unlink()
+    after = run.table(by=by).sort_values(columns[:2], ignore_index=True)
+    pandas.testing.assert_frame_equal(before[columns], after[columns])
+    assert before["mean_lo"].notna().all() and after["mean_lo"].isna().all()
+
+
 @pytest.mark.parametrize("by", ["judge", "rubric"])
 def test_a_mean_over_models_has_an_interval_too(store: Path, by: str) -> None:
     frame = ej.open("r", store=store).table(by=by)
