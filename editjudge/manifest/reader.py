@@ -430,9 +430,12 @@ class Reader:
         parent = self._folders.get(folder)
         if parent is None:
             parent = self.base / folder
+            if ".." in folder.split("/"):
+                resolve_inside(parent / file, self.base)
+                return parent / file
             resolve_inside(parent, self.base)
             # If every edit has its own folder, a cache of all folders would not help.
-            if ".." not in folder.split("/") and len(self._folders) < 50_000:
+            if len(self._folders) < 50_000:
                 self._folders[folder] = parent
         path = parent / file
         if os.path.islink(path):
