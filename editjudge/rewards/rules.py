@@ -58,11 +58,15 @@ def flags(finding: Finding | None, rubrics: Iterable[str]) -> list[RewardReason]
     return [reason(rubric, remark) for rubric in dict.fromkeys(rubrics)]
 
 
-def unchanged(judgements: Iterable[Judgement], reduction: Reduction) -> Remark | None:
-    """Return the remark that the output changed next to nothing, if the evidence of a judge says so and the score does
-    not ask whether the instruction was followed: such an output would have the highest reward."""
+def unchanged(
+    judgements: Iterable[Judgement], reduction: Reduction, finding: Finding | None
+) -> Remark | None:
+    """Return the remark that the output changed next to nothing, if a screen or the evidence of a judge says so and the
+    score does not ask whether the instruction was followed: such an output would have the highest reward."""
     if INSTRUCTION in reduction.rubrics:
         return None
+    if finding and finding.code == "unchanged":
+        return Remark(finding.code, finding.message)
     for judgement in judgements:
         match judgement.evidence.get("degenerate"):
             case {"kind": "unchanged", "words": str(words)}:
@@ -145,7 +149,7 @@ class RewardRules:
         if not all(answer.rewards for answer in answers.values()):
             return reward
         judgements = [reply.judgement for reply in replies.values()]
-        if remark := unchanged(judgements, self.reduction):
+        if remark := unchanged(judgements, self.reduction, finding):
             return self._degenerate(reward, rubrics, remark)
         shares = self.panel.shares(answers)
         means = [math.fsum(a.rewards) / len(a.rewards) for a in answers.values()]
@@ -165,8 +169,9 @@ class RewardRules:
         self, reward: RewardedEdit, rubrics: Iterable[str], remark: Remark
     ) -> RewardedEdit:
         """Return the reward of an output that a judge found degenerate."""
-        reasons = [reason(rubric, remark) for rubric in rubrics]
-        reward = reward.changed(reasons=[*reward.reasons, *reasons])
+        if all(flag.code != remark.code for flag in reward.reasons):
+            reasons = [reason(rubric, remark) for rubric in rubrics]
+            reward = reward.changed(reasons=[*reward.reasons, *reasons])
         return reward.with_number(0.0, {}) if self.worst else reward
 
     def _by_member(self, queued: Sequence[QueuedEdit], since: float) -> _MemberReward:
@@ -182,7 +187,8 @@ class RewardRules:
         by_rubric: dict[str, list[Judgement]] = {}
         for reply in replies:
             by_rubric.setdefault(reply.judgement.rubric, []).append(reply.judgement)
-        samples = list(zip(*by_rubric.values(), strict=True))
+        # Before its judge is open, a rubric has one pending reply, however many samples the others have.
+        samples = list(zip(*by_rubric.values(), strict=failure is None))
         scores = [scores_of(sample, self.use) for sample in samples]
         outcomes = [] if failure else [self.reduction.reduced(s) for s in scores]
         failed = next((o for o in outcomes if o.reward is None), None)

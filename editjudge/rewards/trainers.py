@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from editjudge.judgement import Judgement
     from editjudge.judges.judge import Options
+    from editjudge.rewards.queue import Finding
     from editjudge.running.job import EditJudge
 
 _log = logging.getLogger(__name__)
@@ -437,9 +438,11 @@ class _JudgesHere:
                 judgements += await judges[spec].judge(edit, rubrics)
         except ImageError as error:
             return Reward(None, "bad_image", str(error))
-        return self._reduced(judgements)
+        return self._reduced(judgements, finding)
 
-    def _reduced(self, judgements: Sequence[Judgement]) -> Reward:
+    def _reduced(
+        self, judgements: Sequence[Judgement], finding: Finding | None
+    ) -> Reward:
         from editjudge.judgement import DONE
         from editjudge.rewards.reduction import scores_of
         from editjudge.rewards.rules import unchanged
@@ -459,7 +462,7 @@ class _JudgesHere:
             )
             message = next(texts, "the judge scored no factor")
             return Reward(None, reduced.status, message)
-        if remark := unchanged(judgements, self._reduction):
+        if remark := unchanged(judgements, self._reduction, finding):
             return Reward(None, "abstained", remark.message)
         return Reward(reduced.reward, "ok")
 

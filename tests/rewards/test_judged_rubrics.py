@@ -3,6 +3,7 @@ an edit whose instruction was not judged or that changed next to nothing."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import math
@@ -13,13 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from editjudge.edit import Edit
 from editjudge.errors import UsageError
-from editjudge.judgement import Judgement
-from editjudge.judges.judge import Options
-from editjudge.rewards.offer import Offer
-from editjudge.rewards.protocol import Terms
-from editjudge.rewards.reduction import read_score, scales, scores_of
-from editjudge.rewards.rules import unchanged
+from editjudge.judgement import Judgement, Task
+from editjudge.judges.judge import Options, Work
+from editjudge.rewards.offer import JudgePanel, Offer
+from editjudge.rewards.protocol import RewardedEdit, Terms
+from editjudge.rewards.queue import Finding, QueuedEdit, RequestBatch
+from editjudge.rewards.reduction import labels, read_score, scales, scores_of
+from editjudge.rewards.rules import RewardRules, unchanged
 from editjudge.rewards.trainers import RewardEdit, Rewarder
 from editjudge.rubrics.expression import Ref
 from editjudge.rubrics.files import resolve
@@ -312,14 +315,23 @@ def test_an_output_that_a_judge_found_unchanged_has_no_reward_without_fidelity()
     evidence = {"degenerate": {"kind": "unchanged", "words": "is its input again"}}
     flagged = judgement(scores={"image_quality": 7}, evidence=evidence)
     looks = read_score("quality", ONLINE)
-    remark = unchanged([judgement(scores={"image_quality": 7}), flagged], looks)
-    assert remark and remark.code == "unchanged"
-    assert unchanged([flagged], read_score(GATED, ONLINE)) is None
+    plain = judgement(scores={"image_quality": 7})
+    screened = Finding("abstained", "unchanged", "flagged", set_aside=False)
+    for remark in (
+        unchanged([plain, flagged], looks, None),
+        unchanged([plain], looks, screened),
+    ):
+        assert remark and remark.code == "unchanged"
+    assert unchanged([flagged], read_score(GATED, ONLINE), screened) is None
+    mirrored = screened._replace(code="mirrored")
+    assert unchanged([plain], looks, mirrored) is None
     for other in (
         {"degenerate": {"kind": "mirrored", "words": "is"}},
         {"degenerate": 1},
     ):
-        assert unchanged([judgement(scores={"x": 1}, evidence=other)], looks) is None
+        assert (
+            unchanged([judgement(scores={"x": 1}, evidence=other)], looks, None) is None
+        )
 
 
 # --- a judge for each rubric ----------------------------------------------------------------------------------
@@ -402,6 +414,33 @@ def test_the_failure_of_one_judge_leaves_no_reward(tmp_path: Path) -> None:
         (reward,) = served.rewards(photo_edit())
         assert (reward["reward"], reward["status"]) == (None, "unreachable")
         assert set(reward["keys"]) == {"preservation", "quality", "fidelity"}
+
+
+def test_a_judge_that_is_not_open_yet_leaves_the_reward_pending() -> None:
+    """It has one question so far, and the other judge those of all samples."""
+    sent = Edit("e", b"before", b"after", "Paint it.")
+    fidelity, quality = (resolve([name])[0] for name in ("fidelity", "quality"))
+    planned = [
+        Work(Task("e", quality.name, "measured", n, f"k{n}"), sent, quality)
+        for n in range(3)
+    ]
+    unplanned = [Work(Task("e", fidelity.name, STUB, 0, ""), sent, fidelity)]
+    batch = {
+        "measured": [QueuedEdit(sent, planned)],
+        STUB: [QueuedEdit(sent, unplanned)],
+    }
+    panel = JudgePanel({"measured": 1}, {"fidelity": STUB})
+    rules = RewardRules(
+        read_score(GATED, ONLINE), labels(ONLINE), scales(ONLINE), panel
+    )
+
+    async def reward() -> RewardedEdit:
+        asked = RequestBatch([sent], panel.questions([quality, fidelity]), samples=3)
+        asked.queued = batch
+        return rules.reward(0, asked)
+
+    answer = asyncio.run(reward())
+    assert (answer.reward, answer.status, answer.scores) == (None, "pending", None)
 
 
 def test_a_reward_function_takes_a_judge_for_each_rubric_too(
