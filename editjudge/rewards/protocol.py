@@ -10,7 +10,7 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -33,7 +33,7 @@ from pydantic_core import PydanticCustomError
 import editjudge
 from editjudge.edit import IMAGE_ROLES, MAX_IMAGES, Edit
 from editjudge.judgement import FIELDS, STATUSES
-from editjudge.judges.judge import Options
+from editjudge.judges.judge import Options, is_local
 from editjudge.rewards.reduction import (
     LEAST_WEIGHT,
     MOST_WEIGHT,
@@ -103,6 +103,13 @@ class Terms:
     """Folder that stores the images of requests by digest, so that the review pages can show them."""
     max_images: int = 10 * 2**30
     """Maximum bytes of that folder. Further images are judged but not stored."""
+
+    def options_of(self, spec: str) -> Options:
+        """Return the options of a judge. Beside other judges, one that computes is not asked for token probabilities,
+        which it does not have."""
+        if is_local(spec) and (self.judge_for or spec != self.judge):
+            return replace(self.options, read="text")
+        return self.options
 
     @property
     def edits(self) -> int:

@@ -535,7 +535,11 @@ class JudgingQueue:
             circuit=_circuit(spec),
         )
         judge = await open_judge(
-            spec, self.terms.options, lambda _: pace, self._resources, funds=self.budget
+            spec,
+            self.terms.options_of(spec),
+            lambda _: pace,
+            self._resources,
+            funds=self.budget,
         )
         lane = JudgeLane(judge, pace, Window(judge, len(self._rubrics)))
         self._start(self._look_again(lane), self._tasks)

@@ -386,6 +386,7 @@ class _JudgesHere:
         terms = Terms(
             judge or default_judge(),
             judge_for,
+            options or Options(),
             rubrics=tuple(rubrics) or ("online",),
             more_rubrics=(),
         )
@@ -400,16 +401,16 @@ class _JudgesHere:
                 judge,
                 INSTRUCTION,
             )
+        self._options = {spec: terms.options_of(spec) for spec in self._questions}
         self._use = use
-        self._options = options or Options()
 
     async def open(self, resources: AsyncExitStack) -> Mapping[str, EditJudge]:
         """Open the judge of each spec."""
         from editjudge.running.job import EditJudge
 
         return {
-            spec: await EditJudge.open(spec, self._options, resources)
-            for spec in self._questions
+            spec: await EditJudge.open(spec, options, resources)
+            for spec, options in self._options.items()
         }
 
     async def rewards(

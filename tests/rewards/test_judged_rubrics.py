@@ -474,6 +474,17 @@ def test_judges_of_rubrics_are_checked_before_a_server_starts() -> None:
         Offer.of(Terms(judge_for={"fidelity": "metrics"}))
 
 
+def test_token_probabilities_are_asked_of_judges_that_have_them() -> None:
+    options = Options(read="logprobs")
+    terms = Terms(judge_for={"fidelity": STUB}, options=options)
+    assert terms.options_of(STUB).read == "logprobs"
+    assert terms.options_of("measured").read == "text"
+    allowed = Terms(STUB, options=options, judges=("measured",))
+    assert allowed.options_of("measured").read == "text"
+    # Alone it cannot give what is asked for, which is an error.
+    assert Terms(options=options).options_of("measured").read == "logprobs"
+
+
 def test_without_a_panel_the_mean_of_all_factors_is_as_before(
     judge: Stub, tmp_path: Path
 ) -> None:
