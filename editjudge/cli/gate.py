@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,6 +24,9 @@ from editjudge.cli.options import (
 )
 from editjudge.cli.output import ExitCode, VerbReply
 from editjudge.errors import UsageError
+
+if TYPE_CHECKING:
+    from editjudge.report.answers import Answer
 
 
 @verb(example="editjudge gate mine --min alignment=5 --baseline before --max-drop 0.2")
@@ -144,21 +147,23 @@ def command(
         across_rubrics=across_rubrics,
         if_unsure=if_unsure,
     )
-    failing = {"fail"} if if_unsure != "fail" else {"fail", "not enough evidence"}
-    code = ExitCode.DONE
-    if answer["error"]:
-        warn(f"{answer['error']}; --if-unsure sets the outcome")
-        code = ExitCode.ERROR
-    elif answer["outcome"] in failing:
-        code = ExitCode.GATE_FAILED
     if junit:
         checks = gating.junit(answer, fails_if_unsure=if_unsure == "fail")
         junit.write_text(checks, "utf-8")
-    if format_ == "md":
-        title = f"Gate of {answer['run']}: {answer['outcome']}"
-        text = together_markdown(title, answer.lead[1:], answer.tables)
-        return VerbReply(answer.document, [text.rstrip("\n")], code=code)
-    return VerbReply.of(answer, code)
+    code = _exit_code(answer, if_unsure)
+    if format_ != "md":
+        return VerbReply.of(answer, code)
+    title = f"Gate of {answer['run']}: {answer['outcome']}"
+    text = together_markdown(title, answer.lead[1:], answer.tables)
+    return VerbReply(answer.document, [text.rstrip("\n")], code=code)
+
+
+def _exit_code(answer: Answer, if_unsure: str | None) -> ExitCode:
+    if answer["error"]:
+        warn(f"{answer['error']}; --if-unsure sets the outcome")
+        return ExitCode.ERROR
+    failing = {"fail"} if if_unsure != "fail" else {"fail", "not enough evidence"}
+    return ExitCode.GATE_FAILED if answer["outcome"] in failing else ExitCode.DONE
 
 
 def _limits(option: str, texts: tuple[str, ...]) -> dict[str, float]:

@@ -347,24 +347,28 @@ class Rubric(FileContent):
         self._check_form(names)
         self._check_keys(names)
         self._check_parts()
-        if rule := self.consistency:
-            refuse(
-                (
-                    rule.factor not in keys,
-                    "unknown_factor",
-                    f"consistency names the factor {rule.factor!r}, which the rubric does not have",
-                    "consistency",
-                )
+        if self.consistency:
+            self._check_consistency(self.consistency, scales)
+
+    @staticmethod
+    def _check_consistency(rule: Consistency, scales: Mapping[str, Scale]) -> None:
+        refuse(
+            (
+                rule.factor not in scales,
+                "unknown_factor",
+                f"consistency names the factor {rule.factor!r}, which the rubric does not have",
+                "consistency",
             )
-            scores = (rule.pass_score, rule.fail_score)
-            refuse(
-                (
-                    not all(map(scales[rule.factor].has, scores)),
-                    "off_the_scale",
-                    f"consistency gives {rule.factor!r} a score that is not on its scale",
-                    "consistency",
-                )
+        )
+        scores = (rule.pass_score, rule.fail_score)
+        refuse(
+            (
+                not all(map(scales[rule.factor].has, scores)),
+                "off_the_scale",
+                f"consistency gives {rule.factor!r} a score that is not on its scale",
+                "consistency",
             )
+        )
 
     def _answer_names(self) -> list[str]:
         """Return the top-level keys of an answer, the labels of its lines, or the paths of a nested answer."""
