@@ -204,32 +204,29 @@ def test_memory_does_not_grow_with_what_the_lines_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "named"),
     [
-        ("{", "not JSON: "),
-        ('{"id": "a"} {"id": "b"}', "not JSON: Extra data"),
-        ("[1, 2]", r"found a list \(\[1, 2\]\)"),
-        ('"text"', "found str"),
-        ("null", "found NoneType"),
-        ('{"score": NaN}', "NaN is not a finite number"),
-        ('{"score": -Infinity}', "-Infinity is not a finite number"),
-        ('{"score": 1e999}', "1e999 is not a finite number"),
-        ('{"id": "a", "id": "b"}', 'the key "id" occurs twice'),
-        ('{"x": {"y": 1, "y": 1}}', 'the key "y" occurs twice'),
-        (r'{"id": "\ud800"}', "unpaired surrogate"),
-        (b'{"id": "\xff"}', "a byte that is not UTF-8 at column 9"),
-        ("[" * 100_000, "nested too deeply|not JSON"),
+        ("{", "column 1"),
+        ('{"id": "a"} {"id": "b"}', "Extra data"),
+        ("[1, 2]", "[1, 2]"),
+        ('"text"', "str"),
+        ("null", "NoneType"),
+        ('{"score": NaN}', "NaN"),
+        ('{"score": -Infinity}', "-Infinity"),
+        ('{"score": 1e999}', "1e999"),
+        ('{"id": "a", "id": "b"}', '"id"'),
+        ('{"x": {"y": 1, "y": 1}}', '"y"'),
+        (r'{"id": "\ud800"}', "surrogate"),
+        (b'{"id": "\xff"}', "column 9"),
+        ("[" * 100_000, ""),
         ('{"n": ' + "9" * 5000 + "}", "limit"),
     ],
 )
 def test_a_line_that_is_no_strict_json_object_is_refused_by_number(
-    tmp_path: Path, line: str | bytes, why: str
+    tmp_path: Path, line: str | bytes, named: str
 ) -> None:
     path = jsonl(tmp_path, ROW, "", line)
-    with pytest.raises(
-        ManifestError,
-        match=rf"edits\.jsonl:3: .*({why}).*expected one JSON object a line",
-    ):
+    with raises(ManifestError, "not_json", "edits.jsonl:3: ", named):
         edits(path)
 
 

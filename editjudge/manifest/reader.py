@@ -496,7 +496,7 @@ def jsonl(path: Path, reader: Reader) -> Iterator[Row]:
                 yield line, value
             except (ValueError, RecursionError) as error:
                 message = f"{_why_not_json(error)}; expected one JSON object a line"
-                yield line, reader.wrong(line, "", message)
+                yield line, reader.wrong(line, "", message, code="not_json")
 
 
 def json_array(path: Path, reader: Reader) -> Iterator[Row]:
