@@ -169,9 +169,9 @@ def test_doctor_lists_the_judges_of_other_packages(folder: Path) -> None:
 def test_the_message_on_an_unknown_judge_names_those_of_other_packages(
     folder: Path,
 ) -> None:
-    words = ("run", "edits.jsonl", "--judge", "guess")
+    arguments = ("run", "edits.jsonl", "--judge", "guess")
     done = subprocess.run(
-        [sys.executable, "-m", "editjudge", *words],
+        [sys.executable, "-m", "editjudge", *arguments],
         cwd=folder, env=environment(folder), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2 and "measured, metrics, size" in done.stderr
@@ -180,7 +180,7 @@ def test_the_message_on_an_unknown_judge_names_those_of_other_packages(
 def test_a_screen_of_another_package_takes_part_in_an_audit(folder: Path) -> None:
     findings = command(folder, "audit", "edits.jsonl", code=1)["findings"]
     assert ("square", "edited") in {
-        (found["kind"], found["field"]) for found in findings
+        (result["kind"], result["field"]) for result in findings
     }
 
 

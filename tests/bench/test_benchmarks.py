@@ -85,10 +85,10 @@ def test_figures_printed_before_are_taken_with_the_command_that_gives_them(
         {"edits": 10, "local": small},
         {"edits": 1000, "local": {**small, "peak_mb": 110.0}},
     ]
-    found = {"load": 3.5, "stub": runs}
-    printed.write_text(json.dumps(found))
+    result = {"load": 3.5, "stub": runs}
+    printed.write_text(json.dumps(result))
     read = benchmarks.read("million", printed)
-    assert read["found"] == found and read["command"].endswith(
+    assert read["found"] == result and read["command"].endswith(
         benchmarks.COMMANDS["million"]
     )
     shown = page({"million": read})

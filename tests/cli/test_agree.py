@@ -390,17 +390,17 @@ def test_factors_that_people_call_otherwise_can_be_said_to_be_the_same(
     store = made(tmp_path / "s.db")
     own = rated(tmp_path / "own.csv")
     other = published(tmp_path / "r.csv", {"alignment": "SC"})
-    asked = ("agree", "r", "--store", store, "--ratings")
-    done = call(*asked, other)
+    command = ("agree", "r", "--store", store, "--ratings")
+    done = call(*command, other)
     assert done.code == 1
     check_error(done.error, "no_common_factor", "people SC", "--map-factor SC=overall")
-    expected = call(*asked, own, "--json").document
+    expected = call(*command, own, "--json").document
     assert (
-        call(*asked, other, "--map-factor", "SC=alignment", "--json").document
+        call(*command, other, "--map-factor", "SC=alignment", "--json").document
         == expected
     )
     both = call(
-        *asked,
+        *command,
         other,
         "--map-factor",
         "SC=alignment",

@@ -111,6 +111,6 @@ def test_people_see_what_to_install(
     monkeypatch.setattr(
         doctor, "_installed", lambda name: name != "ray" and installed(name)
     )
-    said = editjudge("doctor", "--store", tmp_path / "s.db").out
-    assert shows(said, "measured installed")
-    assert shows(said, "needs ray", "editjudge[ray]")
+    text = editjudge("doctor", "--store", tmp_path / "s.db").out
+    assert shows(text, "measured installed")
+    assert shows(text, "needs ray", "editjudge[ray]")

@@ -117,5 +117,5 @@ def test_one_judge_against_another_is_compared_and_called_a_change(
     done = call("drift", "successor", "--against", "then", "--store", store)
     sides = "openai/m2 (b) against openai/m (a)"
     assert shows(done.out, "openai/m -> openai/m2", sides, "then (a)", sides)
-    asked = ("drift", "successor", "--against", "then", "--store", store, "--json")
-    assert call(*asked).document["earlier_judges"] == {"openai/m2": "openai/m"}
+    command = ("drift", "successor", "--against", "then", "--store", store, "--json")
+    assert call(*command).document["earlier_judges"] == {"openai/m2": "openai/m"}

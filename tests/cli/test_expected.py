@@ -55,9 +55,18 @@ def test_agreement_is_of_the_unrounded_scores(
             score = quality(model, n, "measured", "seamlessness", 0)
             lines.append(f"{model}-{n},p,seamlessness,{min(6, score)}")
     ratings.write_text("\n".join(lines) + "\n")
-    words = ("agree", "r", "--ratings", ratings, "--store", store, "--json", "--use")
+    arguments = (
+        "agree",
+        "r",
+        "--ratings",
+        ratings,
+        "--store",
+        store,
+        "--json",
+        "--use",
+    )
     errors = [
-        call(*words, use).document["factors"]["seamlessness"]["measured"]["mae"]
+        call(*arguments, use).document["factors"]["seamlessness"]["measured"]["mae"]
         for use in ("scores", "expected")
     ]
     assert errors == [pytest.approx(0), pytest.approx(0.25)]

@@ -180,16 +180,16 @@ def test_where_writes_a_manifest_of_what_passes_and_what_has_no_score_does_not(
 
 
 def test_all_conditions_of_where_must_hold(store: Path, tmp_path: Path) -> None:
-    words = ("--where", "alignment>=1", "--where", "alignment<1", "--store", store)
-    told = editjudge("export", "mine", "-o", tmp_path / "out", *words)
-    assert told.code == 0 and shows(told.out, "0 of 4 edits", "alignment: 1")
+    arguments = ("--where", "alignment>=1", "--where", "alignment<1", "--store", store)
+    result = editjudge("export", "mine", "-o", tmp_path / "out", *arguments)
+    assert result.code == 0 and shows(result.out, "0 of 4 edits", "alignment: 1")
     assert (tmp_path / "out" / "kept.jsonl").read_text() == ""
 
 
 def test_a_kept_manifest_in_another_folder_says_that_its_pictures_are_outside(
     store: Path, tmp_path: Path
 ) -> None:
-    told = editjudge(
+    result = editjudge(
         "export",
         "mine",
         "-o",
@@ -199,11 +199,11 @@ def test_a_kept_manifest_in_another_folder_says_that_its_pictures_are_outside(
         "--store",
         store,
     )
-    assert shows(told.out, "3 of 4 edits", "alignment: 1", "--allow-outside")
-    kept = tmp_path / "out" / "kept.jsonl"
+    assert shows(result.out, "3 of 4 edits", "alignment: 1", "--allow-outside")
+    stored = tmp_path / "out" / "kept.jsonl"
     assert all(
-        (kept.parent / row[role]).exists()
-        for row in rows_of(kept)
+        (stored.parent / row[role]).exists()
+        for row in rows_of(stored)
         for role in ("input", "edited")
     )
     again = editjudge(
@@ -216,7 +216,7 @@ def test_a_kept_manifest_in_another_folder_says_that_its_pictures_are_outside(
         "--store",
         store,
     )
-    assert again.code == 2 and "--force" in again.err and len(rows_of(kept)) == 3
+    assert again.code == 2 and "--force" in again.err and len(rows_of(stored)) == 3
 
 
 @pytest.mark.parametrize(
@@ -248,10 +248,10 @@ def test_pictures_that_are_no_files_cannot_be_named_by_a_manifest(
     manifest = edits(tmp_path, 1, edited=data)
     with stub():
         run(manifest, tmp_path / "s.db", rubrics=("fidelity",), manner={"name": "mine"})
-    words = ("--where", "alignment>=1", "--store", tmp_path / "s.db")
-    told = editjudge("export", "mine", "-o", tmp_path / "out", *words)
-    assert told.code == 2
-    check_error(told.error, "not_a_file", "edit e0", "edited")
+    arguments = ("--where", "alignment>=1", "--store", tmp_path / "s.db")
+    result = editjudge("export", "mine", "-o", tmp_path / "out", *arguments)
+    assert result.code == 2
+    check_error(result.error, "not_a_file", "edit e0", "edited")
     assert list((tmp_path / "out").iterdir()) == []
 
 

@@ -240,7 +240,7 @@ def test_a_judge_that_abstains_from_factors_gates_on_the_others(
     )
     store = made(tmp_path / "s.db", spec, pixels)
     made(store, replace(spec, name="worse", models=("worse",), salt="2"), pixels)
-    asked = (
+    command = (
         "--baseline",
         "main",
         "--max-drop",
@@ -250,10 +250,10 @@ def test_a_judge_that_abstains_from_factors_gates_on_the_others(
         "--store",
         store,
     )
-    done = call("gate", "worse", *asked)
+    done = call("gate", "worse", *command)
     assert (done.code, done.err) == (100, "")
     assert shows(done.out, "both sides", "fidelity, overall")
-    document = call("gate", "worse", *asked, "--json").document
+    document = call("gate", "worse", *command, "--json").document
     assert document["error"] is None and document["left_out"] == ["fidelity", "overall"]
     assert {check["factor"] for check in document["checks"]} == {
         "quality",
@@ -269,9 +269,9 @@ def test_a_check_that_fails_fails_also_beside_one_without_scores(
         Spec(edits=60),
         lambda *said: None if said[3] == "alignment" else quality(*said),
     )
-    asked = ("gate", "r", "--min", "alignment=4", "--store", store, "--min")
-    assert call(*asked, "completeness=6.9").code == 100
-    done = call(*asked, "completeness=2")
+    command = ("gate", "r", "--min", "alignment=4", "--store", store, "--min")
+    assert call(*command, "completeness=6.9").code == 100
+    done = call(*command, "completeness=2")
     assert done.code == 1 and "alignment >= 4" in done.err
 
 
@@ -375,10 +375,10 @@ def test_a_gate_without_a_single_score_does_not_pass_by_silence(
     call: Call, tmp_path: Path
 ) -> None:
     store = made(tmp_path / "s.db", say=lambda *_: "unreachable")
-    asked = ("gate", "r", "--min", "alignment=4", "--store", store)
-    done = call(*asked)
+    command = ("gate", "r", "--min", "alignment=4", "--store", store)
+    done = call(*command)
     assert done.code == 100 and shows(done.out, "48 of 48 judgements failed")
-    allowed = (*asked, "--max-failures", "1")
+    allowed = (*command, "--max-failures", "1")
     done = call(*allowed)
     assert (
         done.code == 1
@@ -402,8 +402,8 @@ def test_a_gate_of_refusals_fails_with_their_count_unless_they_are_allowed(
     store = made(
         tmp_path / "s.db", Spec(models=("good",), edits=300, per_group=1), mostly
     )
-    asked = ("gate", "r", "--min", "alignment=5", "--store", store)
-    done = call(*asked, "--json")
+    command = ("gate", "r", "--min", "alignment=5", "--store", store)
+    done = call(*command, "--json")
     assert done.code == 100 and done.document["outcome"] == "fail"
     counts = {"judgements": 300, "failed": 270, "pending": 0}
     assert done.document["failures"] == {**counts, "allowed": 0.0, "too_many": True}
@@ -412,7 +412,7 @@ def test_a_gate_of_refusals_fails_with_their_count_unless_they_are_allowed(
         check["bounds"] == {"worst": pytest.approx((30 * 7 + 270) / 300), "best": 7}
         and check["overturnable"]
     )
-    allowed = call(*asked, "--max-failures", "0.9")
+    allowed = call(*command, "--max-failures", "0.9")
     assert allowed.code == 0 and shows(allowed.out, "overturn", "alignment >= 5")
 
 
@@ -470,7 +470,7 @@ def test_an_unfinished_run_counts_what_is_pending(
         Spec(models=("good",), edits=40, spec={"asked_for": ["fidelity"]}),
         unfinished,
     )
-    asked = [
+    command = [
         "gate",
         "r",
         "--min",
@@ -479,7 +479,7 @@ def test_an_unfinished_run_counts_what_is_pending(
         store,
         *(["--max-failures", allowed] if allowed else []),
     ]
-    done = call(*asked, "--json")
+    done = call(*command, "--json")
     document = done.document
     assert (done.code, document["outcome"], document["pending"]) == (code, outcome, 15)
     assert (document["failures"]["failed"], document["failures"]["pending"]) == (15, 15)
@@ -487,7 +487,7 @@ def test_an_unfinished_run_counts_what_is_pending(
     assert check["failed"] == 15 and check["bounds"]["worst"] == pytest.approx(
         (6.52 * 25 + 15) / 40
     )
-    assert shows(call(*asked).out, "15 judgements", "`editjudge runs again r`")
+    assert shows(call(*command).out, "15 judgements", "`editjudge runs again r`")
 
 
 def test_every_verdict_on_an_unfinished_run_counts_what_is_pending(

@@ -458,18 +458,18 @@ def test_another_spec_under_the_same_name_is_refused(
     folder: Path, tmp_path: Path, call: Call
 ) -> None:
     made(tmp_path / "new.db", Spec(spec={"repeats": 7}))
-    told = call("import-run", folder, "--store", tmp_path / "new.db")
-    assert told.code == 1
-    check_error(told.error, "another_spec", '"r"', "judges, repeats, rubrics")
+    result = call("import-run", folder, "--store", tmp_path / "new.db")
+    assert result.code == 1
+    check_error(result.error, "another_spec", '"r"', "judges, repeats, rubrics")
 
 
 def test_another_answer_under_the_same_key_is_refused(
     store: Path, folder: Path, call: Call
 ) -> None:
     changed(folder, _other_score)
-    told = call("import-run", folder, "--store", store)
-    assert told.code == 1
-    check_error(told.error, "another_answer")
+    result = call("import-run", folder, "--store", store)
+    assert result.code == 1
+    check_error(result.error, "another_answer")
 
 
 def _other_score(rows: list[dict[str, Any]]) -> None:
@@ -484,9 +484,9 @@ def test_another_key_for_the_same_task_is_refused(
     store: Path, folder: Path, call: Call
 ) -> None:
     changed(folder, set_in("pending", key="0" * 64))
-    told = call("import-run", folder, "--store", store)
-    assert told.code == 1
-    check_error(told.error, "another_key", "'r'")
+    result = call("import-run", folder, "--store", store)
+    assert result.code == 1
+    check_error(result.error, "another_key", "'r'")
 
 
 @pytest.mark.parametrize(
@@ -528,13 +528,13 @@ def test_a_folder_that_holds_no_run_or_half_of_one_is_explained(
     folder: Path, tmp_path: Path, call: Call
 ) -> None:
     (folder / "run.json").unlink()
-    told = call("import-run", folder, "--store", tmp_path / "new.db")
-    assert told.code == 1
-    check_error(told.error, "unfinished_export", "run.json")
+    result = call("import-run", folder, "--store", tmp_path / "new.db")
+    assert result.code == 1
+    check_error(result.error, "unfinished_export", "run.json")
     (tmp_path / "empty").mkdir()
-    told = call("import-run", tmp_path / "empty", "--store", tmp_path / "new.db")
-    assert told.code == 1
-    check_error(told.error, "no_run", "empty", "judgements.jsonl")
+    result = call("import-run", tmp_path / "empty", "--store", tmp_path / "new.db")
+    assert result.code == 1
+    check_error(result.error, "no_run", "empty", "judgements.jsonl")
 
 
 def test_a_broken_file_is_named(folder: Path, tmp_path: Path, call: Call) -> None:

@@ -222,14 +222,14 @@ def test_a_failure_exits_with_3_and_has_no_scores(folder: Path) -> None:
 def test_a_picture_that_is_not_there_is_named(folder: Path) -> None:
     (folder / "after.png").unlink()
     with stub() as server:
-        told = judge(folder, SPECS["openai"], "--rubric", "fidelity")
+        result = judge(folder, SPECS["openai"], "--rubric", "fidelity")
         with raises(ImageError, "missing_image", "after.png"):
             ej.judge(
                 edited=folder / "after.png", instruction="x", judge=SPECS["openai"]
             )
         assert server.ledger.requests == 0
-    assert (told.code, told.out) == (1, "")
-    check_error(told.error, "missing_image", "after.png", "edited")
+    assert (result.code, result.out) == (1, "")
+    check_error(result.error, "missing_image", "after.png", "edited")
 
 
 def test_a_refused_key_is_one_line_and_exit_1(folder: Path) -> None:

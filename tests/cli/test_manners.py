@@ -122,8 +122,8 @@ def test_nothing_typed_shows_the_three_ways_to_begin(call: Call, folder: Path) -
     ):
         assert way in done.out
     with environment({"GEMINI_API_KEY": "secret-canary"}):
-        told = call().out
-    assert "set: GEMINI_API_KEY" in told and "canary" not in told
+        result = call().out
+    assert "set: GEMINI_API_KEY" in result and "canary" not in result
 
 
 def test_a_missing_key_names_its_variable_and_what_works_without(

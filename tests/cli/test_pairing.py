@@ -168,12 +168,12 @@ def test_another_instruction_is_another_edit(
 ) -> None:
     judged(tmp_path / "then", "then", rows("cat", 12), high)
     judged(tmp_path / "now", "now", rows("cat", 12, instruction="Paint it red."), high)
-    words = {
+    arguments = {
         "drift": ("--against", "then"),
         "gate": ("--baseline", "then"),
         "compare": ("then",),
     }[verb]
-    done = editjudge(verb, "now", *words, "--store", store)
+    done = editjudge(verb, "now", *arguments, "--store", store)
     assert done.code == 1
     check_error(done.error, "no_common_edit", "12 edits of now", "12 of then")
 
@@ -284,13 +284,13 @@ def test_pictures_that_nobody_read_are_paired_by_their_names_and_it_is_said(
     done = editjudge("drift", "now", "--against", "then", "--store", store)
     assert done.code == 0
     assert shows(done.out, "8 of the edits", "names of images")
-    asked = ("--store", store, "--json")
+    command = ("--store", store, "--json")
     for verb in (
         ("drift", "now", "--against", "then"),
         ("compare", "then", "now"),
         ("gate", "now", "--baseline", "then"),
     ):
-        assert editjudge(*verb, *asked).json["unread"] == 8
+        assert editjudge(*verb, *command).json["unread"] == 8
     judged(tmp_path / "other", "other", rows("dog", 8), high, pictures=False)
     assert drift(store, "other", "then").code == 1
 

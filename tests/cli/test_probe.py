@@ -45,12 +45,12 @@ def recorded(tmp_path: Path) -> Path:
 
 def test_the_embedded_judge_is_probed_from_pictures_to_page(tmp_path: Path) -> None:
     page = tmp_path / "p.html"
-    words = ("--rubric", "compliance", "--photos", "1", "--judge", "measured")
-    told = editjudge(
-        "probe", *words, "--store", tmp_path / "s.db", "-o", page, "--json"
+    arguments = ("--rubric", "compliance", "--photos", "1", "--judge", "measured")
+    result = editjudge(
+        "probe", *arguments, "--store", tmp_path / "s.db", "-o", page, "--json"
     )
-    assert told.code == 0, told.err
-    document = told.json
+    assert result.code == 0, result.err
+    document = result.json
     assert document["judge"] == "measured" and document["photographs"] == 1
     assert {s["own"]["family"] for s in document["sensitivities"]} >= {
         "off_colour",
@@ -64,7 +64,7 @@ def test_the_embedded_judge_is_probed_from_pictures_to_page(tmp_path: Path) -> N
     assert page.read_text().startswith("<!doctype html>") and document[
         "written"
     ] == str(page)
-    again = editjudge("probe", *words, "--store", tmp_path / "s.db")
+    again = editjudge("probe", *arguments, "--store", tmp_path / "s.db")
     assert (
         again.code == 0
         and "Controls: " in again.out
@@ -81,12 +81,14 @@ def test_the_embedded_judge_is_probed_from_pictures_to_page(tmp_path: Path) -> N
 def test_recorded_replies_are_probed_and_a_missing_one_stays_a_failure(
     tmp_path: Path, recorded: Path
 ) -> None:
-    told = editjudge(
+    result = editjudge(
         *LIGHT, "--judge", f"replay:{recorded}", "--store", tmp_path / "s.db", "--json"
     )
-    assert told.code == 3
-    assert told.json["statuses"] == {"ok": 3, "unreachable": 1}
-    outcomes = {c["control"]: (c["outcome"], c["score"]) for c in told.json["controls"]}
+    assert result.code == 3
+    assert result.json["statuses"] == {"ok": 3, "unreachable": 1}
+    outcomes = {
+        c["control"]: (c["outcome"], c["score"]) for c in result.json["controls"]
+    }
     assert outcomes["light only"] == ("not judged", None)
     assert {
         name for name, (outcome, _) in outcomes.items() if outcome == "passed"

@@ -591,8 +591,8 @@ def test_the_console_script_imports_shows_and_refuses(tmp_path: Path) -> None:
         console("import", "theirs.txt", "-o", "out.yaml", folder=tmp_path).returncode
         == 0
     )
-    shown = console("show", "out.yaml", "--json", folder=tmp_path)
-    assert shown.returncode == 0 and list(json.loads(shown.stdout)) == CONTRACT
+    printed = console("show", "out.yaml", "--json", folder=tmp_path)
+    assert printed.returncode == 0 and list(json.loads(printed.stdout)) == CONTRACT
     refused = console("show", "owt.yaml", folder=tmp_path)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("editjudge: owt.yaml: ")

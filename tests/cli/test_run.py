@@ -98,11 +98,11 @@ def test_people_see_means_with_their_coverage(tmp_path: Path, store: Path) -> No
     manifest = edits(tmp_path, 4)
     (tmp_path / "edited-3.png").unlink()
     with stub():
-        told = judge(manifest, store, "--rubric", "fidelity", "--max-failures", "0.5")
-    assert told.code == 0
-    assert "alignment" in told.out and "1/2" in told.out and "2/2" in told.out
-    assert shows(told.out, "4 judgements, 1 missing_output", "3 asked", "0 cached")
-    assert shows(told.out, "3 replies", "cost unknown")
+        result = judge(manifest, store, "--rubric", "fidelity", "--max-failures", "0.5")
+    assert result.code == 0
+    assert "alignment" in result.out and "1/2" in result.out and "2/2" in result.out
+    assert shows(result.out, "4 judgements, 1 missing_output", "3 asked", "0 cached")
+    assert shows(result.out, "3 replies", "cost unknown")
 
 
 def test_the_last_line_is_the_command_that_says_which_edits_failed(
@@ -111,10 +111,10 @@ def test_the_last_line_is_the_command_that_says_which_edits_failed(
     manifest = edits(tmp_path, 2)
     (tmp_path / "edited-1.png").unlink()
     with stub():
-        told = judge(
+        result = judge(
             manifest, store, "--rubric", "fidelity", "--name", tmp_path / "out"
         )
-    _, _, command = told.out.splitlines()[-1].partition(": ")
+    _, _, command = result.out.splitlines()[-1].partition(": ")
     assert editjudge(*shlex.split(command)[1:]).code == 0
     rows = [
         json.loads(line)
@@ -132,15 +132,15 @@ def test_a_run_without_failures_ends_with_the_commands_that_show_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with stub():
-        told = judge(edits(tmp_path, 4), store, "--rubric", "fidelity", "--name", "r")
-    label, _, commands = told.out.splitlines()[-1].partition(": ")
+        result = judge(edits(tmp_path, 4), store, "--rubric", "fidelity", "--name", "r")
+    label, _, commands = result.out.splitlines()[-1].partition(": ")
     typed = [shlex.split(command)[1:] for command in commands.split("; ")]
-    assert (label, [words[0] for words in typed]) == (
+    assert (label, [arguments[0] for arguments in typed]) == (
         "next",
         ["compare", "report", "serve"],
     )
-    for words in typed[:2]:
-        assert editjudge(*words).code == 0
+    for arguments in typed[:2]:
+        assert editjudge(*arguments).code == 0
     assert (tmp_path / "r.html").exists()
 
 
@@ -154,14 +154,14 @@ def test_a_run_ends_with_the_commonest_reason_of_each_status_and_an_edit_that_ha
     with canned(
         lambda *_: (400, {}, json.dumps({"error": {"message": rude}}).encode())
     ):
-        told = judge(manifest, store, "--rubric", "quality", "--rubric", "fidelity")
+        result = judge(manifest, store, "--rubric", "quality", "--rubric", "fidelity")
         document = judge(
             manifest, store, "--rubric", "quality", "--rubric", "fidelity", "--json"
         ).json
-    assert shows(told.out, "4 missing_output, 2 of them", "edited-1.png", "(e1)")
+    assert shows(result.out, "4 missing_output, 2 of them", "edited-1.png", "(e1)")
     (line,) = [
         line
-        for line in told.out.splitlines()
+        for line in result.out.splitlines()
         if line.startswith("  4 error: HTTP 400: This is no")
     ]
     assert line.endswith("... (e0)") and "\x1b" not in line and len(line) < 300
@@ -177,9 +177,9 @@ def test_nobody_is_asked_about_pictures_that_are_missing(
     manifest = edits(tmp_path, 1)
     (tmp_path / "edited-0.png").unlink()
     with stub():
-        told = judge(manifest, store, "--rubric", "fidelity")
-    assert shows(told.out, "1 missing_output", "no requests")
-    assert "$" not in told.out
+        result = judge(manifest, store, "--rubric", "fidelity")
+    assert shows(result.out, "1 missing_output", "no requests")
+    assert "$" not in result.out
 
 
 def test_inputs_of_which_none_is_found_are_a_wrong_manifest_and_not_the_models_fault(
@@ -187,12 +187,12 @@ def test_inputs_of_which_none_is_found_are_a_wrong_manifest_and_not_the_models_f
 ) -> None:
     manifest = edits(tmp_path, 4)
     (tmp_path / "input-0.png").unlink()
-    for words in ((), ("--dry-run",)):
+    for arguments in ((), ("--dry-run",)):
         with stub():
-            told = judge(manifest, store, *words)
-        assert (told.code, told.out) == (1, "")
+            result = judge(manifest, store, *arguments)
+        assert (result.code, result.out) == (1, "")
         check_error(
-            told.error, "no_inputs", "first 4 edits", "input-0.png", f" {tmp_path}"
+            result.error, "no_inputs", "first 4 edits", "input-0.png", f" {tmp_path}"
         )
     assert not store.exists()
     (tmp_path / "replies.jsonl").write_text("")
@@ -259,11 +259,11 @@ def test_a_model_that_is_not_there_is_2_with_the_one_that_may_be_meant(
     tmp_path: Path, store: Path
 ) -> None:
     with stub():
-        told = judge(
+        result = judge(
             edits(tmp_path, 4, model="flux-kontext"), store, "--model", "flux-contxt"
         )
-    assert told.code == 2
-    check_error(told.error, "unknown_model", '"flux-contxt"', '"flux-kontext"')
+    assert result.code == 2
+    check_error(result.error, "unknown_model", '"flux-contxt"', '"flux-kontext"')
     assert not store.exists()
 
 
@@ -422,7 +422,7 @@ def test_a_dry_run_of_a_store_that_is_there_leaves_it_as_it_is(
 def test_a_dry_run_needs_no_key_and_a_run_does(tmp_path: Path, store: Path) -> None:
     manifest = edits(tmp_path, 2)
     with environment({"OPENAI_API_KEY": None}):
-        told = editjudge(
+        result = editjudge(
             "run",
             manifest,
             "--judge",
@@ -435,7 +435,7 @@ def test_a_dry_run_needs_no_key_and_a_run_does(tmp_path: Path, store: Path) -> N
         refused = editjudge(
             "run", manifest, "--judge", "openai/gpt-4.1", "--store", store
         )
-    assert told.code == 0 and told.json["judges"][0]["calls"] == 6
+    assert result.code == 0 and result.json["judges"][0]["calls"] == 6
     assert refused.code == 2
     check_error(refused.error, "no_key", "OPENAI_API_KEY")
     assert not store.exists()
@@ -454,14 +454,14 @@ def test_an_unknown_price_comes_with_the_judge_that_may_be_meant(
     tmp_path: Path, store: Path
 ) -> None:
     manifest = edits(tmp_path, 1)
-    told = editjudge(
+    result = editjudge(
         "run", manifest, "--judge", "openai/gpt-4.11", "--dry-run", "--store", store
     )
-    assert shows(told.out, "unknown price", '"openai/gpt-4.1"')
-    told = editjudge(
+    assert shows(result.out, "unknown price", '"openai/gpt-4.1"')
+    result = editjudge(
         "run", manifest, "--judge", "vllm/gpt-4.11", "--dry-run", "--store", store
     )
-    assert shows(told.out, "unknown price (")
+    assert shows(result.out, "unknown price (")
 
 
 # --- exit codes -----------------------------------------------------------------------------------------------
@@ -513,21 +513,26 @@ def test_a_budget_too_small_for_one_question_is_said_to_be(
     tmp_path: Path, store: Path, prices: Path
 ) -> None:
     with stub() as server:
-        told = judge(edits(tmp_path, 1), store, "--prices", prices, "--budget", "0.01")
-        assert (told.code, server.ledger.requests) == (4, 0)
-    assert shows(told.err, "stopped (budget)", "$0.", "--budget 0.01", "too little")
-    assert "same command" not in told.err
+        result = judge(
+            edits(tmp_path, 1), store, "--prices", prices, "--budget", "0.01"
+        )
+        assert (result.code, server.ledger.requests) == (4, 0)
+    assert shows(result.err, "stopped (budget)", "$0.", "--budget 0.01", "too little")
+    assert "same command" not in result.err
 
 
 def test_a_refused_key_is_1_with_one_clear_line(tmp_path: Path, store: Path) -> None:
     with canned(
         lambda *_: (401, {}, b'{"error": {"message": "Incorrect API key provided"}}')
     ):
-        told = judge(edits(tmp_path, 4), store, "--json")
-    assert told.code == 1
-    (line,) = told.err.splitlines()
+        result = judge(edits(tmp_path, 4), store, "--json")
+    assert result.code == 1
+    (line,) = result.err.splitlines()
     assert shows(line, "openai/stub", "401", "Incorrect API key provided")
-    assert (told.json["ending"], told.json["statuses"]) == ("failed", {"pending": 12})
+    assert (result.json["ending"], result.json["statuses"]) == (
+        "failed",
+        {"pending": 12},
+    )
 
 
 def test_a_server_that_is_down_is_1_and_all_stays_to_be_judged(
@@ -637,9 +642,9 @@ def test_another_spec_under_the_same_name_is_an_error(
     manifest = edits(tmp_path, 1)
     with stub():
         judge(manifest, store, "--name", "mine")
-        told = judge(manifest, store, "--name", "mine", "--temperature", "0.5")
-    assert told.code == 1
-    check_error(told.error, "another_spec", '"mine"', "temperature")
+        result = judge(manifest, store, "--name", "mine", "--temperature", "0.5")
+    assert result.code == 1
+    check_error(result.error, "another_spec", '"mine"', "temperature")
 
 
 def test_options_that_json_does_not_have_are_text(tmp_path: Path, store: Path) -> None:

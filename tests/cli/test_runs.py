@@ -71,17 +71,17 @@ def test_show_has_the_frozen_spec_and_the_counts(store: Path, tmp_path: Path) ->
 
 
 def test_show_is_lines_that_people_read(store: Path, tmp_path: Path) -> None:
-    shown = runs(store, "show", "1").out
-    assert "first (1): finished" in shown
-    said = dict(line.strip().split("  ", 1) for line in shown.splitlines()[1:-3])
-    assert said["manifest"].strip() == str((tmp_path / "edits.jsonl").resolve())
-    assert said["asked_for"].strip() == "online"
-    assert (said["fuse"].strip(), said["rubrics quality"].strip()) == (
+    printed = runs(store, "show", "1").out
+    assert "first (1): finished" in printed
+    text = dict(line.strip().split("  ", 1) for line in printed.splitlines()[1:-3])
+    assert text["manifest"].strip() == str((tmp_path / "edits.jsonl").resolve())
+    assert text["asked_for"].strip() == "online"
+    assert (text["fuse"].strip(), text["rubrics quality"].strip()) == (
         "no",
         load("quality").hash,
     )
-    assert not re.search(r"[\[{']|None|False|True", shown)
-    assert shows(shown, "3 ok", "quality by openai/stub")
+    assert not re.search(r"[\[{']|None|False|True", printed)
+    assert shows(printed, "3 ok", "quality by openai/stub")
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
@@ -132,10 +132,10 @@ def test_again_asks_what_failed_and_not_what_is_done(tmp_path: Path) -> None:
         )
         server.behaviour = Behaviour()
         server.reset()
-        told = runs(store, "again", "mine", "--json")
+        result = runs(store, "again", "mine", "--json")
         assert server.ledger.paid == first.outcome.summary.failed > 0
-    assert (told.code, told.json["statuses"]) == (0, {"ok": 24})
-    assert told.json["run"] == "mine"
+    assert (result.code, result.json["statuses"]) == (0, {"ok": 24})
+    assert result.json["run"] == "mine"
 
 
 def test_again_with_a_changed_rubric_is_an_error(tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ def test_again_with_a_changed_rubric_is_an_error(tmp_path: Path) -> None:
         run(manifest, store, rubrics=(str(file),), manner={"name": "r"})
         file.write_text(dump(dataclasses.replace(rubric, task="Something else.")))
         server.reset()
-        told = runs(store, "again", "r")
+        result = runs(store, "again", "r")
         assert server.ledger.requests == 0
-    assert told.code == 1
-    check_error(told.error, "changed_rubric", "mine")
+    assert result.code == 1
+    check_error(result.error, "changed_rubric", "mine")
 
 
 def test_again_exits_as_run_does(tmp_path: Path) -> None:

@@ -205,9 +205,9 @@ def test_a_run_whose_tables_are_dropped_ends_with_words(
     write = Store.write
     with stub(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(Store, "write", drop)
-        told = editjudge("run", manifest, "--judge", OPENAI, "--store", place)
-    assert told.code == 1 and "Traceback" not in told.err
-    check_error(told.error, "42P01")
+        result = editjudge("run", manifest, "--judge", OPENAI, "--store", place)
+    assert result.code == 1 and "Traceback" not in result.err
+    check_error(result.error, "42P01")
 
 
 def answered(store: Path) -> int:

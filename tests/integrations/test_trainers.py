@@ -284,7 +284,7 @@ def test_editscores_function_takes_pillows_pictures_and_raises_for_a_failure(
 ) -> None:
     pictures = [Image.open(io.BytesIO(data)) for data in OUTPUTS]
     sources = [[Image.open(io.BytesIO(data))] for data in SOURCES]
-    described = [{"instruction": words} for words in WORDS]
+    described = [{"instruction": arguments} for arguments in WORDS]
     port = int(served.url.rpartition(":")[2])
     scores, rewards, reasons, metadata = editscore.evaluate_images(
         sources[:3], pictures[:3], described[:3], "127.0.0.1", port

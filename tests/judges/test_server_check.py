@@ -260,9 +260,9 @@ def test_a_server_that_answers_no_plain_question_is_an_error_in_words(
     kind: str,
 ) -> None:
     with server(lambda _: HOSTILE[kind]) as (url, _):
-        told = editjudge("doctor", "--server", url)
-    assert told.code == 1 and "\x1b" not in told.err
-    check_error(told.error, "no_plain_answer", url)
+        result = editjudge("doctor", "--server", url)
+    assert result.code == 1 and "\x1b" not in result.err
+    check_error(result.error, "no_plain_answer", url)
 
 
 @pytest.mark.parametrize(

@@ -170,14 +170,14 @@ def test_openai(server: Captured) -> None:
             top_p=0.9,
         )
     endpoint = resolve("openai/gpt-5", f"{server.url}/v1", {"OPENAI_API_KEY": KEY})
-    asked = Options(
+    command = Options(
         temperature=0.5,
         seed=7,
         max_tokens=99,
         reasoning_effort="low",
         extra={"top_p": 0.9},
     )
-    url, headers, body = ours(endpoint, asked)
+    url, headers, body = ours(endpoint, command)
     assert body == server.body
     assert url == server.url + server.path
     assert {name: server.headers[name] for name in headers} == headers
@@ -361,8 +361,8 @@ def test_google(
     with client, pytest.raises(errors.APIError):
         client.models.generate_content(model=model, contents=contents, config=config)
     endpoint = resolve(f"google/{model}", server.url, {"GOOGLE_API_KEY": KEY})
-    asked = Options(temperature=0.5, seed=7, max_tokens=99, reasoning_effort=effort)
-    url, headers, body = ours(endpoint, asked)
+    command = Options(temperature=0.5, seed=7, max_tokens=99, reasoning_effort=effort)
+    url, headers, body = ours(endpoint, command)
     assert body == as_we_spell_it(server.body)
     assert url == server.url + server.path
     assert {name: server.headers[name] for name in headers} == headers

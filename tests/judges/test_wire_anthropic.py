@@ -113,8 +113,8 @@ def test_the_token_limit_is_always_there() -> None:
 
 
 def test_schema_and_effort_stand_in_the_output_config() -> None:
-    asked = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
-    assert sent(asked, Options(reasoning_effort="low", seed=3)) == {
+    command = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
+    assert sent(command, Options(reasoning_effort="low", seed=3)) == {
         **sent(QUESTION),
         "output_config": {
             "effort": "low",
@@ -173,14 +173,14 @@ def test_extra_parameters_cannot_replace_the_question(key: str, code: str) -> No
 
 
 def test_extra_parameters_join_an_object_that_is_there() -> None:
-    asked = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
-    body = sent(asked, Options(extra={"output_config": {"effort": "max"}}))
+    command = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
+    body = sent(command, Options(extra={"output_config": {"effort": "max"}}))
     assert body["output_config"] == {
         "format": {"type": "json_schema", "schema": SCHEMA},
         "effort": "max",
     }
     with raises(UsageError, "parameter_set_twice", "format"):
-        sent(asked, Options(extra={"output_config": {"format": None}}))
+        sent(command, Options(extra={"output_config": {"format": None}}))
 
 
 @given(

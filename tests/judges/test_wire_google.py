@@ -91,14 +91,14 @@ def test_the_model_stands_in_the_path(model: str, path: str) -> None:
 
 
 def test_settings_stand_in_the_generation_config() -> None:
-    asked = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
+    command = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
     parameters = Options(
         temperature=0.0,
         seed=7,
         max_tokens=99,
         extra={"safetySettings": [], "generationConfig": {"topK": 1}},
     )
-    assert sent(asked, parameters) == {
+    assert sent(command, parameters) == {
         "contents": [{"role": "user", "parts": PARTS}],
         "generationConfig": {
             "temperature": 0.0,

@@ -119,14 +119,14 @@ def test_turns_follow_the_question() -> None:
 
 
 def test_settings_are_sent_only_where_they_are_set() -> None:
-    asked = Options(
+    command = Options(
         temperature=0.0,
         seed=7,
         max_tokens=99,
         reasoning_effort="low",
         extra={"top_p": 0.5},
     )
-    body = sent(QUESTION, asked)
+    body = sent(QUESTION, command)
     assert {key: body[key] for key in body if key not in ("model", "messages")} == {
         "temperature": 0.0,
         "seed": 7,
@@ -156,8 +156,8 @@ def test_a_schema_is_requested_under_a_name_that_servers_take() -> None:
 
 
 def test_the_properties_of_a_schema_keep_their_order() -> None:
-    asked = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
-    assert b'"z"' in (tail := openai.request(asked, "m", Options()).body[-1])
+    command = Conversation(QUESTION.parts, QUESTION.images, schema=SCHEMA)
+    assert b'"z"' in (tail := openai.request(command, "m", Options()).body[-1])
     assert tail.index(b'"z"') < tail.index(b'"a"')
 
 

@@ -124,12 +124,12 @@ def test_the_edit_is_looked_at_from_nearby() -> None:
 
 
 def test_where_the_learnt_part_decides_the_reason_says_what_it_is() -> None:
-    found = _measured()
+    result = _measured()
     learnt = load().learnt
     assert learnt is not None
-    learnt._ranks[found] = 0.34
+    learnt._ranks[result] = 0.34
     for factor in QUALITY:
-        finding = score(factor, found, load())
+        finding = score(factor, result, load())
         assert finding.score == pytest.approx(
             7 - learnt.points * 0.66 - learnt.offsets[factor]
         )

@@ -880,20 +880,20 @@ def test_what_is_remembered_survives_in_a_store_unless_distrusted(
     path = settled(tmp_path / "a.png", SAMPLES["png turned"](6, 4))
     broken = settled(tmp_path / "b.png", b"text")
     first = DigestCache()
-    known, problem = first.look_up(path), first.look_up(broken)
+    names, problem = first.look_up(path), first.look_up(broken)
     with Store.open(tmp_path / "store.db") as store:
         store.add_batch(0, [], [], first.dump())
-        kept = store.load_digests()
+        stored = store.load_digests()
     reads = counted(monkeypatch)
     trusting = DigestCache()
     distrusting = DigestCache(rehash=True)
-    trusting.load(kept)
-    distrusting.load(kept)
-    assert trusting.look_up(path) == known
+    trusting.load(stored)
+    distrusting.load(stored)
+    assert trusting.look_up(path) == names
     assert trusting.look_up(broken) == problem
     assert problem and problem.info is None and "begins with b'text'" in problem.problem
     assert reads == []
-    assert distrusting.look_up(path) == known
+    assert distrusting.look_up(path) == names
     assert reads == ["a.png"]
 
 

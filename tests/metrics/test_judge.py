@@ -87,12 +87,12 @@ def test_a_black_frame_is_bad_and_an_unchanged_output_is_best_but_for_psnr() -> 
 
 
 def test_without_a_ground_truth_its_metrics_abstain_and_nothing_fails() -> None:
-    found = judged(input=PHOTOGRAPH, edited=TRUTH)
-    assert found["metrics_truth"].status == "abstained"
-    assert set(found["metrics_truth"].abstained.values()) == {
+    result = judged(input=PHOTOGRAPH, edited=TRUTH)
+    assert result["metrics_truth"].status == "abstained"
+    assert set(result["metrics_truth"].abstained.values()) == {
         "the edit has no ground truth that can be read"
     }
-    assert "mask" in found["metrics"].abstained["ssim_outside"]
+    assert "mask" in result["metrics"].abstained["ssim_outside"]
 
 
 def test_inside_and_outside_the_mask_against_input_and_ground_truth() -> None:
@@ -167,9 +167,9 @@ def test_a_rubric_of_ones_own_takes_the_metrics_that_it_names(tmp_path: Path) ->
         "factors: [{key: mse_inside, scale: {range: [0, 1]}}, {key: beauty, scale: {range: [0, 1]}}]\n"
     )
     encoded = pictures(input=PHOTOGRAPH, edited=TRUTH, mask=MASK)
-    found = ej.judge(judge="metrics", rubrics=str(path), **encoded)["mine"]
-    assert found.scores and found.scores["mse_inside"] > 0
-    assert found.abstained == {"beauty": 'no metric is called "beauty"'}
+    result = ej.judge(judge="metrics", rubrics=str(path), **encoded)["mine"]
+    assert result.scores and result.scores["mse_inside"] > 0
+    assert result.abstained == {"beauty": 'no metric is called "beauty"'}
     with raises(UsageError, "computed_rubric", 'judge="metrics"'):
         ej.judge(judge="measured", rubrics=str(path), **encoded)
 
@@ -297,8 +297,8 @@ def test_against_a_baseline_a_distance_may_not_rise(
             editjudge("run", manifest, *place, "--model", model, "--name", model).code
             == 0
         )
-    words = ("gate", "far", "--store", store, "--baseline", "near", "--json")
-    worse = editjudge(*words, "--max-drop", "l1=0.001", "--max-drop", "psnr=1")
+    arguments = ("gate", "far", "--store", store, "--baseline", "near", "--json")
+    worse = editjudge(*arguments, "--max-drop", "l1=0.001", "--max-drop", "psnr=1")
     checks = {check["factor"]: check for check in json.loads(worse.out)["checks"]}
     assert worse.code == 100 and set(checks) == {"l1", "psnr"}
     assert (

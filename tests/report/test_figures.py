@@ -172,12 +172,12 @@ def test_ten_failures_in_eleven_leave_means_of_what_was_scored_and_say_so_first(
                 cell["mean"] is None and cell["ci"] is None and cell["abstained"] == 2
             )
             continue
-        given = [quality(model, n, "openai/m", factor, 0) for n in (0, 11)]
-        assert cell["mean"] == pytest.approx(np.mean(given))
-        assert cell["worst_case"] == pytest.approx((sum(given) + 20) / 22), (
+        values = [quality(model, n, "openai/m", factor, 0) for n in (0, 11)]
+        assert cell["mean"] == pytest.approx(np.mean(values))
+        assert cell["worst_case"] == pytest.approx((sum(values) + 20) / 22), (
             "failures at 1, the worst score"
         )
-        assert cell["best_case"] == pytest.approx((sum(given) + 140) / 22)
+        assert cell["best_case"] == pytest.approx((sum(values) + 140) / 22)
     assert not any(
         math.isnan(value)
         for cell in cells(done).values()
@@ -259,7 +259,7 @@ def test_a_filter_by_a_mean_of_factors_passes_the_edits_whose_scores_have_it(
 
     store = made(tmp_path / "s.db", Spec(repeats=2), partly)
     for name in ("overall", "fidelity"):
-        words = (
+        arguments = (
             "export",
             "r",
             "-o",
@@ -270,7 +270,7 @@ def test_a_filter_by_a_mean_of_factors_passes_the_edits_whose_scores_have_it(
             store,
             "--json",
         )
-        document = call(*words).document
+        document = call(*arguments).document
         expected = [
             np.mean([quality(model, n, "openai/m", factor, k) for factor in FACTORS for k in (0, 1)]) >= 5
             for model in ("good", "poor") for n in range(EDITS) if n % 6

@@ -39,7 +39,7 @@ def test_edits_are_ranked_only_beside_those_with_the_same_factors_scored(
 ) -> None:
     rows = [(item, factor, score) for item, score in (("a", 4.0), ("b", 6.0), ("c", 5.0))
             for factor in ("alignment", "image_quality")]  # fmt: skip
-    found = ranked(
+    result = ranked(
         tmp_path,
         [
             *rows,
@@ -48,16 +48,16 @@ def test_edits_are_ranked_only_beside_those_with_the_same_factors_scored(
             ("e", "alignment", None),
         ],
     )
-    assert found["best"].items == ["b", "c", "a"] and found["worst"].items == [
+    assert result["best"].items == ["b", "c", "a"] and result["worst"].items == [
         "a",
         "c",
         "b",
     ]
     assert (
-        found["best"].title == "Best"
-        and "alignment, image_quality" in found["best"].reason
+        result["best"].title == "Best"
+        and "alignment, image_quality" in result["best"].reason
     )
-    assert shows(found["best"].reason, "1 edit is not ranked")
+    assert shows(result["best"].reason, "1 edit is not ranked")
 
 
 def test_an_edit_with_a_score_on_a_further_factor_is_not_ranked_without_it(
@@ -68,8 +68,8 @@ def test_an_edit_with_a_score_on_a_further_factor_is_not_ranked_without_it(
         ("b", "image_quality", 6.0),
         ("c", "image_quality", 7.0),
     ]
-    found = ranked(tmp_path, [*rows, ("c", "alignment", 1.0)])
-    assert found["best"].items == ["b", "a"] and shows(found["best"].reason, "1 edit")
+    result = ranked(tmp_path, [*rows, ("c", "alignment", 1.0)])
+    assert result["best"].items == ["b", "a"] and shows(result["best"].reason, "1 edit")
 
 
 def test_no_edit_is_called_best_where_nobody_looked_at_the_instruction(
@@ -80,9 +80,9 @@ def test_no_edit_is_called_best_where_nobody_looked_at_the_instruction(
         for n, item in enumerate("abc", 2)
         for factor in ("unchanged_regions", "seamlessness")
     ]
-    found = ranked(tmp_path, rows, "measured")
-    assert shows(found["best"].title, "Highest scores", "not judged")
-    assert shows(found["worst"].title, "Lowest scores", "not judged")
+    result = ranked(tmp_path, rows, "measured")
+    assert shows(result["best"].title, "Highest scores", "not judged")
+    assert shows(result["worst"].title, "Lowest scores", "not judged")
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,14 @@ def test_run_and_report_of_the_embedded_judge_say_first_what_it_did_not_look_at(
         "r",
         *store,
     )
-    words = "ot judged: whether the instruction was followed."
-    assert run.out[1:].startswith(words)
+    arguments = "ot judged: whether the instruction was followed."
+    assert run.out[1:].startswith(arguments)
     page = tmp_path / "r.html"
     assert editjudge("report", "r", *store, "-o", page).code == 0
     text = page.read_text("utf-8")
-    assert text.index(words) < text.index("Coverage and failures")
-    assert "verdicts" not in text[text.index("<body") : text.index(words)], (
+    assert text.index(arguments) < text.index("Coverage and failures")
+    assert "verdicts" not in text[text.index("<body") : text.index(arguments)], (
         "what was not judged comes first"
     )
     assert shows(text, "Highest scores", "not judged") and ">Best<" not in text
-    assert words in editjudge("report", "r", *store).out
+    assert arguments in editjudge("report", "r", *store).out

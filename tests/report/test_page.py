@@ -90,7 +90,7 @@ def test_the_page_says_what_was_judged_by_whom_and_what_failed_before_any_score(
     )
     order = ('class="verdicts"', "Not scored: ", "Paired differences", "Mean by model and factor",
              "Mean by edit type", "<h2>Best<", "Coverage and failures", "How it was judged")  # fmt: skip
-    places = [text.index(words) for words in order]
+    places = [text.index(arguments) for arguments in order]
     assert places == sorted(places), "the answer first, provenance last"
     for section in (
         "failed",
@@ -256,10 +256,10 @@ def test_every_form_has_the_same_figures(
 ) -> None:
     text = re.sub(r"<[^>]+>", "|", written.read_text("utf-8"))
     prose = call("report", "1", "--store", houses, "--format", "md").out
-    shown = [
+    printed = [
         line for part in prose.split("\n\n") for line in part.splitlines()[2 : 2 + ROWS]
     ]
-    figures = set(re.findall(r"\d\.\d+ \[\d\.\d+, \d\.\d+\]", "\n".join(shown)))
+    figures = set(re.findall(r"\d\.\d+ \[\d\.\d+, \d\.\d+\]", "\n".join(printed)))
     assert (
         len(figures) > 30
         and [figure for figure in figures if f"|{figure}|" not in text] == []

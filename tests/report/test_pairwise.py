@@ -124,12 +124,12 @@ def test_judges_of_pairs_beside_people(store: Path, tmp_path: Path) -> None:
     people.write_text(
         "\n".join(["item,rater,preference", *votes, "nobody|knows,x,A"]) + "\n"
     )
-    asked = ("agree", "p", "--preferences", people, "--store", store)
-    found = editjudge(*asked, "--json").json
-    one = found["factors"]["overall"][f"replay:{tmp_path}/replies.jsonl"]
+    command = ("agree", "p", "--preferences", people, "--store", store)
+    result = editjudge(*command, "--json").json
+    one = result["factors"]["overall"][f"replay:{tmp_path}/replies.jsonl"]
     assert (
-        found["votes"],
-        found["left_out"],
+        result["votes"],
+        result["left_out"],
         one["n"],
         one["answered"],
         one["human_ties"],
@@ -139,14 +139,14 @@ def test_judges_of_pairs_beside_people(store: Path, tmp_path: Path) -> None:
     assert one["accuracy"] == pytest.approx((2 * (71 - 14 - 1) + 1) / 142)
     assert one["without_ties"] == pytest.approx(2 * 56 / (2 * 70))
     assert (
-        found["humans"]["agreement"] == pytest.approx(71 / 72)
-        and found["humans"]["raters"] == 2
+        result["humans"]["agreement"] == pytest.approx(71 / 72)
+        and result["humans"]["raters"] == 2
     )
-    shown = editjudge(*asked).out
-    assert shows(shown, "1 of 145 votes") and shows(shown, "two people")
+    printed = editjudge(*command).out
+    assert shows(printed, "1 of 145 votes") and shows(printed, "two people")
     people.write_text("item,preference\nx|y,A\n")
-    assert editjudge(*asked).code == 1
-    assert set(FACTORS) == set(found["factors"])
+    assert editjudge(*command).code == 1
+    assert set(FACTORS) == set(result["factors"])
 
 
 def test_a_run_that_nobody_rated_says_so(store: Path) -> None:

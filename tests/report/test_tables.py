@@ -160,9 +160,9 @@ def test_the_terminal_form_is_never_wider_than_asked(
 def test_a_terminal_does_without_spare_columns_before_it_breaks_names() -> None:
     table = Table.of(("m", "mean", "median"), [("x" * 40, 1.0, 2.0)], spare=("median",))
     assert "median" in table.text(100)
-    head, *_, said = table.text(50).splitlines()
+    head, *_, text = table.text(50).splitlines()
     assert "median" not in head and "x" * 40 in table.text(50)
-    assert shows(said, "left out", "median")
+    assert shows(text, "left out", "median")
     assert "left out" not in table.text(100)
     assert "median" in table.markdown()
 

@@ -356,8 +356,8 @@ def test_a_judge_of_one_rubric_stands_beside_the_one_of_the_others(
         assert answer["judged_by"]["seamlessness"] == "measured"
         assert answer["judges"] == {"measured": 1, STUB: 1}
         assert judge.ledger.paid == 1  # one question, about fidelity
-        asked = {(row["judge"], row["rubric"]) for row in served.rows()}
-        assert asked == {
+        command = {(row["judge"], row["rubric"]) for row in served.rows()}
+        assert command == {
             (STUB, "fidelity"),
             ("measured", "preservation"),
             ("measured", "quality"),
@@ -504,12 +504,12 @@ def test_a_server_whose_edits_would_have_no_reward_does_not_start(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     place = tmp_path / "s.db"
-    told = editjudge(
+    result = editjudge(
         "serve", "--create", "--store", place, "--judge", "measured", *options
     )
-    assert told.code == 2 and not place.exists()
-    assert "--judge-for fidelity=" in told.err
-    assert "--rubric preservation --rubric quality" in told.err
+    assert result.code == 2 and not place.exists()
+    assert "--judge-for fidelity=" in result.err
+    assert "--rubric preservation --rubric quality" in result.err
 
 
 @pytest.mark.parametrize(
@@ -536,8 +536,8 @@ def test_a_server_of_the_other_rubrics_says_what_its_reward_cannot_know(
     tmp_path: Path,
 ) -> None:
     looks = [word for rubric in LOOKS for word in ("--rubric", rubric)]
-    words = ("serve", "--create", "--store", "s.db", "--port", "0")
-    server = start(*words, "--judge", "measured", *looks, folder=tmp_path)
+    arguments = ("serve", "--create", "--store", "s.db", "--port", "0")
+    server = start(*arguments, "--judge", "measured", *looks, folder=tmp_path)
     try:
         assert server.stderr is not None
         lines = [server.stderr.readline() for _ in range(2)]
@@ -553,8 +553,8 @@ def test_a_judge_without_a_rubric_is_an_error_that_shows_the_form(
     tmp_path: Path, text: str
 ) -> None:
     place = tmp_path / "s.db"
-    told = editjudge("serve", "--create", "--store", place, "--judge-for", text)
-    assert told.code == 2 and "RUBRIC=JUDGE" in told.err
+    result = editjudge("serve", "--create", "--store", place, "--judge-for", text)
+    assert result.code == 2 and "RUBRIC=JUDGE" in result.err
 
 
 def test_a_score_that_names_an_unknown_rubric_is_refused_with_the_near_miss(
@@ -563,7 +563,7 @@ def test_a_score_that_names_an_unknown_rubric_is_refused_with_the_near_miss(
     body = {"edits": [photo_edit()], "score": "fidelty * quality"}
     answer = measured.post("reward", body)
     assert answer.status_code == 422 and "fidelity" in answer.text
-    told = editjudge(
+    result = editjudge(
         "serve", "--create", "--store", tmp_path / "s.db", "--score", "fidelty"
     )
-    assert told.code == 2 and "fidelity" in told.err
+    assert result.code == 2 and "fidelity" in result.err

@@ -397,7 +397,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on_and_collects_what_it_asked(
 ) -> None:
     manifest = edits(tmp_path, 4)
     manner = stopping("at work")
-    said = manner.pop("said")
+    text = manner.pop("said")
     with stub() as server:
         server.batches.manners.looks = 10**6
         done = batched(manifest, store, manner, judges=(SPECS[wire],))
@@ -405,7 +405,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on_and_collects_what_it_asked(
             "interrupted",
             {"pending": 12},
         )
-        assert "same command" in said[-1]
+        assert "same command" in text[-1]
         server.batches.manners.looks = 0
         again = batched(manifest, store, judges=(SPECS[wire],))
         assert (server.ledger.paid, server.batches.calls["create"]) == (12, 1)

@@ -231,8 +231,10 @@ def test_a_forecast_is_near_the_bill(tmp_path: Path, store: Path, prices: Path) 
     with stub() as server:
         (estimate,), _ = forecast(job(manifest, prices), str(store))
         run(manifest, store, options=Options(prices=prices))
-    asked = sum(answer.usage.prompt for answer in server.ledger.answers) + 30 * 2 * 255
-    assert estimate.input_tokens == pytest.approx(asked, rel=0.1)
+    command = (
+        sum(answer.usage.prompt for answer in server.ledger.answers) + 30 * 2 * 255
+    )
+    assert estimate.input_tokens == pytest.approx(command, rel=0.1)
     assert estimate.price == pytest.approx(
         (estimate.input_tokens * INPUT + estimate.output_tokens * OUTPUT) / 1e6
     )

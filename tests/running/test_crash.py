@@ -154,16 +154,16 @@ def test_once_lets_what_is_in_flight_finish_and_the_run_goes_on_later(
         with running(manifest, store, "--concurrency", 4) as process:
             until(lambda: server.ledger.in_flight == 4)
             process.send_signal(number)
-            out, said = process.communicate(timeout=120)
-            assert process.returncode == 130, said
-        assert "in flight" in said
+            out, text = process.communicate(timeout=120)
+            assert process.returncode == 130, text
+        assert "in flight" in text
         assert re.search(
             r"interrupted: \d+ of \d+ judgements .*same command",
-            said,
+            text,
         )
         assert out == "", "one message, and no table of a part of a run"
-        kept = sum(row["status"] == "ok" for row in rows_in(store).values())
-        assert 4 <= kept == server.ledger.paid <= 4 + 4 + LOOKAHEAD
+        stored = sum(row["status"] == "ok" for row in rows_in(store).values())
+        assert 4 <= stored == server.ledger.paid <= 4 + 4 + LOOKAHEAD
         assert "gave_up" not in server.ledger.by_fault
         with Store.open(store, readonly=True) as interrupted:
             assert interrupted.runs()[0].state == "interrupted"
@@ -187,15 +187,15 @@ def test_twice_stops_at_once_and_keeps_what_was_answered(
             process.send_signal(number)
             assert process.stderr and "finishing" in process.stderr.readline()
             process.send_signal(number)
-            _, said = process.communicate(timeout=120)
+            _, text = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert shows(said, "stopped at once", "same command")
-    assert "Traceback" not in said
+    assert shows(text, "stopped at once", "same command")
+    assert "Traceback" not in text
     assert is_sound(store)
-    with Store.open(store, readonly=True) as kept:
-        found = kept.find_run("stopped")
-        assert found.state == "interrupted"
-        statuses = [row["status"] for row in kept.judgements(found)]
+    with Store.open(store, readonly=True) as stored:
+        result = stored.find_run("stopped")
+        assert result.state == "interrupted"
+        statuses = [row["status"] for row in stored.judgements(result)]
     assert (statuses.count("ok"), statuses.count("pending")) == (15, 45)
 
 

@@ -157,8 +157,8 @@ def test_a_file_with_a_new_time_is_read_again_and_has_its_old_key(
         again = run(manifest, store)
         assert server.ledger.paid == 6
     assert again.rows == first.rows
-    with Store.open(store, readonly=True) as kept:
-        file, _ = kept.load_digests([str(edited)])[str(edited)]
+    with Store.open(store, readonly=True) as stored:
+        file, _ = stored.load_digests([str(edited)])[str(edited)]
         assert file.mtime_ns == 1_000_000 * 10**9
 
 

@@ -150,7 +150,7 @@ def test_the_command_says_that_it_is_a_sample(
     tmp_path: Path, store: Path, options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planning, "SAMPLE", 20)
-    words = (
+    arguments = (
         "run",
         many(tmp_path, 100),
         "--judge",
@@ -163,14 +163,14 @@ def test_the_command_says_that_it_is_a_sample(
         10,
     )
     with stub():
-        shown = editjudge(*words, "--dry-run")
-        told = editjudge(*words, "--dry-run", "--json").json
-    assert shows(shown.out, "sample", "20 of 100 edits")
-    assert "by --batch about $" in shown.out and "30.0 minutes" in shown.out
-    assert "MB in the store" in shown.out
-    assert (told["sampled"], told["edits"], told["tasks"]) == (20, 100, 300)
-    low, high = told["judges"][0]["interval"]["batch_price"]
-    assert low <= told["judges"][0]["batch_price"] <= high
+        printed = editjudge(*arguments, "--dry-run")
+        result = editjudge(*arguments, "--dry-run", "--json").json
+    assert shows(printed.out, "sample", "20 of 100 edits")
+    assert "by --batch about $" in printed.out and "30.0 minutes" in printed.out
+    assert "MB in the store" in printed.out
+    assert (result["sampled"], result["edits"], result["tasks"]) == (20, 100, 300)
+    low, high = result["judges"][0]["interval"]["batch_price"]
+    assert low <= result["judges"][0]["batch_price"] <= high
     assert not store.exists()
 
 
@@ -224,7 +224,7 @@ def test_every_condition_holds_and_what_no_earlier_run_had_is_left_out(
     tmp_path: Path, store: Path, options: Options
 ) -> None:
     manifest = edits(tmp_path, 16)
-    words = (
+    arguments = (
         "run",
         manifest,
         "--judge",
@@ -241,19 +241,21 @@ def test_every_condition_holds_and_what_no_earlier_run_had_is_left_out(
         first = run(
             manifest, store, rubrics=("fidelity",), limit=12, manner={"name": "cheap"}
         )
-        planned = editjudge(*words, *conditions, "--dry-run", "--json").json
-        shown = editjudge(*words, *conditions, "--name", "second").out
+        planned = editjudge(*arguments, *conditions, "--dry-run", "--json").json
+        printed = editjudge(*arguments, *conditions, "--name", "second").out
         again = editjudge("runs", "again", "second", "--store", store, "--json").json
     scores = {row["item"]: row["scores"] for row in first.rows}
     left = {
         item
-        for item, said in scores.items()
-        if said["alignment"] >= 3 and said["completeness"] <= 5
+        for item, text in scores.items()
+        if text["alignment"] >= 3 and text["completeness"] <= 5
     }
     assert 1 < len(left) < min(sum(s["alignment"] >= 3 for s in scores.values()), 12)
-    with Store.open(store, readonly=True) as kept:
-        assert {row["item"] for row in kept.judgements(kept.find_run("second"))} == left
-    assert shows(shown, "4 edits", "--where")
+    with Store.open(store, readonly=True) as stored:
+        assert {
+            row["item"] for row in stored.judgements(stored.find_run("second"))
+        } == left
+    assert shows(printed, "4 edits", "--where")
     assert (planned["tasks"], planned["left_out"]) == (2 * len(left), 4)
     assert (again["asked"], again["cached"], again["left_out"]) == (0, 2 * len(left), 4)
 
@@ -285,7 +287,7 @@ def test_a_factor_that_nobody_scored_is_an_error_and_leaves_no_run(
     manifest = edits(tmp_path, 1)
     with stub():
         run(manifest, store, rubrics=("fidelity",), manner={"name": "cheap"})
-        told = editjudge(
+        result = editjudge(
             "run",
             manifest,
             "--judge",
@@ -295,9 +297,9 @@ def test_a_factor_that_nobody_scored_is_an_error_and_leaves_no_run(
             "--where",
             "cheap:alignmnt>=4",
         )
-        assert told.code == 2
+        assert result.code == 2
         names = ('"cheap"', '"alignmnt"', '"alignment"')
-        check_error(told.error, "unknown_score", *names)
+        check_error(result.error, "unknown_score", *names)
         assert (
             len(editjudge("runs", "list", "--store", store, "--json").json["runs"]) == 1
         )

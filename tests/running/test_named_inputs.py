@@ -293,8 +293,8 @@ def test_a_slot_of_a_published_prompt_takes_a_whole_list(layout: Any) -> None:
         images=pictures,
     )
     question = str(ask(parse(text), edit, {}, layout))
-    shown = [line for line in question.splitlines() if line.startswith("[image")]
-    assert shown == [
+    printed = [line for line in question.splitlines() if line.startswith("[image")]
+    assert printed == [
         "[image: references[1]]",
         "[image: references[2]]",
         "[image: edited]",

@@ -636,9 +636,9 @@ def test_those_who_waited_go_together_once_it_is_back() -> None:
 
 
 def test_a_judge_that_stays_down_ends_the_run_within_the_patience() -> None:
-    replies, said, seconds = down(Server(back=1e9), 100, patience=20.0)
+    replies, text, seconds = down(Server(back=1e9), 100, patience=20.0)
     assert {type(reply) for reply in replies} == {JudgeDown}
-    assert len(said) == 1
+    assert len(text) == 1
     assert 20 < seconds < 20 + 31
     assert "same command" in str(replies[0])
 

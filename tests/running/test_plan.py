@@ -310,7 +310,7 @@ def test_a_key_that_is_written_in_parts_is_the_hash_of_the_whole_value(
         role: data.draw(PICTURES, role)
         for role in ("input", "edited", "ground_truth", *pair)
     }
-    by_path = {edit.image(role): known for role, known in pictures.items()}
+    by_path = {edit.image(role): names for role, names in pictures.items()}
     settings = QuestionSettings(
         KEYED, data.draw(st.integers(1, 2)), data.draw(st.sampled_from(LAYOUTS))
     )

@@ -328,7 +328,7 @@ def test_a_driver_that_is_killed_or_interrupted_goes_on_where_it_was(
     quick = Behaviour(latency=0.4)
     slow = Behaviour(latency=5.0)
     server.behaviour = quick
-    words = [
+    arguments = [
         "run",
         manifest,
         "--judge",
@@ -338,24 +338,24 @@ def test_a_driver_that_is_killed_or_interrupted_goes_on_where_it_was(
         "--store",
         tmp_path / "s.db",
     ]
-    words += ["--engine", "ray", "--workers", "2", "--concurrency", "8", "--json"]
-    with start(*words, folder=tmp_path) as process:
+    arguments += ["--engine", "ray", "--workers", "2", "--concurrency", "8", "--json"]
+    with start(*arguments, folder=tmp_path) as process:
         until(lambda: server.ledger.paid > count // 4, 240)
         server.behaviour = slow
         process.send_signal(signal.SIGKILL)
     server.behaviour = quick
-    with start(*words, folder=tmp_path) as process:
+    with start(*arguments, folder=tmp_path) as process:
         until(lambda: server.ledger.paid > count // 2 + 20, 240)
         server.behaviour = slow
         process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=240)
-    assert process.returncode == 130, said
-    assert "in flight" in said
+        out, text = process.communicate(timeout=240)
+    assert process.returncode == 130, text
+    assert "in flight" in text
     assert json.loads(out)["statuses"]["pending"] > 0
     server.behaviour = Behaviour()
-    with start(*words, folder=tmp_path) as process:
-        out, said = process.communicate(timeout=240)
-    assert process.returncode == 0, said
+    with start(*arguments, folder=tmp_path) as process:
+        out, text = process.communicate(timeout=240)
+    assert process.returncode == 0, text
     assert json.loads(out)["statuses"] == {"ok": count}
     assert json.loads(out)["cached"] >= count // 2
     # What was in flight when the driver was killed, and the answers of two workers on their way to its store.

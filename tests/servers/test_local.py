@@ -140,9 +140,9 @@ def test_wrong_files_are_named_before_anything_is_loaded(
 
 def test_a_file_that_is_no_gguf_is_said(tmp_path: Path) -> None:
     (tmp_path / "weights.gguf").write_bytes(b"PK\x03\x04")
-    told = judge(tmp_path / "weights.gguf", tmp_path)
-    assert told.code == 2
-    check_error(told.error, "not_gguf", "weights.gguf")
+    result = judge(tmp_path / "weights.gguf", tmp_path)
+    assert result.code == 2
+    check_error(result.error, "not_gguf", "weights.gguf")
 
 
 def test_two_projectors_must_be_told_apart(tmp_path: Path, models: Path) -> None:

@@ -60,9 +60,9 @@ def test_scores_that_know_nothing_do_not_beat_the_constant() -> None:
 
 
 def test_too_few_pairs_are_refused_in_words() -> None:
-    found = calibrate([1, 2, 3], [1, 2, 3])
-    assert found.map is None
-    assert shows(reason_text(found.notes[0]), "3 pairs in 3 groups")
+    result = calibrate([1, 2, 3], [1, 2, 3])
+    assert result.map is None
+    assert shows(reason_text(result.notes[0]), "3 pairs in 3 groups")
     constant = calibrate([4.0] * 20, list(np.arange(20.0)))
     assert constant.notes == (Reason("constant_map"),)
 

@@ -260,12 +260,12 @@ def test_of_two_equal_models_the_one_whose_bad_edits_were_refused_is_not_simply_
     a = rng.integers(1, 8, 60).astype(float)
     b = rng.integers(1, 8, 60).astype(float)
     better = np.where(b < a, np.nan, b)
-    (found,) = compare(
+    (result,) = compare(
         *two_models(list(a), [None if np.isnan(x) else float(x) for x in better]),
         scales=SEVEN,
     )
-    assert "scores higher" in found.verdict and found.overturnable
-    assert "overturn" in verdict(found)
+    assert "scores higher" in result.verdict and result.overturnable
+    assert "overturn" in verdict(result)
 
 
 def test_a_difference_that_no_failure_can_change_says_so() -> None:

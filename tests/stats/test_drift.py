@@ -19,9 +19,9 @@ def anchor(shift: float, seed: int) -> Scores:
 
 
 def test_a_judge_that_moved_is_caught() -> None:
-    found = drift(anchor(0, 1), anchor(-0.5, 2))
-    assert shows(drift_verdict(found), "moved", "f (1 of 1")
-    assert found.shifts[0].ci is not None and found.shifts[0].ci.hi < 0
+    result = drift(anchor(0, 1), anchor(-0.5, 2))
+    assert shows(drift_verdict(result), "moved", "f (1 of 1")
+    assert result.shifts[0].ci is not None and result.shifts[0].ci.hi < 0
 
 
 def test_a_judge_that_only_wavers_is_not() -> None:

@@ -76,11 +76,11 @@ def test_the_needed_edits_give_the_wanted_width() -> None:
 
 
 def test_repeats_cannot_replace_edits() -> None:
-    found = run(100, 1, 3, (1.0, 0, 0, 0.5))
-    assert found.needed_repeats(0.05) is None
-    assert found.needed_repeats(2.0) == 1
+    result = run(100, 1, 3, (1.0, 0, 0, 0.5))
+    assert result.needed_repeats(0.05) is None
+    assert result.needed_repeats(2.0) == 1
     with raises(UsageError, "bad_number", "width 0"):
-        found.needed_edits(0)
+        result.needed_edits(0)
 
 
 def test_edits_that_one_judge_missed_are_left_out_of_the_split_and_counted() -> None:

@@ -116,8 +116,8 @@ def test_a_judge_that_always_names_the_second_is_as_useless() -> None:
 
 
 def test_a_judge_that_calls_everything_a_tie_is_useless_without_a_flip() -> None:
-    found = summarise(["x"] * 30, ["y"] * 30, ["tie"] * 30, ["tie"] * 30)
-    assert shows(said(found.useless), "30 pairs") and found.flips.share == 0
+    result = summarise(["x"] * 30, ["y"] * 30, ["tie"] * 30, ["tie"] * 30)
+    assert shows(said(result.useless), "30 pairs") and result.flips.share == 0
 
 
 def test_a_judge_that_mostly_goes_by_the_place_is_worse_than_a_coin() -> None:

@@ -303,12 +303,12 @@ def test_a_server_that_lets_nobody_in_is_explained_without_the_password(
         Store.open(postgres.url(**change))
     for password in (PASSWORD, "sesame", "horse"):
         assert password not in str(caught.value)
-    told = editjudge("runs", "list", "--store", postgres.url(**change))
+    result = editjudge("runs", "list", "--store", postgres.url(**change))
     assert (
-        told.code == 1
-        and named in told.err
-        and "sesame" not in told.err
-        and "horse" not in told.err
+        result.code == 1
+        and named in result.err
+        and "sesame" not in result.err
+        and "horse" not in result.err
     )
 
 

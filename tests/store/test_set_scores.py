@@ -149,8 +149,8 @@ def test_a_question_that_failed_for_want_of_its_list_is_no_answer_without_a_labe
     add(scorer, row("labelled", "check", "invalid") | {"variant": "1"} | labelled)
     add(scorer, row("no list", "sc", success=9, overedit=4))
     add(scorer, row("no list", "check", "missing_input"))
-    found = {one.item: (one.value, one.reason) for one in scorer.scores()}
-    assert found == {"labelled": (0.5, "ok"), "no list": (None, "missing_input")}
+    result = {one.item: (one.value, one.reason) for one in scorer.scores()}
+    assert result == {"labelled": (0.5, "ok"), "no list": (None, "missing_input")}
 
 
 def test_both_orders_of_a_pair_count_alike() -> None:
@@ -165,11 +165,11 @@ def test_both_orders_of_a_pair_count_alike() -> None:
 
 
 def test_an_answer_that_both_are_bad_is_told_from_a_tie() -> None:
-    words = ("A", "B", "tie", "both_bad")
-    members = (Member("pair", {"which": Scale(choices=words)}),)
+    arguments = ("A", "B", "tie", "both_bad")
+    members = (Member("pair", {"which": Scale(choices=arguments)}),)
     scorer = SetScorer(
         formulas({"bad": 'which == "both_bad"', "tie": 'which == "tie"'}, members),
-        {("pair", "which"): words},
+        {("pair", "which"): arguments},
     )
     for variant, choice in (("ab", "both_bad"), ("ba", "tie")):
         add(scorer, row("p", "pair", which=choice) | {"variant": variant})

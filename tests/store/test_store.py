@@ -61,10 +61,12 @@ def test_whatever_a_judge_said_comes_back_the_same(
     assert shared.judgement(said.key) == said
     assert shared.replies(said.key) == list(said.exchanges)
     (stored,) = shared.judgements(run)
-    shown = dict(stored)
-    extra = {name: shown.pop(name) for name in ("position", "edit_type", "metadata")}
-    assert shown == row(said, item, item, item) | {"cached": said.created < run.created}
-    assert list(shown) == list(row(said, item, item, item))
+    printed = dict(stored)
+    extra = {name: printed.pop(name) for name in ("position", "edit_type", "metadata")}
+    assert printed == row(said, item, item, item) | {
+        "cached": said.created < run.created
+    }
+    assert list(printed) == list(row(said, item, item, item))
     assert extra == {"position": 0, "edit_type": None, "metadata": {}}
     shared.remove_run(run)
     assert shared.judgement(said.key) is None and shared.replies(said.key) == []
@@ -289,7 +291,7 @@ def test_rows_are_picked_by_field(store: Store) -> None:
     store.write([sample(0), sample(1, "invalid"), sample(2, "refused")])
 
     def numbers(**where: Any) -> list[int]:
-        return [shown["position"] for shown in store.judgements(run, **where)]
+        return [printed["position"] for printed in store.judgements(run, **where)]
 
     assert numbers(status="pending") == [3, 4, 5]
     assert numbers(status=["invalid", "refused"]) == [1, 2]
@@ -625,14 +627,14 @@ def test_what_is_done_keeps_its_scores_and_gets_none_of_a_later_answer(
 def test_scores_come_back_to_the_last_digit_and_whole_ones_as_integers(
     store: Store,
 ) -> None:
-    given = {"z": 5, "a": 0.1 + 0.2, "whole": 7.0, "large": 1e300, "small": -5e-324}
-    store.write([sample(1, scores=given)])
+    values = {"z": 5, "a": 0.1 + 0.2, "whole": 7.0, "large": 1e300, "small": -5e-324}
+    store.write([sample(1, scores=values)])
     run = store.open_run("r", {})
     store.add_items(run, [Item("edit-1")])
     store.add_tasks(run, [task(1)])
     (row,) = store.judgements(run, fields=["scores"])
     for scores in (row["scores"] or {}, store.scores([key(1)])[key(1)]):
-        assert list(scores.items()) == list(given.items())
+        assert list(scores.items()) == list(values.items())
         assert [type(score) for score in scores.values()] == [
             int,
             float,

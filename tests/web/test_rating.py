@@ -209,16 +209,16 @@ def test_only_edits_with_all_that_the_rubric_shows_are_given_out(
 ) -> None:
     """One has no ground truth, however its name reads; one no edited picture; one no words; the rest are whole."""
     run = served.store.find_run("r")
-    kept = list(served.store.items(run))
-    for number, item in enumerate(kept):
+    stored = list(served.store.items(run))
+    for number, item in enumerate(stored):
         images = dict(item.images) | {"ground_truth": item.images["input"]}
         if number == 3:
             images |= {"input": {"source": '/x/"ground_truth":{}.png', "digest": None}}
         if number < 4:
             del images["ground_truth" if number == 3 else "edited"]
-        words = " \n" if number == 4 else item.instruction
-        kept[number] = item._replace(images=images, instruction=words)
-    served.store.append(run, kept)
+        arguments = " \n" if number == 4 else item.instruction
+        stored[number] = item._replace(images=images, instruction=arguments)
+    served.store.append(run, stored)
     plan(served, rubric="offline", quota=18, overlap=1)
     Person(served, "ann").get("/rate/1")
     assert (
@@ -227,7 +227,7 @@ def test_only_edits_with_all_that_the_rubric_shows_are_given_out(
     )
     mine = assignments_of(served.store, find_study(served.store, 1), "ann")
     assert sorted(place.item for place in mine) == sorted(
-        item.item for item in kept[5:]
+        item.item for item in stored[5:]
     )
 
 
@@ -285,13 +285,13 @@ def test_raters_overlap_as_planned_and_nobody_gets_more(served: Served) -> None:
     for name in people:
         Person(served, name).get("/rate/1")
     study = find_study(served.store, 1)
-    given = [
+    values = [
         place.item
         for name in people
         for place in assignments_of(served.store, study, name)
     ]
-    assert len(given) == 40
-    assert {given.count(item) for item in given} == {2}
+    assert len(values) == 40
+    assert {values.count(item) for item in values} == {2}
     late = Person(served, "gus").get("/rate/1")
     assert "Nothing is left" in late.text
 
@@ -317,8 +317,8 @@ def test_two_people_see_their_agreement_and_agree_uses_their_ratings(
     assert agreed.code == 0, agreed.err
     exported = (tmp_path / "ratings.csv").read_text().splitlines()
     assert (exported[0], len(exported)) == ("item,rater,factor,score", 121)
-    shown = Person(served, "chief").get("/ratings.csv")
-    assert shown.text.split() == (tmp_path / "ratings.csv").read_text().split()
+    printed = Person(served, "chief").get("/ratings.csv")
+    assert printed.text.split() == (tmp_path / "ratings.csv").read_text().split()
 
 
 def test_one_shared_edit_is_counted_and_gives_no_figure(served: Served) -> None:

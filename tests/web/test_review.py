@@ -203,8 +203,8 @@ def test_an_edit_shows_its_pictures_side_by_side_at_full_resolution(
     page: Page, sample: Served
 ) -> None:
     opened(page, sample)
-    shown = page.locator(".pane:visible img")
-    assert shown.evaluate_all(
+    printed = page.locator(".pane:visible img")
+    assert printed.evaluate_all(
         "all => all.map(i => [i.alt, i.naturalWidth, i.naturalHeight])"
     ) == [
         ["Input image", 480, 360],
@@ -213,7 +213,7 @@ def test_an_edit_shows_its_pictures_side_by_side_at_full_resolution(
     ]
     page.keyboard.press("1")
     assert (
-        shown.evaluate_all(
+        printed.evaluate_all(
             "all => all.map(i => Math.round(i.getBoundingClientRect().width))"
         )
         == [480] * 3
