@@ -291,6 +291,10 @@ SITUATIONS: dict[str, dict[str, str]] = {
         "one run": "trend early --model alder",
         "unknown run": "trend early lat",
     },
+    "docs": {
+        "unknown page": "docs statistic",
+        "two pages": "docs gate faq",
+    },
     "doctor": {
         "server that does not answer": "doctor --server http://127.0.0.1:9/v1 --timeout 2",
         "server without a scheme": "doctor --server 127.0.0.1:9",
