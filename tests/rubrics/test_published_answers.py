@@ -67,6 +67,10 @@ def test_no_mark_or_two_are_no_answer(reply: str) -> None:
     assert isinstance(check(rubric(MARKED), reply), Failure)
 
 
+def test_the_contract_names_the_form_of_marks() -> None:
+    assert rubric(MARKED).contract()["form"] == "marked"
+
+
 def test_marks_can_be_told_from_words_and_from_each_other() -> None:
     with raises(RubricError, "bad_marks"):
         rubric(MARKED.replace('"[[yes]]", "[[no]]"', "yes, no"))
