@@ -170,6 +170,10 @@ def rewards(
         "--port",
         "0",
         "--json",
+        "--rubric",
+        "preservation",
+        "--rubric",
+        "quality",
         "--degenerate",
         how,
     ]
