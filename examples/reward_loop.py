@@ -1,4 +1,7 @@
-"""Rewards in a training loop: a client that masks what has no reward, and a toy policy that learns from the rest."""
+"""Rewards in a training loop: a client that masks what has no reward, and a toy policy that learns from the rest.
+
+The embedded judge measures preservation and quality and cannot know whether the instruction was followed: for training,
+name a judge that does for that rubric, `serve --judge measured --judge-for fidelity=JUDGE`."""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import urllib.error
 import urllib.request
 
 from PIL import Image, ImageFilter
-from sample_edits import scene
+from sample_edits import BLUE, scene
 
 BEFORE = scene(0)
 
@@ -23,9 +26,7 @@ def rewards(
     url: str, edits: list[dict[str, str]], seconds: float = 60, tries: int = 5
 ) -> list[float | None]:
     """In the order of the edits. None is no reward, and not a reward of 0: leave it out of the loss."""
-    body = json.dumps(
-        {"edits": edits, "deadline": seconds, "weights": {"image_quality": 1}}
-    ).encode()
+    body = json.dumps({"edits": edits, "deadline": seconds}).encode()
     request = urllib.request.Request(
         f"{url}v1/reward", body, {"content-type": "application/json"}
     )
@@ -43,12 +44,12 @@ def rewards(
 
 
 def edit(blur: float) -> dict[str, str]:
-    """What the toy policy makes: its one parameter is how much it blurs."""
-    after = BEFORE.filter(ImageFilter.GaussianBlur(blur))
+    """What the toy policy makes: it paints the ball, and its one parameter is how much it blurs."""
+    after = scene(0, BLUE).filter(ImageFilter.GaussianBlur(blur))
     return {
         "input": png(BEFORE),
         "edited": png(after),
-        "instruction": "leave it as it is",
+        "instruction": "Paint the ball blue.",
         "model": "toy policy",
     }
 
@@ -69,6 +70,8 @@ with tempfile.TemporaryDirectory() as folder:
         f"{folder}/s.db",
         "--port",
         "0",
+        "--rubric=preservation",
+        "--rubric=quality",
     ]
     with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True) as server:
         # "editjudge: http://127.0.0.1:PORT/ ..."
