@@ -6,7 +6,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from editjudge.api import Run, arun, judge, open, run  # noqa: A004
+    from editjudge.api import (
+        Attempt,
+        Run,
+        Verification,
+        arun,
+        judge,
+        open,  # noqa: A004
+        run,
+        verify,
+    )
     from editjudge.edit import Edit
     from editjudge.errors import EditjudgeError, InputError, WorldError
     from editjudge.judgement import Judgement
@@ -18,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _WHERE = {
+    "Attempt": "api",
     "Edit": "edit",
     "EditjudgeError": "errors",
     "Failure": "rubrics.verdict",
@@ -26,6 +36,7 @@ _WHERE = {
     "Rubric": "rubrics.model",
     "Run": "api",
     "Verdict": "rubrics.verdict",
+    "Verification": "api",
     "WorldError": "errors",
     "arun": "api",
     "check": "rubrics.contract",
@@ -33,10 +44,12 @@ _WHERE = {
     "load_rubric": "rubrics.files:load",
     "open": "api",
     "run": "api",
+    "verify": "api",
 }
 """Module of each public name. A module is imported when one of its names is first used."""
 
 __all__ = [
+    "Attempt",
     "Edit",
     "EditjudgeError",
     "Failure",
@@ -45,6 +58,7 @@ __all__ = [
     "Rubric",
     "Run",
     "Verdict",
+    "Verification",
     "WorldError",
     "arun",
     "check",
@@ -52,6 +66,7 @@ __all__ = [
     "load_rubric",
     "open",
     "run",
+    "verify",
 ]
 
 

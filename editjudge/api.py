@@ -35,7 +35,13 @@ from typing import (
 
 from editjudge import plugins
 from editjudge.edit import Edit, ImageSource, named_images
-from editjudge.errors import EditjudgeError, StoreError, UsageError, near_miss
+from editjudge.errors import (
+    EditjudgeError,
+    RubricError,
+    StoreError,
+    UsageError,
+    near_miss,
+)
 from editjudge.files import default_store
 from editjudge.judgement import JudgementRow
 from editjudge.judges.judge import Options
@@ -44,12 +50,17 @@ from editjudge.manifest import records
 from editjudge.media.source import Pixels, encode, is_url
 from editjudge.plugins import MissingExtra, default_judge
 from editjudge.report.notebook import Judgements, run_html
+from editjudge.rubrics.evaluation import value_for_edit
+from editjudge.rubrics.expression import Term, parse, reduction
 from editjudge.rubrics.files import resolve
+from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout
+from editjudge.rubrics.sets import member
 from editjudge.running.engine import Ending
 from editjudge.running.job import Job, RunOptions, execute, judge_edit, wait_for
 from editjudge.running.progress import progress_for
 from editjudge.running.summary import Summary
+from editjudge.running.sums import OVERALL
 from editjudge.store.store import Store
 
 if TYPE_CHECKING:
@@ -715,6 +726,126 @@ def run(*manifest: Any, **arguments: Any) -> Run:
     Safe inside a running event loop, such as in a notebook. Ctrl-C stops it with `KeyboardInterrupt`.
     """
     return wait_for(arun(*manifest, **arguments))
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One output of an editor, and what the judge said of it."""
+
+    edited: Image
+    judgements: Judgements
+    passed: bool | None
+    """None if a score that the condition needs is missing: such an attempt does not pass."""
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Scores by factor."""
+        every = (judgement.scores or {} for judgement in self.judgements.values())
+        return {factor: score for scores in every for factor, score in scores.items()}
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """The judge's reasons by factor, for the editor that tries again."""
+        every = (each.justifications or {} for each in self.judgements.values())
+        return {factor: text for texts in every for factor, text in texts.items()}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All attempts to make an edit that passes."""
+
+    attempts: Sequence[Attempt]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the last attempt passed."""
+        return self.attempts[-1].passed is True
+
+    @property
+    def edited(self) -> Image | None:
+        """The output that passed, or None."""
+        return self.attempts[-1].edited if self.passed else None
+
+
+@_with_options
+def verify(
+    edit: Mapping[str, Any],
+    rubrics: str | Sequence[str] = (),
+    *,
+    pass_if: str,
+    make: Callable[[Attempt | None], Image] | None = None,
+    retries: int = 2,
+    judge: str | None = None,
+    **options: Unpack[JudgeOptions],
+) -> Verification:
+    """Judge an output, and let the editor try again until one passes.
+
+        def make(previous):                          # None at the first call
+            return my_editor(photo, instruction, feedback=previous and previous.reasons)
+
+        result = editjudge.verify(
+            {"input": photo, "instruction": "make the left car blue"},
+            pass_if="alignment >= 5 and min(preservation) >= 5",
+            make=make,
+        )
+        result.edited                                # the first output that passed, or None
+
+    `edit` has the arguments of `judge`: input, instruction and so on; with `edited` the first output is judged before
+    `make` is called. `pass_if` is a condition on factors, on rubrics (the mean of their factors; `min(preservation)`
+    is their minimum) and on `overall`, the mean of all factors. An output that lacks a score which the condition needs
+    does not pass: a failure is not a pass. After `retries` further outputs the last one is the end. Every attempt is in
+    the result, with its judgements.
+
+    Raises `UsageError` for a condition that cannot be read and for an edit without output and `make`, and what `judge`
+    raises.
+    """
+    given = dict(edit)
+    if "edited" not in given and make is None:
+        raise UsageError("verify() needs an output: give edit['edited'] or make=")
+    settings = Options(**options)
+    spec = judge or default_judge()
+    questions = resolve(_names(rubrics) or default_rubrics([spec], settings))
+    condition = _pass_condition(pass_if, questions)
+    attempts: list[Attempt] = []
+    for _ in range(1 + max(0, retries)):
+        if attempts or "edited" not in given:
+            if make is None:
+                break
+            given["edited"] = make(attempts[-1] if attempts else None)
+        names = [rubric.name for rubric in questions]
+        verdict = _judge(**given, rubrics=names, judge=spec, **options)
+        scores = {
+            (judgement.rubric, factor): float(score)
+            for judgement in verdict.values()
+            for factor, score in (judgement.scores or {}).items()
+        }
+        value = value_for_edit(condition, scores)
+        passed = None if value is None else bool(value)
+        attempts.append(Attempt(given["edited"], verdict, passed))
+        if passed:
+            break
+    return Verification(attempts)
+
+
+_judge = judge
+"""The function `judge`, which an argument of that name hides."""
+
+
+def _pass_condition(text: str, rubrics: Sequence[Rubric]) -> Term:
+    """Return the condition on the scores of these rubrics. Raise `UsageError` if it cannot be read."""
+    refs = {
+        rubric.name: [(rubric.name, factor.key) for factor in rubric.factors]
+        for rubric in rubrics
+    }
+    means = {name: reduction("mean", of_rubric) for name, of_rubric in refs.items()}
+    overall = reduction(
+        "mean", [ref for of_rubric in refs.values() for ref in of_rubric]
+    )
+    members = [member(rubric) for rubric in rubrics]
+    try:
+        return parse(text, members, {OVERALL: overall}, "pass_if", means)
+    except RubricError as error:
+        raise UsageError(str(error), code="invalid_condition") from None
 
 
 def _rows(

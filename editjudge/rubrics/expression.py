@@ -632,20 +632,13 @@ class _ExpressionReader:
             case "sqrt" | "abs" | "power":
                 return self._combined(name, *self._numbers(args))
         parts = self._numbers(args)
-        if name in REDUCTIONS and len(parts) == 1:
-            self._check_many(name, parts[0])
+        if name in REDUCTIONS and parts[0] in self._means.values() and not parts[1:]:
+            # The mean is one value already, so the factors are meant.
+            parts = (self._all_factors(args[0]),)
         shape: list[str] = []
         for part in parts if name == "applies" else ():
             shape += part.shape or [""]
         return Term(name, parts, shape=tuple(shape))
-
-    def _check_many(self, function: str, part: Term) -> None:
-        """Raise `RubricError` if the only argument is the name of a rubric: its mean is one value already."""
-        for rubric, mean in self._means.items():
-            if part is mean:
-                raise self.error(
-                    f"{function}({rubric}): {rubric} is the mean of its factors: write {function}({rubric}.*)"
-                )
 
     def _all_factors(self, node: ast.expr) -> Term:
         """Parse an argument. The name of a rubric means all its factors."""
