@@ -211,6 +211,152 @@ def test_lines_prove_what_they_prove_and_no_more(
     assert compare(wish, before, after, None).outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("wish", "before", "after", "outcome"),
+    [
+        (
+            TextRequest("replace", "HOTEL", "CAFÉ NOIR"),
+            lines("HOTEL"),
+            lines("CAFÉ NOIRE"),
+            "misspelt",
+        ),
+        (
+            TextRequest("replace", "HOTEL", "CAFÉ NOIR"),
+            lines("HOTEL"),
+            lines("CAFE NOIR"),
+            "misspelt",
+        ),
+        (
+            TextRequest("replace", "HOTEL", "CAFÉ NOIR"),
+            lines("HOTEL"),
+            lines("CAFÉ"),
+            "partial",
+        ),
+        (
+            TextRequest("replace", "HOTEL", "CAFÉ NOIR"),
+            lines("HOTEL"),
+            lines("CAFÉNOIR"),
+            "done",
+        ),
+        (
+            TextRequest("replace", "HOTEL", "CAFÉ NOIR"),
+            lines("HOTEL"),
+            lines("CAFÉ", "NOIR"),
+            "done",
+        ),
+        (
+            TextRequest("replace", "HOTEL", "Café Noir"),
+            lines("HOTEL"),
+            lines("CAFÉ NOIR"),
+            None,
+        ),
+        (TextRequest("write", new="naïve"), [], lines("naive"), None),
+        (TextRequest("write", new="Brûlée"), [], lines("Brülée"), None),
+        (TextRequest("write", new="Room 10"), [], lines("Room lO"), None),
+        (TextRequest("delete", "Sale"), lines("Sales"), lines("Big"), None),
+        (
+            TextRequest("write", new="营业中"),
+            lines("店"),
+            lines("店", "营业中"),
+            "done",
+        ),
+    ],
+)
+def test_words_and_accents_count_as_a_whole(
+    wish: TextRequest,
+    before: list[TextLine],
+    after: list[TextLine],
+    outcome: str | None,
+) -> None:
+    assert compare(wish, before, after, None).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("wish", "before", "after", "outcome", "degree"),
+    [
+        (
+            TextRequest("delete", "Sale"),
+            ["Sale", "Open daily"],
+            ["Open daily"],
+            "done",
+            0,
+        ),
+        (
+            TextRequest("delete", "Sale"),
+            ["Sale", "Open daily"],
+            ["Open"],
+            "disturbed",
+            0,
+        ),
+        (TextRequest("delete", "Sale"), ["Sale", "Open daily"], [], "disturbed", 1),
+        (
+            TextRequest("replace", "Sale", "Sold"),
+            ["Sale", "Open daily"],
+            ["Sold", "Open daiiy"],
+            "done",
+            0,
+        ),
+        (
+            TextRequest("replace", "Sale", "Sold"),
+            ["Sale", "Open daily"],
+            ["Sold", "Opendaily"],
+            "done",
+            0,
+        ),
+        (
+            TextRequest("replace", "Sale", "Sold"),
+            ["Sale", "Open daily"],
+            ["Sold", "Open dairy"],
+            "disturbed",
+            1,
+        ),
+        (
+            TextRequest("replace", "Sale", "Sold"),
+            ["Sale"],
+            ["Sold out"],
+            "disturbed",
+            0,
+        ),
+        (TextRequest("replace", "Sale", "Sold"), ["Sale"], ["Sold x"], None, 0),
+        (
+            TextRequest("write", new="Sold", unnamed_old=True),
+            ["Sale", "Open"],
+            ["Sold"],
+            "done",
+            0,
+        ),
+        (
+            TextRequest("write", new="Sold", unnamed_old=True),
+            ["Sale"],
+            ["Sold", "offer"],
+            "disturbed",
+            0,
+        ),
+    ],
+)
+def test_other_text_has_to_stay_as_it_was(
+    wish: TextRequest,
+    before: list[str],
+    after: list[str],
+    outcome: str | None,
+    degree: int,
+) -> None:
+    reading = compare_all([wish], lines(*before), lines(*after), None)
+    assert (reading.outcome, reading.degree) == (outcome, degree)
+
+
+def test_text_where_no_pixel_changed_is_the_same_however_it_is_read() -> None:
+    wish = TextRequest("replace", "Sale", "Sold")
+    foot = (0.1, 0.8, 0.9, 0.9)
+    before = [TextLine("Sale", 0.99, BOX), TextLine("Open daily", 0.99, foot)]
+    after = [TextLine("Sold", 0.99, BOX), TextLine("Open daisy", 0.99, foot)]
+    visible = np.zeros((100, 100), bool)
+    visible[10:20, 10:90] = True
+    assert compare_all([wish], before, after, None, visible).outcome == "done"
+    visible[80:90, 10:90] = True
+    assert compare_all([wish], before, after, None, visible).outcome == "disturbed"
+
+
 def test_of_several_texts_the_worst_counts_and_one_unproven_leaves_all_open() -> None:
     both = (TextRequest("write", new="Bakery"), TextRequest("write", new="Garden"))
     assert compare_all(both, [], lines("Bakery", "Garden"), None).outcome == "done"

@@ -33,8 +33,7 @@ from editjudge.vision.measured.factors import (
 from editjudge.vision.measured.lettering import (
     TextLine,
     TextReading,
-    compare_all,
-    read_lines,
+    compare_images,
     request,
 )
 from editjudge.vision.measured.measures import Measures, measure
@@ -46,7 +45,7 @@ from editjudge.vision.measured.proof import (
     prove,
     region_wanted,
 )
-from editjudge.vision.measured.relighting import differences
+from editjudge.vision.measured.relighting import judge_light
 from editjudge.vision.measured.scene import Array, compose, too_small
 
 _TINY = "the picture is too small to be measured: a side has fewer than 16 pixels, or would have at 512 on the other"
@@ -143,16 +142,25 @@ class Subject:
             unchanged=None if self.tiny else self.measures(offline).change.nothing,
         )
 
+    @property
+    def written(self) -> bool:
+        """Whether lettering proves that the instruction was followed: on small print or a plain page this may be all
+        that there is to see."""
+        return self.reading is not None and self.reading.outcome in ("done", "blurred")
+
     @cached_property
     def reading(self) -> TextReading | None:
-        """What the lettering proves; None if the instruction is not about lettering."""
+        """Proof by lettering; None if the instruction is not about lettering, or the images are the same."""
         wishes = request(self.instruction)
-        if not wishes:
+        if not wishes or self.tiny:
             return None
-        for role in ("input", "edited"):
-            self.lines[role] = read_lines(self.images[role])
+        if np.array_equal(self.images["input"], self.images["edited"]):
+            return None
+        visible = self.vs_input.change.visible > 1
         mask = self.vs_input.scene.mask
-        return compare_all(wishes, self.lines["input"], self.lines["edited"], mask)
+        proof, lines = compare_images(wishes, self.images, mask, visible)
+        self.lines.update(lines)
+        return proof
 
 
 def assess(rubric: Rubric, subject: Subject, calibration: Calibration) -> Assessment:
@@ -186,14 +194,17 @@ def _verdict(
 ) -> FactorVerdict:
     # An output that equals the ground truth is correct, even if it is blank.
     equal = offline and not subject.tiny and subject.vs_truth.change.nothing
-    if subject.degenerate and not equal:
+    proven = factor in DONE and not offline and subject.written
+    if subject.degenerate and not equal and not proven:
         spoilt = worst(subject.degenerate, factor)
         if spoilt:
             return spoilt
     if subject.tiny:
         return _tiny(factor, offline, subject)
     if factor == LIGHTING:
-        return _relit(subject)
+        return judge_light(
+            subject.images, subject.vs_input.scene, subject.vs_input.change
+        )
     if factor in factors.MEASURED:
         return factors.score(factor, subject.measures(offline), calibration)
     if factor in TARGETED and offline:
@@ -209,7 +220,7 @@ def _verdict(
         return judge_target(factor, subject.target, subject.vs_truth, calibration)
     if factor in DONE:
         verdict = prove(factor, subject.instruction, subject.vs_input)
-        if verdict.score is None and subject.reading:
+        if subject.reading and (verdict.score is None or subject.written):
             verdict = prove(
                 factor, subject.instruction, subject.vs_input, subject.reading
             )
@@ -228,15 +239,6 @@ def _tiny(factor: str, offline: bool, subject: Subject) -> FactorVerdict:
         if factor == LIGHTING:
             return FactorVerdict(7.0, "No difference anywhere: allowed")
     return abstain(_TINY)
-
-
-def _relit(subject: Subject) -> FactorVerdict:
-    listed = differences(subject.vs_input.scene, subject.vs_input.change)
-    explained = all(mark in ("allowed", "ignored") for _, mark in listed)
-    lines = [f"{difference}: {mark}" for difference, mark in listed] or [
-        "No difference that lighting would have to explain: allowed"
-    ]
-    return FactorVerdict(7.0 if explained else 1.0, "\n".join(lines))
 
 
 # --- evidence -----------------------------------------------------------------------------------------------

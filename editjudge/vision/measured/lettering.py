@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
+import cv2
 import numpy as np
 
 from editjudge.vision.measured.phrasing import bare, first_match, mentions
@@ -25,6 +28,8 @@ class TextRequest:
     new: str = ""
     where: str = ""
     """Words that describe its position, such as "in the upper left corner"."""
+    unnamed_old: bool = field(default=False, compare=False)
+    """Whether the new text replaces one that the instruction does not quote."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,10 @@ class TextLine:
     @cached_property
     def plain(self) -> str:
         return plain(self.text)
+
+    @cached_property
+    def tokens(self) -> tuple[str, ...]:
+        return tokens(self.text)
 
     def holds(self, text: str) -> bool:
         """Whether the line is part of the text, or the text is part of the line."""
@@ -51,11 +60,16 @@ class TextLine:
         return all(beyond <= _BEYOND for name, beyond in off.items() if name in side)
 
     def touches(self, mask: Array) -> bool:
+        return self.share_of(mask) > 0
+
+    def share_of(self, mask: Array) -> float:
+        """Return the share of the line's box that a mask covers."""
         height, width = mask.shape
         left, top, right, bottom = self.box
-        rows = slice(int(top * height), int(bottom * height) + 1)
-        columns = slice(int(left * width), int(right * width) + 1)
-        return bool(mask[rows, columns].any())
+        rows = slice(max(0, int(top * height)), int(bottom * height) + 1)
+        columns = slice(max(0, int(left * width)), int(right * width) + 1)
+        part = mask[rows, columns] > 0
+        return float(part.mean()) if part.size else 0.0
 
     def gap(self, other: TextLine) -> float:
         """Return the gap between the boxes of two lines as a share of the image's side."""
@@ -71,11 +85,17 @@ class TextLine:
         }
 
 
+Outcome: TypeAlias = Literal[
+    "done", "blurred", "disturbed", "misplaced", "partial", "misspelt", "undone"
+]
+"""`disturbed`: as requested, but other text changed too; `partial`: whole words are missing."""
+
+
 @dataclass(frozen=True)
 class TextReading:
-    """What the lines prove about a request: `done`, `blurred`, `misspelt`, `misplaced`, `undone`, or nothing."""
+    """Proof about a request from the text that was read, or none."""
 
-    outcome: Literal["done", "blurred", "misspelt", "misplaced", "undone"] | None
+    outcome: Outcome | None
     finding: str
     degree: int = 0
     """Severity of a fault that has degrees, from 0 for the slightest."""
@@ -107,8 +127,8 @@ def _wishes(text: str, quoted: Sequence[str]) -> tuple[list[TextRequest], str]:
             return [TextRequest("replace", match[1], match[2], where)], where
         if match := first_match("lettering.write_number", text):
             where = match[1].strip()
-            return [TextRequest("write", new=match[2], where=where)], where
-    for act in ("delete", "replace", "write"):
+            return [TextRequest("write", "", match[2], where, True)], where
+    for act in ("delete", "replace", "write", "rewrite"):
         match = first_match(f"lettering.{act}", text)
         if match is None:
             continue
@@ -117,8 +137,11 @@ def _wishes(text: str, quoted: Sequence[str]) -> tuple[list[TextRequest], str]:
         texts = [quoted[int(number)] for number in re.findall(r"\d+", " ".join(marks))]
         if act == "delete":
             return [TextRequest("delete", old, where=where) for old in texts], where
-        if act == "write":
-            return [TextRequest("write", new=new, where=where) for new in texts], where
+        if act in ("write", "rewrite"):
+            unnamed = act == "rewrite"
+            return [
+                TextRequest("write", "", new, where, unnamed) for new in texts
+            ], where
         old, new = texts
         if not first_match("language", new):
             return [TextRequest("replace", old, new, where)], where
@@ -171,15 +194,58 @@ def plain(text: str) -> str:
     return re.sub(r"[\W_]+", "", text).casefold()
 
 
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_TOKENS = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
+
+
+def tokens(text: str) -> tuple[str, ...]:
+    """Return the words of a text in lower case, without punctuation; each character of a script without spaces."""
+    composed = unicodedata.normalize("NFC", text).casefold()
+    # An apostrophe or a point between letters is often lost in reading.
+    joined = re.sub(r"(?<=[^\W\d])['’`´.](?=[^\W\d])", "", composed)
+    return tuple(_TOKENS.findall(joined))
+
+
+def _stream(lines: Sequence[TextLine]) -> list[str]:
+    return [token for line in lines for token in line.tokens]
+
+
+def _span(text: str, stream: Sequence[str]) -> int:
+    """Return how many words at the start of a stream make up a text; 0 if they do not.
+
+    Spaces may have been lost or added in reading, but a text begins and ends with a word.
+    """
+    joined = ""
+    for count, token in enumerate(stream, 1):
+        joined += token
+        if joined == text:
+            return count
+        if not text.startswith(joined):
+            break
+    return 0
+
+
+def _occurrences(wanted: Sequence[str], stream: Sequence[str]) -> int:
+    text = "".join(wanted)
+    return sum(_span(text, stream[at:]) > 0 for at in range(len(stream)))
+
+
+def _substituted(
+    stream: Sequence[str], old: Sequence[str], new: Sequence[str]
+) -> list[str]:
+    """Return the words with every occurrence of a text replaced."""
+    text = "".join(old)
+    result: list[str] = []
+    at = 0
+    while at < len(stream):
+        count = _span(text, stream[at:])
+        result += new if count else stream[at : at + 1]
+        at += max(1, count)
+    return result
+
+
 def _count(text: str, lines: Sequence[TextLine]) -> int:
-    wanted = plain(text)
-    if not wanted:
-        return 0
-    if len(wanted) < 3:  # one or two letters occur in most words
-        return sum(
-            plain(part) == wanted for line in lines for part in line.text.split()
-        )
-    return "".join(line.plain for line in lines).count(wanted)
+    return _occurrences(tokens(text), _stream(lines))
 
 
 def _added(before: Sequence[TextLine], after: Sequence[TextLine]) -> list[TextLine]:
@@ -187,26 +253,46 @@ def _added(before: Sequence[TextLine], after: Sequence[TextLine]) -> list[TextLi
     return [line for line in after if line.plain not in earlier]
 
 
-def _nearest(wanted: str, lines: Sequence[TextLine]) -> tuple[float, str, float]:
-    """Return the line closest by edit distance: its share of matching letters, its text and its confidence."""
-    text = plain(wanted)
+@dataclass(frozen=True)
+class _Nearest:
+    """The words in added lines that are closest to a wanted text."""
+
+    text: str = ""
+    wrong: int = 0
+    """Letters to change, add or drop."""
+    share: float = 0.0
+    """Share of the wanted letters that match."""
+    confidence: float = 0.0
+
+
+def _nearest(wanted: str, lines: Sequence[TextLine]) -> _Nearest:
+    text = "".join(tokens(wanted))
     size = max(1, len(text))
-    candidates = [
-        (1 - edit_distance(text, line.plain) / size, line.text, line.confidence)
-        for line in lines
-    ]
-    return max(candidates, default=(0.0, "", 0.0))
+    best = _Nearest()
+    for line in lines:
+        count = len(line.tokens)
+        for start in range(count):
+            for stop in range(count, start, -1):
+                candidate = "".join(line.tokens[start:stop])
+                wrong = edit_distance(text, candidate)
+                share = 1 - wrong / size
+                if share > best.share:
+                    read = " ".join(line.tokens[start:stop])
+                    shown = line.text if stop - start == count else read
+                    best = _Nearest(shown, wrong, share, line.confidence)
+    return best
 
 
-def edit_distance(wanted: str, text: str) -> int:
-    """Return the minimum number of edits that turn a part of the text into the wanted text."""
-    row = [0] * (len(text) + 1)
-    for i, a in enumerate(wanted, 1):
+def edit_distance(a: str, b: str) -> int:
+    """Return the number of letters to change, add or drop to turn one text into the other."""
+    row = list(range(len(b) + 1))
+    for i, letter in enumerate(a, 1):
         above = row
         row = [i]
-        for j, b in enumerate(text, 1):
-            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a != b)))
-    return min(row)
+        for j, other in enumerate(b, 1):
+            changed = above[j - 1] + (letter != other)
+            row.append(min(above[j] + 1, row[j - 1] + 1, changed))
+    return row[-1]
 
 
 # --- proof ----------------------------------------------------------------------------------------------------
@@ -218,7 +304,51 @@ _HALF_READ = (0.7, 0.55)
 """OCR confidences below which letters are increasingly badly formed."""
 _ALIKE = 0.6
 """Share of matching letters from which a text is a misspelling instead of a different text."""
-_ORDER = ("undone", "misspelt", "misplaced", "blurred", "done")
+_ORDER = ("undone", "misspelt", "partial", "misplaced", "disturbed", "blurred", "done")
+_ALTERED = 0.003
+"""Share of a line's box that visibly changed if one letter did; encoding again changes nothing visibly."""
+_HALF = 0.4
+"""Share of the letters in words that are there, from which a text is incomplete, not another one."""
+_LARGE = 1200
+"""Longer side of an image, in pixels, that is read again at a smaller size instead of a larger one."""
+_SHORT = 2
+"""Letters of a stray word that may be a leaf or a fold read as text."""
+_LOOKALIKE = str.maketrans("0o1i|ıïîíìł", "oolllllllll")
+"""Letters that reading does not tell apart: in print of three fonts, naïve is read as naive, and l as 1."""
+
+
+def compare_images(
+    wishes: Sequence[TextRequest],
+    images: Mapping[str, Array],
+    mask: Array | None,
+    visible: Array,
+) -> tuple[TextReading, dict[str, list[TextLine]]]:
+    """Read both images and compare; return the proof, and the lines by role.
+
+    A proof is confirmed by a second reading, of larger images with more contrast: a misread word is rarely misread
+    in the same way twice.
+    """
+    lines = {role: read_lines(images[role]) for role in ("input", "edited")}
+    first = compare_all(wishes, lines["input"], lines["edited"], mask, visible)
+    if first.outcome is None:
+        return first, lines
+    again = [read_lines(_enhanced(images[role])) for role in ("input", "edited")]
+    second = compare_all(wishes, again[0], again[1], mask, visible)
+    legible = {"done", "blurred"}
+    if first.outcome == second.outcome or {first.outcome, second.outcome} == legible:
+        return first, lines
+    finding = f"two readings differ: {first.finding}; {second.finding}"
+    return TextReading(None, finding), lines
+
+
+def _enhanced(image: Array) -> Array:
+    """Return the image at another size, with more local contrast."""
+    lab = cv2.cvtColor(image, cv2.COLOR_RGB2LAB)
+    lab[..., 0] = cv2.createCLAHE(2.0, (8, 8)).apply(lab[..., 0])
+    scale = 1.5 if max(image.shape) <= _LARGE else 0.75
+    contrasted = cv2.cvtColor(lab, cv2.COLOR_LAB2RGB)
+    how = cv2.INTER_CUBIC if scale > 1 else cv2.INTER_AREA
+    return cv2.resize(contrasted, None, fx=scale, fy=scale, interpolation=how)
 
 
 def compare_all(
@@ -226,16 +356,22 @@ def compare_all(
     before: Sequence[TextLine],
     after: Sequence[TextLine],
     mask: Array | None,
+    visible: Array | None = None,
 ) -> TextReading:
-    """Return the worst outcome of several requests. There is no outcome if a request has none, or if only some are
-    done."""
+    """Return the worst outcome of several requests, if all are proven and none is missing beside one that is done.
+
+    `visible` has the pixels that visibly changed; text elsewhere is the same, however it is read.
+    """
     readings = [compare(wish, before, after, mask) for wish in wishes]
     for reading in readings:
         if reading.outcome is None:
             return reading
     if {reading.outcome for reading in readings} >= {"done", "undone"}:
         return TextReading(None, "only a part of the text could be read")
-    return min(readings, key=lambda r: (_ORDER.index(str(r.outcome)), -r.degree))
+    worst = min(readings, key=lambda r: (_ORDER.index(str(r.outcome)), -r.degree))
+    if worst.outcome in ("done", "blurred"):
+        return _other_text(wishes, before, after, visible) or worst
+    return worst
 
 
 def compare(
@@ -249,6 +385,10 @@ def compare(
     if wish.act == "delete":
         return _deleted(wish.old, wish.where, before, after)
     if _count(wish.new, after) > _count(wish.new, before):
+        if not _same_case(wish.new, after):
+            return TextReading(
+                None, f'"{wish.new}" is written, in other capitals than asked for'
+            )
         if wish.act == "write":
             return _written(wish, before, after, mask)
         return _replaced(wish, before, after)
@@ -262,31 +402,126 @@ def compare(
             "undone",
             f'"{wish.old}" is still in the edited picture, and "{wish.new}" cannot be read',
         )
-    added = _added(before, after)
-    nearest, text, confidence = _nearest(wish.new, added)
-    if nearest >= _ALIKE and confidence >= _SURE:
-        wrong = edit_distance(plain(wish.new), plain(text))
-        letters = f"{wrong} letter{'s' * (wrong > 1)} wrong"
-        return TextReading(
-            "misspelt",
-            f'"{wish.new}" was asked for, but "{text}" is written, {letters}',
-            wrong - 1,
-        )
+    return _differently_written(wish.new, _added(before, after))
+
+
+def _differently_written(new: str, added: Sequence[TextLine]) -> TextReading:
+    """Say how the added text differs from the requested one."""
     if not added:
         return TextReading(
-            "undone", f'no text was added, and "{wish.new}" cannot be read anywhere'
+            "undone", f'no text was added, and "{new}" cannot be read anywhere'
+        )
+    wanted = tokens(new)
+    nearest = _nearest(new, added)
+    read = tokens(nearest.text)
+    if folded(read) == folded(wanted):
+        clause = (
+            f'"{nearest.text}" is read, which may be "{new}" in letters that look alike'
+        )
+        return TextReading(None, clause)
+    stream = _stream([line for line in added if line.confidence >= _SURE])
+    absent = [token for token in wanted if token not in stream]
+    present = sum(map(len, wanted)) - sum(map(len, absent))
+    if not Counter(read) - Counter(wanted) and present >= _HALF * len("".join(wanted)):
+        clause = f'of "{new}", "{" ".join(absent)}" is missing'
+        return TextReading("partial", clause)
+    if nearest.share >= _ALIKE and nearest.confidence >= _SURE:
+        letters = f"{nearest.wrong} letter{'s' * (nearest.wrong > 1)} wrong"
+        return TextReading(
+            "misspelt",
+            f'"{new}" was asked for, but "{nearest.text}" is written, {letters}',
+            nearest.wrong - 1,
         )
     return TextReading(
-        None,
-        f'"{wish.new}" could not be read, and nothing else proves that it is missing',
+        None, f'"{new}" could not be read, and nothing else proves that it is missing'
     )
+
+
+def folded(parts: Sequence[str]) -> str:
+    """Return a text without spaces, with one letter for all that look alike, and one accent for all accents."""
+    text = unicodedata.normalize("NFD", "".join(parts).translate(_LOOKALIKE))
+    return re.sub(r"[\u0300-\u036f]", "\u0301", text)
+
+
+_ONE_SHAPE = "cijkopsuvwxyz"
+"""Letters whose capital has the same shape, only larger."""
+
+
+def _same_case(text: str, lines: Sequence[TextLine]) -> bool:
+    """Whether a text that was read has the requested capitals, as far as their shapes tell."""
+    alike = str.maketrans(_ONE_SHAPE.upper(), _ONE_SHAPE)
+    pages = (text, *("".join(line.text for line in lines),))
+    wanted, read = (
+        re.sub(r"[\W_]+", "", unicodedata.normalize("NFC", page)).translate(alike)
+        for page in pages
+    )
+    return wanted in read
+
+
+def _other_text(
+    wishes: Sequence[TextRequest],
+    before: Sequence[TextLine],
+    after: Sequence[TextLine],
+    visible: Array | None,
+) -> TextReading | None:
+    """Compare all text with the text of the input after the requests; None if nothing else changed."""
+    if any(wish.act == "script" for wish in wishes):
+        return None
+    stream = _stream(before)
+    for wish in wishes:
+        new = tokens(wish.new)
+        old = tokens(wish.old)
+        stream = _substituted(stream, old, new) if old else [*stream, *new]
+    expected = Counter(stream)
+    read = Counter(_stream(after))
+    lost = [*(expected - read).elements()]
+    gained = [*(read - expected).elements()]
+    # Words may be joined or divided in reading, and letters that look alike confused.
+    if sorted(folded(lost)) == sorted(folded(gained)):
+        return None
+    missing = _in_changed_lines(lost, before, visible)
+    extra = _in_changed_lines(gained, after, visible)
+    if any(wish.unnamed_old for wish in wishes):
+        missing = {}
+    if not missing and not extra:
+        return None
+    clauses = [
+        f'"{" ".join(parts)}" {verb}'
+        for parts, verb in ((missing, "is missing"), (extra, "was added"))
+        if parts
+    ]
+    finding = f"the requested text is as asked for, but of other text, {' and '.join(clauses)}"
+    if any(_count_old(wish, before) > 1 for wish in wishes):
+        return TextReading(None, f"{finding}, and which text is meant is not certain")
+    certain = [
+        word
+        for word, confidence in (*missing.items(), *extra.items())
+        if len(word) > _SHORT and confidence >= _SURE
+    ]
+    if not certain:
+        return TextReading(None, f"{finding}, which is too short or faint to be sure")
+    return TextReading("disturbed", finding, len(certain) > 1)
+
+
+def _in_changed_lines(
+    words: Sequence[str], lines: Sequence[TextLine], visible: Array | None
+) -> dict[str, float]:
+    """Return the words of lines that visibly changed, with the confidence at which they were read."""
+    changed = [
+        line for line in lines if visible is None or line.share_of(visible) >= _ALTERED
+    ]
+    return {
+        word: max(line.confidence for line in changed if word in line.tokens)
+        for word in words
+        if any(word in line.tokens for line in changed)
+    }
 
 
 def _count_old(wish: TextRequest, lines: Sequence[TextLine]) -> int:
     """Count the occurrences of the old text, except as part of the new one."""
     if not wish.old:
         return 0
-    within = plain(wish.new).count(plain(wish.old))
+    within = _occurrences(tokens(wish.old), tokens(wish.new))
     return _count(wish.old, lines) - _count(wish.new, lines) * within
 
 
@@ -411,7 +646,7 @@ def _deleted(
             None,
             f'"{old}" occurs {was} times in the input and can still be read {now} times',
         )
-    if _nearest(old, _added(before, after))[0] >= _ALIKE:
+    if _nearest(old, _added(before, after)).share >= _ALIKE or len(plain(old)) == 1:
         return TextReading(None, f'something like "{old}" is still there')
     return TextReading("done", f'"{old}" was in the input and is gone')
 

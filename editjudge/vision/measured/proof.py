@@ -233,6 +233,8 @@ _UNPROVEN = (
 _LETTERING = {
     "done": ((7.0, 7.0, 7.0),),
     "blurred": ((5.0, 6.0, 4.0), (4.0, 6.0, 4.0), (3.0, 6.0, 1.0)),
+    "disturbed": ((4.0, 6.0, 4.0), (3.0, 6.0, 4.0)),
+    "partial": ((3.0, 3.0, 1.0),),
     "misspelt": ((4.0, 4.0, 4.0), (3.0, 4.0, 1.0), (2.0, 4.0, 1.0)),
     "misplaced": ((3.0, 5.0, 1.0),),
     "undone": ((1.0, 1.0, 1.0),),
@@ -250,7 +252,8 @@ def prove(
     where = ""
     if change.region.any():
         where = f" ({position(change.region)}, {percent(change.share)} of the picture)"
-    if change.nothing:
+    written = reading is not None and reading.outcome in ("done", "blurred")
+    if change.nothing and not written:
         # The instruction may ask for an unchanged or cropped image.
         if not may_stay(instruction) and "scale" not in measures.scene.framing:
             return FactorVerdict(

@@ -2,33 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias
 
 import cv2
 import numpy as np
 
 from editjudge.vision.measured.change import Change
-from editjudge.vision.measured.factors import percent, position
+from editjudge.vision.measured.factors import (
+    FactorVerdict,
+    abstain,
+    percent,
+    position,
+)
+from editjudge.vision.measured.illumination import (
+    content_chances,
+    load,
+    local_evidence,
+    unaligned,
+)
 from editjudge.vision.measured.scene import Array, Scene
-from editjudge.vision.measured.structure import structure_map
 
 LightDifference: TypeAlias = tuple[
     str, Literal["allowed", "not allowed", "unsure", "ignored"]
 ]
 """Description of a difference, and its mark."""
 
-_BROKEN = 0.25
-"""Correlation of local structure below which light alone cannot explain the difference."""
-_DOUBTFUL = 0.5
-_LEAST = 0.001
-"""Share of the image from which an area with other structure is an object, not the edge of a highlight."""
 _EVEN = 12.0
 """Variance of colour among neighbouring pixels below which they were painted and not photographed. JPEG leaves some."""
+_HUE = 0.25
+"""Step of the logarithm of colour ratios from which a part is said to differ in colour: a quarter more of one."""
+_BESIDE = 45
+"""Pixels around an instruction mark, along both sides, that its disappearance changes: a window of evidence each way."""
 
 
-def differences(scene: Scene, change: Change) -> list[LightDifference]:
-    """Return every difference that can be separated from the others, and whether light explains it."""
+def judge_light(
+    images: Mapping[str, Array], scene: Scene, change: Change
+) -> FactorVerdict:
+    """Score a list of differences; abstain if light may not explain some of them, and nothing else is certain."""
+    as_they_are = None
+    if "shift right (px)" in scene.framing:
+        as_they_are = unaligned(images["input"], images["edited"])
+    listed = differences(scene, change, as_they_are)
+    marks = {mark for _, mark in listed}
+    lines = [f"{difference}: {mark}" for difference, mark in listed] or [
+        "No difference that lighting would have to explain: allowed"
+    ]
+    if "not allowed" in marks:
+        return FactorVerdict(1.0, "\n".join(lines))
+    if "unsure" in marks:
+        doubt = "; ".join(text for text, mark in listed if mark == "unsure")
+        return abstain(f"whether light alone changed is not certain: {doubt}")
+    return FactorVerdict(7.0, "\n".join(lines))
+
+
+def differences(
+    scene: Scene, change: Change, unshifted: Scene | None = None
+) -> list[LightDifference]:
+    """Return every difference that can be separated from the others, with whether light explains it.
+
+    `unshifted` shows the same images without the shift that registration found, which may be a trick of the light.
+    """
     listed: list[LightDifference] = []
     marks = np.zeros(scene.shape, np.uint8)
     for mark in _marks(scene):
@@ -36,7 +70,8 @@ def differences(scene: Scene, change: Change) -> list[LightDifference]:
         size = percent(float(mark.mean()))
         sentence = f"An instruction mark in the input, {position(mark)}, {size} of the picture, is gone"
         listed.append((sentence, "ignored"))
-    listed += _content(scene, cv2.dilate(marks, np.ones((25, 25), np.uint8)) > 0)
+    ignored = cv2.dilate(marks, np.ones((_BESIDE, _BESIDE), np.uint8)) > 0
+    listed += _content((scene, unshifted), ignored)
     listed += _light(scene, change)
     if not listed and not change.nothing:
         changed = _region(change.visible > 1)
@@ -61,50 +96,38 @@ def _light(scene: Scene, change: Change) -> Iterator[LightDifference]:
         yield sentence, "allowed"
 
 
-def _content(scene: Scene, ignored: Array) -> Iterator[LightDifference]:
-    """Yield areas whose structure changed or may have changed, and areas with a hue that lighting cannot explain."""
-    likeness, weight = structure_map(scene, light=True)
-    size = (likeness.shape[1], likeness.shape[0])
-    valid = (scene.valid > 0) & ~ignored
-    small = cv2.resize(valid.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
-    strong = (small > 0) & (weight > 0.6)
-    for part in _parts(strong & (likeness < _BROKEN), _LEAST):
-        yield f"{_region(part)} has a different structure than before", "not allowed"
-    doubtful = strong & (likeness >= _BROKEN) & (likeness < _DOUBTFUL)
-    for part in _parts(doubtful, 8 * _LEAST):
-        yield f"{_region(part)} may have a different structure than before", "unsure"
-    for part in _parts(_foreign(scene) & valid, 4 * _LEAST):
-        yield f"{_region(part)} has a hue that lighting cannot explain", "not allowed"
+def _content(
+    scenes: tuple[Scene, Scene | None], ignored: Array
+) -> Iterator[LightDifference]:
+    """Yield the parts of which light explains the difference hardly, or not at all."""
+    forest = load()
+    maps = []
+    for scene in filter(None, scenes):
+        names, evidence = local_evidence(scene)
+        chances = content_chances(evidence)
+        size = chances.shape[::-1]
+        seen = ((scene.valid > 0) & ~ignored).astype(np.uint8)
+        chances *= cv2.resize(seen, size, interpolation=cv2.INTER_NEAREST)
+        maps.append((float(chances.max()), chances, dict(zip(names, np.moveaxis(evidence, -1, 0), strict=True))))  # fmt: skip
+    _, chances, measured = min(maps, key=lambda m: m[0])
+    for part in _parts(chances > forest.allowed):
+        colour = float(measured["step.colour"][part].mean()) > _HUE
+        aspect = "colours" if colour else "structure"
+        if float(chances[part].max()) > forest.changed:
+            clause = f"{_region(part)} has other {aspect} than light explains"
+            yield clause, "not allowed"
+        else:
+            clause = f"{_region(part)} may have other {aspect} than light explains"
+            yield clause, "unsure"
 
 
-def _foreign(scene: Scene) -> Array:
-    """Return the pixels where the surface itself changed colour: their hue rotated by much more than the rest of the
-    image."""
-    before, after = (
-        cv2.GaussianBlur(v.lab, (0, 0), 3.0) for v in (scene.before, scene.after)
-    )
-    # More light on a surface scales its chroma like L + 16: both grow with the cube root of luminance.
-    stronger = (after[..., :1] + 16) / (np.maximum(before[..., :1], 0) + 16)
-    delta = after[..., 1:] - before[..., 1:] * stronger
-    common = np.median(delta.reshape(-1, 2), axis=0)
-    # coloured light shifts all surfaces by similar angles, within about 20 degrees
-    turned = np.linalg.norm(delta - common, axis=-1) > 30.0
-    # If one channel is clipped, orange turns yellow and yellow white; black had no hue.
-    clipped = cv2.cvtColor(scene.after.lab, cv2.COLOR_Lab2RGB).max(axis=-1) > 0.98
-    turned &= ~clipped & (np.minimum(before[..., 0], after[..., 0]) > 8)
-    kernel = np.ones((5, 5), np.uint8)
-    foreign: Array = cv2.morphologyEx(turned.astype(np.uint8), cv2.MORPH_OPEN, kernel)
-    return foreign > 0
-
-
-def _parts(changed: Array, least: float) -> list[Array]:
-    """Return the largest connected parts, at most five, that cover at least this share of the image."""
+def _parts(changed: Array) -> list[Array]:
+    """Return the largest connected parts, five at most."""
     count, labels, stats, _ = cv2.connectedComponentsWithStats(
         changed.astype(np.uint8), connectivity=8
     )
     areas = stats[:, cv2.CC_STAT_AREA]
-    large = [k for k in range(1, count) if areas[k] >= least * changed.size]
-    return [labels == k for k in sorted(large, key=lambda k: -areas[k])[:5]]
+    return [labels == k for k in sorted(range(1, count), key=lambda k: -areas[k])[:5]]
 
 
 def _marks(scene: Scene) -> Iterator[Array]:
