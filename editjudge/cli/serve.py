@@ -284,15 +284,18 @@ def _check_reward(terms: Terms) -> str:
     offer = Offer.of(terms)
     if judge := offer.blind_judge():
         problem = (
-            f"the judge {judge} cannot judge whether the instruction was followed (rubric fidelity), so that edits have no "
-            "reward. Either name a judge that does for that rubric: --judge-for fidelity=openai/gpt-4.1. Or ask for "
-            "what it measures by name: --rubric preservation --rubric quality; such a reward cannot know whether the "
-            "instruction was followed"
+            f"the judge {judge} cannot judge whether the instruction was followed (rubric fidelity), so that edits have "
+            "no reward"
         )
         is_chosen = _is_typed("judge") or _is_typed("mixture")
         if is_chosen and not _is_typed("rubrics"):
-            raise UsageError(problem, code="instruction_not_judged")
-        return f"rewards: {problem}"
+            raise UsageError(
+                f"{problem}. Either name a judge that does for that rubric: --judge-for fidelity=openai/gpt-4.1. Or ask "
+                "for what it measures by name: --rubric preservation --rubric quality; such a reward cannot know "
+                "whether the instruction was followed",
+                code="instruction_not_judged",
+            )
+        return f"rewards: {problem}; see --judge-for and --rubric"
     if offer.ignores_instruction():
         return (
             "rewards: not judged: whether the instruction was followed, so that an edit that does less of what was "
