@@ -1,4 +1,4 @@
-"""`agree`: agreement of judges with people and of people with each other, calibration, and estimates with few ratings.
+"""`agree`: agreement of judges with people and of people with each other, calibration, and estimates from few ratings.
 
 Tables show an estimate only if it has a 95 % interval. JSON has every figure, and the reason for a missing interval.
 """
@@ -64,10 +64,10 @@ from editjudge.store.store import Store
 
 T = TypeVar("T")
 ByJudge = Mapping[str, Mapping[str, T]]
-"""Results by factor and judge."""
+"""Results keyed by factor and judge."""
 
 PEOPLE = "(a further rater)"
-"""Name of a row among the judges: the expected agreement of one more person with the mean of the raters."""
+"""Name of a row in tables of judges: the expected agreement of one more person with the mean of the raters."""
 ENDS = {"top": "highest", "floor": "lowest"}
 FITTED = (
     "measured was fitted to people's quality ratings of ImagenHub's edits: on those images its agreement "
@@ -89,7 +89,7 @@ def agree(
     calibrating: bool = False,
     estimating: bool = False,
 ) -> Answer:
-    """Compare the judges of a run with people's ratings in a file or a store. The run must be loaded with `pairing`."""
+    """Compare a run's judges with people's ratings from a file or a store. The run must be loaded with `pairing`."""
     if isinstance(source, Path):
         ratings, _ = _file_ratings(source, run)
     else:
@@ -147,7 +147,7 @@ def agree_files(
 def stored_agreement(
     run: RunData, store: Store, mappings: Sequence[str]
 ) -> tuple[Answer | None, str]:
-    """Compare a run with the ratings in the store that are about its factors.
+    """Compare a run with the stored ratings of its factors.
 
     Also return a sentence about ratings of other factors.
     """
@@ -243,7 +243,7 @@ def _answer(
 
 
 class _Joint(NamedTuple):
-    """One factor of one judge: for each item its mean score, its mean rating, its model and its source image."""
+    """Items of one factor and judge: the mean score, mean rating, model and source image of each."""
 
     judge: Floats
     human: Floats
@@ -254,7 +254,7 @@ class _Joint(NamedTuple):
         return calibrate(self.judge, self.human, group=self.group)
 
     def estimates(self, scale: Sequence[float] | None) -> dict[str, PoweredEstimate]:
-        """Return an estimate for each model, limited to the scale unless some ratings are outside it."""
+        """Return an estimate for each model. It is limited to the scale, unless some ratings are outside it."""
         ends = ends_of(scale)
         rated = self.human[np.isfinite(self.human)]
         if ends and len(rated) and not ends[0] <= rated.min() <= rated.max() <= ends[1]:
@@ -296,7 +296,8 @@ def _each_judge(
 
 
 def _grouped(ratings: Ratings, scores: Scores) -> tuple[Ratings, Scores] | None:
-    """Return ratings and scores of the published groups of factors; None if no group is complete in both."""
+    """Return ratings and scores of the published groups of factors. Return None if no group has all its factors in
+    both."""
     rated = ratings.factor.present()
     common = {*rated} & {*scores.factor.present()}
     groups = []
@@ -317,7 +318,7 @@ def _grouped(ratings: Ratings, scores: Scores) -> tuple[Ratings, Scores] | None:
 
 
 def _cells(by_judge: ByJudge[T]) -> Iterator[tuple[str, str, T]]:
-    """Yield factor, judge and result of every entry."""
+    """Yield the factor, judge and result of every entry."""
     for factor, judges in by_judge.items():
         for judge, result in judges.items():
             yield factor, judge, result
@@ -327,10 +328,11 @@ def _cells(by_judge: ByJudge[T]) -> Iterator[tuple[str, str, T]]:
 
 
 def conclusions(agreement: Agreement) -> list[str]:
-    """Return a sentence for each judge, up to a limit: its Spearman correlation with people's mean, factor by factor.
+    """Return a sentence for each judge, up to a limit. It states the judge's Spearman correlation with people's mean on
+    each factor.
 
-    Each figure has its number of edits and its interval. Without an interval the reason is given instead, once for all
-    factors and judges that share it.
+    Each figure is followed by its number of edits and its interval. If there is no interval the reason is given
+    instead, once for all factors and judges that share it.
     """
     judges: dict[str, list[str]] = {}
     silences: dict[tuple[int, str], dict[str, None]] = {}
@@ -369,7 +371,7 @@ def _conclusion(factor: str, result: JudgeAgreement, ci: Interval) -> str:
 
 
 def _charts(agreement: Agreement) -> list[DotChart]:
-    """Return the chart of correlations; an empty list if no figure has an interval."""
+    """Return the chart of correlations, or an empty list if no figure has an interval."""
     people = ((f, PEOPLE, human.further_rater) for f, human in agreement.humans.items())
     dots = []
     judges = _cells(agreement.factors)
@@ -393,7 +395,7 @@ def _charts(agreement: Agreement) -> list[DotChart]:
 
 
 Figures = JudgeAgreement | Level | FurtherRater | Ceiling
-"""Results that have figures and, by the same names, their intervals."""
+"""Results with figures and intervals; a figure and its interval have the same name."""
 
 
 def _figure(figures: Figures, name: str, *, sign: bool = False) -> Figure:
@@ -469,7 +471,7 @@ def _agreement_table(
 
 
 def _about_people(agreement: Agreement) -> Iterator[str]:
-    """Yield notes on the row of a further rater, on factors without this row, and on factors without ratings."""
+    """Yield notes on the row of one more person, on factors without this row, and on factors without ratings."""
     numbers = set()
     reasons: dict[str, list[str]] = {}
     for factor, human in agreement.humans.items():
@@ -629,7 +631,7 @@ def _raters(humans: Mapping[str, Ceiling]) -> Table:
 def _guesses(
     by_judge: ByJudge[JudgeAgreement], with_guessed: ByJudge[JudgeAgreement]
 ) -> Table:
-    """Return the table of changes in agreement if guessed scores are included."""
+    """Return the table that shows how agreement changes if guessed scores are included."""
     rows: list[dict[str, Cell]] = []
     for factor, judge, other in _cells(with_guessed):
         result = by_judge[factor][judge]
@@ -739,7 +741,8 @@ def _halo(agreement: Agreement) -> list[Table]:
 # --- ratings and their names ----------------------------------------------------------------------------------
 
 _USUAL = {"SC": "fidelity", "PQ": "quality"}
-"""Names of semantic consistency and perceptual quality in ImagenHub and its successors, with the names used here."""
+"""Names that ImagenHub and its successors use for semantic consistency and perceptual quality, with the names used
+here."""
 
 
 def _factors(run: RunData) -> list[str]:
@@ -749,7 +752,8 @@ def _factors(run: RunData) -> list[str]:
 def _renamed(
     ratings: Ratings, mappings: Sequence[str], factors: Sequence[str]
 ) -> Ratings:
-    """Rename the factors of ratings to those of judges, by `--map-factor PEOPLE=FACTOR`. One factor may map to several."""
+    """Rename the factors of ratings to those of judges, as given by `--map-factor PEOPLE=FACTOR`. One factor may map to
+    several."""
     if not mappings:
         return ratings
     pairs = [text.rpartition("=")[::2] for text in mappings]
@@ -782,7 +786,7 @@ def _renamed(
 
 
 def _such_as(people: Sequence[str], factors: Sequence[str]) -> Option:
-    """Return an example of --map-factor: a usual mapping or, if there is none, a mapping to the overall score."""
+    """Return an example of --map-factor. It is a usual mapping or, if there is none, a mapping to the overall score."""
     for name, factor in _USUAL.items():
         if name in people and factor in factors:
             return Option("map-factor", {name: factor})
@@ -791,8 +795,8 @@ def _such_as(people: Sequence[str], factors: Sequence[str]) -> Option:
 
 
 def _file_ratings(file: Path, run: RunData | None) -> tuple[Ratings, dict[str, Origin]]:
-    """Return the ratings of a file and the origins of its items. Ratings whose id belongs to other content in the run
-    are left out."""
+    """Return the ratings in a file and the origins of its items. Ratings are left out if their id belongs to other
+    content in the run."""
     edits = run.side.edits if run else {}
     contents = {item: content.key() for item, content in edits.items()}
     ratings = []

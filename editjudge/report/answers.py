@@ -25,7 +25,7 @@ FORMATS = {
     ".csv": "csv",
     ".json": "json",
 }
-"""Report format by file extension."""
+"""Report formats keyed by file extension."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,7 +41,7 @@ class Answer(Mapping[str, Any]):
     lead: Sequence[str]
     tables: Sequence[Table]
     rows: Table | None = None
-    """Every figure at full precision, in one table that is too wide to read."""
+    """Every figure at full precision, in a table that is too wide for people to read."""
     conclusions: Sequence[str] = ()
     """The leading lines that state a result."""
     charts: Sequence[Chart] = ()
@@ -56,8 +56,8 @@ class Answer(Mapping[str, Any]):
         return len(self.document)
 
     def frame(self, table: int = 0) -> Any:
-        """Return the rows of a table at full precision. Table 0 is the table of all figures or, without one, the first
-        table."""
+        """Return the rows of a table at full precision. Table 0 is the table of all figures or, if there is none, the
+        first table."""
         tables = [*([self.rows] if self.rows else []), *self.tables]
         return framed(tables[table].records() if tables else [])
 
@@ -105,7 +105,7 @@ def together_latex(title: str, lead: Sequence[str], tables: Sequence[Table]) -> 
 
 
 PROSE = {"md": together_markdown, "latex": together_latex}
-"""Formats that write title, leading lines and tables as one text."""
+"""Formats that combine title, leading lines and tables in one text."""
 
 
 def written(
@@ -116,7 +116,8 @@ def written(
     rows: Table,
     document: Mapping[str, object],
 ) -> str:
-    """Return a report as text: `rows` as CSV, `document` as JSON, or title, leading lines and tables in another format."""
+    """Return a report as text: `rows` as CSV, `document` as JSON, or title, leading lines and tables in any other
+    format."""
     if form == "csv":
         return rows.csv()
     if form == "json":

@@ -18,7 +18,7 @@ from editjudge.stats.columns import Interval
 SERIES = 8
 """Maximum number of models or judges in one chart; each has its own colour and shape."""
 THIN = 6
-"""Number of edits below which a mean is drawn faint: a comparison of so few source images cannot reach p < .05."""
+"""Number of edits below which a mean is drawn faint. A comparison of so few source images cannot reach p < .05."""
 
 
 def draw(chart: Chart) -> str:
@@ -35,12 +35,12 @@ class Dot:
     value: float
     ci: Interval | None
     faint: bool = False
-    """Whether the mark is hollow, because there is no evidence of a difference."""
+    """Whether the marker is hollow, because there is no evidence of a difference."""
 
 
 @dataclass(frozen=True)
 class DotChart:
-    """Chart with a row for each name, a mark for each series, and a line for each interval."""
+    """Chart with a row for each name, a marker for each series, and a line for each interval."""
 
     title: str
     dots: Sequence[Dot]
@@ -49,7 +49,7 @@ class DotChart:
     ticks: Sequence[float]
     note: str = ""
     sides: tuple[str, str] = ("", "")
-    """Labels on the left and right of 0."""
+    """Labels to the left and right of 0."""
     kind: ClassVar[str] = "dots"
 
     @property
@@ -61,7 +61,7 @@ class DotChart:
         return _unique(dot.series for dot in self.dots)[:SERIES]
 
     def of(self, row: str) -> list[Dot]:
-        """Return the dots of a row in the order of the series, so that values are listed in the order of their marks."""
+        """Return the dots of a row in series order, so that the listed values match the order of the markers."""
         dots = {dot.series: dot for dot in self.dots if dot.row == row}
         return [dots[name] for name in self.series if name in dots]
 
@@ -77,13 +77,13 @@ class DotChart:
 
 @dataclass(frozen=True)
 class Point:
-    """A figure with its interval at a position of the horizontal axis."""
+    """A figure with its interval at a position on the horizontal axis."""
 
     at: float
     value: float
     ci: Interval | None
     faint: bool = False
-    """Whether it is drawn hollow: it is evidently not the best."""
+    """Whether it is drawn hollow, because it is evidently not the best."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,13 @@ class LineChart:
     high: float
     kind: ClassVar[str] = "line"
     height: ClassVar[int] = 150
-    """Pixels from the lowest to the highest value."""
+    """Distance in pixels between the lowest and the highest value."""
     labels: ClassVar[int] = 8
-    """Limit of positions that are labelled, so that numbers do not overlap on a phone."""
+    """Maximum number of labelled positions, which keeps the numbers from overlapping on a phone."""
 
     @property
     def ticks(self) -> list[float]:
-        """Round values inside the axis, three to seven of them."""
+        """Three to seven round values on the axis."""
         raw = (self.high - self.low) / 4
         power = 10.0 ** math.floor(math.log10(raw))
         step = next(power * n for n in (1, 2, 5, 10) if power * n >= raw)
@@ -111,18 +111,18 @@ class LineChart:
         return [number * step for number in range(first, last + 1)]
 
     def is_labelled(self, index: int) -> bool:
-        """Whether the position of this point is labelled: the last, and even distances before it."""
+        """Whether this point's position is labelled. The last position is, and those at regular distances before it."""
         every = math.ceil(len(self.points) / self.labels)
         return (len(self.points) - 1 - index) % every == 0
 
     def percent(self, at: float) -> float:
-        """Return the horizontal position, with a margin for the marks at both ends."""
+        """Return the horizontal position in percent, with a margin for the markers at both ends."""
         first = self.points[0].at
         width = self.points[-1].at - first
         return 4 + 92 * (at - first) / width if width else 50.0
 
     def pixel(self, value: float) -> float:
-        """Return the vertical position, from the top."""
+        """Return the vertical position in pixels from the top."""
         inside = min(max(value, self.low), self.high)
         return self.height * (self.high - inside) / (self.high - self.low) + 6
 
@@ -156,11 +156,11 @@ class HeatCell:
     ci: Interval | None = None
     scale: tuple[float, float] | None = None
     of: int | None = None
-    """Number of edits that should have a score, if it is larger than `n`."""
+    """Number of edits that should have a score; it may be larger than `n`."""
 
     @property
     def step(self) -> str:
-        """Shade from 0 to 8; `none` if there is no score or no scale."""
+        """Shade from 0 to 8, or `none` if there is no score or no scale."""
         if self.mean is None or self.scale is None:
             return "none"
         worst, best = self.scale
@@ -202,7 +202,7 @@ class HeatMap(_Grid):
 
 @dataclass(frozen=True)
 class Histograms(_Grid):
-    """Frequency of each score by cell."""
+    """Frequency of each score in each cell."""
 
     kind: ClassVar[str] = "histograms"
 
@@ -211,7 +211,7 @@ class Histograms(_Grid):
         return super().columns[:SERIES]
 
     def largest(self, row: str) -> float:
-        """Return the largest share of a single score in a row, which is the top of the axis."""
+        """Return the largest share that a single score has in a row, which is the top of the axis."""
         shares = [
             n / sum(counts.values())
             for (name, _), counts in self.cells.items()
@@ -224,7 +224,7 @@ class Histograms(_Grid):
 
 @dataclass(frozen=True)
 class SlopeMap(_Grid):
-    """Slope of each defect and factor: change of the score with the dose (`probes.result.DoseResponse`)."""
+    """Slopes by defect and factor: how much the score changes with the dose (`probes.result.DoseResponse`)."""
 
     kind: ClassVar[str] = "slopes"
 
@@ -234,7 +234,7 @@ class SlopeMap(_Grid):
         return "lost" if slope < 0 else "gained"
 
     def strength(self, slope: float | None) -> float:
-        """Return the opacity of a slope's colour, which is greatest from 1.5 points per dose: six points over four doses."""
+        """Return the opacity of a slope's colour. It is greatest from 1.5 points per dose (six points over four doses)."""
         return 1.0 if slope is None else 0.66 * min(1.0, abs(slope) / 1.5)
 
 
@@ -328,5 +328,5 @@ def _panel(panel: Any, chart: DotChart) -> None:
 
 
 def _literal(text: str) -> str:
-    """Return a name with dollars escaped, since Matplotlib reads text between them as mathematics."""
+    """Return a name with dollar signs escaped, since Matplotlib reads text between them as mathematics."""
     return re.sub(r"([$\\])", r"\\\1", text)

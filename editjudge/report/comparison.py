@@ -53,7 +53,7 @@ Direction = Literal["up", "down"]
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """A difference, and the judge or rubric that both sides have in common."""
+    """A difference, and the judge or rubric that is the same on both sides."""
 
     within: str
     difference: Difference
@@ -65,7 +65,7 @@ class PairedDifference:
 
     @property
     def marked(self) -> Difference:
-        """The difference, with the label of its factor in tables."""
+        """The difference, with its factor's label in tables."""
         d = self.difference
         return replace(d, factor=f"{d.factor} {FALLS}") if self.is_falling else d
 
@@ -115,7 +115,7 @@ def compare_runs(
     *,
     across_rubrics: bool = False,
 ) -> Answer:
-    """Compare two runs, B minus A, on the tasks that both have. Both must be loaded with `pairing`."""
+    """Compare two runs (B minus A) on the tasks that both contain. Both must be loaded with `pairing`."""
     same = same_rubrics(a, b, across_rubrics=across_rubrics, factors=choice.factors)
     a_scores, b_scores, match = pair_runs(same.a, same.b, "task")
     comparisons = _run_differences(
@@ -219,7 +219,8 @@ def drift(now: RunData, then: RunData, *, across_rubrics: bool = False) -> Answe
 
 
 def _drifting_judges(now: RunData, then: RunData) -> dict[str, str]:
-    """Return the judges that both runs have. A single judge on each side is matched even if the names differ."""
+    """Return the judges that both runs have. If each run has a single judge, these two are matched even if their names
+    differ."""
     judges = now.scores.judge.present()
     earlier = then.scores.judge.present()
     if len(judges) == len(earlier) == 1:
@@ -243,7 +244,8 @@ def differences(
     b: str | None = None,
     choice: Choice = EVERYTHING,
 ) -> list[PairedDifference]:
-    """Compare sides: `a` with `b` if both are named, one with all others if one is named, or every pair if none is.
+    """Compare two or more sides. If `a` and `b` are both named, they are compared. If only one is named, it is compared
+    with all others. If none is named, every pair is compared.
 
     Models are compared by the panel's mean unless a judge is chosen. P-values are corrected over the primary scores
     and, separately, over the factors of each rubric.
@@ -311,7 +313,7 @@ def _common_scales(a: RunData, b: RunData) -> dict[str, tuple[float, ...]]:
 
 
 def _chosen(run: RunData, factors: Sequence[str], primary: Sequence[str]) -> Scores:
-    """Return the scores of these factors; if none are named, the primary scores and all factors."""
+    """Return the scores of these factors. If none are named, return the primary scores and all factors."""
     if not factors:
         return run.with_aggregates(primary)
     scores = run.with_aggregates()
@@ -321,7 +323,8 @@ def _chosen(run: RunData, factors: Sequence[str], primary: Sequence[str]) -> Sco
 
 
 def _sides(scores: Scores, by: By) -> tuple[Column, Column, On]:
-    """Return the column to compare, the column that both sides share, and the name of the column that pairs them."""
+    """Return the column to compare, the column that is the same on both sides, and the name of the column by which rows
+    are paired."""
     if by == "model":
         return scores.model, scores.judge, "pair"
     if by == "judge":
@@ -357,7 +360,7 @@ def _corrected(
     primary: Sequence[str],
     declared: bool,
 ) -> list[PairedDifference]:
-    """Correct p-values over the primary scores, and over the factors of each rubric."""
+    """Correct p-values over the primary scores and, separately, over the factors of each rubric."""
     rubrics = {f: rubric for rubric, factors in run.rubrics.items() for f in factors}
     families: dict[tuple[()] | tuple[str, str], list[tuple[str, Difference]]] = {(): []}
     for context, d in rows:
@@ -380,7 +383,7 @@ def _corrected(
 
 
 def compare_tables(comparisons: Sequence[PairedDifference], by: By) -> list[Table]:
-    """Return tables of differences, one for each judge or other shared value. Primary scores come before factors."""
+    """Return tables of differences, one for each judge or other shared value. Primary scores precede factors."""
     tables = []
     shared_by = "rubric" if by == "judge" else "judge"
     titles = {"primary": "Primary scores", "exploratory": "Factors (exploratory)"}
@@ -488,7 +491,8 @@ def _all_figures(comparisons: Sequence[PairedDifference]) -> Table:
 
 
 def _digits(shifts: Sequence[Difference]) -> dict[str, int]:
-    """Return the number of decimals by factor: the same for all factors, unless their scales have different widths."""
+    """Return the number of decimals for each factor. It is the same for all factors, unless their scales have different
+    widths."""
     digits = {
         factor: column_decimals(d.ci for d in shifts if d.factor == factor)
         for factor in {d.factor for d in shifts}
@@ -499,7 +503,7 @@ def _digits(shifts: Sequence[Difference]) -> dict[str, int]:
 
 
 def _gap(d: Difference, digits: int) -> float:
-    """Return the difference of the two rounded means, so that the row adds up for the reader."""
+    """Return the difference of the two rounded means, so that the row adds up as printed."""
     return round(d.mean_b or 0.0, digits) - round(d.mean_a or 0.0, digits)
 
 
@@ -559,9 +563,10 @@ class PairVerdict:
     a: str
     b: str
     claims: Sequence[str]
-    """Evident differences, with size and CI."""
+    """Evident differences, each with its size and confidence interval."""
     doubts: Sequence[str]
-    """Scores without evidence, scores with nothing to compare, and claims that failed judgements could overturn."""
+    """Scores without evidence of a difference, scores with nothing to compare, and claims that failed judgements could
+    overturn."""
 
     @property
     def lines(self) -> Sequence[str]:
@@ -570,7 +575,7 @@ class PairVerdict:
 
 
 def conclusions(comparisons: Sequence[PairedDifference]) -> list[str]:
-    """Return a few lines for each pair, with the judge's name if there are several."""
+    """Return a few lines for each pair. They name the judge if there are several."""
     several = len({paired.within for paired in comparisons}) > 1
     return [
         f"{verdict.within}: {line}" if several else line
@@ -650,13 +655,13 @@ def _undecided(rows: Sequence[Difference]) -> str:
 
 
 def _span(rows: Sequence[Difference]) -> str:
-    """Return the range of the numbers of edits."""
+    """Return the range of the numbers of edits as text."""
     numbers = [d.n for d in rows]
     return " to ".join(dict.fromkeys(map(str, (min(numbers), max(numbers)))))
 
 
 def _levels(rows: Sequence[Difference]) -> str:
-    """Return the range of confidence levels, such as 95 %, or 95 % to 98.3 %."""
+    """Return the range of confidence levels as text, such as `95 %` or `95 % to 98.3 %`."""
     levels = [d.level for d in rows]
     ends = (min(levels), max(levels))
     return " to ".join(dict.fromkeys(f"{100 * level:.3g} %" for level in ends))
@@ -669,7 +674,8 @@ FOREST_PAIRS = 6
 
 
 def forests(comparisons: Sequence[PairedDifference]) -> dict[str, DotChart]:
-    """Return a forest plot for each judge: every paired difference that has a CI, on one axis around zero."""
+    """Return a forest plot for each judge, with every paired difference that has a confidence interval on one axis
+    around zero."""
     charts = {}
     for context in dict.fromkeys(paired.within for paired in comparisons):
         here = [paired.marked for paired in comparisons if paired.within == context]
@@ -702,6 +708,6 @@ def _forest(drawn: Sequence[Difference], pairs: Sequence[tuple[str, str]]) -> Do
 
 
 def _step(largest: float) -> float:
-    """Return a round distance between ticks that gives at most five on each side."""
+    """Return a round distance between ticks that gives at most five ticks on each side."""
     power = 10.0 ** math.floor(math.log10(largest / 5)) if largest > 0 else 1.0
     return next((power * n for n in (1, 2, 5) if power * n * 5 >= largest), power * 10)

@@ -15,7 +15,7 @@ from editjudge.store.records import RunRecord
 from editjudge.store.store import Store
 
 _AT_ONCE = 500
-"""Edits whose scores are read by one query."""
+"""Number of edits whose scores are read by one query."""
 
 
 def score_rows(store: Store, run: RunRecord) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ def edit_rows(store: Store, run: RunRecord) -> list[dict[str, Any]]:
 
 
 def _score_names(store: Store, run: RunRecord) -> Iterator[str]:
-    """Yield the factors with scores, the means of factors and the scores of sets, each once."""
+    """Yield the names of all scores, each once: factors with scores, means of factors, and scores of sets."""
     names = [
         f.key for scored in store.questions_of(run).scored.values() for f in scored
     ]

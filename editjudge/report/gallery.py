@@ -1,4 +1,4 @@
-"""Galleries of edits, such as the best and the failed: how edits are selected, and a card with images for each."""
+"""Galleries of edits, such as the best and the failed ones: selection of the edits, and a card with images for each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from editjudge.store.store import Store
 CARDS = 6
 """Number of edits in one gallery: two rows of three on a wide page."""
 THUMBNAIL = 320
-"""Pixels on the longer side of a thumbnail, which has 6 to 20 kB as WebP."""
+"""Pixels on the longer side of a thumbnail. As WebP, a thumbnail has 6 to 20 kB."""
 _ROLES = {
     "input": "Input",
     "edited": "Edited",
@@ -42,12 +42,12 @@ BESIDE = frozenset({
     "texture_and_detail", "image_quality", "color_and_lighting", "seamlessness", "plausibility",
     "Contextual_Preservation",
 })  # fmt: skip
-"""Factors of the built-in rubrics that do not ask whether the instruction was followed."""
+"""Factors of the built-in rubrics that are not about whether the instruction was followed."""
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """Ids of the selected edits, and the number of edits they were selected from."""
+    """Ids of the selected edits, and the number of edits from which they were selected."""
 
     name: str
     title: str
@@ -132,7 +132,7 @@ def _extremes(
 
 
 def _rivals(run: RunData, level: Floats) -> dict[str, str]:
-    """Pair the edits with the highest and lowest level that share input and instruction, largest gap first."""
+    """Pair the edits with the highest and lowest level among those that share input and instruction, largest gap first."""
     scores = run.scores
     codes, rows = np.unique(scores.item.codes, return_index=True)
     tasks: dict[int, list[tuple[float, str, str]]] = {}
@@ -169,7 +169,7 @@ def _values(run: RunData) -> Floats:
 
 
 def _spread(run: RunData, value: Floats) -> Floats:
-    """Return, for each edit, the widest spread between the scores of one factor."""
+    """Return, for each edit, the widest spread among the scores of one factor."""
     scores = run.scores
     shape = (len(scores.item.labels), max(1, len(scores.factor.labels)))
     most = np.full(shape, -np.inf)
@@ -185,10 +185,10 @@ def _spread(run: RunData, value: Floats) -> Floats:
 
 
 def _levels(run: RunData, value: Floats) -> tuple[Floats, list[tuple[str, str]]]:
-    """Return the mean value of each edit that has the same factors as most edits, and the judges and factors of this
-    mean.
+    """Return the level of each edit (the mean of its values), and the judges and factors it is computed from. Only
+    edits that have the same factors as most edits are included.
 
-    Means over different factors are not comparable. So an edit with a score on a further factor, such as a proven
+    Means over different factors are not comparable. So an edit with a score on an additional factor, such as a proven
     alignment of 1, is not ranked. Computed figures are ignored, since the smallest change is not the best edit.
     """
     scores = run.scores
@@ -217,8 +217,7 @@ def _levels(run: RunData, value: Floats) -> tuple[Floats, list[tuple[str, str]]]
 
 
 def _top(names: Sequence[str], value: Floats) -> list[str]:
-    """Return the names with the highest values. Ties are broken by hash, so that the order of the manifest has no
-    effect."""
+    """Return the names with the highest values. Ties are broken by hash, so the order of the manifest has no effect."""
     rows = np.flatnonzero(np.isfinite(value))
     if len(rows) > CARDS:
         limit = np.partition(value[rows], -CARDS)[-CARDS]
@@ -234,7 +233,7 @@ def _lot(name: str) -> bytes:
 
 
 def _each_kind(run: RunData, failed: Mask) -> list[str]:
-    """Return one edit of each kind of failure, then a second of each, and so on."""
+    """Return one edit for each kind of failure, then a second one for each, and so on."""
     scores = run.scores.take(failed)
     kinds = [
         sorted(scores.where(status=status).item.present(), key=_lot)
@@ -248,7 +247,7 @@ def _each_kind(run: RunData, failed: Mask) -> list[str]:
 
 
 class EditView:
-    """Thumbnails and questions of the edits of a run."""
+    """Thumbnails and questions for the edits of a run."""
 
     def __init__(self, run: RunRecord, store: Store) -> None:
         self._layout = run.spec.get("layout", "images-first")
@@ -258,7 +257,7 @@ class EditView:
         self._folder = run.imported_from or str(manifest.parent)
 
     def thumbnail(self, item: Item, role: str) -> bytes | str | None:
-        """Return a thumbnail, or the reason why it cannot be shown, or None if the edit has no such image."""
+        """Return a thumbnail, or the reason why it cannot be shown. Return None if the edit has no such image."""
         try:
             if role == "change":
                 return self._change(item)
@@ -271,8 +270,8 @@ class EditView:
         return "the editing model produced no image" if role == "edited" else None
 
     def question(self, item: Item, rubric_hash: str) -> str | None:
-        """Return the question of a rubric as the store has it, not as its file does now; None if it is not in the
-        store."""
+        """Return a rubric's question as stored with the run, even if the rubric's file has changed since. Return None
+        if the store does not have it."""
         if rubric_hash not in self._rubrics:
             return None
         edit = Edit(
@@ -320,17 +319,17 @@ def _thumbnail(data: bytes, name: str) -> bytes:
 
 @dataclass(frozen=True)
 class Card:
-    """One edit on a page, or two edits of the same input: images, scores, reasons and failures."""
+    """One edit on a page, or two edits of the same input, with images, scores, reasons and failures."""
 
     anchor: str
     items: Sequence[Item]
     images: Sequence[tuple[str, bytes | str]]
-    """Captions, each with its image or with the reason why there is none."""
+    """Captions, each with its image or the reason why there is none."""
     judgements: Sequence[JudgementRow]
     left_out: int
     contradictions: Sequence[tuple[JudgementRow, Refutation]]
     replies: Mapping[str, Sequence[str]]
-    """Last raw reply of each failed judgement, by key."""
+    """Last raw reply of each failed judgement, keyed by the judgement's key."""
 
     @property
     def item(self) -> Item:
@@ -345,8 +344,8 @@ class Card:
         return list(dict.fromkeys(map(self._column, self.judgements)))
 
     def _column(self, row: JudgementRow) -> str:
-        """Return the name of the column of scores: the judge or, on a card of two edits, the model, with the judge if
-        there are several."""
+        """Return the heading of the judgement's score column, which is the judge's name. On a card with two edits it is
+        the model's name, followed by the judge's if there are several judges."""
         if len(self.items) == 1:
             return str(row["judge"])
         several = len({other["judge"] for other in self.judgements}) > 1
@@ -360,7 +359,7 @@ class Card:
         return [factor for factor in dict.fromkeys(silent) if factor not in rated]
 
     def scores(self) -> dict[str, dict[str, list[str]]]:
-        """Return the scores by factor and column; repeats are listed side by side."""
+        """Return the scores keyed by factor and column. Repeats are listed side by side."""
         table: dict[str, dict[str, list[str]]] = {}
         for row in self.judgements:
             values = dict.fromkeys(row["abstained"], "abstained") | (
@@ -377,8 +376,8 @@ class Card:
 def sections(
     run: RunData, store: Store, view: EditView, galleries: Sequence[Gallery]
 ) -> list[dict[str, object]]:
-    """Return the galleries with their cards. Edits that already have a card in an earlier gallery are linked from
-    `again`."""
+    """Return the galleries with their cards. Edits that already have a card in an earlier gallery are listed in `again`
+    as links."""
     cards: dict[tuple[str, ...], Card] = {}
     parts = []
     for gallery in galleries:

@@ -26,7 +26,7 @@ from editjudge.stats.gate import UNSURE, Gate
 from editjudge.stats.summary import Aggregate, aggregate
 
 MANY = 4
-"""Number of inconclusive checks from which one line reports them all."""
+"""Number of inconclusive checks from which a single line reports all of them."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class GateLimits:
     minimum: Mapping[str, float] = field(default_factory=dict)
     maximum: Mapping[str, float] = field(default_factory=dict)
     max_drop: float | Mapping[str, float] = 0.0
-    """One limit for all primary scores, or limits keyed by score."""
+    """A single limit for all primary scores, or limits keyed by score."""
     model: str | None = None
     judge: str | None = None
     alpha: float = 0.05
@@ -184,7 +184,7 @@ def _checked(
 
 
 def _undecidable(result: Gate, run: RunData, judge: str) -> str | None:
-    """Return an error message if a check has no score to be decided by, else None."""
+    """Return an error message if a check has no score on which to decide, else None."""
     empty = [check.rule for check in result.checks if check.n == 0]
     if not empty:
         return None
@@ -210,7 +210,7 @@ def _undecidable(result: Gate, run: RunData, judge: str) -> str | None:
 
 
 def junit(answer: Answer, *, fails_if_unsure: bool = False) -> str:
-    """Return the checks of a gate as JUnit XML: an inconclusive check is skipped, or fails if that fails the gate."""
+    """Return a gate's checks as JUnit XML. An inconclusive check counts as skipped, or as failed if it fails the gate."""
     from xml.etree import ElementTree
 
     name = printable(f"editjudge gate {answer['run']}")

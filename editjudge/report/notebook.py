@@ -19,20 +19,20 @@ from editjudge.rubrics.scale import Scale
 from editjudge.store.store import Store
 
 _SIDE = 160
-"""Pixels on the longer side of an image, so that two fit side by side in a notebook."""
+"""Pixels on the longer side of an image. Two images of this size fit side by side in a notebook."""
 _EDITS = 3
 """Number of edits of a run that are shown with images."""
 _REASON = 300
-"""Maximum length of a reason in characters, because some judges write pages."""
+"""Maximum length of a reason in characters; some judges write pages."""
 
 Row = tuple[str, str, str]
-"""Factor, score and reason of one line."""
+"""Factor, score and reason in one line."""
 Scales = Mapping[str, Mapping[str, Scale]]
-"""Scales by rubric and factor."""
+"""Scales keyed by rubric and factor."""
 
 
 class Judgements(dict[str, Judgement]):
-    """The judgements of one edit, by rubric.
+    """The judgements of one edit, keyed by rubric.
 
     verdict["fidelity"].scores["alignment"]
     print(verdict)     # every factor with its score and reason
@@ -45,7 +45,8 @@ class Judgements(dict[str, Judgement]):
     def of(
         cls, edit: Edit, judgements: Sequence[Judgement], rubrics: Iterable[Rubric]
     ) -> Judgements:
-        """Return the judgements keyed by rubric. If a rubric was asked several times, keys are `NAME[0]`, `NAME[1]` ..."""
+        """Return the judgements keyed by rubric. If a rubric was asked several times, the keys are `NAME[0]`, `NAME[1]`
+        and so on."""
         by_rubric: dict[str, list[Judgement]] = {}
         for judgement in judgements:
             by_rubric.setdefault(judgement.rubric, []).append(judgement)
@@ -127,7 +128,7 @@ def _rows(judgement: Judgement, scales: Scales) -> list[Row]:
 
 
 def of_scale(score: object, scale: Scale | None) -> str:
-    """Return a score as `6 of 7`, or alone if it is a choice or its scale has no upper end."""
+    """Return a score as `6 of 7`. If it is a choice or its scale has no upper end, return the score alone."""
     text = f"{score:.4g}" if isinstance(score, float) else str(score)
     if scale is None or isinstance(score, str) or scale.high is None:
         return text
@@ -150,7 +151,7 @@ def _edit_images(edit: Edit) -> str:
 
 
 def _images(roles: Iterable[str], load: Callable[[str], bytes]) -> str:
-    """Return thumbnails; an image that cannot be read is replaced by the reason."""
+    """Return thumbnails. An image that cannot be read is replaced by the reason."""
     style = f"display:inline-block;margin:4px;max-width:{_SIDE}px;vertical-align:top"
     figures = []
     for role in roles:
@@ -174,5 +175,5 @@ def _clip(text: str, most: int) -> str:
 
 
 def _text(text: str) -> str:
-    """Return untrusted text on one line, escaped, with the codes of invisible characters."""
+    """Return untrusted text on one line, escaped, with invisible characters replaced by their codes."""
     return html.escape(one_line(text))

@@ -58,7 +58,8 @@ def rendered(
     store: Store | None = None,
     mappings: Sequence[str] = (),
 ) -> str:
-    """Return a report as text in the given format. HTML reads images, questions and ratings from the store."""
+    """Return a report as text in the given format. The HTML format also includes images, questions and ratings, which
+    are read from the store."""
     run = means.run
     if form == "fragment":
         # An iframe isolates the style of the page from its surroundings.
@@ -84,7 +85,7 @@ def page(
 ) -> str:
     """Return the HTML report of a run. The store is read only for the edits on the page.
 
-    `agreed` compares judges with people; `unmatched` is a sentence about ratings of other factors.
+    `agreed` compares judges with people. `unmatched` is a sentence about ratings of other factors.
     """
     run = means.run
     view = EditView(run.run, store)
@@ -240,7 +241,8 @@ class _Drawing:
         )
 
     def _leaderboard(self, judge: str) -> HeatMap:
-        """Return the heat map of models by factors. Models are sorted only if a single figure is known for all of them."""
+        """Return the heat map of models by factors. Models are sorted only if there is a single figure that all of them
+        have."""
         headline = {f for name, f in self._means.headline if name == judge}
         headline -= self._factors
         drawn = headline | self._factors
@@ -333,7 +335,7 @@ def _means_chart(scale: tuple[float, ...], cells: Sequence[Cell]) -> DotChart:
 
 
 def _contradictions(run: RunData) -> tuple[DotChart, Table] | None:
-    """Return the chart and table of contradicted verdicts; None if no verdict was checked."""
+    """Return the chart and table of contradicted verdicts, or None if no verdict was checked."""
     if not run.contradictions.counts:
         return None
     dots = [

@@ -50,7 +50,7 @@ from editjudge.store.scores import PairAnswers, pair_answers, ranking_factor
 from editjudge.store.store import Store
 
 MATRIX = 8
-"""Maximum number of models in a matrix of win rates; more are shown as a list of pairs."""
+"""Maximum number of models in a matrix of win rates. If there are more, their pairs are listed instead."""
 
 
 class PairOrigin(NamedTuple):
@@ -68,14 +68,14 @@ class PairRun:
     run: RunRecord
     answers: Sequence[PairAnswers]
     origins: Mapping[str, PairOrigin]
-    """Origin of each pair, by id."""
+    """Origin of each pair, keyed by the pair's id."""
 
     @property
     def judges(self) -> list[str]:
         return list(dict.fromkeys(pair.judge for pair in self.answers))
 
     def factors(self, judge: str) -> list[str]:
-        """Return the factors of a judge. The first one ranks the models."""
+        """Return the factors of a judge. Models are ranked by the first one."""
         pairs = [pair for pair in self.answers if pair.judge == judge]
         keys = (factor for pair in pairs for factor in pair.answers)
         return list(dict.fromkeys((ranking_factor(pairs), *keys)))
@@ -98,7 +98,7 @@ class PairRun:
 
     @cached_property
     def summaries(self) -> list[tuple[str, str, PairwiseSummary]]:
-        """Judge, factor and summary. The ranking factor of each judge comes first."""
+        """Triples of judge, factor and summary. Each judge's ranking factor comes first."""
         return [
             (judge, factor, self.summary(judge, factor))
             for judge in self.judges
@@ -106,7 +106,7 @@ class PairRun:
         ]
 
     def lead(self) -> list[str]:
-        """Return the counts of the run's judgements by status, which precede all figures."""
+        """Return lines with the number of judgements for each status. They precede all figures."""
         counts = Counter(
             status
             for pair in self.answers
@@ -124,7 +124,7 @@ class PairRun:
 
 
 def load_pairs(store: Store, name_or_id: str) -> PairRun | None:
-    """Load the run of this name or id; return None if it has no pairs."""
+    """Load the run with this name or id, or return None if it has no pairs."""
     run = store.find_run(name_or_id)
     answers = pair_answers(store, run)
     if not answers:
@@ -185,7 +185,7 @@ def rendered_pairs(pairs: PairRun, form: str) -> str:
 
 
 def _verdicts(pairs: PairRun) -> Table:
-    """Return the table of verdicts. Its flips come first, since they show how reliable the rest is."""
+    """Return the table of verdicts. Flips come first, since they show how reliable the rest is."""
     notes = {}
     for judge, factor, summary in pairs.summaries:
         useless = (
@@ -268,7 +268,7 @@ def _letter(group: int) -> str:
 
 
 def _two_by_two(judge: str, factor: str, summary: PairwiseSummary) -> Table:
-    """Return the table of win rates of rows over columns, or a list of pairs if there are many models."""
+    """Return the table of win rates of rows over columns. If there are many models, return a list of pairs instead."""
     names = [model.model for model in summary.models]
     if len(names) > MATRIX:
         return Table.listing(
@@ -338,7 +338,7 @@ def _long(pairs: PairRun) -> Table:
 def _strength_chart(
     judge: str, factor: str, summary: PairwiseSummary
 ) -> list[DotChart]:
-    """Return a chart of models by strength; empty if no model has a strength."""
+    """Return a chart of models by strength, or an empty list if no model has a strength."""
     dots = [
         Dot(model.model or "-", "strength", model.strength, model.strength_ci)
         for model in summary.models
@@ -359,9 +359,9 @@ def _strength_chart(
 
 OVERTURNS = "answers that failed could move the accuracy out of its interval"
 VOTE = "vote"
-"""Name of a judge's direct vote on a pair, used like a factor."""
+"""Name under which a judge's direct votes on pairs are listed among the factors."""
 _VOTES = {1: "A", 0: "tie", -1: "B"}
-"""A judge's vote by the sign of its score for A minus its score for B."""
+"""A judge's vote for each sign of the difference between its scores for A and B."""
 
 
 @dataclass(frozen=True)
@@ -372,11 +372,12 @@ class JudgeVotes:
     factor: str
     accuracy: Accuracy
     ties: TieCalibrated | None = None
-    """Accuracy with calibrated ties, if votes are differences of scores."""
+    """Accuracy with calibrated ties, if the votes are differences of scores."""
     strengths: Sequence[Strength] | None = None
-    """Strengths of models, only for the first factor of a judge, the overall mean, because a fit takes seconds."""
+    """Strengths of models. They are computed only for a judge's first factor, the overall mean, because a fit takes
+    seconds."""
     flips: Share | None = None
-    """Share of flips, if the judge was asked about pairs."""
+    """Share of flips, if the judge compared pairs."""
 
     def as_json(self) -> dict[str, object]:
         flips = {"flips": plain(self.flips)} if self.flips else {}
@@ -385,7 +386,7 @@ class JudgeVotes:
 
 
 def agree_preferences(file: Path, run: RunData | None) -> Answer:
-    """Compare people's preferences in a file with the scores of a run, or with judges' votes in the same file."""
+    """Compare people's preferences from a file with the scores of a run, or with judges' votes in the same file."""
     rows = list(read_preferences(file, of_run=run is not None))
     pairs = [preference for _, preference in rows]
     lead: list[str] = []
@@ -439,7 +440,7 @@ def agree_pair_file(pairs: PairRun, file: Path) -> Answer:
 
 
 def agree_stored_pairs(pairs: PairRun, store: Store) -> Answer:
-    """Compare a run of pairs with people's votes from the browser."""
+    """Compare a run of pairs with people's votes that were collected in the browser."""
     rows = [row for row in ratings_of(store, pairs.run) if row.choice]
     votes: dict[str, list[PairRating]] = {}
     for row in sorted(rows, key=lambda row: (row.rater, row.factor, row.choice)):
@@ -473,10 +474,10 @@ def _agree_pairs(
     total: int,
     notes: Sequence[str],
 ) -> Answer:
-    """Compare a run of pairs with people's votes by factor. Votes under `VOTE`, on which output is better, are compared
-    with every factor.
+    """Compare a run of pairs with people's votes, factor by factor. Votes under `VOTE` say which output is better, and
+    are compared with every factor.
 
-    Each vote of a person is a row. The vote of a judge is its verdict over both orders.
+    Each person's vote is a row. A judge's vote is its verdict over both orders.
     """
     origins = pairs.origins
     voted: list[JudgeVotes] = []
@@ -559,7 +560,7 @@ def _strengths_by(
     votes: Sequence[str | None],
     groups: Sequence[str],
 ) -> list[Strength]:
-    """Return the strengths of models, from votes on pairs of two models."""
+    """Return the strengths of models, computed from votes on pairs of two models."""
     rows = [
         (*pair, vote, group)
         for pair, vote, group in zip(models, votes, groups, strict=True)
@@ -572,7 +573,7 @@ def _strengths_by(
 def _preferred(
     pairs: Sequence[Preference], run: RunData | None
 ) -> tuple[list[JudgeVotes], list[Strength]]:
-    """Compare preferences with the scores of a run that has their edits, and with judges' votes in the same file."""
+    """Compare preferences with the scores of a run that contains their edits, and with judges' votes in the same file."""
     human = [pair.human for pair in pairs]
     models: list[tuple[str, ...]] = [pair.pair for pair in pairs]
     group = [pair.group or f"row {n}" for n, pair in enumerate(pairs)]
@@ -608,7 +609,7 @@ def _preferred(
 def _differences(
     run: RunData, pairs: Sequence[Preference]
 ) -> dict[tuple[str, str], list[float]]:
-    """Return the mean score of A minus that of B, by judge and factor with overall means first.
+    """Return the mean score of A minus that of B, keyed by judge and factor. Overall means come first.
 
     A missing score gives NaN. The sign is reversed if lower scores are better.
     """

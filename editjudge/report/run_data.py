@@ -27,10 +27,10 @@ COLUMNS = ("rubric", "edit_type")
 """Columns that every run can be sliced by."""
 
 FALLS = "\u2193"
-"""Mark after a factor whose lower scores are better."""
+"""Mark after the name of a factor for which lower scores are better."""
 FALLS_NOTE = f"{FALLS}: lower is better"
 SPEC = "spec"
-"""Slice with the name of the judge, without the `@RUBRIC` that may follow it."""
+"""Slice that contains the judge's name without the `@RUBRIC` that may follow it."""
 
 Of = Literal["scores", "expected"]
 """Which values statistics use: the scores that judges wrote, or expected scores from token probabilities."""
@@ -51,12 +51,12 @@ class RunData:
     scores: Scores
     """Scores of all judges. A judge that scores a factor under two rubrics is named `SPEC@RUBRIC`."""
     scales: Mapping[str, tuple[float, ...]]
-    """Legal scores of each factor, or the two ends of a decimal scale. A factor with an open end, or with different
-    scales in two rubrics, is missing."""
+    """Legal scores of each factor, or the two ends of a decimal scale. Factors with an open end, or with different
+    scales in two rubrics, are left out."""
     rubrics: Mapping[str, tuple[str, ...]]
-    """Factors by rubric."""
+    """Factors of each rubric."""
     statuses: Mapping[tuple[str, str, str, str], int]
-    """Number of judgements by judge, rubric, model and status."""
+    """Number of judgements for each judge, rubric, model and status."""
     provenance: Mapping[str, str]
     """Provenance of the scores: rubric hashes, models that servers report, image preparation, settings."""
     keys: frozenset[str]
@@ -65,16 +65,16 @@ class RunData:
     falling: frozenset[str] = frozenset()
     """Factors for which lower scores are better."""
     continuous: frozenset[str] = frozenset()
-    """Factors whose scores are decimals without steps."""
+    """Factors whose scores are decimals without fixed steps."""
     computed: frozenset[str] = frozenset()
-    """Factors computed by a program. They are different kinds of figures, so they are not averaged."""
+    """Factors computed by a program. They are different kinds of figures, so no mean over them is computed."""
     side: RunEdits = field(default_factory=lambda: RunEdits({}))
-    """Identities of the run's edits, if the run is to be paired with another one."""
+    """Identities of the run's edits, if the run is to be paired with another run."""
     formulas: Sequence[Formula] = ()
     """Formulas of the run's rubric sets; their values are factors in `scores`."""
     of: Of = "scores"
     questions: Mapping[str, Mapping[str, RubricFactor]] = field(default_factory=dict)
-    """Questions about each factor, by factor and rubric."""
+    """Questions about each factor, keyed by factor and rubric."""
 
     @property
     def set_scores(self) -> frozenset[str]:
@@ -82,7 +82,7 @@ class RunData:
 
     @property
     def status_counts(self) -> Counter[str]:
-        """Number of judgements by status."""
+        """Number of judgements with each status."""
         counts = Counter[str]()
         for (*_, status), n in self.statuses.items():
             counts[status] += n
@@ -95,8 +95,8 @@ class RunData:
 
     @cached_property
     def aggregates(self) -> Mapping[str, Sequence[Aggregate]]:
-        """Aggregates of factors, keyed by judge: means of published groups and of other rubrics, and figures over all
-        factors that share one scale."""
+        """Aggregates of factors, keyed by judge. They are means of published groups and of other rubrics, and figures
+        over all factors that share one scale."""
         # A set defines its own scores, so its factors are not averaged in other ways.
         left_out = self.computed | self.set_scores
         left_out |= {key for formula in self.formulas for _, key in formula.refs}
@@ -128,11 +128,12 @@ class RunData:
 
     @property
     def sums(self) -> dict[str, Aggregate]:
-        """Aggregates of all judges, by name."""
+        """Aggregates of all judges, keyed by name."""
         return {mean.name: mean for sums in self.aggregates.values() for mean in sums}
 
     def with_aggregates(self, wanted: Container[str] | None = None) -> Scores:
-        """Return the scores with aggregates as further factors: all of them, or only the wanted ones."""
+        """Return the scores with aggregates as additional factors. If `wanted` is given, only these aggregates are
+        added."""
         parts = [
             aggregate(
                 self.scores.where(judge=judge),
@@ -143,7 +144,8 @@ class RunData:
         return stacked(parts) if parts else self.scores
 
     def all_scales(self) -> dict[str, tuple[float, ...]]:
-        """Return scales from worst to best score. A mean has the ends of its factors' scale, if they share one."""
+        """Return all scales, each from worst to best score. A mean has the ends of its factors' scale, if they share
+        one."""
         all_scales: dict[str, tuple[float, ...]] = {}
         for sums in self.aggregates.values():
             for mean in sums:
@@ -162,7 +164,7 @@ class RunData:
         return f"{factor} {FALLS}" if factor in self.falling else factor
 
     def contradicted(self, *by: str) -> dict[tuple[str, ...], tuple[int, int]]:
-        """Return the numbers of checked and contradicted verdicts, grouped by these fields of a count."""
+        """Return the numbers of checked and contradicted verdicts, grouped by the named fields of the counts."""
         sums: dict[tuple[str, ...], tuple[int, int]] = {}
         for count in self.contradictions.counts:
             key = tuple(getattr(count, name) for name in by)
@@ -171,12 +173,12 @@ class RunData:
         return sums
 
     def unjudged(self) -> list[str]:
-        """Return a warning if no judge looked at the instruction. It precedes every conclusion."""
+        """Return a warning if no judge saw the instruction. It precedes every conclusion."""
         line = instruction_warning(self.scores.slices[SPEC].present())
         return [line] if line else []
 
     def lead(self) -> list[str]:
-        """Return lines on the judgements by status, pending judgements and expected scores."""
+        """Return lines about the number of judgements for each status, pending judgements and expected scores."""
         lines = [status_line(self.run, self.status_counts)]
         if self.pending:
             command = f"`{again(self.run)}`, with the same --store"
@@ -195,7 +197,7 @@ class RunData:
 
 
 def status_line(run: RunRecord, counts: Counter[str], more: str = "") -> str:
-    """Return a line with a run's judgements by status."""
+    """Return a line with the number of a run's judgements for each status."""
     outcome = ", ".join(f"{n:,} {status}" for status, n in counts.most_common())
     total = counted(counts.total(), "judgement")
     return f"run {run.name} ({run.id}), {run.state}: {more}{total}: {outcome or 'none'}"
@@ -209,7 +211,7 @@ def again(run: RunRecord) -> str:
 def check_name(
     kind: str, name: str, names: Iterable[str], *, near: Iterable[str] = ()
 ) -> None:
-    """Raise `UsageError` if the run does not have this name; `near` are further names that may have been meant."""
+    """Raise `UsageError` if `name` is not one of the run's `names`. `near` lists further names to suggest."""
     legal = list(names)
     if name not in legal:
         hint = did_you_mean(name, [*legal, *(other for other in near if other != name)])
@@ -232,8 +234,8 @@ def load(
 ) -> RunData:
     """Load the run with this name or id.
 
-    `by` names metadata to slice by. `pairing` computes the identities of its edits. `evidence` checks its verdicts
-    against measured evidence, which doubles the time.
+    `by` names the metadata to slice by. `pairing` computes the identities of the run's edits. `evidence` checks its
+    verdicts against measured evidence, which doubles the time.
     """
     run = store.find_run(name_or_id)
     factors = RunFactors.of(store, run)
@@ -275,7 +277,7 @@ def load(
 
 
 def _rows(store: Store, run: RunRecord, of: Of) -> Iterator[JudgementRow]:
-    """Yield the judgements. With `expected`, their scores are means under the token probabilities."""
+    """Yield the judgements. With `expected`, their scores are replaced by means under the token probabilities."""
     if of == "scores":
         yield from store.judgements(run, fields=_FIELDS)
         return
@@ -330,7 +332,7 @@ class _Reading:
         return stacked([scores, self._set_scores(list(self._scorer.scores()))])
 
     def _take(self, row: JudgementRow) -> dict[str, object]:
-        """Count a judgement, and return it with the columns that scores are sliced and paired by."""
+        """Count a judgement, and return it with the columns by which scores are sliced and paired."""
         metadata = row["metadata"] or {}
         self._metadata.update(metadata)
         model = row["model"] or ""
@@ -353,7 +355,7 @@ class _Reading:
         return edit
 
     def _set_scores(self, values: Sequence[SetScore]) -> Scores:
-        """Return the scores of sets as rows, with model, group and slices of each edit."""
+        """Return the scores of sets as rows, with each edit's model, group and slices."""
         edits = [self._edits[value.item] for value in values]
         judges = Column.of(value.judge for value in values)
         groups = [str(edit["group"] or edit["item"]) for edit in edits]
@@ -379,7 +381,7 @@ class _Reading:
 
 
 def _told_apart(scores: Scores) -> Scores:
-    """Rename a judge to `SPEC@RUBRIC` in every score of a factor that it scores under more than one rubric."""
+    """Rename a judge to `SPEC@RUBRIC` in all scores of a factor that it scores under more than one rubric."""
     rows, cells = combinations(scores.judge, scores.slices["rubric"], scores.factor)
     rubrics = Counter((judge, factor) for judge, _, factor in cells)
     names = Column.of(
@@ -425,7 +427,7 @@ def _flat(
 
 
 def common_judges(a: RunData, b: RunData) -> dict[str, str]:
-    """Map the judges of the first run to the same judges of the second, whose names may differ."""
+    """Map the first run's judges to the same judges in the second run, where their names may differ."""
     sides = []
     for run in (a, b):
         judges = run.scores.judge.present()
@@ -447,7 +449,8 @@ def common_judges(a: RunData, b: RunData) -> dict[str, str]:
 
 
 def pair_runs(a: RunData, b: RunData, same: MatchBy) -> tuple[Scores, Scores, Match]:
-    """Return the scores of both runs. The column `pair` identifies edits that both runs have, and is empty for others."""
+    """Return the scores of both runs. The column `pair` identifies the edits that both runs have, and is empty for the
+    others."""
     pairing = match(a.side, b.side, same)
     if not pairing.matched:
         task = "input and instruction"

@@ -1,4 +1,5 @@
-"""Selection of scores: by judge or panel, primary scores, and scores that are comparable between two runs."""
+"""Selection of scores: scores of one judge or of a panel, primary scores, and scores that are comparable between two
+runs."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ PANEL = "panel"
 
 @dataclass(frozen=True)
 class Choice:
-    """Scores that a comparison uses: by default every score, averaged over all judges of the run."""
+    """Scores that a comparison uses. By default, these are all scores, averaged over all judges of the run."""
 
     factors: Sequence[str] = ()
     """Factors and aggregates to compare; empty means all."""
     judge: str | None = None
-    """Judge whose scores decide; by default the panel's mean."""
+    """Judge on whose scores the comparison is based; by default the panel's mean is used."""
     primary: Sequence[str] = ()
     guaranteed: bool = False
     """Whether intervals allow for scores anywhere on the scale, even if none was observed."""
@@ -33,8 +34,8 @@ EVERYTHING = Choice()
 
 
 def deciding(run: RunData, judge: str | None = None) -> RunData:
-    """Return the run with only the scores that decide: those of the named judge, of the only judge, or the panel's
-    mean.
+    """Return the run with only the scores on which a comparison is based: those of the named judge, of the only judge,
+    or the panel's mean.
 
     A judge that scores a factor under two rubrics is named `SPEC@RUBRIC`; `SPEC` selects both.
     """
@@ -58,7 +59,7 @@ def deciding(run: RunData, judge: str | None = None) -> RunData:
 def deciding_both(
     a: RunData, b: RunData, judge: str | None = None
 ) -> tuple[RunData, RunData, dict[str, str]]:
-    """Return two runs with only the scores that decide, and the name in B of each judge of A.
+    """Return two runs with only the scores on which a comparison is based, and the name in B of each judge in A.
 
     A panel consists of the judges that both runs have.
     """
@@ -73,9 +74,9 @@ def deciding_both(
 def panel_mean(scores: Scores) -> Scores:
     """Return one score per edit, rubric, factor and repeat: the mean of all judges that score the factor.
 
-    All judges must have given a score; otherwise the panel has the status of the first failure or of an abstention. A
-    mean over only some of the judges would depend on which ones answered. Repeats that were not requested from every
-    judge are left out.
+    If a judge has not given a score, the panel has none, and its status is that of the first failure or of an
+    abstention. A mean over only some of the judges would depend on which ones answered. Repeats that were not requested
+    from every judge are left out.
     """
     spec = scores.slices[SPEC].compact()
     rubric = scores.slices["rubric"]
@@ -114,8 +115,8 @@ def primary_scores(
 ) -> tuple[Sequence[str], bool]:
     """Return the primary scores of a comparison, and whether they were declared before the run.
 
-    They are the chosen scores; or else those declared with the run; or else the scores of sets, or rubric means and
-    `overall`. Holm's correction covers only primary scores.
+    They are the chosen scores. If none were chosen, they are those declared with the run; if none were declared, the
+    scores of sets, or rubric means and `overall`. Holm's correction covers only primary scores.
     """
     declared = run.run.spec.get("primary") or ()
     for name in chosen:
@@ -136,17 +137,17 @@ def primary_scores(
 
 ACROSS = Option("across-rubrics", True)
 _LISTED = 4
-"""Maximum number of factors that a message names; others are counted."""
+"""Maximum number of factors that a message names. Further ones are only counted."""
 
 
 @dataclass(frozen=True)
 class SameRubrics:
-    """Two runs without the factors that cannot be compared, and notices about the remaining ones."""
+    """Two runs without the factors that cannot be compared, with notices about the remaining factors."""
 
     a: RunData
     b: RunData
     across: Sequence[str] = ()
-    """Factors that are compared although their rubrics differ."""
+    """Factors that are compared even though their rubrics differ."""
     left_out: Sequence[str] = ()
     """Factors that are not compared, because their scales or formulas differ."""
 
@@ -177,7 +178,8 @@ def same_rubrics(
     across_rubrics: bool = False,
     factors: Collection[str] = (),
 ) -> SameRubrics:
-    """Return both runs without factors that cannot be compared; `factors` are those of interest, by default all.
+    """Return both runs without the factors that cannot be compared. `factors` are those of interest; by default all
+    are.
 
     Raises `UsageError` if rubrics differ and `across_rubrics` is false, or if no factor has the same scale in both
     runs.
@@ -220,7 +222,8 @@ def same_rubrics(
 
 
 def within_one_run(run: RunData) -> SameRubrics:
-    """Return a run whose rubrics are to be compared with each other, without factors whose scales differ between them."""
+    """Return a run whose rubrics are to be compared with each other. Factors whose scales differ between rubrics are
+    left out."""
     left_out = []
     for name, questions in run.questions.items():
         first, *others = questions.values()
@@ -233,7 +236,7 @@ def within_one_run(run: RunData) -> SameRubrics:
 def _common_questions(
     a: RunData, b: RunData, factors: Collection[str]
 ) -> dict[str, list[tuple[RubricFactor, RubricFactor]]]:
-    """Return the questions of both runs about each common factor, paired by rubric if a run has several."""
+    """Return both runs' questions about each common factor. They are paired by rubric if a run has several rubrics."""
     names = [name for name in a.questions if name in b.questions]
     if {*factors} <= {*names}:
         names = [name for name in names if not factors or name in factors]

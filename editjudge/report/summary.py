@@ -33,13 +33,13 @@ from editjudge.stats.noise import Noise, noise
 from editjudge.stats.summary import PassRate, Rank, pass_rates, rank, summarise
 
 FEW_VALUES = 3
-"""Maximum number of values of a scale with a pass rate, which is the share of its best value."""
+"""Maximum number of values on a scale for which a pass rate is reported. The pass rate is the share of the best value."""
 
 MOST_VALUES = 21
-"""Maximum number of columns in a table of score frequencies: 0 to 10 in halves."""
+"""Maximum number of columns in a table of score frequencies: enough for 0 to 10 in steps of a half."""
 
 COMPARED = 4
-"""Maximum number of models that a report compares pair by pair; five models would need ten tables."""
+"""Maximum number of models that a report compares pair by pair. Five models would need ten tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,23 +49,24 @@ class SummaryReport:
     run: RunData
     factors: Sequence[statistics.Cell]
     slices: Mapping[str, Sequence[statistics.Cell]]
-    """Figures of factors and aggregates for each value of a column, by column."""
+    """Figures of factors and aggregates for each value of a column, keyed by column."""
     aggregates: Sequence[statistics.Cell]
     formulas: Mapping[str, str]
-    """The name of each aggregate by its formula for people; judges may have different ones of a name."""
+    """Names of aggregates, keyed by formula as shown to people. Different judges may have different formulas for the
+    same name."""
     passes: Sequence[PassRate]
     ranks: Sequence[Rank]
     headline: frozenset[tuple[str, str]]
-    """Judges and factors to show when space is short."""
+    """Pairs of judge and factor to show when space is short."""
     noise: Sequence[Noise]
     width: float | None
-    """Interval width for which the number of edits or repeats is planned."""
+    """Interval width for which the needed number of edits or repeats is estimated."""
     guaranteed: bool = False
     """Whether intervals allow for scores anywhere on the scale, even if none was observed."""
 
     @cached_property
     def compared(self) -> Sequence[PairedDifference]:
-        """Pairwise comparison of models, as in `compare`. Computed on demand, since it takes a while."""
+        """Pairwise comparison of models, as in `compare`. It is computed on demand, since it takes a while."""
         if not 1 < len(self.run.scores.model.present()) <= COMPARED:
             return ()
         return differences(self.run, choice=Choice(guaranteed=self.guaranteed))
@@ -118,7 +119,7 @@ def measure(
 
 
 def pooled_cells(run: RunData, by: str) -> dict[tuple[str, str], statistics.Cell]:
-    """Return the figures of each factor by `model`, `judge` or `rubric`, pooled over the other two."""
+    """Return the figures of each factor for each `model`, `judge` or `rubric`, pooled over the other two."""
     scores = run.scores
     names = {
         "judge": scores.slices[SPEC],
@@ -133,7 +134,8 @@ def pooled_cells(run: RunData, by: str) -> dict[tuple[str, str], statistics.Cell
 
 
 def _set_formulas(run: RunData) -> dict[str, str]:
-    """Return the formula of each score of a set, and the reasons why edits have no score."""
+    """Return the name of each set score, keyed by its formula as text. The text also says how many edits have no score,
+    and why."""
     scores = run.scores
     lines = {}
     for formula in run.formulas:
@@ -154,7 +156,7 @@ def _counts(counts: Counter[str]) -> str:
 def _coverage(
     cells: Sequence[statistics.Cell],
 ) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return the numbers of scores and of questions, by judge and factor."""
+    """Return the number of scores and the number of questions for each judge and factor."""
     coverage: dict[tuple[str, str], tuple[int, int]] = {}
     for cell in cells:
         ok, n = coverage.get((cell.judge, cell.factor), (0, 0))
@@ -167,8 +169,8 @@ def _headlines(
 ) -> frozenset[tuple[str, str]]:
     """Return the scores to show for each judge when space is short.
 
-    They are the scores of its sets, and the mean over the most factors that at least half of its edits have. Without
-    either, they are all factors with scores.
+    They are the scores of its sets, and the mean over the largest number of factors that at least half of its edits
+    have. If it has neither, they are all factors with scores.
     """
     coverage = _coverage(cells)
     headline: set[tuple[str, str]] = set()
@@ -190,7 +192,7 @@ def _headlines(
 
 
 def not_scored(means: SummaryReport) -> str:
-    """Return the first line of a report: the number of judgements, how many have no score, and why."""
+    """Return the first line of a report: how many judgements there are, how many have no score, and why."""
     run = means.run
     counts = run.status_counts
     total = counted(counts.total(), "judgement")
@@ -275,7 +277,8 @@ def document(means: SummaryReport) -> dict[str, object]:
 
 
 def long(means: SummaryReport, slices: Container[str] | None = None) -> Table:
-    """Return one row for each judge, model, factor or aggregate, and value of a slice. `slices` limits the slices."""
+    """Return one row for each combination of judge, model, factor or aggregate, and value of a slice. `slices` limits
+    the slices."""
     every = {"": [*means.factors, *means.aggregates], **means.slices}
     kinds = sorted(
         {kind for sliced in every.values() for c in sliced for kind in c.failed}
@@ -342,7 +345,7 @@ def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:
 
 
 def coverage(run: RunData) -> Table:
-    """Return the table of judgements by status."""
+    """Return the table with the number of judgements for each status."""
     counts: dict[tuple[str, str, str], Counter[str]] = {}
     for (judge, rubric, model, status), n in run.statuses.items():
         counts.setdefault((judge, rubric, model), Counter())[status] += n
@@ -428,7 +431,7 @@ def _means(
 
 
 def _ordered(cells: Sequence[statistics.Cell]) -> list[statistics.Cell]:
-    """Return cells ordered by factor, so that figures to be compared are next to each other."""
+    """Return cells ordered by factor, so that figures to compare are next to each other."""
     factors = list(dict.fromkeys(cell.factor for cell in cells))
     return sorted(cells, key=lambda c: (factors.index(c.factor), c.slice or ""))
 
@@ -547,7 +550,7 @@ def _needed(split: Noise, width: float | None) -> dict[str, int | None]:
 
 
 def contradicted(run: RunData) -> Table:
-    """Return the table of each judge's verdicts that measured evidence of the same images contradicts."""
+    """Return the table of each judge's verdicts that are contradicted by measured evidence from the same images."""
     rows: list[dict[str, Cell]] = []
     for (judge, rubric, factor), (checked, n) in run.contradicted(
         "judge", "rubric", "factor"
@@ -580,8 +583,8 @@ def _effective_images(
 ) -> float:
     """Return Kish's effective number of source images.
 
-    If only some verdicts were checked, their images are unknown. The result is then the smallest number of images that
-    they can belong to.
+    If only some verdicts were checked, it is unknown which images they belong to. The result is then the smallest
+    number of images that is possible.
     """
     scores = run.scores
     here = scores.ok

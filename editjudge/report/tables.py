@@ -1,6 +1,6 @@
 """Tables as terminal text, Markdown, LaTeX, CSV or records.
 
-Numbers in the terminal, Markdown and LaTeX are rounded to the precision of the intervals in their column. CSV and
+In the terminal, Markdown and LaTeX, numbers are rounded to the precision of the intervals in their column. CSV and
 records have full precision.
 """
 
@@ -29,11 +29,12 @@ WIDTH = 100
 _GAP = 2
 """Characters between two columns."""
 _NARROWEST = 6
-"""Minimum width of a column: a column of single letters cannot be read."""
+"""Minimum width of a column. A narrower column, with single letters below each other, cannot be read."""
 
 
 def decimals(interval: Interval | None) -> int:
-    """Return the decimals that an interval supports: its half-width to one digit, or two if that digit is 1 or 2."""
+    """Return the number of decimals that an interval supports. They show its half-width to one digit, or to two if the
+    first is 1 or 2."""
     width = 0.0 if interval is None else (interval.hi - interval.lo) / 2
     if width <= 0:
         return 2
@@ -77,13 +78,13 @@ class Figure:
     ci: Interval | None = None
     sign: bool = False
     text: str | None = None
-    """Text instead of the rounded number."""
+    """Text shown instead of the rounded number."""
     digits: int | None = None
-    """Number of decimals, if the column has figures on different scales."""
+    """Number of decimals, set if the column has figures on different scales."""
     significant: bool = False
     """Whether a terminal highlights it."""
     parts: tuple[tuple[str, float], ...] = ()
-    """Numbers in the text, by name. A data frame has a column for each."""
+    """Numbers in the text, keyed by name. A data frame has a column for each."""
 
     def __str__(self) -> str:
         return self.rounded(decimals(self.ci))
@@ -126,13 +127,13 @@ def coverage_figure(ok: int, n: int) -> Figure:
 
 
 def column_decimals(intervals: Iterable[Interval | None]) -> int:
-    """Return the decimals that the typical interval of a column supports, ignoring intervals of width 0."""
+    """Return the number of decimals that the typical interval of a column supports. Intervals of width 0 are ignored."""
     digits = [decimals(ci) for ci in intervals if ci and ci.hi > ci.lo]
     return statistics.median_low(digits) if digits else 2
 
 
 def merge_notes(notes: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return each note once, with the names of its rows unless it applies to all."""
+    """Return each note once, with the names of its rows unless it applies to all rows."""
     about: dict[str, list[str]] = {}
     for row, lines in notes.items():
         for note in lines:
@@ -155,11 +156,12 @@ class Table:
     caption: str = ""
     notes: tuple[str, ...] = ()
     stub: int = 0
-    """Number of leading columns that name the row. A name is not repeated if it equals the one above."""
+    """Number of leading columns that name the row. A name is left out if the row above has the same."""
     spare: tuple[str | tuple[str, ...], ...] = ()
-    """Columns, or groups of columns, that a narrow terminal drops, in this order, before it breaks names into lines."""
+    """Columns, or groups of columns, that are dropped in this order in a narrow terminal, before names are broken into
+    lines."""
     legend: Mapping[str, str] = field(default_factory=dict)
-    """Meaning of each column, printed under the table if the column is shown."""
+    """Meaning of each column. It is printed under the table if the column is shown."""
 
     @classmethod
     def of(
@@ -231,7 +233,7 @@ class Table:
     # --- for people ---------------------------------------------------------------------------------------------
 
     def cells(self, most: int | None = None) -> list[list[str]]:
-        """Return the first `most` rows as text, by default all."""
+        """Return the first `most` rows as text. By default all rows are returned."""
         columns = [
             map(one_line, _texts(column)) for column in zip(*self.rows, strict=True)
         ]
@@ -254,8 +256,8 @@ class Table:
         ]
 
     def text(self, width: int = WIDTH) -> str:
-        """Return plain text with at most `width` characters per line. Columns are never cut; wide names are broken into
-        lines."""
+        """Return plain text with at most `width` characters per line. Columns are never cut off; wide names are broken
+        into lines."""
         from rich.console import Console
 
         # In a notebook Rich would also display the captured text.
@@ -369,7 +371,7 @@ class Table:
     # --- for programs -------------------------------------------------------------------------------------------
 
     def records(self) -> list[dict[str, object]]:
-        """Return the rows at full precision; intervals have a column for each limit."""
+        """Return the rows at full precision. Intervals have a separate column for each limit."""
         limits = {
             name
             for row in self.rows
@@ -392,7 +394,7 @@ class Table:
         return records
 
     def csv(self) -> str:
-        """Return CSV. No cell can be read as a formula by a spreadsheet, whatever the names of models and items."""
+        """Return CSV. No cell can be read as a formula by a spreadsheet, whatever the models and items are called."""
         records = self.records()
         head = records[0] if records else self.columns
         file = io.StringIO()
@@ -427,7 +429,7 @@ def _style(column: str, cell: Cell) -> str:
 
 
 def _texts(column: Sequence[Cell]) -> list[str]:
-    """Return the cells of a column with the decimals that its intervals support."""
+    """Return the cells of a column as text, with the decimals that its intervals support."""
     figures = [cell for cell in column if isinstance(cell, Figure)]
     digits = column_decimals(cell.ci for cell in figures if cell.digits is None)
     texts = []
@@ -443,7 +445,7 @@ def _texts(column: Sequence[Cell]) -> list[str]:
 
 
 def _squeezed(widths: list[int], texts: Sequence[bool], width: int) -> list[int]:
-    """Return widths that fit the terminal: the widest text column shrinks first, number columns last."""
+    """Return column widths that fit the terminal. The widest text column shrinks first, number columns last."""
     widths = list(widths)
     while sum(widths) + _GAP * (len(widths) - 1) > width:
         wide = [n for n, w in enumerate(widths) if w > 2 * _NARROWEST and texts[n]]
@@ -455,7 +457,7 @@ def _squeezed(widths: list[int], texts: Sequence[bool], width: int) -> list[int]
 
 
 def _broken(text: str, width: int) -> str:
-    """Return a name with line breaks after `_`, `/` and `-`, because Rich would break it anywhere."""
+    """Return a name with line breaks after `_`, `/` and `-`, because Rich would break it at any character."""
     from rich.cells import cell_len
 
     if cell_len(text) <= width:

@@ -1,4 +1,4 @@
-"""HTML pages from Jinja2 templates. A page is one file with its stylesheet, without scripts or requests."""
+"""HTML pages from Jinja2 templates. A page is a single file that includes its stylesheet, without scripts or requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from markupsafe import Markup
 from editjudge.report.words import reason_text
 
 ROWS = 60
-"""Maximum number of rows of a table on a page."""
+"""Maximum number of rows in a table on a page."""
 _FOLDER = Path(__file__).with_name("templates")
 
 
@@ -45,8 +45,8 @@ def environment(
     text: Callable[[str], str],
     filters: Mapping[str, Callable[..., object]],
 ) -> jinja2.Environment:
-    """Return the Jinja2 environment of a folder of templates. Values are escaped, `text` is applied to strings, and
-    missing values are errors."""
+    """Return the Jinja2 environment for a folder of templates. Values are escaped, `text` is applied to strings, and a
+    missing value is an error."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         autoescape=True,
@@ -98,12 +98,12 @@ def short(text: str, most: int) -> str:
 
 
 def capitalised(text: str) -> str:
-    """Capitalise the first letter of a sentence. Jinja's own filter also makes the rest lower case."""
+    """Capitalise the first letter of a sentence. Unlike Jinja's own filter, it leaves the rest unchanged."""
     return text[:1].upper() + text[1:]
 
 
 def pixels(value: float) -> str:
-    """Return a coordinate with two decimals: finer than a screen, and the same on every machine."""
+    """Return a coordinate with two decimals, which is finer than a screen and the same on every machine."""
     return f"{round(value, 2):g}"
 
 

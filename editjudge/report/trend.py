@@ -1,4 +1,4 @@
-"""Scores over the steps of a training: each step with its interval, and the steps that may be the best."""
+"""Scores over the steps of a training run: each step with its interval, and the steps that may be the best."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STEP_FROM = Option("step-from")
 
 @dataclass(frozen=True)
 class TrendRun:
-    """A run of a trend, and its edits that are copies of their input."""
+    """A run in a trend, and those of its edits that are copies of their input."""
 
     data: RunData
     unchanged: frozenset[str]
@@ -33,7 +33,7 @@ class TrendRun:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a training: the edits that a checkpoint made."""
+    """One step of a training run: the edits that a checkpoint made."""
 
     step: float
     run: str
@@ -43,7 +43,7 @@ class Step:
     """Judgements that failed."""
     judgements: int
     unchanged: int
-    """Edits whose output shows the input."""
+    """Edits whose output is the same as the input."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,8 @@ class Step:
 
 
 def load_step(store: Store, name: str, *, use: str = "scores") -> TrendRun:
-    """Load a run with the edits that changed nothing: a copy of the file, or `unchanged` by a measure."""
+    """Load a run and find the edits that changed nothing. Their output file is a copy of the input, or was measured as
+    `unchanged`."""
     data = load(store, name, of="expected" if use == "expected" else "scores")
     unchanged = set()
     for item in store.items(data.run):
@@ -78,9 +79,10 @@ def trend(
     model: str | None = None,
     guaranteed: bool = False,
 ) -> Answer:
-    """Return the scores at each step, and the best step with those that cannot be told from it.
+    """Return the scores at each step, the best step, and the steps that cannot be told from it.
 
-    `step_from` is a regular expression that reads the step from a model's name; without it each run has its own.
+    `step_from` is a regular expression that extracts the step from a model's name. Without it, the step recorded with
+    each run is used.
     """
     first = deciding(runs[0].data, judge)
     steps: dict[float, Step] = {}
@@ -129,7 +131,7 @@ def _check_judges(first: RunData, other: RunData) -> None:
 def _steps(
     data: RunData, step_from: str | None, model: str | None, left_out: list[str]
 ) -> Iterator[tuple[float, str]]:
-    """Yield the steps of a run, each with the model that it belongs to; add models without a step to `left_out`."""
+    """Yield the steps of a run, each with its model. Models without a step are added to `left_out`."""
     spec = data.run.spec
     models = [
         name for name in data.scores.model.present() if model is None or name == model
@@ -159,7 +161,8 @@ def _steps(
 
 
 def _step_in(pattern: str, name: str) -> float | None:
-    """Return the number that a pattern finds in a name, in its first group if it has one."""
+    """Return the number that a pattern finds in a name. If the pattern has a group, the number is read from the first
+    group."""
     match = step_pattern(pattern).search(name)
     if match is None:
         return None
@@ -198,7 +201,7 @@ class Best:
     step: float
     mean: float
     ties: Sequence[float] | None
-    """None if nothing can be told."""
+    """Steps that cannot be told from the best one. None if no steps can be told apart."""
     reason: str | None
 
     @property
@@ -271,7 +274,8 @@ def _figures(cell: Cell) -> dict[str, object]:
 
 
 def _best(ranks: Sequence[Rank], numbers: Mapping[str, float]) -> dict[str, Best]:
-    """Return the best step of each score. A step may be the best if no other is evidently better."""
+    """Return the best step for each score, and the steps that may also be the best because no other is evidently
+    better."""
     by_factor: dict[str, list[Rank]] = {}
     for ranked in ranks:
         by_factor.setdefault(ranked.factor, []).append(ranked)
@@ -291,7 +295,7 @@ def _best(ranks: Sequence[Rank], numbers: Mapping[str, float]) -> dict[str, Best
 
 
 def _shared(run: RunData, steps: Sequence[Step]) -> int:
-    """Return the number of edits that all steps have: only these are compared pair by pair."""
+    """Return the number of edits that all steps have. Only these are compared pair by pair."""
     scores = run.scores
     pairs = [{*scores.where(model=step.name).pair.present()} for step in steps]
     return len(set.intersection(*pairs))
@@ -396,7 +400,7 @@ def _chart(
 
 
 def trend_text(answer: Answer, form: str) -> str:
-    """Return a trend as text in one of the formats of a report."""
+    """Return a trend as text in one of the report's formats."""
     steps = len(answer["steps"])
     if form == "html":
         return render(

@@ -1,4 +1,4 @@
-"""Reasons of statistics as text, and results of statistics as JSON."""
+"""Text for the reasons that statistics give, and JSON for their results."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def changes(drift: Drift) -> list[str]:
 
 
 def drift_verdict(drift: Drift) -> str:
-    """Return the verdict on the shifts of one judge as a sentence."""
+    """Return the verdict on one judge's shifts as a sentence."""
     moved = [d.factor for d in drift.shifts if d.evident]
     compared = sum(d.n > 0 for d in drift.shifts)
     if not compared:
@@ -227,7 +227,7 @@ def drift_verdict(drift: Drift) -> str:
 
 
 def rule_words(rule: GateRule) -> str:
-    """Return a threshold as text: `alignment >= 5`."""
+    """Return a threshold as text, such as `alignment >= 5`."""
     if rule.is_drop:
         verb = "rises" if rule.falling else "drops"
         return f"{rule.factor} {verb} by at most {rule.limit:g}"
@@ -265,7 +265,7 @@ def check_reason(check: GateCheck) -> str:
 
 
 def _lost(check: GateCheck) -> str:
-    """Describe the number of failed judgements and their possible effect."""
+    """Describe how many judgements failed and how this could affect the result."""
     failed = check.failed + check.failed_baseline
     if not failed:
         return ""

@@ -1,4 +1,4 @@
-"""Agreement of judges with people, with clustered intervals, and comparison of a judge with a further human rater."""
+"""Agreement of judges with people, with clustered intervals. A judge is also compared with one additional human rater."""
 
 from __future__ import annotations
 
@@ -55,21 +55,22 @@ CORRELATIONS = ("spearman", "pearson", "kendall")
 FEWEST_MODELS = 6
 FEWEST_IMAGES = 20
 SEPARATION = 10.0
-"""Minimum for an interval of the correlation over models: number of models, number of source images, and ratio of the
-variance between models' means to their sampling variance."""
+"""Minimum numbers of models and of source images, and minimum ratio of the variance between models' means to their
+sampling variance. Below any of them, the correlation over models has no interval."""
 HALO_DRAWS = 400
-"""Bootstrap draws of the halo. There are fewer because the halo is a mean over all pairs of factors, often dozens."""
+"""Number of bootstrap draws for the halo. It is smaller than `DRAWS` because every draw computes the correlations of
+all pairs of factors, often dozens."""
 FILLS = 2_000_000
 """Maximum size (16 MB) of the table that lists every way to fill in the failed scores."""
 
 
 OTHER_SCALE = Reason("other_scale")
-"""Note that scores and ratings have different scales, so that distances between them are meaningless."""
+"""Note that scores and ratings have different scales, so distances between them are meaningless."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """Correlations within editing models, or over the means of models."""
+    """Correlations within editing models, or over the models' means."""
 
     models: int
     spearman: float | None = None
@@ -83,7 +84,8 @@ class Level:
 
 @dataclass(frozen=True)
 class Standing:
-    """Difference between a judge's Spearman correlation and that of a further rater, over the same items and draws."""
+    """Difference between a judge's Spearman correlation and that of one additional rater, over the same items and
+    draws."""
 
     difference: float | None
     ci: Interval | None
@@ -94,7 +96,8 @@ class Standing:
 
 @dataclass(frozen=True)
 class JudgeAgreement:
-    """Agreement of one judge with people on one factor: the judge's mean score of each item against its mean rating."""
+    """Agreement of one judge with people on one factor. It compares each item's mean score by the judge with its mean
+    rating."""
 
     n: int
     """Items with a score and a rating."""
@@ -106,7 +109,7 @@ class JudgeAgreement:
     people: float | None
     """Mean Spearman correlation of each rater with the mean of the others, over the same `n` items."""
     further_rater: FurtherRater | None
-    """Estimated agreement of a further rater with the same mean ratings of the same `n` items."""
+    """Estimated agreement of an additional rater with the mean ratings of the same `n` items."""
     against_further_rater: Standing
     spearman: float | None
     pearson: float | None
@@ -122,25 +125,25 @@ class JudgeAgreement:
     within_one: float | None
     ci: Mapping[str, Interval | None]
     method: Mapping[str, str]
-    """Method of each interval. Correlations use `percentile`: the expanded bootstrap percentile over images."""
+    """Method of each interval. For correlations it is `percentile`, the expanded bootstrap percentile over images."""
     ci_reason: Mapping[str, Reason]
     """Reasons why figures have no interval."""
     bounds: FailureBounds | None
     """Lowest and highest Spearman correlation possible, whatever scores the failed judgements would have had."""
     bounds_exact: bool
-    """Whether every way to fill in failed scores was tried. If not, only the ends of the scale were, so `bounds` may be
-    too narrow."""
+    """Whether every way to fill in the failed scores was tried. If not, only the two ends of the scale were tried, and
+    `bounds` may be too narrow."""
     bounds_reason: Reason | None
     mae_bounds: FailureBounds | None
     """Largest and smallest mean absolute error possible, whatever scores the failed judgements would have had."""
     overturnable: bool
-    """Whether `bounds` reach beyond the interval of Spearman, so that the failures could change the conclusion."""
+    """Whether `bounds` reach beyond Spearman's interval, which means that the failures could change the conclusion."""
     corrected: float | None
     """Spearman corrected for attenuation: divided by the square root of the reliability of the mean rating."""
     within_model: Level
     """Mean correlation within each editing model, which a judge cannot raise by recognising the model."""
     system: Level
-    """Correlation over the means of models: whether the judge ranks models as people do."""
+    """Correlation over the models' means, which shows whether the judge ranks models as people do."""
     top: float | None
     """Share of scores at the top of the scale."""
     floor: float | None
@@ -174,8 +177,8 @@ def agree(
 ) -> Agreement:
     """Compare every judge with all raters, pooled, on every factor. An undefined figure is None, with a note.
 
-    Each of the `scales` is ordered from worst to best. A `continuous` factor may have scores between the values of its
-    scale.
+    Each scale in `scales` is ordered from worst to best. A factor in `continuous` may have scores between the values of
+    its scale.
     """
     groups = dict(zip(scores.item, scores.group, strict=True))
     models = dict(zip(scores.item, scores.model, strict=True))
@@ -202,7 +205,7 @@ def agree(
 
 
 class _People:
-    """Ratings of one factor, and agreement among people on all rated items or on those that a judge scored."""
+    """Ratings of one factor, and the agreement among people on all rated items or on those that a judge scored."""
 
     def __init__(self, ratings: Ratings, groups: Mapping[str, str], draws: int) -> None:
         self.ratings = ratings
@@ -216,8 +219,8 @@ class _People:
         )
 
     def further_rater(self, items: Sequence[str]) -> FurtherRater:
-        """Return the estimated agreement of a further rater on these items, cached so that judges that scored the same
-        items share it."""
+        """Return the estimated agreement of an additional rater on these items. The estimate is cached, so judges that
+        scored the same items share it."""
         if len(items) == len(self.means):
             return self._further
         scored = frozenset(items)
@@ -301,7 +304,8 @@ def _agreement(
 def _intervals(
     pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draws: int
 ) -> dict[str, Limits]:
-    """Return the interval of each figure. Shares and errors are means with known ends; other figures are bootstrapped."""
+    """Return the interval of each figure. Shares and errors are means of values with known limits. The other figures
+    are bootstrapped."""
     drawn = ("spearman", "kendall", "pearson", "qwk")
     none = Limits(None, why_none([pairs]))
     limits = dict.fromkeys(drawn, none)
@@ -331,7 +335,7 @@ def _bounds(
 ) -> tuple[FailureBounds | None, bool, Reason | None]:
     """Return bounds of the Spearman correlation over the possible scores of failed judgements.
 
-    The bool is whether the bounds are exact, and the reason is set if there are none. `missing` holds the ratings of
+    The bool says whether the bounds are exact. The reason is set if there are no bounds. `missing` holds the ratings of
     items without a score; `weight` is the share of each item's repeats that failed.
     """
     if len(missing) == 0 and not weight.any():
@@ -358,14 +362,14 @@ def _bounds(
 def spearman_bounds(
     x: Floats, y: Floats, missing: Floats, scale: Sequence[float]
 ) -> tuple[float, float, bool]:
-    """Return the lowest and highest Spearman correlation of x and y that any scores of the `missing` items would give,
-    and whether they are exact.
+    """Return the lowest and highest Spearman correlation between x and y over all possible scores of the `missing`
+    items, and whether they are exact.
 
     `missing` holds the ratings of the items without a score. All ranks depend only on how many of these items get each
-    value of the scale. For given numbers, the correlation is largest if the items are in the order of their ratings,
-    and smallest in the opposite order (rearrangement inequality). So only these numbers are tried: all combinations if
-    there are few, else every split between the two ends of the scale. The latter gives possible correlations that
-    others may exceed.
+    value of the scale. For given counts, the correlation is largest if the items are in the order of their ratings, and
+    smallest in the opposite order (rearrangement inequality). So only the counts are varied. If there are few
+    combinations, all are tried. Otherwise only the splits between the two ends of the scale are tried, and other scores
+    may give a correlation outside the returned range.
     """
     from scipy.stats import rankdata
 
@@ -406,7 +410,7 @@ def spearman_bounds(
 
 
 def _splits(n: int, parts: int, most: int) -> Ints | None:
-    """Return all ways to split n items into `parts` parts; None if there are more than `most`."""
+    """Return all ways to split n items into `parts` parts, or None if there are more than `most` ways."""
     if comb(n + parts - 1, parts - 1) > most:
         return None
     ways = list(itertools.combinations(range(n + parts - 1), parts - 1))
@@ -438,7 +442,7 @@ def _mae_bounds(
 def standing(
     pairs: Pairs, items: Sequence[str], further: FurtherRater | None, *, draws: int
 ) -> Standing:
-    """Compare the judge of these pairs with a further rater of the same items."""
+    """Compare the judge in these pairs with an additional rater of the same items."""
     spearman = number(estimate(pairs)["spearman"])
     if further is None or spearman is None:
         return Standing(None, None, Reason("no_spearman"))
@@ -539,7 +543,7 @@ def _system(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Level:
 def _no_system_interval(
     means: Sequence[Floats], drawn: Sequence[Floats], groups: int
 ) -> Reason | None:
-    """Return why the correlation over models has no interval; None if it has one.
+    """Return the reason why the correlation over models has no interval, or None if it has one.
 
     Bootstrap draws add the sampling error of each model's mean a second time. They are biased unless this error is
     small compared with the differences between models.
@@ -606,7 +610,8 @@ def _halos(
 
 
 def halo(factors: Mapping[str, Mapping[str, float]]) -> float | None:
-    """Return the mean Spearman correlation over all pairs of factors, each over the items that have both factors."""
+    """Return the mean Spearman correlation over all pairs of factors. Each pair is compared on the items that have both
+    factors."""
     strata, _ = _factor_pairs(factors, {})
     return number(averaged(strata, ("spearman",))["spearman"])
 
@@ -614,7 +619,7 @@ def halo(factors: Mapping[str, Mapping[str, float]]) -> float | None:
 def _factor_pairs(
     factors: Mapping[str, Mapping[str, float]], groups: Mapping[str, str]
 ) -> tuple[list[Pairs], int]:
-    """Return the values of each pair of factors over the items that have both, and the number of source images."""
+    """Return the values of each pair of factors on the items that have both, and the number of source images."""
     codes: dict[str, int] = {}
     strata = []
     for first, second in itertools.combinations(factors.values(), 2):

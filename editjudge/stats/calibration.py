@@ -50,8 +50,8 @@ class ScaleCalibration:
     mae_calibrated: float | None = None
     """Mean absolute error after calibration, cross-validated with whole groups held out."""
     mae_constant: float | None = None
-    """Mean absolute error of a constant baseline, the mean of the other groups. A useful calibration has a smaller
-    error."""
+    """Mean absolute error of a constant baseline, which predicts the mean of the other groups. A useful calibration has
+    a smaller error."""
     bias_raw: float | None = None
     bias_calibrated: float | None = None
     notes: tuple[Reason, ...] = ()
@@ -65,7 +65,7 @@ class PoweredEstimate:
     scored_only: int
     human_mean: float | None
     human_ci: Interval | None
-    """Interval from the rated edits alone, with or without a score of the judge."""
+    """Interval from the rated edits alone, whether or not the judge scored them."""
     mean: float | None
     """Prediction-powered estimate: the judge's mean over all edits, corrected by its error on the rated ones."""
     ci: Interval | None
@@ -78,7 +78,7 @@ class PoweredEstimate:
 
 
 def fit(judge: Sequence[float] | Floats, human: Sequence[float] | Floats) -> Isotonic:
-    """Fit an isotonic regression by least squares, pooling edits with equal scores."""
+    """Fit an isotonic regression by least squares. Edits with equal scores are pooled."""
     from scipy.optimize import isotonic_regression
 
     x, y, _ = _complete(judge, human, None)
@@ -100,7 +100,8 @@ def calibrate(
     *,
     group: Iterable[object] | None = None,
 ) -> ScaleCalibration:
-    """Calibrate one factor: fit the map to all edits that have both a score and a rating, and cross-validate its error.
+    """Calibrate one factor. The map is fitted to all edits that have both a score and a rating, and its error is
+    cross-validated.
 
     Edits with NaN in `judge` or `human` are left out.
     """
@@ -152,11 +153,11 @@ def powered_mean(
     group: Iterable[object] | None = None,
     ends: Ends | None = None,
 ) -> PoweredEstimate:
-    """Estimate people's mean rating of one model's edits. NaN in `judge` is a failed score, NaN in `human` a missing
-    rating.
+    """Estimate people's mean rating of one model's edits. In `judge` NaN means that the judgement failed; in `human` it
+    means that the edit has no rating.
 
     The method is that of Angelopoulos et al. (2023), with the weight of PPI++. Groups may contain rated and unrated
-    edits. Failed edits are left out only of the judge's two means. Since failures do not affect which edits are rated,
+    edits. Failed edits are left out of the judge's two means only. Failures do not affect which edits are rated, so
     both means lack the same kind of edits.
     """
     f = np.asarray(judge, dtype=float)
@@ -229,7 +230,8 @@ def _error(influence: Floats, groups: int) -> float:
 
 
 def _student(mean: float, error: float, carried: float) -> Limits:
-    """Return a t interval with the effective number of rated groups, whose term dominates the error."""
+    """Return a t interval with the effective number of rated groups, since the term of the rated edits dominates the
+    error."""
     from scipy.special import stdtrit
 
     if carried < FEWEST:

@@ -1,4 +1,4 @@
-"""Agreement among people, and statistics of agreement between two columns: exact values and bootstrap draws.
+"""Agreement among people, and statistics of agreement between two columns (exact values and bootstrap draws).
 
 Each statistic depends on the pairs only through a table that counts each pair of values (rank statistics) or through a
 few sums (moments). Both are sums over groups, so a draw is a weighted sum of the groups' contributions.
@@ -33,8 +33,8 @@ from editjudge.stats.inference import (
 from editjudge.stats.noise import crossed, mean_squares
 
 LEVELS = 64
-"""Maximum number of distinct values in bootstrap draws; more are binned by rank. The effect of binning on a draw is
-small compared with the variation between draws, and the interval is shifted to the exact estimate."""
+"""Maximum number of distinct values in bootstrap draws. If there are more, they are binned by rank. Binning changes a
+draw little compared with the variation between draws, and the interval is shifted to the exact estimate."""
 RANKS = ("spearman", "kendall")
 MOMENTS = ("pearson", "qwk", "mae", "bias", "exact", "within_one")
 FIGURES = (*RANKS, *MOMENTS)
@@ -43,13 +43,13 @@ UNDEFINED = Reason("undefined_or_constant")
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Two values for each item, and its group."""
+    """Pairs of values, one pair for each item, with the item's group."""
 
     x: Floats
     y: Floats
     group: Ints
     step: float = 1.0
-    """Distance between neighbouring values of the scale, for the share 'within one'."""
+    """Distance between neighbouring values of the scale, used for the share of pairs 'within one'."""
 
     def __len__(self) -> int:
         return len(self.x)
@@ -59,7 +59,7 @@ class Pairs:
 
 
 def estimate(pairs: Pairs) -> dict[str, float]:
-    """Return the exact value of all figures; NaN if undefined (no pairs, or a constant column)."""
+    """Return the exact value of every figure, or NaN if it is undefined (no pairs, or a constant column)."""
     if len(pairs) == 0:
         return dict.fromkeys(FIGURES, np.nan)
     figures = _moment_figures(_moments(pairs).sum(axis=0)[None])
@@ -83,7 +83,7 @@ def estimate(pairs: Pairs) -> dict[str, float]:
 def averaged(
     strata: Sequence[Pairs], names: Sequence[str] = FIGURES
 ) -> dict[str, float]:
-    """Return the unweighted mean of each figure over the strata in which it is defined; NaN if it is defined in none."""
+    """Return the unweighted mean of each figure over the strata in which it is defined, or NaN if there are none."""
     each = [estimate(pairs) for pairs in strata]
     return {
         name: float(_mean_defined(np.array([figures[name] for figures in each])))
@@ -108,8 +108,8 @@ def intervals(
 
 
 def drawn_intervals(drawn: Mapping[str, Floats], enough: float) -> dict[str, Interval]:
-    """Return the intervals of the drawn figures, without those that have none; `enough` is the effective number of
-    groups."""
+    """Return the intervals of the drawn figures, leaving out figures that have none. `enough` is the effective number
+    of groups."""
     limits = {}
     for name, values in drawn.items():
         ci = interval(values, int(enough))
@@ -121,7 +121,7 @@ def drawn_intervals(drawn: Mapping[str, Floats], enough: float) -> dict[str, Int
 
 
 def supported(names: Sequence[str], enough: float) -> list[str]:
-    """Return the names of the figures that may have an interval; `enough` is the effective number of groups."""
+    """Return the names of the figures that may have an interval. `enough` is the effective number of groups."""
     if enough >= FEWEST_MOMENTS:
         return list(names)
     return [name for name in names if name in RANKS and enough >= FEWEST]
@@ -135,7 +135,7 @@ def averaged_draws(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> dict[str, Floats]:
-    """Return `averaged(strata)` in every draw of groups; undefined figures are left out.
+    """Return `averaged(strata)` for every draw of groups, leaving out undefined figures.
 
     Calls with the same number of groups, draws and seed use the same draws, so their results can be subtracted draw by
     draw.
@@ -165,7 +165,8 @@ def averaged_draws(
 
 
 def carried(strata: Sequence[Pairs]) -> float:
-    """Return the effective number of groups, the smaller value of the two columns."""
+    """Return the effective number of groups. It is computed for each of the two columns, and the smaller value is
+    returned."""
     parts = [pairs for pairs in strata if len(pairs)]
     if not parts:
         return 0.0
@@ -177,7 +178,7 @@ def carried(strata: Sequence[Pairs]) -> float:
 
 
 def why_none(strata: Sequence[Pairs]) -> Reason:
-    """Return why figures over these strata have no interval."""
+    """Return the reason why figures over these strata have no interval."""
     parts = [pairs for pairs in strata if len(pairs)]
     if not parts:
         return Reason("nothing_in_common")
@@ -192,7 +193,8 @@ def why_none(strata: Sequence[Pairs]) -> Reason:
 
 
 def correlation_draws(x: Floats, y: Floats) -> dict[str, Floats]:
-    """Return Spearman, Pearson and Kendall correlations between the rows of x and y. Fast for many draws of short rows."""
+    """Return Spearman, Pearson and Kendall correlations between the rows of x and y. It is fast for many draws of short
+    rows."""
     sx = np.sign(x[:, :, None] - x[:, None, :])
     sy = np.sign(y[:, :, None] - y[:, None, :])
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -284,7 +286,7 @@ def rank_figures(tables: Floats, *, kendall: bool = True) -> dict[str, Floats]:
 
 
 def _moments(pairs: Pairs) -> Floats:
-    """Return each pair's terms of the sums: moments about the overall means (to avoid cancellation), and shares."""
+    """Return what each pair adds to the sums: moments about the overall means, which avoid cancellation, and shares."""
     x = pairs.x - pairs.x.mean()
     y = pairs.y - pairs.y.mean()
     d = pairs.x - pairs.y
@@ -331,7 +333,8 @@ def _codes(values: Floats) -> Ints:
 
 
 def _mean_defined(values: Floats) -> Floats:
-    """Return the mean of the defined values over the first axis, without NumPy's warning if there are none."""
+    """Return the mean of the defined values over the first axis. NumPy would warn if there are none; this function does
+    not."""
     good = np.isfinite(values)
     n = good.sum(axis=0)
     return np.where(
@@ -346,15 +349,16 @@ _RANGE: Mapping[str, tuple[float, float]] = {
 
 
 STRAIGHT = 0.95
-"""Share of one value in a rater's ratings, over at least 10 items, from which the rater counts as straight-lining."""
+"""Share of a rater's ratings with one value, over at least 10 items, from which the rater counts as straight-lining."""
 FEWEST_SHARED = 10
-"""Minimum number of items that several people rated, of their source images, and of such items per rater. With fewer,
-agreement among people is not reported: a single item of nine can change a correlation by .2 or more."""
+"""Minimum number of items rated by several people, of their source images, and of such items per rater. With fewer,
+agreement among people is not reported, because a single item out of nine can change a correlation by .2 or more."""
 SHOWN_RATERS = 12
-"""Number of raters with an interval, those who agree least. Computing it for every rater of a crowd takes too long."""
+"""Number of raters for whom an interval is computed: those who agree least. Computing it for every rater of a crowd
+takes too long."""
 LEFT_OUT = ("spearman", "pearson")
-"""Correlations that a rater's agreement with the others is measured by. Kendall's tau is missing, because there is no
-formula to extrapolate it from k - 1 raters to k."""
+"""Correlations that measure a rater's agreement with the others. Kendall's tau is missing, because there is no formula
+to extrapolate it from k - 1 raters to k."""
 
 
 @dataclass(frozen=True)
@@ -388,8 +392,8 @@ class FurtherRater:
     spearman: float | None = None
     pearson: float | None = None
     raters: float | None = None
-    """Harmonic mean of the number of ratings per item, since the error variance of a mean of k ratings is proportional
-    to 1 / k."""
+    """Harmonic mean of the number of ratings per item. It is harmonic because the error variance of a mean of k ratings
+    is proportional to 1 / k."""
     items: int = 0
     """Items that two or more people rated."""
     images: int = 0
@@ -398,11 +402,11 @@ class FurtherRater:
     reason: Reason | None = None
     """Reason why there is no figure, or no interval."""
     drawn: Mapping[str, Floats] = field(default_factory=dict, repr=False, compare=False)
-    """Estimates in every draw; empty if there is no interval."""
+    """Estimate in each draw; empty if there is no interval."""
     left_out: Mapping[str, Floats] = field(
         default_factory=dict, repr=False, compare=False
     )
-    """Mean correlation of each rater with the others, in every draw; empty if a rater has too few items."""
+    """Mean correlation of each rater with the others in each draw; empty if a rater has too few items."""
     carried: float = field(default=0.0, repr=False)
     group: Mapping[str, int] = field(default_factory=dict, repr=False)
     """Code of the source image of each item."""
@@ -439,10 +443,10 @@ class Ceiling:
     """Mean Spearman correlation of each rater with the mean of the others (leave one out)."""
     loo_pearson: float | None
     further_rater: FurtherRater
-    """Estimated correlation of a further rater with the mean of all raters, as a reference for judges."""
+    """Estimated correlation of an additional rater with the mean of all raters. Judges are compared with it."""
     ci: Mapping[str, Interval]
     top: float | None
-    """Share of ratings that have the highest value that occurs."""
+    """Share of ratings equal to the highest rating that occurs."""
     floor: float | None
     rater_quality: Mapping[str, Rater]
     variants: Mapping[str, Variant]
@@ -456,9 +460,9 @@ def ceiling(
     draws: int = DRAWS,
     further: FurtherRater | None = None,
 ) -> Ceiling:
-    """Return the agreement among people on one factor; `group` maps an item to its source image.
+    """Return the agreement among people on one factor. `group` maps an item to its source image.
 
-    `further` is the result of `further_rater` for the same ratings, groups and draws, if it was computed already.
+    `further` is the result of `further_rater` for the same ratings, groups and draws, if it was already computed.
     """
     further = further or further_rater(ratings, group=group, draws=draws)
     item = ratings.item.compact()
@@ -497,10 +501,10 @@ def ceiling(
 def further_rater(
     ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: int = DRAWS
 ) -> FurtherRater:
-    """Estimate the agreement of a further rater on one factor; `group` maps an item to its source image.
+    """Estimate the agreement of an additional rater on one factor. `group` maps an item to its source image.
 
-    Raters who share fewer than `FEWEST_SHARED` items with others count in the means of others, but are not compared
-    with them. The bootstrap resamples source images and not raters.
+    Raters who share fewer than `FEWEST_SHARED` items with others contribute to the others' means, but are not compared
+    with them. The bootstrap resamples source images, not raters.
     """
     item = ratings.item.compact()
     rater = ratings.rater.compact()
@@ -557,7 +561,8 @@ def further_rater(
 
 
 def stepped_up(r: Floats, others: float, raters: float) -> Floats:
-    """Extrapolate a rater's correlation with the mean of `others` raters to that with the mean of `raters` raters."""
+    """Extrapolate a rater's correlation with the mean of `others` raters to the correlation with the mean of `raters`
+    raters."""
     squared = r * r
     between = squared * (others - 1)
     root = np.sqrt(between * between + 4 * others * squared)
@@ -570,7 +575,7 @@ def stepped_up(r: Floats, others: float, raters: float) -> Floats:
 def _no_further_rater(
     raters: int, shared: int, images: int, able: list[Pairs], observed: float
 ) -> Reason | None:
-    """Return the reason why a further rater cannot be estimated; None if it can."""
+    """Return the reason why the agreement of an additional rater cannot be estimated, or None if it can."""
     if raters < 2:
         return Reason("one_rater")
     if shared == 0:
@@ -616,7 +621,7 @@ class _RatingSums:
 
     @classmethod
     def of(cls, item: Codes, x: Floats, group: Ints, groups: int) -> _RatingSums:
-        """Return the sums; `group` is the code of the source image of each item."""
+        """Return the sums. `group` is the code of each item's source image."""
         counts = np.bincount(item, minlength=len(group)).astype(float)
         off = x - x.mean() if len(x) else x
         total = np.bincount(item, weights=off, minlength=len(group))
@@ -644,7 +649,7 @@ class _RatingSums:
         return cls(groups, sums)
 
     def draws(self, name: str, draws: int) -> Floats:
-        """Return a figure for every draw of source images."""
+        """Return a figure for each draw of source images."""
         figure = {"alpha_interval": _drawn_alpha, "icc1": _drawn_icc}[name]
         with np.errstate(invalid="ignore", divide="ignore"):
             parts = [
@@ -676,7 +681,7 @@ def one_against_rest(ratings: Ratings) -> float | None:
 
 
 def alpha_interval(item: Codes, x: Floats) -> float | None:
-    """Return Krippendorff's alpha with squared differences; items may have any number of ratings."""
+    """Return Krippendorff's alpha with squared differences. Items may have any number of ratings."""
     item, x = _pairable(item, x)
     n = len(x)
     if n == 0:
@@ -689,7 +694,8 @@ def alpha_interval(item: Codes, x: Floats) -> float | None:
 
 
 def alpha_ordinal(item: Codes, x: Floats) -> float | None:
-    """Return Krippendorff's alpha on an ordinal scale, whose metric is the squared difference of midranks."""
+    """Return Krippendorff's alpha on an ordinal scale. The distance between two values is the squared difference of
+    their midranks."""
     from scipy.stats import rankdata
 
     item, x = _pairable(item, x)
@@ -713,7 +719,8 @@ def alpha_nominal(item: Codes, x: Floats) -> float | None:
 
 
 def fleiss(item: Codes, x: Floats) -> float | None:
-    """Return Fleiss' kappa over the items with the most common number of ratings, since it requires equal numbers."""
+    """Return Fleiss' kappa over the items with the most common number of ratings, since it requires the same number for
+    each item."""
     m = np.bincount(item)
     m = m[m > 1]
     if len(m) == 0:
@@ -731,7 +738,8 @@ def fleiss(item: Codes, x: Floats) -> float | None:
 
 
 def icc1(item: Codes, x: Floats) -> float | None:
-    """Return ICC(1): the reliability of a single rating, one-way random effects. Items may differ in number of ratings."""
+    """Return ICC(1), the reliability of a single rating (one-way random effects). Items may have different numbers of
+    ratings."""
     item = np.unique(item, return_inverse=True)[1]
     m = np.bincount(item) if len(item) else np.zeros(0, np.int64)
     n = len(x)
@@ -747,7 +755,7 @@ def icc1(item: Codes, x: Floats) -> float | None:
 
 
 def icc2k(item: Codes, rater: Codes, x: Floats) -> float | None:
-    """Return ICC(2,k): the reliability of the mean rating, two-way random effects, over the items that all raters
+    """Return ICC(2,k), the reliability of the mean rating (two-way random effects), over the items that all raters
     rated."""
     table = crossed(item, rater, x)
     n, k = table.shape
@@ -764,13 +772,13 @@ def _pairable(item: Codes, x: Floats) -> tuple[Ints, Floats]:
 
 
 def _same(item: Codes, code: Ints, values: int) -> Ints:
-    """Return the sum over each item's values of their squared counts."""
+    """Return, for each item, the sum of the squared counts of its values."""
     cells, counts = np.unique(item.astype(np.int64) * values + code, return_counts=True)
     return np.bincount(cells // values, weights=counts**2).astype(np.int64)
 
 
 def _leave_one_out(item: Column, rater: Column, x: Floats, group: Ints) -> list[Pairs]:
-    """Return each rater's ratings paired with the mean of the others, over the items that others rated too."""
+    """Return each rater's ratings paired with the mean of the others, over the items that others also rated."""
     if len(rater.labels) < 2:
         return []
     counts = np.bincount(item.codes)

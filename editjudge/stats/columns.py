@@ -16,7 +16,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 Codes: TypeAlias = NDArray[Any]
-"""Integer code of each row, of any width."""
+"""Integer code of each row; the integers may have any width."""
 Scales: TypeAlias = Mapping[str, Sequence[float]]
 """Legal values of each factor, or the two ends of its scale, from worst to best."""
 Ends: TypeAlias = tuple[float, float]
@@ -26,8 +26,8 @@ OK = "ok"
 ABSTAINED = "abstained"
 FAILED = "failed"
 PENDING = "pending"
-"""Status of a judgement without an answer yet, which counts as failed. `FAILED` is the status of scores that are
-missing from a file that gives no reason; a store records the kind of failure."""
+"""Status of a judgement that has no answer yet, which counts as failed. `FAILED` is the status of scores that are
+missing from a file without a stated reason; a store records the kind of failure."""
 
 Z = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
@@ -42,7 +42,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Reason:
-    """Reason why a figure is missing or limited: a code and figures. `report.words` turns it into a sentence."""
+    """Why a figure is missing or limited, as a code and figures. `report.words` turns it into a sentence."""
 
     code: str
     figures: tuple[tuple[str, object], ...] = ()
@@ -62,13 +62,13 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True)
 class FailureBounds:
-    """Bounds of a figure, reached if every failed judgement had the worst or the best score of the scale."""
+    """Bounds of a figure: its values if every failed judgement had the worst or the best score of the scale."""
 
     worst: float | None
     best: float | None
 
     def beyond(self, ci: Interval | None) -> bool:
-        """Whether the bounds reach outside an interval; true without an interval."""
+        """Whether the bounds reach outside the interval. True if there is no interval."""
         if self.worst is None or self.best is None or ci is None:
             return True
         lowest, highest = sorted((self.worst, self.best))
@@ -76,7 +76,7 @@ class FailureBounds:
 
 
 def number(value: float) -> float | None:
-    """Return the value as a float if it is finite, else None, since JSON has no NaN."""
+    """Return the value as a float if it is finite. Otherwise return None, since JSON has no NaN."""
     value = float(value)
     return value if math.isfinite(value) else None
 
@@ -111,7 +111,7 @@ class Column:
         return Column(self.codes[rows], self.labels)
 
     def where(self, wanted: str | Sequence[str]) -> Mask:
-        """Return the mask of rows with one of these labels. Raise if a label is unknown."""
+        """Return the mask of rows that have one of these labels. Raise an error if a label is unknown."""
         names = (wanted,) if isinstance(wanted, str) else wanted
         for name in names:
             if name not in self.labels:
@@ -122,12 +122,12 @@ class Column:
         return self.among(names)
 
     def among(self, labels: Container[str]) -> Mask:
-        """Return the mask of rows with one of these labels, ignoring unknown labels."""
+        """Return the mask of rows that have one of these labels. Unknown labels are ignored."""
         chosen = [label in labels for label in self.labels] or [False]
         return np.array(chosen)[self.codes]
 
     def present(self) -> tuple[str, ...]:
-        """Labels that occur in the column, in order; after `take` some may be unused."""
+        """Labels that occur in the column, in order. After `take`, some labels may be unused."""
         return self.compact().labels
 
     def compact(self) -> Column:
@@ -139,14 +139,14 @@ class Column:
 
 
 def numbers(values: Iterable[float | None]) -> Floats:
-    """Return an array of floats with NaN for None. Only this package marks missing scores with NaN; results have None."""
+    """Return an array of floats with NaN for None. Only this package marks missing scores with NaN; results use None."""
     if isinstance(values, np.ndarray):
         return values.astype(np.float64, copy=False)
     return np.array(list(values), dtype=np.float64)
 
 
 def combinations(*columns: Column) -> tuple[Ints, list[tuple[str, ...]]]:
-    """Return a code for each combination of labels that occurs, and the combinations."""
+    """Return a code for each row's combination of labels, and the combinations that occur."""
     shape = [len(column.labels) for column in columns]
     if not len(columns[0]):
         return np.zeros(0, np.int64), []
@@ -165,7 +165,7 @@ def combinations(*columns: Column) -> tuple[Ints, list[tuple[str, ...]]]:
 
 
 def joined(*columns: Column) -> Column:
-    """Return one column with the combined labels of several, such as group and instruction."""
+    """Return one column that combines the labels of several, such as group and instruction."""
     codes, names = combinations(*columns)
     return Column(codes.astype(np.int32), tuple(map("\x1f".join, names)))
 
@@ -177,7 +177,7 @@ class _ScoreRows:
     item: Column
     factor: Column
     score: Floats
-    """Score of each row; NaN if it has none."""
+    """Score of each row, or NaN if it has none."""
 
     def __len__(self) -> int:
         return len(self.score)
@@ -223,9 +223,9 @@ class Scores(_ScoreRows):
     """Source image and instruction, by which edits of different models are matched."""
     repeat: NDArray[np.int32]
     answer: NDArray[np.uint64]
-    """Id of the answered question, equal for the same question about the same images; 0 if it is unknown."""
+    """Id of the answered question; 0 if it is unknown. The same question about the same images has the same id."""
     slices: Mapping[str, Column] = field(default_factory=dict)
-    """Edit type and any other metadata, by name."""
+    """Edit type and any other metadata, keyed by name."""
 
     @classmethod
     def of(
@@ -279,10 +279,10 @@ class Scores(_ScoreRows):
         factors: Mapping[str, Sequence[str]] | None = None,
         slices: Sequence[str] = (),
     ) -> Scores:
-        """Make a table from rows of a store or of `judgements.jsonl`, one row for each factor.
+        """Make a table from the rows of a store or of `judgements.jsonl`, with one row for each factor.
 
-        A failed judgement does not list factors. It counts as failed for the factors in `factors[rubric]` or, without
-        that entry, for all factors that any judgement of the same rubric scored or abstained from.
+        A failed judgement does not list factors. It counts as failed for the factors in `factors[rubric]`. Without that
+        entry, it counts as failed for all factors that any judgement of the same rubric scored or abstained from.
         """
         rows = list(rows)
         declared = factors or {}
@@ -344,7 +344,7 @@ class Ratings(_ScoreRows):
         factor: Iterable[object],
         score: Iterable[float | None],
     ) -> Ratings:
-        """Make a table of the ratings, leaving out empty ones."""
+        """Make a table of ratings, leaving out empty ones."""
         table = cls(_column(item), _column(factor), numbers(score), _column(rater))
         table._check_lengths()
         return table.take(np.isfinite(table.score))
@@ -370,27 +370,27 @@ def stacked(tables: Sequence[Scores]) -> Scores:
 
 
 class FarEnds(tuple[float, ...]):
-    """Ends of a scale that real scores never approach, such as an L1 distance of 1, which is white against black.
+    """Ends of a scale that real scores never come close to, such as an L1 distance of 1 (white against black).
 
-    They bound the scores of failures, but intervals ignore them: an interval that allowed for unseen scores at such an
+    They bound the scores of failures, but intervals ignore them. An interval that allowed for unseen scores at such an
     end would be ten times as wide as the range of the scores.
     """
 
 
 def ends_of(scale: Sequence[float] | None) -> tuple[float, float] | None:
-    """Return the lowest and highest value that an interval allows for; None if the scale is unknown or has far ends."""
+    """Return the lowest and highest value that an interval allows for, or None if the scale is unknown or has far ends."""
     if not scale or isinstance(scale, FarEnds):
         return None
     return float(min(scale)), float(max(scale))
 
 
 def worst_best(scale: Sequence[float] | None) -> tuple[float, float] | None:
-    """Return the worst and the best value of a scale; None if it is unknown."""
+    """Return the worst and the best value of a scale, or None if it is unknown."""
     return (float(scale[0]), float(scale[-1])) if scale else None
 
 
 def filled(scores: Scores, value: float) -> Scores:
-    """Return the scores with this value for every failed judgement. Abstentions remain without a score."""
+    """Return the scores with this value in place of every failed judgement. Abstentions remain without a score."""
     failed = scores.failed
     labels = (*scores.status.labels, OK)
     status = np.where(failed, len(labels) - 1, scores.status.codes).astype(np.int32)
@@ -402,7 +402,7 @@ def filled(scores: Scores, value: float) -> Scores:
 
 
 def item_means(item: Column, score: Floats) -> Floats:
-    """Return the mean of the finite scores of each item, by code; NaN if it has none."""
+    """Return the mean of each item's finite scores, indexed by the item's code; NaN if it has none."""
     good = np.isfinite(score)
     n = len(item.labels)
     counts = np.bincount(item.codes[good], minlength=n)
@@ -412,7 +412,7 @@ def item_means(item: Column, score: Floats) -> Floats:
 
 
 def answer_id(key: object) -> int:
-    """Return the first 64 bits of a task's key (a SHA-256 in hexadecimal); 0 for anything else."""
+    """Return the first 64 bits of a task's key (a SHA-256 in hexadecimal), or 0 for any other string."""
     try:
         return int(str(key)[:16], 16)
     except ValueError:

@@ -1,4 +1,5 @@
-"""Paired comparison of two models or judges on the same edits, or of one at two times, with corrected p-values."""
+"""Paired comparison of two models or judges on the same edits, or of the same edits at two times, with corrected
+p-values."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ UNPAIRED = Reason("never_paired")
 
 @dataclass(frozen=True)
 class DifferenceBounds(FailureBounds):
-    """Bounds of a difference: failures of B at the worst score and failures of A at the best, and vice versa."""
+    """Bounds of a difference. At one bound, B's failures have the worst score and A's the best; at the other, vice
+    versa."""
 
     p_worst: float | None
     p_best: float | None
@@ -72,10 +74,10 @@ class Difference:
     """Edits with a score on both sides."""
     groups: int
     only_a: int
-    """Edits with a score on one side only. On the other side they failed, were abstained from, or were not run."""
+    """Edits with a score on one side only. On the other side they failed, the judge abstained, or they were not run."""
     only_b: int
     failed_a: int
-    """Failed judgements, which are not part of any mean. `bounds` shows how much they could have changed the result."""
+    """Failed judgements, which are not part of any mean. `bounds` shows how much they could change the result."""
     failed_b: int
     abstained_a: int
     """Abstentions. Bounds leave them out, since the claim is about edits that can be scored."""
@@ -84,22 +86,22 @@ class Difference:
     mean_b: float | None
     difference: float | None
     ci: Interval | None
-    """Confidence interval at `level`, which excludes 0 exactly if `p_holm` is below .05."""
+    """Confidence interval at `level`. It excludes 0 exactly when `p_holm` is below .05."""
     ci_reason: Reason | None
     level: float
     """Confidence level of `ci` and `detectable`: 95 %, or higher after Holm's correction."""
     method: Method | None
-    """Method of `p`, `ci`, `detectable` and verdict; None if there are none."""
+    """Method behind `p`, `ci`, `detectable` and the verdict; None if there are none."""
     effective: float
     """Effective number of source images (see `inference.Clusters.effective`)."""
     p: float | None
-    """Two-sided p-value by `method`."""
+    """Two-sided p-value, computed by `method`."""
     p_wilcoxon: float | None
-    """P-value of Wilcoxon's signed-rank test on the groups' mean differences, which is robust against outliers."""
+    """P-value of Wilcoxon's signed-rank test on the groups' mean differences. It is robust against outliers."""
     p_holm: float | None
     """`p` after Holm's correction over all differences that are compared together."""
     effect: float | None
-    """Effect size: mean difference divided by the standard deviation of the differences (Cohen's d of pairs)."""
+    """Effect size (Cohen's d for pairs): the mean difference divided by the standard deviation of the differences."""
     wins: int
     ties: int
     losses: int
@@ -116,7 +118,7 @@ class Difference:
     """Bounds over the possible scores of failures; None if the scale is unknown or no edits can be paired."""
     bounds_reason: Reason | None
     overturnable: bool
-    """Whether failures at an end of the scale would change the verdict. True if this is unknown."""
+    """Whether the verdict would change if failures had a score at an end of the scale. True if this is unknown."""
     verdict: Verdict
     notes: tuple[Reason, ...]
     inference: Inference | None = field(default=None, repr=False, compare=False)
@@ -146,8 +148,8 @@ def compare(
     """Compare two sides factor by factor, after averaging repeats. Use `on="pair"` for models, `"item"` for judges or
     runs.
 
-    Without `scales`, there are no bounds over failures, and no interval if there are few images. `guaranteed` requests
-    the bound that makes no assumption about the distribution.
+    Without `scales`, there are no bounds over failures, and no interval if there are few images. With `guaranteed`, the
+    interval is a bound that assumes nothing about the distribution of scores.
     """
     factors = [f for f in a.factor.present() if f in b.factor.present()]
     sides = [(a.where(factor=f), b.where(factor=f)) for f in factors]
@@ -170,8 +172,8 @@ def compare(
 def paired(
     a: Scores, b: Scores, on: On
 ) -> tuple[Floats, Floats, Column, tuple[int, int]]:
-    """Return the means of both sides on the edits that both scored, their groups, and the numbers of edits that only A
-    or only B scored."""
+    """Return both sides' means on the edits that both scored, the groups of these edits, and the numbers of edits that
+    only A or only B scored."""
     key_a, mean_a, group_a = _edit_means(a, on)
     key_b, mean_b, _ = _edit_means(b, on)
     index = {key: i for i, key in enumerate(key_b)}
@@ -193,16 +195,16 @@ def _edit_means(scores: Scores, on: On) -> tuple[tuple[str, ...], Floats, list[s
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Values whose mean is inferred, and the same values with every failure at either end of the scale."""
+    """Values whose mean is inferred, and the same values with all failures placed at one end of the scale."""
 
     values: Floats
     group: Column
     clusters: Clusters
     failed: int
     failed_before: int = 0
-    """Number of failures of the side that is subtracted."""
+    """Number of failures on the side that is subtracted."""
     at_ends: Sequence[Clusters] = ()
-    """Samples with failures at the worst and at the best score. Empty if nothing failed or the scale is unknown."""
+    """Samples with failures at the worst and at the best score; empty if nothing failed or the scale is unknown."""
     sides: tuple[Floats, Floats] | None = None
     """Means of A and means of B; their differences are `values`."""
     alone: tuple[int, int] = (0, 0)
@@ -279,7 +281,7 @@ class Sample:
 def infer_samples(
     samples: Iterable[Sample], *, guaranteed: bool, draws: int
 ) -> list[Sample]:
-    """Infer the mean of each sample, and its mean with the failures at either end of the scale."""
+    """Infer the mean of each sample, also with all failures placed at each end of the scale."""
     samples = list(samples)
     tested = [sample for sample in samples if not sample.identical]
     clusters = [each for s in tested for each in (s.clusters, *s.at_ends)]
@@ -300,7 +302,7 @@ def infer_samples(
 def _difference(
     factor: str, names: tuple[str, str], a: Scores, b: Scores, sample: Sample
 ) -> Difference:
-    """Return a difference that is not yet corrected for multiple tests; see `corrected`."""
+    """Return a difference without correction for multiple tests; `corrected` applies it."""
     gaps = sample.values
     n = len(gaps)
     clusters = sample.clusters
@@ -373,10 +375,11 @@ def _bounds(
 
 
 def corrected(differences: Sequence[Difference]) -> list[Difference]:
-    """Apply Holm's correction over all differences, and set interval, detectable difference and verdict at its level.
+    """Apply Holm's correction over all differences, and set interval, detectable difference and verdict at the
+    corrected level.
 
     If the correction rejects r of m tests, exactly the rejected tests have p below ALPHA / (m - r). At that level an
-    interval excludes 0 exactly if the corrected p is below ALPHA.
+    interval excludes 0 exactly when the corrected p is below ALPHA.
     """
     tests = sum(d.p is not None for d in differences)
     adjusted = holm([d.p for d in differences])
@@ -441,13 +444,14 @@ def _undetectable(clusters: Clusters, alpha: float) -> Reason:
 
 
 def _every_p(d: Difference) -> list[float]:
-    """Return the p-values of a difference: without failures, and with them at either end of the scale."""
+    """Return the p-values of a difference: without failures, and with all failures placed at each end of the scale."""
     each = (d.p,) if d.bounds is None else (d.p, d.bounds.p_worst, d.bounds.p_best)
     return [p for p in each if p is not None]
 
 
 def _overturnable(d: Difference, others: Sequence[Sequence[float | None]]) -> bool:
-    """Whether failures at an end of the scale change the verdict; `others` has the p-values of the other tests."""
+    """Whether the verdict changes if failures have a score at an end of the scale. `others` holds the p-values of the
+    other tests."""
     if not d.failed or d.method == "identity":
         return False
     if d.bounds is None:
@@ -462,7 +466,8 @@ def _overturnable(d: Difference, others: Sequence[Sequence[float | None]]) -> bo
 
 
 def _direction(difference: float | None, p: float | None) -> int | None:
-    """Return 1 if B is significantly higher, -1 if lower, 0 if inconclusive; None if there is nothing to compare."""
+    """Return 1 if B is significantly higher, -1 if it is lower, 0 if this is inconclusive, and None if there is nothing
+    to compare."""
     if difference is None or p is None:
         return None
     return int(np.sign(difference)) if p < ALPHA else 0
@@ -481,7 +486,7 @@ def _verdict(d: Difference) -> Verdict:
 
 
 def _same(a: Scores, b: Scores, on: On) -> bool:
-    """Whether both sides consist of the same stored answers; false if the ids of answers are unknown."""
+    """Whether both sides consist of the same stored answers. False if the ids of the answers are unknown."""
     totals = []
     for side in (a, b):
         if not side.answer.all():
@@ -494,7 +499,7 @@ def _same(a: Scores, b: Scores, on: On) -> bool:
 
 
 def _quiet_share(error: float | None, a: Scores, b: Scores, n: int) -> float:
-    """Return the share of the standard error that further repeats would not reduce; NaN without repeats."""
+    """Return the share of the standard error that more repeats would not reduce, or NaN without repeats."""
     noise = 0.0
     for side in (a, b):
         answered = side.take(side.ok)
@@ -508,12 +513,12 @@ def _quiet_share(error: float | None, a: Scores, b: Scores, n: int) -> float:
 
 @dataclass(frozen=True)
 class Drift:
-    """Comparison of the same edits judged at two times: changed settings, and shifts of the scores."""
+    """Comparison of the same edits judged at two times, with changed settings and shifts of the scores."""
 
     changed: tuple[tuple[str, object, object], ...]
-    """Changed settings with their values then and now, which may explain a shift."""
+    """Changed settings with their earlier and current values, which may explain a shift."""
     shifts: tuple[Difference, ...]
-    """Difference of each factor, now minus then."""
+    """Difference of each factor: current minus earlier score."""
     only_then: tuple[str, ...]
     only_now: tuple[str, ...]
     """Factors that only one side has."""
@@ -528,7 +533,8 @@ def drift(
     scales: Scales | None = None,
     draws: int = TEST_DRAWS,
 ) -> Drift:
-    """Compare scores from two times. `provenance` has the settings of both, such as rubric hash and reported model."""
+    """Compare scores from two times. `provenance` has the settings at both times, such as rubric hash and reported
+    model."""
     first, second = provenance
     shifts = compare(
         then, now, names=("then", "now"), on=on, scales=scales, draws=draws

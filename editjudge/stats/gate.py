@@ -1,4 +1,4 @@
-"""Checks of a run against thresholds. The outcome is pass, fail or not enough evidence, so noise alone cannot fail a run."""
+"""Checks a run against thresholds. The outcome is pass, fail or not enough evidence, so noise alone cannot fail a run."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ FAIL: Outcome = "fail"
 UNSURE: Outcome = "not enough evidence"
 MET: Outcome = "pass"
 MOST_TIMES = 100
-"""Maximum of `GateCheck.needed`, as a multiple of the number of images. A larger number is not reported: the mean is
-then practically equal to its limit."""
+"""Maximum of `GateCheck.needed`, as a multiple of the number of images. A larger number is not reported, because the
+mean is then practically equal to its limit."""
 
 
 @dataclass(frozen=True)
 class GateRule:
-    """A threshold of one factor."""
+    """A threshold for one factor."""
 
     factor: str
     limit: float
-    """Lowest mean that passes, or the largest drop of the mean below the baseline's."""
+    """Lowest mean that passes, or largest drop of the mean below the baseline's mean."""
     is_drop: bool = False
     """Whether the rule limits the drop from a baseline."""
     falling: bool = False
-    """Whether lower scores are better. Then `limit` is the highest mean that passes, or the largest rise."""
+    """Whether lower scores are better. If so, `limit` is the highest mean that passes, or the largest rise."""
 
     @property
     def threshold(self) -> float:
@@ -66,7 +66,7 @@ class GateCheck:
     outcome: Outcome
     estimate: float | None
     ci: Interval | None
-    """Interval whose lower and upper limit each have the gate's alpha as error probability: 90 % for an alpha of 5 %."""
+    """Interval whose two limits each have the gate's alpha as error probability: a 90 % interval for an alpha of 5 %."""
     ci_reason: Reason | None
     method: Method | None
     n: int
@@ -78,10 +78,10 @@ class GateCheck:
     """Estimates with every failure at one end of the scale, and every failure of the baseline at the other end."""
     bounds_reason: Reason | None
     overturnable: bool
-    """Whether failures at an end of the scale would change the outcome. True if this is unknown."""
+    """Whether the outcome would change if failures had a score at an end of the scale. True if this is unknown."""
     needed: int | None
-    """Estimated number of source images that would decide the check if the mean did not change. None if the check is
-    decided, or if no number of images would decide it."""
+    """Estimated number of source images that would decide the check if the mean stayed the same. None if the check is
+    already decided, or if no number of images would decide it."""
     alpha_fail: float
     """Level at which a check fails: alpha divided by the number of checks."""
 
@@ -107,14 +107,14 @@ class Gate:
     """Outcome of all checks."""
 
     outcome: Outcome
-    """"fail" if a check failed or too many judgements did; else "not enough evidence" if a check lacks it; else "pass"."""
+    """"fail" if a check failed or too many judgements failed. Otherwise "not enough evidence" if any check has this
+    outcome, else "pass"."""
     alpha: float
-    """Maximum probability that a run passes although it violates a threshold, or fails although it meets all
-    thresholds."""
+    """Maximum probability that a run passes although it violates a threshold, or fails although it meets all of them."""
     checks: tuple[GateCheck, ...]
     """Checks, worst outcome first."""
     left_out: tuple[str, ...]
-    """Factors that are not compared with the baseline, since no edit has a score on both sides and none failed."""
+    """Factors that are not compared with the baseline, because no edit has a score on both sides and none failed."""
     failures: Failures
 
 
@@ -134,10 +134,10 @@ def gate(
 ) -> Gate:
     """Check each factor's mean against `minimum` and, with a baseline, its drop on the same edits against `max_drop`.
 
-    For factors in `falling` lower scores are better, and their `minimum` is the highest mean that passes. A check
-    passes if its entire interval meets the threshold: one-sided at `alpha`, without correction, since every check has
-    to pass. It fails if the mean violates the threshold at `alpha` divided by the number of checks, since a single
-    check fails the gate. A share of failed judgements above `max_failures` fails the gate in any case.
+    For factors in `falling`, lower scores are better, and `minimum` is the highest mean that passes. A check passes if
+    its entire interval meets the threshold. This test is one-sided at `alpha`, without correction, since every check
+    has to pass. A check fails if the mean violates the threshold at `alpha` divided by the number of checks, since a
+    single failed check fails the gate. A share of failed judgements above `max_failures` always fails the gate.
     """
     scales = scales or {}
     minima = _minima(scores, minimum or {}, scales, falling)
@@ -217,7 +217,7 @@ def _drop_limits(
 
 
 def _failures(rows: Scores, allowed: float) -> Failures:
-    """Count failed judgements. One with several factors counts once, and an aggregate fails with its judgements."""
+    """Count failed judgements. A judgement counts once, even if several of its factors and their aggregates failed."""
     rubric = [rows.slices["rubric"]] if "rubric" in rows.slices else []
     unit = joined(rows.item, Column.of(rows.repeat), *rubric)
     failed, pending = (

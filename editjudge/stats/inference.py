@@ -1,12 +1,13 @@
 """Inference about a mean over source images: p, confidence interval and detectable difference from one distribution.
 
-Scores of one source image depend on each other, so images are the units. The data decide between two methods:
+Scores of one source image depend on each other, so images are the units. One of two methods is used, depending on the
+data:
 
 studentised  the symmetric bootstrap-t over images, if the effective number of images is large enough
 guaranteed   Gaffke's bound otherwise: it allows for unseen scores anywhere on the scale and only assumes that images
              are independent; it is wide, and needs a scale with known ends
 
-A share for which each image is entirely right or wrong has the exact interval of Clopper and Pearson.
+A share has the exact interval of Clopper and Pearson if the values of each image are all 0 or all 1.
 """
 
 from __future__ import annotations
@@ -31,17 +32,19 @@ from editjudge.stats.columns import (
 )
 
 DRAWS = 1_999
-"""Number of bootstrap draws. The Monte Carlo error of a 95 % limit is about a twentieth of the interval's half-width."""
+"""Number of bootstrap draws. With it, the Monte Carlo error of a 95 % limit is about a twentieth of the interval's
+half-width."""
 BLOCK = 2_000_000
-"""Entries in a block of weights: 8 MB as float32, about the size of a core's cache."""
+"""Number of entries in a block of weights: 8 MB as float32, about the size of a core's cache."""
 CELLS = 24_000_000
-"""Maximum number of group sums in memory (96 MB). More cells are processed in several passes with the same draws."""
+"""Maximum number of group sums in memory (96 MB). If there are more, they are processed in several passes with the same
+draws."""
 
 FEWEST = 10
 FEWEST_MOMENTS = 12
-"""Minimum effective number of groups for an interval of a figure that is not a mean; the degrees of freedom are one
-less. With 8 groups, 95 % intervals covered the truth too rarely in simulations: a rank correlation of a share of .9 in
-75 of 100, Pearson and kappa of scores near the top in 91 and 84."""
+"""Minimum effective number of groups for an interval of a figure that is not a mean. The degrees of freedom are one
+less. With 8 groups, 95 % intervals covered the truth too rarely in simulations: in 75 of 100 for a rank correlation
+with a share of .9, and in 91 and 84 for Pearson and kappa with scores near the top."""
 ALPHA = 0.05
 
 
@@ -56,10 +59,10 @@ def weights(
     *,
     bayesian: bool = False,
 ) -> Iterator[NDArray[np.float32]]:
-    """Yield blocks of bootstrap weights: how often each group occurs in each draw. float32 represents these counts
-    exactly.
+    """Yield blocks of bootstrap weights, which say how often each group occurs in each draw. float32 represents these
+    counts exactly.
 
-    Weights of the Bayesian bootstrap are exponential, so that their shares are uniform over the simplex.
+    The weights of the Bayesian bootstrap are exponentially distributed, so their shares are uniform over the simplex.
     """
     rng = np.random.default_rng(seed)
     rows = max(1, min(draws, block // max(groups, 1)))
@@ -84,7 +87,7 @@ def mean_draws(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Floats:
-    """Return the mean of every cell in every draw (draws x cells); NaN where a draw has no value for a cell."""
+    """Return the mean of every cell in every draw (draws x cells), or NaN if a draw has no value for a cell."""
     parts = [np.empty((draws, 0))]
     for sums, counts, centre in _group_sums(values, cells, n_cells, groups, n_groups):
         means = []
@@ -98,9 +101,10 @@ def mean_draws(
 def _group_sums(
     values: Floats, cells: Codes, n_cells: int, groups: Codes, n_groups: int
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32], Floats]]:
-    """Yield sums and counts by group and cell, and the mean of each cell, for at most `CELLS` sums at a time.
+    """Yield sums and counts by group and cell, and the mean of each cell. At most `CELLS` sums are in memory at a time.
 
-    Deviations from the cell's mean are summed: they are small enough for float32, and exactly 0 for a constant cell.
+    The sums are of deviations from the cell's mean. These are small enough for float32, and exactly 0 for a constant
+    cell.
     """
     step = max(1, CELLS // max(2 * n_groups, 1))
     for start in range(0, n_cells, step):
@@ -137,8 +141,8 @@ def tail(groups: int) -> float:
 
 
 def interval(draws: Floats, groups: int) -> Interval | None:
-    """Return the 95 % interval of a bootstrapped figure. None if there is one group, most draws are undefined, or all
-    are equal.
+    """Return the 95 % interval of a bootstrapped figure. Return None if there is only one group, if most draws are
+    undefined, or if all draws are equal.
 
     Use it for continuous figures other than means, such as correlations, with at least `FEWEST_MOMENTS` groups.
     """
@@ -152,14 +156,14 @@ def interval(draws: Floats, groups: int) -> Interval | None:
 
 
 def evenly(size: Codes) -> float:
-    """Return Kish's effective sample size, for weights or group sizes."""
+    """Return Kish's effective sample size for weights or group sizes."""
     # Not a dot product: for arrays this short, synchronising the BLAS threads takes longer than multiplying.
     squared = float(np.sum(np.square(size)))
     return float(size.sum()) ** 2 / squared if squared > 0 else 0.0
 
 
 def folds_of(groups: Codes, folds: int = 5) -> Ints:
-    """Return a random fold for every row, the same for all rows of a group."""
+    """Assign each row to a random fold. All rows of a group are in the same fold."""
     used, code = np.unique(groups, return_inverse=True)
     order = np.random.default_rng(0).permutation(len(used))
     assigned: Ints = (order % max(1, min(folds, len(used))))[code]
@@ -169,24 +173,25 @@ def folds_of(groups: Codes, folds: int = 5) -> Ints:
 # --- inference of a mean ---------------------------------------------------------------------------------------------
 
 Method = Literal["studentised", "guaranteed", "exact", "identity"]
-"""Method of an inference. `identity`: both sides of a comparison are the same stored answers."""
+"""Method of an inference. `identity` means that both sides of a comparison are the same stored answers."""
 
 ENOUGH = 7.0
 """Minimum effective number of images for the bootstrap-t, chosen with `bench/coverage.py`. With it, 95 % intervals
-cover the truth in 93 of 100 draws of every simulated family, and in 86 to 98 for rare large losses. A minimum of 10
-gains little, and leaves most comparisons of 30 images to the guaranteed bound."""
+cover the truth in 93 of 100 draws of every simulated family, and in 86 to 98 if large losses are rare. A minimum of 10
+gains little, and leaves most comparisons with 30 images to the guaranteed bound."""
 SKEWNESS = 2.0
 """Weight of skewness relative to kurtosis in the effective number of images. A bootstrap cannot correct for skewness if
-the sample contains nothing of the long tail. Without this term, intervals of a sample of 60 images, of which 10 % have
-+1 and 2 % have -5, cover the truth in 86 of 100."""
+the sample contains no values from the long tail. Without this term, intervals cover the truth in only 86 of 100 samples
+of 60 images, of which 10 % have +1 and 2 % have -5."""
 MANY = 2_000.0
-"""Effective number of images above which Student's t replaces the draws. The two differ by less than two sets of draws,
-and t is instant for a million edits."""
+"""Effective number of images above which Student's t replaces the draws. Their results then differ by less than those
+of two sets of draws, and t is instant even for a million edits."""
 TAIL_DRAWS = 50
-"""Number of largest draws of |t| that the tail of Student's t replaces, so that p can be smaller than 1 / draws. At
-most a twentieth of the draws."""
+"""Number of largest draws of |t| that are replaced by the tail of Student's t, so that p can be smaller than 1 / draws.
+It is limited to a twentieth of the draws."""
 TEST_DRAWS = 4_999
-"""Draws of a difference, more than `DRAWS` since Holm's correction may require limits far in the tail."""
+"""Number of draws for a difference. It is larger than `DRAWS` since Holm's correction may require limits far in the
+tail."""
 POWER = 0.80
 FEW = Reason("few_carry")
 
@@ -199,11 +204,11 @@ class Clusters:
     residuals: Floats
     sizes: Floats
     ends: Ends | None = None
-    """Lowest and highest possible value, if the scale has ends."""
+    """Lowest and highest possible value, if the scale has such ends."""
 
     @classmethod
     def of(cls, values: Floats, groups: Codes, ends: Ends | None = None) -> Clusters:
-        """Sum up values by group code; codes without a value are left out."""
+        """Sum up the values of each group code. Codes without a value are left out."""
         sizes = np.bincount(groups).astype(float)
         mean = float(np.mean(values)) if len(values) else 0.0
         sums = np.bincount(groups, weights=values - mean)
@@ -229,13 +234,13 @@ class Clusters:
 
     @cached_property
     def even(self) -> float:
-        """Kish's effective number of images by size: about 4 if one image has half of the edits."""
+        """Kish's effective number of images, from their numbers of edits: about 4 if one image has half of all edits."""
         return evenly(self.sizes)
 
     @cached_property
     def effective(self) -> float:
-        """Effective number of images: the smaller of the one by kurtosis and skewness of the residuals and the one by
-        size. 0 if all residuals are 0.
+        """Effective number of images, or 0 if all residuals are 0. It is the smaller of two numbers: one based on
+        kurtosis and skewness of the residuals, and one based on the sizes of the images' groups.
 
         A sample of n images has kurtosis n * sum(r^4) / sum(r^2)^2 and squared skewness n * sum(r^3)^2 / sum(r^2)^3.
         These are the second-order terms of the error of a t interval.
@@ -255,7 +260,7 @@ class Clusters:
         return self.ends == (0.0, 1.0) and bool(np.all(off < 1e-6))
 
     def reason_for_none(self, *, guaranteed: bool = False) -> Reason | None:
-        """Return the reason why the mean has no inference; None if it has one."""
+        """Return the reason why no inference about the mean is possible, or None if it is."""
         if self.groups < 2:
             return few_groups(self.groups)
         if self.ends is not None:
@@ -268,7 +273,7 @@ class Clusters:
 
 
 def few_groups(groups: int) -> Reason | None:
-    """Return the reason why there is no interval if there are too few source images; else None."""
+    """Return the reason why there is no interval if there are too few source images, else None."""
     if groups > 1:
         return None
     return Reason("one_image" if groups else "no_scores")
@@ -276,8 +281,8 @@ def few_groups(groups: int) -> Reason | None:
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """Inference about a mean. All methods use one distribution: an interval excludes a value exactly if p is
-    significant."""
+    """Inference about a mean. Every method derives p and intervals from the same distribution, so an interval excludes
+    a value exactly when p is significant."""
 
     clusters: Clusters
     method: ClassVar[Method]
@@ -294,11 +299,12 @@ class Inference:
         return self.one_sided((1 - level) / 2)
 
     def detectable(self, level: float = 0.95) -> float | None:
-        """Return the smallest true difference from 0 that is detected with 80 % power; None if no difference is."""
+        """Return the smallest true difference from 0 that is detected with 80 % power, or None if there is none."""
         return None
 
     def _around(self, below: float, above: float) -> Interval:
-        """Return the interval from `below` to `above` standard errors around the mean, clipped to the scale."""
+        """Return the interval that extends from `below` to `above` standard errors around the mean, clipped to the
+        scale."""
         mean = self.clusters.mean
         error = self.clusters.error
         lowest, highest = self.clusters.ends or (-math.inf, math.inf)
@@ -309,7 +315,8 @@ class Inference:
 
 @dataclass(frozen=True, eq=False)
 class Studentised(Inference):
-    """Symmetric bootstrap-t: estimates the distribution of |mean - truth| / error from bootstrap draws of source images."""
+    """Symmetric bootstrap-t, which estimates the distribution of |mean - truth| / error from bootstrap draws of source
+    images."""
 
     deviations: Floats
     """Mean of each draw minus the mean of the sample."""
@@ -374,7 +381,7 @@ class Studentised(Inference):
         return float(stdtr(self.clusters.groups - 1, -t))
 
     def _critical(self, alpha: float) -> float:
-        """Return the |t| that is exceeded with probability alpha: the inverse of `p`."""
+        """Return the |t| that is exceeded with probability alpha. This is the inverse of `p`."""
         from scipy.special import stdtrit
 
         draws = len(self._falling)
@@ -389,7 +396,7 @@ class Studentised(Inference):
 
 @dataclass(frozen=True, eq=False)
 class Student(Inference):
-    """Student's t instead of bootstrap draws, for samples with so many images that the two agree."""
+    """Student's t in place of bootstrap draws, for samples with so many images that the two agree."""
 
     method = "studentised"
 
@@ -415,7 +422,8 @@ class Student(Inference):
 
 @dataclass(frozen=True, eq=False)
 class Guaranteed(Inference):
-    """Gaffke's bound (2005; Phan, Thomas and Learned-Miller 2021), which adds one image at an end of the scale."""
+    """Gaffke's bound (2005; Phan, Thomas and Learned-Miller 2021), which adds one image with a score at an end of the
+    scale."""
 
     low: Floats
     """Sorted draws of the mean with the added image at the lowest score."""
@@ -425,7 +433,7 @@ class Guaranteed(Inference):
 
     @classmethod
     def of(cls, clusters: Clusters, means: Floats) -> Guaranteed:
-        """Add an image at each end of the scale to Bayesian bootstrap means.
+        """Compute Bayesian bootstrap means with an added image at each end of the scale.
 
         The weight of the added image is independent of the other weights (a Dirichlet distribution is neutral). It can
         therefore be drawn by stratified sampling, which makes the limit exact if all scores are equal.
@@ -493,7 +501,7 @@ def clopper_pearson(share: float, n: float, level: float = 0.95) -> Interval:
 def infer(
     samples: Sequence[Clusters], *, guaranteed: bool = False, draws: int = TEST_DRAWS
 ) -> list[Inference | None]:
-    """Infer the mean of each sample; None for a sample with a `reason_for_none`.
+    """Infer the mean of each sample. The result is None for a sample with a `reason_for_none`.
 
     Samples with the same number of images share their draws, since they are not compared with each other.
     """
@@ -531,7 +539,7 @@ def mean_interval(
     draws: int = DRAWS,
     guaranteed: bool = False,
 ) -> Limits:
-    """Return the interval of one mean; `groups` are codes from 0."""
+    """Return the interval of one mean. `groups` holds codes that start at 0."""
     clusters = Clusters.of(values, groups, ends)
     return _limits([clusters], level=level, draws=draws, guaranteed=guaranteed)[0]
 
@@ -585,7 +593,7 @@ def _limits(
 
 
 def difference_ends(scale: Ends | None) -> Ends | None:
-    """Return the smallest and the largest difference between two scores of a scale."""
+    """Return the range of possible (signed) differences between two scores on a scale."""
     if scale is None:
         return None
     length = abs(scale[1] - scale[0])
@@ -598,14 +606,15 @@ def finite(ci: Interval) -> Interval | None:
 
 
 def _last_rejected(alpha: float, draws: int) -> int:
-    """Return the largest k for which (1 + k) / (1 + draws) is below alpha; -1 or less if there is none."""
+    """Return the largest k for which (1 + k) / (1 + draws) is below alpha. It is negative if there is none."""
     return math.ceil(alpha * (draws + 1) - 1e-9) - 2
 
 
 def _bootstrap_t(
     samples: Sequence[Clusters], draws: int
 ) -> Iterable[tuple[Floats, Floats]]:
-    """Yield each sample's deviations and errors in draws of images. All samples must have the same number of images."""
+    """Yield each sample's deviations and errors over the draws of images. All samples must have the same number of
+    images."""
     # samples x 5 x images
     moments = np.stack(
         [
@@ -627,7 +636,7 @@ def _bootstrap_t(
 
 
 def _bayesian_means(samples: Sequence[Clusters], draws: int) -> Iterable[Floats]:
-    """Yield each sample's mean in draws of the Bayesian bootstrap over images."""
+    """Yield each sample's means over the draws of the Bayesian bootstrap."""
     columns = np.column_stack(
         [column for s in samples for column in (s.residuals, s.sizes)]
     )
@@ -640,12 +649,13 @@ def _bayesian_means(samples: Sequence[Clusters], draws: int) -> Iterable[Floats]
 # --- tests -----------------------------------------------------------------------------------------------------------
 
 EXACT = 14
-"""Maximum number of groups for which all 2**14 = 16,384 sign patterns are enumerated. SciPy takes a second for them if
-there are ties."""
+"""Maximum number of groups for which all sign patterns (2**14 = 16,384) are enumerated. If there are ties, SciPy takes
+a second for this many."""
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
-    """Return p-values after Holm's correction (not available in SciPy). None stays None and does not count as a test."""
+    """Return the p-values after Holm's correction (not available in SciPy). None stays None and does not count as a
+    test."""
     order = sorted((p, i) for i, p in enumerate(ps) if p is not None)
     adjusted: list[float | None] = [None] * len(ps)
     highest = 0.0

@@ -1,5 +1,5 @@
-"""Variance components of scores (edits, judges, repeats), and the edits or repeats needed for an interval of a given
-width."""
+"""Variance components of scores (edits, judges, repeats), and the number of edits or repeats needed for an interval of
+a given width."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from editjudge.stats.columns import Codes, Floats, Reason, Scores, Z, joined
 
 @dataclass(frozen=True)
 class Noise:
-    """Variance components of one factor, from the mean squares of a random-effects analysis; at least 0."""
+    """Variance components of one factor, estimated from the mean squares of a random-effects analysis; all are at least 0."""
 
     factor: str
     edits: int
     judges: int
     repeats: float
-    """Number of scores of an edit by one judge (harmonic mean)."""
+    """Number of times that one judge scored an edit (harmonic mean)."""
     edit_variance: float | None
     """Variance between edits, which is the signal. With a single judge it includes the edit x judge interaction."""
     judge_variance: float | None
     """Variance between the judges' means; None with one judge."""
     interaction_variance: float | None
-    """Variance of the edit x judge interaction, from judges that order the edits differently; None with one judge."""
+    """Variance of the edit x judge interaction, which arises if judges order the edits differently; None with one
+    judge."""
     repeat_variance: float | None
     """Variance between repeats of the same question by one judge; None without repeats."""
     same_answer: float | None
@@ -43,7 +44,8 @@ class Noise:
         return self.edit_variance + (self.interaction_variance or 0.0)
 
     def reliability(self, repeats: int = 1) -> float | None:
-        """Return the reliability of one judge's mean over this number of repeats: the share of variance that is not noise."""
+        """Return the reliability of one judge's mean over this number of repeats, which is the share of variance that
+        is not noise."""
         signal = self.signal
         if signal is None or self.repeat_variance is None:
             return None
@@ -58,8 +60,8 @@ class Noise:
         return max(1, math.ceil(spread * (2 * Z / _positive(width)) ** 2 - 1e-9))
 
     def needed_repeats(self, width: float) -> int | None:
-        """Return the number of repeats needed for an interval of this width with the present edits; None if no number
-        suffices."""
+        """Return the number of repeats needed for an interval of this width with the present edits, or None if no
+        number suffices."""
         if self.signal is None or self.repeat_variance is None:
             return None
         room = (_positive(width) / (2 * Z)) ** 2 * self.edits - self.signal
@@ -96,7 +98,7 @@ def _noise(factor: str, scores: Scores) -> Noise:
 def _components(
     table: Floats, noise_of_mean: float
 ) -> tuple[float | None, float | None, float | None]:
-    """Return edit, judge and interaction variance by equating mean squares with their expectations."""
+    """Return the edit, judge and interaction variance, found by equating mean squares with their expectations."""
     n, j = table.shape
     if n < 2:
         return None, None, None
@@ -152,7 +154,8 @@ def _positive(width: float) -> float:
 
 
 def within_variance(cell: Codes, x: Floats) -> tuple[float | None, float]:
-    """Return the pooled variance within cells (None if no cell has two values), and the harmonic mean of their sizes."""
+    """Return the pooled variance within cells, or None if no cell has two values. Also return the harmonic mean of the
+    cells' sizes."""
     counts = np.bincount(cell)
     if len(counts) == 0:
         return None, 1.0
@@ -163,7 +166,7 @@ def within_variance(cell: Codes, x: Floats) -> tuple[float | None, float]:
 
 
 def crossed(row: Codes, column: Codes, x: Floats) -> Floats:
-    """Return the mean of every cell, for the rows that have a value in every column."""
+    """Return the mean of every cell for the rows that have a value in every column."""
     if len(x) == 0:
         return np.empty((0, 0))
     shape = int(row.max()) + 1, int(column.max()) + 1

@@ -1,4 +1,4 @@
-"""Comparison of two edits, asked in both orders: verdicts, flips, win rates, strengths of models, and people's votes.
+"""Comparison of two edits shown in both orders: verdicts, flips, win rates, strengths of models, and people's votes.
 
 A judge that sees the same two outputs in both orders and decides by their position says nothing about the outputs. So a
 verdict requires that both orders agree, and strengths come from a model of single answers: Davidson's extension of
@@ -52,13 +52,13 @@ VOTE_OF_CHOICE = {"a": "A", "b": "B", "tie": "tie", None: None}
 COIN = 0.5
 """Share of pairs in which a judge that answers at random contradicts itself."""
 LEAST_LEFT = 0.05
-"""Minimum share of answers that depend on the outputs. Strengths are divided by this share: below it, they would be
-noise."""
+"""Minimum share of answers that depend on the outputs. Strengths are divided by this share, so below the minimum they
+would be noise."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """A share of pairs with its interval, clustered on the source image."""
+    """A share of pairs with its interval, clustered on source images."""
 
     n: int
     share: float | None
@@ -88,10 +88,12 @@ class ModelRecord:
     strength_ci: Interval | None
     strength_ci_reason: Reason | None
     bradley_terry: Strength | None
-    """Strength from verdicts alone, with a tie as half a win for each. A judge's position bias shrinks it towards zero."""
+    """Strength computed from verdicts alone, with a tie as half a win for each side. A judge's position bias shrinks it
+    towards zero."""
     scale: int
     rank: int
-    """Rank, 1 for the strongest. Models that do not differ significantly still have different ranks, but share a group."""
+    """Rank; 1 is the strongest. Models that do not differ significantly have different ranks, but are in the same
+    group."""
     groups: tuple[int, ...]
     """Numbers of the groups that the model belongs to."""
     notes: tuple[Reason, ...]
@@ -124,18 +126,19 @@ class PairwiseSummary:
     decided: int
     """Pairs with a verdict other than a tie."""
     ties: int
-    """Pairs whose verdict is a tie: a tie in one or both orders, or a flip."""
+    """Pairs whose verdict is a tie, because an order was answered with a tie or the two orders disagree (a flip)."""
     half: int
     flipped: int
     flips: Share
     """Share of flips among the pairs answered in both orders."""
     contradicted: Share
-    """Share of flips among the pairs without a tie in either order. Random answers flip half of them."""
+    """Share of flips among the pairs without a tie in either order. Random answers would flip half of these pairs."""
     position: Share
-    """Share of answers for the first position minus the share for the second; 1 if the first is always preferred."""
+    """Share of answers that prefer the first position minus the share that prefer the second. It is 1 if the first is
+    always preferred."""
     position_model: BiasModel | None
     """Form of the position bias in the fit: a share of answers that always go to one position, or log odds. None if
-    there is no fit or only one order."""
+    there is no fit, or if only one order was shown."""
     both_orders: bool
     useless: Reason | None
     """Reason why the verdicts are uninformative; None if they are informative."""
@@ -145,7 +148,7 @@ class PairwiseSummary:
     """Records of the models, strongest first."""
     pairs: tuple[PairRecord, ...]
     groups: tuple[tuple[str, ...], ...]
-    """Groups of models that do not differ at 95 % (jointly over all comparisons), strongest group first."""
+    """Groups of models that do not differ at 95 % (jointly over all comparisons). The strongest group is first."""
     notes: tuple[Reason, ...]
 
 
@@ -159,10 +162,11 @@ def summarise(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> PairwiseSummary:
-    """Summarise pairs, each answered with output a shown first (`ab`) and, unless `ba` is None, with b shown first.
+    """Summarise pairs. Each was answered with output a shown first (`ab`) and, unless `ba` is None, also with b shown
+    first.
 
-    Answers name the outputs as the item does. With a single order its answer is the verdict, including any position
-    bias.
+    Answers name the outputs as the item does, whatever their order. With a single order, its answer is the verdict and
+    includes any position bias.
     """
     second = ab if ba is None else ba
     decisions = [decide(x, y) for x, y in zip(ab, second, strict=True)]
@@ -220,7 +224,7 @@ def share_of(
     *,
     draws: int = DRAWS,
 ) -> Share:
-    """Return the mean of all values, or of those in the mask `keep`, with an interval clustered on groups."""
+    """Return the mean of all values, or only of those in the mask `keep`, with an interval clustered on groups."""
     column = np.array(values, dtype=float)
     rows = np.ones(len(column), bool) if keep is None else keep
     groups = group if isinstance(group, Column) else Column.of(group)
@@ -233,7 +237,7 @@ def share_of(
 def _useless(
     flips: Share, contradicted: Share, position: Share, decided: int
 ) -> Reason | None:
-    """Return why the judge's verdicts are uninformative; None if they are informative."""
+    """Return the reason why the judge's verdicts are uninformative, or None if they are informative."""
     if not flips.n:
         return None
     if flips.share == 1:
@@ -264,7 +268,7 @@ class _PairVerdicts:
 
     models: Sequence[str]
     first: Codes
-    """Index of the model of output a."""
+    """Index of the model that made output a."""
     second: Codes
     verdict: Ints
     flipped: Mask
@@ -273,14 +277,15 @@ class _PairVerdicts:
     seed: int
 
     def between(self, x: int, y: int) -> Mask:
-        """Return the mask of the pairs of these two models."""
+        """Return the mask of the pairs between these two models."""
         forth = (self.first == x) & (self.second == y)
         back = (self.first == y) & (self.second == x)
         met: Mask = forth | back
         return met
 
     def record(self, model: int, rows: Mask) -> tuple[int, int, int, int, Share]:
-        """Return wins, losses, ties and failures of a model in these pairs, and its win rate; a tie is half a win."""
+        """Return wins, losses, ties and failures of a model in these pairs, and its win rate. A tie counts as half a
+        win."""
         votes = self.verdict[rows]
         turned = (self.second[rows] == model) & (votes >= 0) & (votes < 2)
         votes = np.where(turned, 1 - votes, votes)
@@ -392,7 +397,7 @@ class _PairVerdicts:
     def _tell_scales_apart(
         self, answers: Ints, strengths: Sequence[Strength], apart: Mask
     ) -> None:
-        """Set in `apart` which models of different scales differ, judged by the games between the two scales.
+        """Set in `apart` which models of different scales differ, based on the games between the two scales.
 
         A model that never lost may have met the other only once. The level is divided among all comparisons.
         """
@@ -417,11 +422,12 @@ class _AnswerCounts:
     cells: Floats
     """Counts by group x model shown first x model shown second x answer (first, second, tie)."""
     both: bool
-    """Whether both orders were asked; if not, each answer counts for both orders."""
+    """Whether both orders were shown. If not, each answer counts for both orders."""
 
     @cached_property
     def lean(self) -> Floats:
-        """Answers for the first position minus those for the second; a pair in both orders counts as one game."""
+        """Answers that prefer the first position minus those that prefer the second. A pair in both orders counts as
+        one game."""
         return _lean(self.cells)
 
     @cached_property
@@ -431,9 +437,10 @@ class _AnswerCounts:
 
     @cached_property
     def toward(self) -> float:
-        """Position that answers favour: 1 for the first, -1 for the second, 0 if only one order was asked.
+        """Position that answers favour: 1 for the first, -1 for the second, 0 if only one order was shown.
 
-        It is the first unless the evidence for the second is clear, since the sign of noise would look like a bias.
+        It is the first unless the evidence for the second is clear, because the sign of mere noise would look like a
+        bias.
         """
         if not self.both:
             return 0.0
@@ -450,15 +457,15 @@ class _AnswerCounts:
 
     @property
     def points(self) -> Floats:
-        """Wins of each row over each column, without the answers decided by position; a tie is half a win."""
+        """Wins of each row over each column, without the answers decided by position. A tie counts as half a win."""
         bias = self._bias(np.ones((1, len(self.cells))))
         total = _games(self.cells.sum(axis=0)[None], bias)
         won: Floats = (total.wins + total.ties / 2)[0]
         return np.where(won > 1e-9, won, 0.0)
 
     def fit(self, cells: Floats, drawn: Floats) -> tuple[Fit, Mask]:
-        """Return the fit to these cells in each draw of images, and the mask of draws whose position bias is in log
-        odds."""
+        """Return the fit to these cells in each draw of images, and the mask of the draws in which the position bias
+        adds log odds."""
         tally = (drawn @ cells.reshape(len(cells), -1)).reshape(-1, *cells.shape[1:])
         bias = self._bias(drawn)
         shared = davidson(_games(tally, bias))
@@ -489,7 +496,7 @@ def _lean(cells: Floats) -> Floats:
 
 
 def _games(tally: Floats, bias: Floats) -> Games:
-    """Return the games of each draw without the answers decided by position."""
+    """Return the games of each draw, without the answers decided by position."""
     wins = (tally[..., 0] + tally[..., 1].transpose(0, 2, 1)) / 2
     ties = (tally[..., 2] + tally[..., 2].transpose(0, 2, 1)) / 2
     games = wins + wins.transpose(0, 2, 1) + ties
@@ -501,8 +508,8 @@ def _games(tally: Floats, bias: Floats) -> Games:
 def _apart(values: Floats, drawn: Floats, groups: int) -> Mask:
     """Return which models differ at 95 %, jointly over all comparisons.
 
-    The test uses the largest studentised difference of each draw. If many draws have no finite fit, it uses percentiles
-    at a level divided among the comparisons instead.
+    The test uses the largest studentised difference in each draw. If many draws have no finite fit, it uses percentiles
+    instead, at a level divided among the comparisons.
     """
     m = len(values)
     first, second = np.triu_indices(m, 1)
@@ -530,7 +537,7 @@ def _apart(values: Floats, drawn: Floats, groups: int) -> Mask:
 def _groups(
     ranked: Sequence[str], apart: Mask, models: Sequence[str]
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the longest runs of neighbours in the ranking in which no two models differ."""
+    """Yield the longest sequences of neighbours in the ranking in which no two models differ."""
     order = [models.index(name) for name in ranked]
     reached = 0
     for start in range(len(order)):
@@ -543,7 +550,7 @@ def _groups(
 
 
 def _likelihood(cells: Floats, fit: Fit, share: Floats, toward: float) -> Floats:
-    """Return the log likelihood of the answers in each draw; minus infinity if the fit is not finite."""
+    """Return the log likelihood of the answers in each draw, or minus infinity if the fit is not finite."""
     finite = np.asarray(np.isfinite(fit.strength).all(axis=1))
     strength = np.where(finite[:, None], fit.strength, 0.0)
     half = np.clip(
@@ -590,7 +597,8 @@ class Accuracy:
     accuracy: float | None
     """Three-way accuracy (A, B, tie) over the pairs that the judge answered."""
     ci: Interval | None
-    """Clopper-Pearson interval if each source image is entirely right or wrong; else the interval of a mean."""
+    """Clopper-Pearson interval if all answers about each source image are right or all are wrong. Otherwise the
+    interval of a mean."""
     ci_reason: Reason | None
     strict: float | None
     """Accuracy over all pairs, with failed answers counted as wrong."""
@@ -599,9 +607,9 @@ class Accuracy:
     """Accuracy over the pairs that neither people nor the judge called a tie."""
     without_ties_ci: Interval | None
     bounds: FailureBounds | None
-    """Accuracy over all pairs if every failed answer were wrong, and if every one were right."""
+    """Accuracy over all pairs if every failed answer were wrong, and if every failed answer were right."""
     overturnable: bool
-    """Whether these bounds reach beyond the interval, so that the failures could change the conclusion."""
+    """Whether `bounds` reach beyond the interval, which means that the failures could change the conclusion."""
     decided: int
     """Number of pairs behind `without_ties`."""
     judge_ties: int
@@ -621,7 +629,7 @@ class TieCalibrated:
     """Accuracy with the epsilon that is best on the same pairs, as in the paper."""
     epsilon: float | None
     held_out: float | None
-    """Accuracy with epsilon chosen on other groups, an estimate of the accuracy on new pairs."""
+    """Accuracy with an epsilon chosen on other groups, which estimates the accuracy on new pairs."""
 
 
 def accuracy(
@@ -631,7 +639,7 @@ def accuracy(
     group: Iterable[object] | None = None,
     draws: int = DRAWS,
 ) -> Accuracy:
-    """Return the accuracy of a judge's votes. A vote is A, B or tie; None is a failed answer."""
+    """Return the accuracy of a judge's votes. A vote is A, B or tie; None means that the answer failed."""
     h = vote_codes(human)
     j = vote_codes(judge)
     groups = Column.of(range(len(h)) if group is None else group)
@@ -680,13 +688,13 @@ class HumanAgreement:
 
     raters: int
     pairs: int
-    """Pairs with votes of two or more people."""
+    """Number of pairs with votes from two or more people."""
     agreement: float | None
     """Three-way agreement (A, B, tie): share of equal votes of two people, averaged over pairs."""
     ci: Interval | None
     ci_reason: Reason | None
     without_ties: float | None
-    """Agreement of two people's votes if neither is a tie."""
+    """Agreement of two people's votes when neither vote is a tie."""
 
 
 def human_agreement(
@@ -695,7 +703,8 @@ def human_agreement(
     *,
     draws: int = DRAWS,
 ) -> HumanAgreement:
-    """Return the agreement among people. `votes` has (rater, vote) by pair, and `groups` the source image of each pair."""
+    """Return the agreement among people. `votes` maps a pair to its (rater, vote) entries, and `groups` maps it to its
+    source image."""
     shares = []
     decided = []
     images = []
@@ -727,7 +736,7 @@ def tie_calibrated(
     group: Iterable[object] | None = None,
     folds: int = 5,
 ) -> TieCalibrated:
-    """Return the tie-calibrated accuracy; `difference` is the judge's score of A minus that of B."""
+    """Return the tie-calibrated accuracy. `difference` is the judge's score of A minus its score of B."""
     h = vote_codes(human)
     d = np.asarray(difference, dtype=float)
     keep = np.isfinite(d) & (h >= 0)
@@ -754,7 +763,7 @@ def _called(difference: Floats, epsilon: float) -> Ints:
 
 
 def _best_epsilon(h: Ints, d: Floats) -> float:
-    """Return the smallest threshold with the highest accuracy."""
+    """Return the smallest threshold that gives the highest accuracy."""
     sizes, code = np.unique(np.abs(d), return_inverse=True)
     order_right = np.where(d > 0, 0, 1) == h
     gain = np.bincount(

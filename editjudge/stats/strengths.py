@@ -1,4 +1,5 @@
-"""Strengths of models from games between them, by Davidson's model. Without ties it is the Bradley-Terry model."""
+"""Strengths of models from games between them, fitted with Davidson's model. Without ties it is the Bradley-Terry
+model."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ from editjudge.stats.columns import (
 from editjudge.stats.inference import DRAWS, tail, weights
 
 RIDGE = 1e-6
-"""Ridge penalty that fixes the level of strengths, which a maximum likelihood fit leaves open. It is worth a millionth
-of a game and has no other effect."""
+"""Ridge penalty that fixes the mean level of the strengths, which maximum likelihood leaves undetermined. It is worth a
+millionth of a game and has no other effect."""
 FARTHEST = 12.0
 """Log odds beyond which a fitted strength counts as infinite: one upset in 160,000 games."""
 FEWEST_GROUPS = 20
-"""Minimum number of source images for intervals of strengths. With 10, intervals of very unequal models covered the
-truth in 79 of 100 simulations."""
+"""Minimum number of source images for intervals of strengths. With 10, intervals for very unequal models covered the
+truth in only 79 of 100 simulations."""
 
 
 VOTES = ("A", "B", "tie")
@@ -48,14 +49,14 @@ def vote_codes(votes: Sequence[str | None]) -> Ints:
 
 
 def points(votes: Ints) -> Floats:
-    """Return the points of the first side: 1, 0, or .5 for a tie; NaN without a vote."""
+    """Return the points of the first side: 1 for a win, 0 for a loss, .5 for a tie, NaN without a vote."""
     won: Floats = np.array([1.0, 0.0, 0.5, np.nan])[votes]
     return won
 
 
 @dataclass(frozen=True)
 class Games:
-    """Results of games by draw x model x model."""
+    """Results of games, indexed by draw, model and model."""
 
     wins: Floats
     """Wins of the row over the column."""
@@ -89,8 +90,9 @@ class Strength:
     ci: Interval | None
     ci_reason: Reason | None
     scale: int
-    """Number of the scale. Strengths can be compared only within a scale, whose models have all won and lost against
-    each other, directly or through others. Scale 1 has the winners; each further scale lost to those before it."""
+    """Number of the scale. Strengths can be compared only within a scale. Its models have all won and lost against each
+    other, directly or through others. Scale 1 has the winners; the models of each further scale lost to those of
+    earlier scales."""
     notes: tuple[Reason, ...]
 
 
@@ -105,8 +107,8 @@ def bradley_terry(
 ) -> list[Strength]:
     """Fit strengths to games, strongest first. A tie is half a win for each side, and failed votes (None) are left out.
 
-    A maximum likelihood fit is finite, and unique up to its level, among models that have all won and lost against each
-    other, directly or through others (Ford, 1957). Each such set is a separate scale.
+    A scale is a set of models that have all won and lost against each other, directly or through others. Within a scale
+    a maximum likelihood fit is finite, and unique up to an additive constant (Ford, 1957).
     """
     won = points(vote_codes(vote))
     keep = np.isfinite(won)
@@ -148,11 +150,11 @@ def strengths_by_scale(
     total: Floats,
     fit: Callable[[Sequence[int]], tuple[Floats, Sequence[Limits]]],
 ) -> list[Strength]:
-    """Return the strengths of all models. `fit` is called for the models of each scale; `total` has the wins of rows
+    """Return the strengths of all models. `fit` is called with the models of each scale. `total` holds the wins of rows
     over columns.
 
-    Models whose graph of wins is strongly connected form a scale: among them a maximum likelihood fit is finite (Ford,
-    1957).
+    Models form a scale if their graph of wins is strongly connected. Among them a maximum likelihood fit is finite
+    (Ford, 1957).
     """
     reach = _reachable(total[None] > 0)[0]
     together = np.unique(reach & reach.T, axis=0)
@@ -179,11 +181,11 @@ def strengths_by_scale(
 def bootstrap_strengths(
     fit: Callable[[Floats], Floats], played: Mask, draws: int, seed: int
 ) -> tuple[Floats, Floats | None, list[Limits]]:
-    """Return strengths, their bootstrap draws and their intervals; `fit` returns strengths for weights of source
-    images.
+    """Return strengths, their bootstrap draws and their intervals. `fit` returns the strengths for given weights of
+    source images.
 
-    `played` is the mask of images with games. If there are too few, there are no draws, and each interval is replaced
-    by the reason.
+    `played` is the mask of images that have games. If there are too few, there are no draws, and each interval is
+    replaced by the reason.
     """
     values = fit(np.ones((1, len(played))))[0]
     n = int(played.sum())
@@ -236,10 +238,10 @@ def _scale_notes(
 
 
 def davidson(total: Games, lean: Floats | None = None, ridge: float = RIDGE) -> Fit:
-    """Fit strengths by Newton's method on all draws at once, until each has converged.
+    """Fit strengths by Newton's method on all draws at once, until every draw has converged.
 
     With x the difference of strengths, the odds are exp(x/2) for i, exp(-x/2) for j, and nu for a tie. `lean` is passed
-    if each pair was shown in both orders; the log odds of the first position are then added to x in one order and
+    if each pair was shown in both orders. The log odds of the first position are then added to x in one order and
     subtracted in the other. `ridge` is the precision of a normal prior around the average model. Strengths beyond
     `FARTHEST`, and those of draws without a finite fit, are infinite.
     """
@@ -348,7 +350,7 @@ def _chances(x: Floats, nu: Floats) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 PRIOR = 0.25
-"""Precision of the normal prior, under which 19 of 20 models are within 4 log odds of the average."""
+"""Precision of the normal prior, with which 19 of 20 models are within 4 log odds of the average."""
 
 
 def next_games(
@@ -357,7 +359,7 @@ def next_games(
     """Return the pairs of models to compare next, most informative first.
 
     `wins[i, j]` is the number of wins of i over j, with a tie as half a win for each. `available[i, j]` (symmetric) is
-    the number of pairs of their edits that can still be asked about. Each step picks the pair with the largest product
+    the number of pairs of their edits that have not been judged yet. Each step picks the pair with the largest product
     of three terms: the probability that the present order is wrong, the information of a game, and the variance of the
     difference. It assumes that all pairs picked so far are answered.
     """
@@ -398,7 +400,7 @@ def next_games(
 
 
 def posterior(wins: Floats) -> tuple[Floats, Floats]:
-    """Return strengths under a normal prior, which are finite for any number of games, and their covariance."""
+    """Return strengths under a normal prior and their covariance. They are finite for any number of games."""
     theta = davidson(Games.without_ties(wins[None]), ridge=PRIOR).strength[0]
     p = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))
     curve = (wins + wins.T) * p * (1 - p)

@@ -41,18 +41,18 @@ How = Literal["mean", "geometric", "minimum"]
 
 @dataclass(frozen=True)
 class Cell:
-    """Summary of one judge, model, factor and slice."""
+    """Summary for one judge, model, factor and slice."""
 
     judge: str
     model: str
     factor: str
     slice: str | None
     n: int
-    """Number of judgements requested, including failures."""
+    """Number of judgements requested, including those that failed."""
     ok: int
     abstained: int
     failed: Mapping[str, int]
-    """Number of failures by status. Abstentions are not failures."""
+    """Number of failures, keyed by status. Abstentions are not failures."""
     mean: float | None
     median: float | None
     ci: Interval | None
@@ -61,14 +61,14 @@ class Cell:
     method: str | None
     """Method of the interval."""
     distribution: Mapping[str, int]
-    """Number of judgements with each score, listing every value of the scale if it is known."""
+    """Number of judgements with each score. If the scale is known, every value of it is listed."""
     worst_case: float | None
     """Mean if every failure had the worst score of the scale; None if the scale is unknown."""
     best_case: float | None
     groups: int
     notes: tuple[Reason, ...]
     repeat_sd: float | None = None
-    """Standard deviation of a judge's scores of the same edit, over its repeats; None without repeats."""
+    """Standard deviation of a judge's repeated scores of the same edit; None without repeats."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ class PassRate:
     ci: Interval | None
     ci_reason: Reason | None
     method: str | None
-    """Method of the interval. It is `exact` (Clopper-Pearson with the effective number of source images) if each image
-    is entirely right or wrong."""
+    """Method of the interval. It is `exact` (Clopper-Pearson with the effective number of source images) if the
+    judgements of each image either all pass or all fail."""
     design_effect: float
-    """Factor by which shared source images increase the variance; 1 if no judgements share one."""
+    """Factor by which shared source images increase the variance; 1 if no two judgements share an image."""
 
 
 @dataclass(frozen=True)
@@ -122,10 +122,10 @@ class Rank:
     model: str
     mean: float
     rank: int
-    """Rank, 1 for the best; models with equal means share a rank."""
+    """Rank; 1 is the best. Models with equal means share a rank."""
     ci: tuple[int, int] | None
-    """Range of ranks that the Holm-corrected comparisons of all pairs of models leave open. The ranges of one judge and
-    factor are jointly correct in 95 of 100 runs."""
+    """Range of ranks that the Holm-corrected comparisons of all pairs of models leave open. For each judge and factor,
+    the ranges of all models are jointly correct in 95 of 100 runs."""
     ci_reason: Reason | None
 
 
@@ -137,8 +137,8 @@ def summarise(
     guaranteed: bool = False,
     draws: int = DRAWS,
 ) -> list[Cell]:
-    """Summarise every combination of judge, model and factor that occurs, for each value of the slice `by` if it is
-    set.
+    """Summarise every combination of judge, model and factor that occurs. With `by`, summarise each value of that slice
+    separately.
 
     `scales` has the legal values of each factor, or the two ends of its scale, from worst to best. Without it there are
     no bounds.
@@ -191,8 +191,8 @@ def summarise(
 def aggregate(scores: Scores, aggregates: Sequence[Aggregate]) -> Scores:
     """Return the table with an additional factor for each aggregate, which other functions treat like any factor.
 
-    An aggregate has a score only if all its factors have one: a failed factor makes it failed, else an abstention makes
-    it abstained. A mean over only the answered factors would reward missing answers.
+    An aggregate has a score only if all its factors have one. A failed factor makes it failed; otherwise an abstention
+    makes it abstained. A mean over only the answered factors would reward missing answers.
     """
     return stacked([scores, *(_aggregated(scores, each) for each in aggregates)])
 
@@ -253,8 +253,8 @@ def rank(
 
 
 def design_effect(values: Floats, groups: Codes) -> float:
-    """Return the design effect, at least 1: the variance of the mean when groups are sampled, divided by that when rows
-    are."""
+    """Return the design effect, which is at least 1. It is the variance of the mean if groups are sampled, divided by
+    the variance if rows are sampled."""
     if len(values) < 2:
         return 1.0
     centred = values - values.mean()
@@ -269,7 +269,7 @@ def _table(rows: Ints, columns: Codes, n_rows: int, n_columns: int) -> Ints:
 
 
 def _levels(score: Floats) -> tuple[Floats, Ints]:
-    """Return sorted values that include all scores, and the index of each score among them."""
+    """Return sorted values that include all scores, and each score's index among them."""
     if len(score) and np.ptp(score) < 1_000 and np.all(score == np.rint(score)):
         # Integers need no sorting, which takes 1.5 s for twelve million scores.
         codes = (score - score.min()).astype(np.int64)
@@ -378,8 +378,8 @@ def _aggregated(scores: Scores, aggregate: Aggregate) -> Scores:
 def side_by_side(
     scores: Scores, unit: Column, column: Codes, width: int, missing: str
 ) -> tuple[Scores, Floats, Codes]:
-    """Return the first row of each unit, with the answer ids of all the unit's rows, and the unit's scores and statuses
-    by column.
+    """Return the first row of each unit, and the unit's scores and statuses by column. The row's answer id is the sum
+    of the ids of all rows of the unit.
 
     If a unit has no row for a column, its status there is `missing`.
     """
@@ -398,7 +398,7 @@ def side_by_side(
 
 
 def joint_status(statuses: Codes) -> Codes:
-    """Return the joint status of each row: the first failure, else an abstention, else ok."""
+    """Return the joint status of each row: the first failure, otherwise an abstention, otherwise ok."""
     abstained = statuses == ABSTAINED
     failed = ~abstained & (statuses != OK)
     first = statuses[np.arange(len(statuses)), failed.argmax(axis=1)]
@@ -408,7 +408,7 @@ def joint_status(statuses: Codes) -> Codes:
 
 
 def _reduced(values: Floats, statuses: Codes, aggregate: Aggregate) -> Floats:
-    """Return the aggregate of each row, from one value per factor."""
+    """Return the aggregate of each row. A row has one value for each factor."""
     codes = np.where(statuses == OK, evaluation.OK, evaluation.FAILED)
     columns = {
         ("", factor): [evaluation.Quantity(values[:, i], codes[:, i])]
