@@ -24,7 +24,7 @@ from editjudge.rubrics.verdict import Finish
 
 VERSION = "2026-10-21"
 SAMPLING_VERSION = "2023-06-01"
-"""Earlier version, which accepts sampling parameters. The current version refuses requests with any of them."""
+"""Older API version, which accepts sampling parameters. The current version refuses requests that contain any."""
 _SAMPLING = ("temperature", "top_p", "top_k")
 
 DEFAULT_MAX_TOKENS = 16_384
@@ -127,11 +127,11 @@ _FINISHES: dict[str, Finish] = {
     "pause_turn": "length",
     "refusal": "refusal",
 }
-"""Finish of each stop reason. All others are normal ends, and the contract checks the text."""
+"""Finish for each stop reason. All other reasons are normal ends, and the contract checks the text."""
 
 
 def _usage(usage: Mapping[str, object]) -> Usage:
-    """Return the usage. Unlike other APIs, this one does not include cached tokens in its input tokens."""
+    """Return the token usage. Unlike other APIs, this one does not include cached tokens in the number of input tokens."""
     cached = count(usage.get("cache_read_input_tokens"))
     written = count(usage.get("cache_creation_input_tokens"))
     return Usage(

@@ -1,4 +1,4 @@
-"""Batch APIs of the providers: many questions submitted together, answers fetched later."""
+"""The providers' batch APIs, to which many questions are submitted at once, and whose answers are fetched later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BatchAnswer = tuple[str, int, bytes]
 """Our id of a question, with the status and body of the HTTP response that it would have received on its own."""
 
 MAX_PAGES = 1_000
-"""Limit of pages that are read from a provider's list of batches, so that an endless list cannot block a run."""
+"""Maximum number of pages that are read from a provider's list of batches. An endless list cannot block a run."""
 CLOCK_SKEW = 600.0
 """Maximum difference in seconds between our clock and the provider's."""
 
@@ -50,7 +50,7 @@ class BatchPart:
 
     model: str
     mark: str
-    """Our own identifier, for finding the batch again."""
+    """Our own identifier of the batch, by which it can be found again."""
     lines: list[Body] = field(default_factory=list)
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers that each question would have on its own."""
@@ -62,8 +62,8 @@ class BatchPart:
 
 
 class BatchCalls:
-    """Requests to a provider that are not questions, with the judge's address and key. Each raises `CallFailed`
-    unless it succeeds.
+    """Sends requests to a provider that are not questions, with the judge's address and key. Each method raises
+    `CallFailed` if its request does not succeed.
     """
 
     def __init__(self, judge: ChatJudge, transport: HttpTransport) -> None:
@@ -73,9 +73,7 @@ class BatchCalls:
     async def post(
         self, path: str, body: Body, headers: Mapping[str, str] = {}
     ) -> tuple[dict[str, object], Mapping[str, str]]:
-        """Send a request once and return the document and headers of the response. The caller decides about
-        retries.
-        """
+        """Send a request once, and return the response's document and headers. It is up to the caller to retry."""
         address = self._address(path, headers)
         response = self._checked(await self._transport.post(*address, body))
         return document(response.body), response.headers
@@ -139,7 +137,7 @@ class BatchClient(Protocol):
         ...
 
     async def submit(self, calls: BatchCalls, part: BatchPart) -> str:
-        """Submit a batch and return its id. The batch has our mark if the API has a field for it."""
+        """Submit a batch and return its id. The batch carries our mark if the API has a field for one."""
         ...
 
     async def look(self, calls: BatchCalls, batch_id: str) -> BatchJob:
@@ -147,7 +145,7 @@ class BatchClient(Protocol):
         ...
 
     def answer(self, line: Mapping[str, object]) -> BatchAnswer:
-        """Read a line of a result file."""
+        """Parse a line of a result file."""
         ...
 
     async def find(
@@ -155,14 +153,14 @@ class BatchClient(Protocol):
     ) -> str | None:
         """Search for a batch whose submission was not confirmed.
 
-        Return its id, an empty text if there is no such batch, or None if that is not known yet.
+        Return the batch's id, an empty string if there is no such batch, or None if it cannot be determined yet.
         """
         ...
 
     async def _listed(
         self, calls: BatchCalls, path: str, name: str
     ) -> AsyncIterator[dict[str, object]]:
-        """Yield the batches of the account, newest first."""
+        """Yield the account's batches, newest first."""
         page = ""
         for _ in range(MAX_PAGES):
             listed = await calls.get(f"{path}{page}", self.headers)
@@ -173,12 +171,12 @@ class BatchClient(Protocol):
                 return
 
     def _next_page(self, listed: Mapping[str, object]) -> str:
-        """Return the query parameter for the next page of a list, or an empty text after the last page."""
+        """Return the query parameter for the next page of a list, or an empty string if there are no more pages."""
         ...
 
 
 class OpenAIBatches(BatchClient):
-    """Batch API of OpenAI: a file of questions, a batch that processes it, and files of answers and errors."""
+    """OpenAI's batch API: a file of questions, a batch that processes it, and files of answers and errors."""
 
     max_questions = 50_000
     max_bytes = 190_000_000  # 200 MB, less room for the form around it
@@ -260,7 +258,7 @@ class OpenAIBatches(BatchClient):
 
 
 class AnthropicBatches(BatchClient):
-    """Batch API of Anthropic: all questions in one request, and one file of answers."""
+    """Anthropic's batch API: all questions in one request, and one file of answers."""
 
     max_questions = 100_000
     max_bytes = 240_000_000  # 256 MB
@@ -308,10 +306,10 @@ class AnthropicBatches(BatchClient):
     async def find(
         self, calls: BatchCalls, mark: str, since: float, questions: int
     ) -> str | None:
-        """Search for a batch of the same time and size.
+        """Search for a batch that was submitted at the same time and has the same size.
 
-        The API has no field for our mark. Only the answers contain it, and they are available when a batch has ended.
-        Until then it is unknown whether the batch is ours.
+        The API has no field for our mark. Only the answers contain it, and they are not available until the batch has
+        ended. Until then it is unknown whether the batch is ours.
         """
         none: str | None = ""
         async for batch in self._listed(calls, f"{self._PATH}?limit=100", "data"):
@@ -335,10 +333,10 @@ class AnthropicBatches(BatchClient):
 
 
 class GoogleBatches(BatchClient):
-    """Batch API of Google: a file of questions, an operation that processes it, and a file of answers."""
+    """Google's batch API: a file of questions, an operation that processes it, and a file of answers."""
 
     max_questions = 50_000
-    """Google states no limit; this is the limit of OpenAI."""
+    """Google states no limit, so this is OpenAI's."""
     max_bytes = 190_000_000
     """Google allows 2 GB, but a batch is kept in memory while it is sent."""
 
@@ -445,7 +443,7 @@ CLIENTS: Mapping[str, BatchClient] = {
 
 
 def batch_client(spec: str) -> BatchClient:
-    """Return the batch API of a judge. Raise `UsageError` if it has none."""
+    """Return the batch API for a judge. Raise `UsageError` if its provider has none."""
     client = CLIENTS.get(spec.partition("/")[0])
     if client is None:
         providers = ", ".join(f"{name}/..." for name in CLIENTS)
@@ -466,7 +464,7 @@ def _reason(error: Mapping[str, object]) -> str:
 
 
 def _seconds(text: object) -> float:
-    """Return an RFC 3339 time as seconds since 1970, or infinity if it cannot be parsed, so that the batch is not
+    """Return an RFC 3339 time as seconds since 1970. If it cannot be parsed, return infinity so that the batch is not
     skipped.
     """
     try:
@@ -476,7 +474,7 @@ def _seconds(text: object) -> float:
 
 
 def _int64(value: object) -> int:
-    """Return a 64-bit integer, which JSON for protocol buffers writes as text."""
+    """Return a 64-bit integer, which the JSON form of protocol buffers writes as a string."""
     if isinstance(value, str) and value.isdecimal():
         return int(value)
     return count(value) or 0

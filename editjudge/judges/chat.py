@@ -1,4 +1,5 @@
-"""Vision-language models as judges: ask, check the reply, and ask again with the reasons if it is rejected."""
+"""Vision-language models as judges. A judge is asked, its reply is checked, and if the reply is rejected it is asked
+again with the reasons."""
 
 from __future__ import annotations
 
@@ -37,26 +38,26 @@ from editjudge.rubrics.prompt import ImagePart, Question, reask
 from editjudge.rubrics.verdict import Failure, Remark, Verdict
 
 MORE_REASKS = 4
-"""Additional re-asks beyond the user's number, if most replies of the judge are valid. If 15 % of replies are
-unreadable by chance, three asks leave one question in 300 without an answer, and seven asks one in 600,000.
+"""Additional re-asks beyond the number set by the user, if most of the judge's replies are valid. If 15 % of replies
+are unreadable by chance, three attempts leave one question in 300 without an answer, and seven attempts one in 600,000.
 """
 _MIN_VALID_SHARE = 0.6
 _MIN_REPLIES = 20
-"""Minimum share of valid replies for additional re-asks, and the number of replies before it is decided: of 20, 8 may
-be invalid.
+"""Minimum share of valid replies for additional re-asks, and the number of replies after which it is first checked: of
+20 replies, up to 8 may be invalid.
 """
 TOP_LOGPROBS = 20
-"""Number of alternatives to request for each token: the maximum of OpenAI, and the default maximum of vLLM."""
+"""Number of alternatives to request for each token. It is OpenAI's maximum, and vLLM's default maximum."""
 _MAX_QUOTED = 4_000
-"""Number of characters of an invalid reply that are quoted to the model, since a runaway reply would cost more each
-time.
+"""Maximum number of characters of an invalid reply that are quoted back to the model. Quoting a runaway reply in full
+would cost more each time.
 """
 MAX_CHOICES = 8
-"""Maximum number of replies of one request. More would delay the first reply, and lose more if the request fails."""
+"""Maximum number of replies to one request. More would delay the first reply, and lose more if the request fails."""
 
 
 class Transport(Protocol):
-    """Interface for sending requests."""
+    """Interface for sending requests to a judge."""
 
     async def post(
         self,
@@ -65,12 +66,13 @@ class Transport(Protocol):
         body: tuple[bytes, ...],
         patience: float = 1.0,
     ) -> Response:
-        """Send a request. Raise `CallFailed` if there is no complete response within `patience` timeouts."""
+        """Send a request. Raise `CallFailed` if no complete response arrives within the timeout multiplied by
+        `patience`."""
         ...
 
 
 class _Received(NamedTuple):
-    """A reply with details of its request."""
+    """A reply with details about its request."""
 
     reply: Reply
     seconds: float | None
@@ -83,7 +85,7 @@ class _Received(NamedTuple):
 
 @dataclass(eq=False)
 class _PendingTask:
-    """State of a task while it is asked: its replies, their cost, and the repeats of its question that share a
+    """State of a task while a judge works on it: its replies, their cost, and the repeats of its question that share a
     request.
     """
 
@@ -94,8 +96,8 @@ class _PendingTask:
     turns: tuple[RejectedTurn, ...] = ()
     exchanges: list[Exchange] = field(default_factory=list)
     shared: asyncio.Future[_Received | None] | None = None
-    """Set when another repeat requests a reply for this one too. Its result is None if that fails, and this repeat
-    then asks itself.
+    """Set if another repeat also requests the reply for this one. If that fails, its result is None and this repeat
+    sends its own request.
     """
     followers: list[_PendingTask] = field(default_factory=list)
     """Repeats for which this one requests replies."""
@@ -108,20 +110,20 @@ class _PendingTask:
     problem: CallFailed | None = None
     """Failure of the latest unanswered request that may be billed."""
     capped: int | None = None
-    """Token limit of the answer, if the budget allowed fewer tokens than wanted."""
+    """Token limit of the answer, if the budget allowed fewer tokens than requested."""
     out_of_budget: bool = False
     """Whether the budget did not allow another request."""
 
     @functools.cached_property
     def group(self) -> Hashable:
-        """Key that all repeats of the same question share."""
+        """A key that all repeats of the same question have in common."""
         work = self.work
         digests = tuple(sorted(work.digests.items()))
         task = work.task
         return task.item, task.variant, work.rubric.hash, digests, self.question.parts
 
     def share(self, received: _Received) -> _Received:
-        """Pass each follower its reply with its share of the tokens, and return our own."""
+        """Give each follower its reply and its share of the tokens, and return the reply for this task."""
         if not self.followers and received.replies == 1:
             return received
         usage = received.reply.usage
@@ -137,7 +139,7 @@ class _PendingTask:
         return received._replace(reply=reply)
 
     def release(self) -> None:
-        """Release the followers without a reply, so that they ask themselves."""
+        """Release the followers without a reply, so they send their own requests."""
         for follower in self.followers:
             if follower.shared and not follower.shared.done():
                 follower.shared.set_result(None)
@@ -186,8 +188,8 @@ class _PendingTask:
 
 
 def _share(usage: Usage, replies: int, *, first: bool) -> Usage:
-    """Return a reply's share of the tokens of a request. The first reply gets the input and the remainder of the
-    output, since servers do not count tokens for each reply.
+    """Return one reply's share of a request's tokens. Servers do not count tokens for each reply, so the first reply
+    gets all the input and the remainder of the output.
     """
 
     def full(count: int | None) -> int | None:
@@ -208,20 +210,20 @@ def _share(usage: Usage, replies: int, *, first: bool) -> Usage:
 
 
 class RepeatGroups:
-    """Repeats of the same question that wait at the same time and can be asked with one request.
+    """Groups repeats of the same question that are waiting at the same time, so that one request can serve them all.
 
-    A request with several replies is billed for its input once, which is mostly images. Prefix caching saves less: a
-    cached token still costs a tenth to a half, and repeats that are sent at the same time miss the cache.
+    A request for several replies is billed only once for its input, which is mostly images. Prefix caching saves less:
+    a cached token still costs a tenth to a half, and repeats that are sent at the same time miss the cache.
     """
 
     def __init__(self, max_choices: int) -> None:
         self.max_choices = max_choices
-        """Number of replies to request at once; 1 as soon as a server refuses or ignores the number."""
+        """Number of replies to request at once. It becomes 1 as soon as a server refuses or ignores the number."""
         self._waiting: dict[Hashable, list[_PendingTask]] = {}
 
     @contextmanager
     def waiting(self, task: _PendingTask) -> Iterator[None]:
-        """Within the context, other repeats of the same question may include the task in their request."""
+        """Let other repeats of the same question include this task in their request while the context is open."""
         group = task.group
         line = self._waiting.setdefault(group, [])
         line.append(task)
@@ -235,7 +237,7 @@ class RepeatGroups:
                 del self._waiting[group]
 
     def begin(self, task: _PendingTask) -> None:
-        """Assign followers to a task that is about to be asked, unless another task already asks for it."""
+        """Assign followers to a task that is about to be sent, unless another task has already requested its reply."""
         if task.shared is not None:
             return
         line = self._waiting[task.group]
@@ -274,7 +276,7 @@ class ChatJudge(Judge):
         funds: BudgetProtocol | None = None,
         identity: Mapping[str, object] | None = None,
     ) -> None:
-        """Create a judge. `identity` has identity fields that differ from those of a model behind an API."""
+        """Create a judge. `identity` contains identity fields that differ from those of a model behind an API."""
         self.spec = spec
         self.limits = endpoint.limits
         self.endpoint = endpoint
@@ -323,7 +325,7 @@ class ChatJudge(Judge):
     def with_transport(
         self, transport: Transport, pace: Pacing, funds: BudgetProtocol
     ) -> Self:
-        """Return the same judge, with the same questions and keys, but another transport."""
+        """Return the same judge, with the same questions and keys, but with another transport."""
         other = copy.copy(self)
         other._transport = transport
         other._pace = pace
@@ -426,10 +428,10 @@ class ChatJudge(Judge):
         )
 
     def _is_worth_more(self, pending: _PendingTask) -> bool:
-        """Whether to ask again although the re-asks are used up, since the replies were probably invalid by chance.
+        """Whether to ask again although all re-asks are used up, because the replies were probably invalid by chance.
 
-        A model that declined every time will decline again, and an answer that was cut off by the budget stays cut
-        off.
+        A model that declined every time will decline again, and an answer that was cut off by the budget would be cut
+        off again.
         """
         if pending.capped is not None or self._replies < _MIN_REPLIES:
             return False
@@ -440,7 +442,7 @@ class ChatJudge(Judge):
     def _readings(
         self, rubric: Rubric, reply: Reply, verdict: Verdict
     ) -> dict[str, object]:
-        """Return the fields of the judgement that are computed from the probabilities of an accepted reply."""
+        """Return the judgement's fields that are computed from the token probabilities of an accepted reply."""
         if self._min_mass is None:
             return {}
         from editjudge.judges.probabilities import SPREAD, score_probabilities
@@ -459,7 +461,7 @@ class ChatJudge(Judge):
     async def _ask_once(
         self, pending: _PendingTask, mode: SchemaMode, shared: _Received | None
     ) -> tuple[Verdict | Failure, _Received]:
-        """Ask once and check the reply. It is recorded even if the check raises, since it is paid for."""
+        """Ask once and check the reply. The reply is recorded even if the check raises, since it has been paid for."""
         received = shared
         if received is None:
             received = pending.share(await self._send_with_fallbacks(pending, mode))
@@ -540,7 +542,7 @@ class ChatJudge(Judge):
     async def _send(
         self, pending: _PendingTask, conversation: Conversation
     ) -> tuple[Reply, float | None, int]:
-        """Return the reply, its seconds, and the number of failed requests before it."""
+        """Return the reply, how many seconds it took, and the number of failed requests before it."""
         options = self._options
         max_tokens = options.max_tokens or DEFAULT_MAX_OUTPUT
         if self._funds.bounded:
@@ -585,8 +587,9 @@ class ChatJudge(Judge):
     def _note_refused_schema(self, work: Work, problem: CallFailed) -> None:
         """Record that a question was rejected with the schema and accepted without it.
 
-        The judge stops requesting schemas if a named field of the error said so, or if the messages for two questions
-        did, in words that are not quoted from the question.
+        The judge stops requesting schemas if a named field of the error says that they are not supported. An error
+        message that says so counts only if its words are not quoted from the question, and two questions must have
+        received one.
         """
         if problem.ignoring_quotes_of(_quotable(work)) is problem:
             self._schema_refused.add(work.task.key)
@@ -596,8 +599,8 @@ class ChatJudge(Judge):
     def parse_response(self, response: Response, work: Work | None = None) -> Reply:
         """Return the reply in a response. Raise `CallFailed` if it has none.
 
-        All replies and errors, live and from batches, pass through here and are redacted, so that neither contains a
-        key.
+        All replies and errors, whether live or from batches, pass through here and are redacted, so none of them
+        contains an API key.
         """
         try:
             reply = self.endpoint.reply(
@@ -622,8 +625,8 @@ class ChatJudge(Judge):
         )
 
     def _redacted_message(self, response: Response) -> str:
-        """Return the message of an error response. It is made from the redacted body, since truncation may cut a key
-        in half.
+        """Return the message of an error response. It is taken from the redacted body, because truncating first could
+        cut an API key in half.
 
         The kind of the failure is read from the original body, because redacting a placeholder key such as "x" would
         distort it.
@@ -659,14 +662,14 @@ class ChatJudge(Judge):
         )
 
     def _tokens(self, work: Work, request: ChatRequest) -> int:
-        """Estimate the number of tokens of a question and its answer."""
+        """Estimate the number of tokens in a question and its answer."""
         sizes = [work.sizes[role] for role in work.images]
         question = question_tokens(self.endpoint.provider, sizes, _text_bytes(request))
         return question + answer_tokens(work.rubric)
 
     def _mode(self, rubric: Rubric) -> SchemaMode:
-        """Return how a schema is requested for a rubric. It is not requested for answers with sections, which are not
-        JSON.
+        """Return how to request a schema for a rubric. No schema is requested for answers with sections, since they are
+        not pure JSON.
         """
         if rubric.answer.sections or not rubric.answer.is_json:
             return "prompt only"
@@ -695,7 +698,7 @@ def _no_reply(status: Status, reason: Remark) -> Exchange:
 
 
 def outcome_of(problem: CallFailed) -> tuple[Status, str]:
-    """Return the status and code of a question without a reply."""
+    """Return the status and code to record for a question without a reply."""
     match problem.kind:
         case "refusal":
             return "refused", "refusal"
@@ -712,10 +715,10 @@ def outcome_of(problem: CallFailed) -> tuple[Status, str]:
 
 
 def _quotable(work: Work) -> str:
-    """Return the user's texts in the question, which a server may quote."""
+    """Return the user's texts in the question, which a server's error message may quote."""
     return "\n".join(work.edit.text(role) for role in work.rubric.texts)
 
 
 def _text_bytes(request: ChatRequest) -> int:
-    """Return the length of everything except images: messages, schema and settings."""
+    """Return the size of everything except images: messages, schema and settings."""
     return sum(map(len, request.body[::2]))

@@ -42,7 +42,7 @@ class Price:
         ) / 1e6
 
     def times(self, factor: float) -> Price:
-        """Return the price multiplied by a factor."""
+        """Return this price multiplied by a factor."""
         cached = None if self.cached is None else self.cached * factor
         return Price(self.input * factor, self.output * factor, cached)
 
@@ -54,10 +54,10 @@ class Prices:
     as_of: str
     models: Mapping[str, Price]
     batch: Mapping[str, float] = field(default_factory=dict)
-    """Factor for the price of a question in a batch, by provider."""
+    """Factor by which the price changes for a question in a batch, keyed by provider."""
 
     def of(self, spec: str, *, batch: bool = False) -> Price | None:
-        """Return the price of a judge, or None if it is unknown. A dated snapshot has the price of its model."""
+        """Return the price of a judge, or None if it is unknown. A dated snapshot of a model has that model's price."""
         undated = re.sub(r"[-@](?:\d{4}-?\d{2}-?\d{2}|latest)$", "", spec)
         price = self.models.get(spec) or self.models.get(undated)
         if price is None or not batch:
@@ -68,7 +68,7 @@ class Prices:
 
 @functools.cache
 def prices(path: Path | None = None) -> Prices:
-    """Read the user's price file, or else the built-in one."""
+    """Read the user's price file, or the built-in one if there is none."""
     import yaml
 
     chosen = path or Path(os.environ.get("EDITJUDGE_PRICES") or BUILTIN)
@@ -95,14 +95,14 @@ def _check_amounts(name: str, *amounts: object) -> None:
 
 
 def price_of(spec: str, options: Options, *, batch: bool = False) -> Price | None:
-    """Return the price of a judge, or None if it is unknown. A judge in this process costs nothing."""
+    """Return the price of a judge, or None if it is unknown. A judge that runs in this process costs nothing."""
     if is_local(spec) or spec.startswith(GGUF):
         return Price(0.0, 0.0)
     return prices(options.prices).of(spec, batch=batch)
 
 
 def near_price(spec: str, options: Options) -> str:
-    """Return the end of a sentence about a judge without a price, which suggests a similar judge that has one."""
+    """Return the end of a sentence about a judge without a price. It suggests a similar judge that has one."""
     provider = f"{spec.partition('/')[0]}/"
     models = prices(options.prices).models
     return did_you_mean(spec, (name for name in models if name.startswith(provider)))
@@ -156,7 +156,8 @@ def _length_settings(extra: object) -> Iterator[str]:
 
 
 def image_tokens(provider: str, width: int, height: int) -> int:
-    """Estimate the tokens of an image by the provider's published rule. The server's own count is recorded later."""
+    """Estimate the number of tokens of an image with the provider's published rule. The server's own count is recorded
+    later."""
     if provider == "anthropic":
         shrink = min(1.0, 1568 / max(width, height))
         return math.ceil(width * shrink * height * shrink / 750)
@@ -169,9 +170,7 @@ def image_tokens(provider: str, width: int, height: int) -> int:
 
 
 def max_image_tokens(spec: str, width: int, height: int) -> int:
-    """Return an upper bound on the tokens of an image, over all rules that the provider has published for its
-    models.
-    """
+    """Return an upper bound on the number of tokens of an image, over all the rules that the provider has published."""
     provider, _, model = spec.partition("/")
     rule = image_tokens(provider, width, height)
     # This model counts 2,833 tokens instead of 85, and 5,667 instead of 170.
@@ -187,8 +186,8 @@ def max_image_tokens(spec: str, width: int, height: int) -> int:
 def question_tokens(
     provider: str, sizes: Iterable[tuple[int, int]], characters: int
 ) -> int:
-    """Estimate the tokens of a question: its images, and a token for every four characters of text, which is rather
-    high for rubric text.
+    """Estimate the number of tokens in a question: its images, and one token for every four characters of text. That is
+    rather high for rubric text.
     """
     return sum(image_tokens(provider, *size) for size in sizes) + math.ceil(
         characters / 4
@@ -196,7 +195,7 @@ def question_tokens(
 
 
 def answer_tokens(rubric: Rubric) -> int:
-    """Estimate the tokens of an answer: 1.5 tokens a word, plus keys around the score of each factor."""
+    """Estimate the number of tokens in an answer: 1.5 for each word, plus the keys around each factor's score."""
     length = rubric.answer.words[1] if rubric.answer.words else 80
     sections = 150 * len(rubric.answer.sections)
     return 30 + sections + len(rubric.factors) * (20 + math.ceil(1.5 * length))
@@ -205,7 +204,7 @@ def answer_tokens(rubric: Rubric) -> int:
 # --- budget ---------------------------------------------------------------------------------------------------
 
 DEFAULT_MAX_OUTPUT = 16_384
-"""Token limit of an answer if the user sets none. It leaves room for thinking, and every model of the price list
+"""Token limit of an answer, unless the user sets one. It leaves room for thinking, and every model of the price list
 accepts it. The Messages format always sends a limit; other formats send it only with a budget.
 """
 
@@ -219,14 +218,14 @@ class MaximumCost(NamedTuple):
     max_tokens: int
     """Token limit of the answer."""
     min_tokens: int
-    """Minimum token limit: with fewer tokens the answer would be cut off, so the request is not sent."""
+    """Minimum token limit. With fewer tokens the answer would be cut off, so the request is not sent."""
 
     def of(self, tokens: int) -> float:
-        """Return the cost with an answer of this many tokens."""
+        """Return the cost if the answer has this many tokens."""
         return self.prompt_cost + tokens * self.cost_per_token
 
     def tokens_within(self, money: float) -> int:
-        """Return the maximum number of answer tokens for this amount."""
+        """Return the maximum number of answer tokens that this amount pays for."""
         if not self.cost_per_token:
             return self.max_tokens if self.prompt_cost <= money else 0
         affordable = int((money - self.prompt_cost) / self.cost_per_token)
@@ -249,13 +248,11 @@ class BudgetProtocol(Protocol):
     """Whether there is a limit. If so, the length of answers must be limited too."""
 
     async def hold(self, most: MaximumCost) -> Reservation:
-        """Reserve money for one request, waiting until there is enough. Raise `BudgetReached` if there never will
-        be.
-        """
+        """Reserve money for one request, waiting until enough is available. Raise `BudgetReached` if it never will be."""
 
 
 class Budget:
-    """A spending limit, the amount spent, and the amount reserved for requests in flight."""
+    """A spending limit, with the amount spent and the amount reserved for requests in flight."""
 
     def __init__(self, budget: float | None = None) -> None:
         self._budget = budget
@@ -274,18 +271,17 @@ class Budget:
         self._settled = asyncio.Event()
 
     async def hold(self, most: MaximumCost) -> Reservation:
-        """Reserve money for one request, waiting until there is enough. Raise `BudgetReached` if there never will
-        be.
-        """
+        """Reserve money for one request, waiting until enough is available. Raise `BudgetReached` if it never will be."""
         while (hold := self.try_hold(most)) is None:
             self._settled.clear()
             await self._settled.wait()
         return hold
 
     def try_hold(self, most: MaximumCost) -> Reservation | None:
-        """Reserve money for one request, or return None if there may be enough after other requests are settled.
+        """Reserve money for one request. Return None if there is not enough now, but may be after other requests are
+        settled.
 
-        The last request that the budget covers may get a shorter answer.
+        The answer to the last request that the budget covers may be limited to fewer tokens.
         """
         if self._stopped or self.short:
             raise BudgetReached(self._message())
@@ -306,7 +302,7 @@ class Budget:
         return Reservation(self, amount, tokens)
 
     def stop(self) -> None:
-        """Stop waiting in `hold`, since the run is being stopped."""
+        """Make `hold` stop waiting, because the run is being stopped."""
         self._stopped = True
         self._settled.set()
 
@@ -328,7 +324,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Reservation:
-    """Money that is reserved for one request and settled once."""
+    """Money reserved for one request. It is settled once."""
 
     budget: Budget
     amount: float
@@ -342,7 +338,7 @@ class Reservation:
         self.budget.settle(self.amount, cost)
 
     def lost(self) -> float:
-        """Record the whole reservation as spent and return the amount, since an unanswered request may be billed."""
+        """Record the whole reservation as spent, since an unanswered request may be billed. Return the amount."""
         amount = 0.0 if self.refunded else self.amount
         self.budget.estimated += amount
         self.settle(amount)

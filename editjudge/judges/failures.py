@@ -1,7 +1,7 @@
 """Failed requests: the kinds of failure, and the classification of error responses.
 
-The known errors of servers are rows of server_errors.yaml. A row that compares named fields (codes, types,
-parameters) is certain. A row that searches the message is not, since servers quote their input: the failure keeps the
+Known server errors are rows of server_errors.yaml. A row that compares named fields (codes, types, parameters) is
+reliable. A row that searches the message is not, since servers quote their input. In that case the failure records the
 matched words, so that they can be compared with the question.
 """
 
@@ -37,7 +37,7 @@ ProblemKind = Literal[
 
 
 class CallFailed(Exception):
-    """Raised for a request without a reply."""
+    """Raised when a request gets no usable reply."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class CallFailed(Exception):
 
     @property
     def may_be_billed(self) -> bool:
-        """Whether a model may have worked on the request. Vendors bill generated tokens even if they are not
+        """Whether a model may have processed the request. Vendors bill generated tokens even if they are never
         received.
         """
         answered = self.status is not None and 200 <= self.status < 300
@@ -81,8 +81,8 @@ class CallFailed(Exception):
         return self._with(self.kind, message)
 
     def ignoring_quotes_of(self, text: str) -> CallFailed:
-        """Return the failure classified by its HTTP status if the matched words are quoted from this text, else
-        unchanged.
+        """If the words by which this failure was classified also occur in `text`, return it reclassified by its HTTP
+        status, since the server may have quoted them. Otherwise return it unchanged.
         """
         words = " ".join(self.words.split()).casefold()
         quoted = words and words in " ".join(text.split()).casefold()
@@ -165,8 +165,8 @@ def _row(
 def read_error(
     status: int, names: Iterable[object], message: str
 ) -> tuple[ProblemKind, str] | None:
-    """Return the kind of failure from the first matching row of the table, and the matched words of the message.
-    Named fields are compared before words; if one matches, the words are empty.
+    """Return the kind of failure given by the first matching row of the table, and the matched words of the message.
+    Named fields are compared before words. If a named field matches, the matched words are empty.
     """
     fields = {re.split(r"[.\[]", name)[0] for name in names if isinstance(name, str)}
     rows = [row for row in error_rows() if status in row.statuses]
@@ -193,7 +193,7 @@ def context_limit(message: str) -> int | None:
 
 
 def context_advice(setting: str, message: str) -> str:
-    """Return advice about a context that is too small, with its size if the server states it."""
+    """Return advice for a context that is too small. It includes the context's size if the server states it."""
     limit = context_limit(message)
     size = f" of {limit:,} tokens" if limit else ""
     return (
@@ -222,8 +222,8 @@ def failure(
     names: Iterable[object] = (),
     retry_after: float | None = None,
 ) -> CallFailed:
-    """Return the failure for an HTTP error. Its kind is `kind` if given, else from the table of errors, else from the
-    status.
+    """Return the failure for an HTTP error. Its kind is `kind`, if given. Otherwise it comes from the table of errors
+    or, if no row matches, from the status.
     """
     reason = message or _page(body)
     words = ""
@@ -240,7 +240,7 @@ def failure(
 
 
 def no_answer(body: bytes) -> CallFailed:
-    """Return the failure for a successful response without an answer: a proxy's page, a truncated body, other
+    """Return the failure for a successful response without an answer, such as a proxy's page, a truncated body or other
     JSON.
     """
     text = cleaned(_page(body))
@@ -249,7 +249,7 @@ def no_answer(body: bytes) -> CallFailed:
 
 
 def retry_after_of(headers: Mapping[str, str]) -> float | None:
-    """Return the number of seconds that the server asks us to wait, or None."""
+    """Return the number of seconds that the server asks us to wait, or None if it does not ask."""
     milliseconds = _number(header(headers, "retry-after-ms"))
     if milliseconds is not None:
         return bounded(milliseconds / 1000)
@@ -264,7 +264,7 @@ def retry_after_of(headers: Mapping[str, str]) -> float | None:
 
 
 def bounded(seconds: float) -> float | None:
-    """Return a wait limited to `MAX_WAIT`, or None if it is not a number."""
+    """Return a waiting time, limited to `MAX_WAIT`, or None if it is not a number."""
     return None if math.isnan(seconds) else min(max(seconds, 0.0), MAX_WAIT)
 
 
@@ -303,7 +303,7 @@ _KEYS = re.compile(
 
 
 def cleaned(message: str) -> str:
-    """Return a server's message for display: one short line without control characters and keys."""
+    """Return a server's message for display: one short line, without control characters and API keys."""
     line = "".join(
         " " if unicodedata.category(c)[0] in "CZ" else c for c in message[:_MAX_READ]
     )
@@ -312,5 +312,5 @@ def cleaned(message: str) -> str:
 
 
 def without_keys(text: str) -> str:
-    """Return a text with everything that looks like a provider's key replaced."""
+    """Return a text in which everything that looks like a provider's API key is replaced."""
     return _KEYS.sub("[key]", text)

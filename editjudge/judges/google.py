@@ -54,7 +54,7 @@ def request(conversation: Conversation, model: str, parameters: Options) -> Chat
 
 
 def model_path(model: str) -> str:
-    """Return the path of a model, which may be named with or without its collection."""
+    """Return the path of a model. The model may be named with or without its collection."""
     name = model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"
     return f"v1beta/{urllib.parse.quote(name, safe='/')}"
 
@@ -129,12 +129,12 @@ _FINISHES: dict[str, Finish] = {
     "IMAGE_PROHIBITED_CONTENT": "refusal",
     "IMAGE_RECITATION": "refusal",
 }
-"""Finish of each reason. All others are normal ends, and the contract checks the text."""
+"""Finish for each reason. All other reasons are normal ends, and the contract checks the text."""
 
 
 def _usage(usage: Mapping[str, object]) -> Usage:
-    """Return the usage. Unlike other APIs, this one does not include thoughts in its output tokens, although they are
-    billed as output.
+    """Return the token usage. Unlike other APIs, this one does not include thoughts in its output tokens, although they
+    are billed as output.
     """
     thought = count(usage.get("thoughtsTokenCount"))
     return Usage(
@@ -181,7 +181,8 @@ def _kind(
 
 
 def _delay(details: list[dict[str, object]]) -> float | None:
-    """Return the seconds to wait before a retry, which `google.rpc.RetryInfo` writes as "34.07s", or None."""
+    """Return the number of seconds to wait before a retry, which `google.rpc.RetryInfo` writes as "34.07s". Return None
+    if it is not stated."""
     for detail in details:
         if match := re.fullmatch(
             r"(\d{1,9}(?:\.\d{1,9})?)s", string(detail.get("retryDelay"))

@@ -1,7 +1,7 @@
-"""HTTP connections to judges. Only this module imports the client.
+"""HTTP connections to judges. No other module imports the HTTP client.
 
-The client is aiohttp, chosen by `bench/throughput.py`. Bodies are sent in pieces, so that requests share megabytes of
-base64 instead of each having a copy.
+The client is aiohttp, chosen by `bench/throughput.py`. Bodies are sent in pieces, so requests share megabytes of base64
+instead of each having a copy.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Response:
 
 
 class _Pieces(aiohttp.Payload):
-    """A body of known length that is sent piece by piece, and may be sent again."""
+    """A body of known length that is sent piece by piece, and can be sent again."""
 
     _autoclose = True
 
@@ -56,13 +56,13 @@ class _Pieces(aiohttp.Payload):
 
 
 class HttpTransport:
-    """Connections to judges, which stay open and are reused during a run."""
+    """Connections to judges. They stay open and are reused during a run."""
 
     def __init__(self, *, timeout: float = 300.0) -> None:
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
         self._proxies: dict[tuple[str, str], str | None] = {}
-        """Proxies by scheme and host."""
+        """Proxies, keyed by scheme and host."""
 
     async def __aenter__(self) -> Self:
         # The pace limits concurrency, so the connector has no limit of its own. Cookies would link requests to each
@@ -89,8 +89,8 @@ class HttpTransport:
         body: tuple[bytes, ...],
         patience: float = 1.0,
     ) -> Response:
-        """Send a request and read the response. Raise `CallFailed` if it is not complete within `patience`
-        timeouts.
+        """Send a request and read the response. Raise `CallFailed` if it is not complete within the timeout multiplied
+        by `patience`.
         """
         return await self._request(
             "POST", url, headers, _Pieces(body), patience=patience
@@ -99,7 +99,7 @@ class HttpTransport:
     async def get(
         self, url: str, headers: Mapping[str, str], into: IO[bytes] | None = None
     ) -> Response:
-        """Read a response. If it is written `into` a file, its size is not limited."""
+        """Send a GET request and read the response. If the response is written `into` a file, its size is not limited."""
         return await self._request("GET", url, headers, None, into)
 
     async def _request(
@@ -142,7 +142,7 @@ class HttpTransport:
     def _proxy(self, url: str) -> str | None:
         """Return the proxy that the environment names, as the vendors' own clients do.
 
-        It is looked up once for each host; aiohttp's `trust_env` does it for each request, in two threads.
+        It is looked up once for each host. aiohttp's `trust_env` would look it up for every request, in two threads.
         """
         parts = urlsplit(url)
         key = (parts.scheme, parts.netloc)

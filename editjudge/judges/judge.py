@@ -1,4 +1,4 @@
-"""The protocol of judges, their options, and the unit of work that they receive."""
+"""The interface of judges, their options, and the unit of work that they receive."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from editjudge.rubrics.verdict import Failure, Remark, Verdict
 T = TypeVar("T")
 
 Load = Callable[[str], Awaitable[EncodedImage]]
-"""Function that loads an image of the edit by role, prepared for the judge."""
+"""Function that loads the edit's image with the given role, prepared for the judge."""
 METRICS = "metrics"
 GGUF = "gguf:"
 SCHEMA_REQUEST = "schema_request"
-"""Parameter for how a server is asked for a schema (`-J schema_request=json_object`). It is not part of any key."""
+"""Parameter that says how to request a schema from a server (`-J schema_request=json_object`). It is not part of any
+task's key."""
 
 
 def provider_of(spec: str) -> str | None:
-    """Return the plug-in that a spec names, as `NAME` or `NAME:REST`, or None if it does not name one."""
+    """Return the name of the plug-in in a spec of the form `NAME` or `NAME:REST`, or None if the spec does not name a
+    plug-in."""
     name = spec.partition(":")[0]
     # A provider's model has a slash, so such specs are decided without searching for installed plug-ins.
     return name if "/" not in name and name in plugins.providers("judges") else None
@@ -48,21 +50,21 @@ class QuestionProblem(NamedTuple):
     status: Status
     remark: Remark
     key_text: str
-    """Text of the problem in the task's key. Unlike the remark's message, it must never change."""
+    """Description of the problem for the task's key. Unlike the remark's message, it must never change."""
 
 
 class Work(NamedTuple):
-    """A task with everything that a judge needs for it."""
+    """A task, with everything that a judge needs to answer it."""
 
     task: Task
     edit: Edit
     rubric: Rubric
     digests: Mapping[str, str] = {}
-    """Digests of the edit's images, by role."""
+    """Digests of the edit's images, keyed by role."""
     recipes: Mapping[str, str] = {}
-    """Preparation of each image for this judge, by role."""
+    """How each image was prepared for this judge, keyed by role."""
     sizes: Mapping[str, tuple[int, int]] = {}
-    """Width and height of each image, by role."""
+    """Width and height of each image, keyed by role."""
     layout: Layout = "images-first"
     problem: QuestionProblem | None = None
     """Reason why no judge can be asked, if it is known in advance."""
@@ -80,7 +82,7 @@ class Work(NamedTuple):
         return f"{self.task.item}, {self.task.rubric}, {self.task.judge}, repeat {self.task.repeat}"
 
     def question(self) -> Question:
-        """Return the question of this task."""
+        """Return this task's question."""
         return ask(self.rubric, self.edit, self.digests, self.layout)
 
     @property
@@ -89,7 +91,7 @@ class Work(NamedTuple):
         return self.task.variant if self.task.variant in ORDERS else None  # type: ignore[return-value]  # one of the two
 
     def by_own_name(self, by_role: Mapping[str, T]) -> dict[str, T]:
-        """Return values by the roles of the manifest, whatever the order in which outputs were shown."""
+        """Return the values keyed by the manifest's roles, regardless of the order in which the outputs were shown."""
         if self.order != "ba":
             return dict(by_role)
         a, b = PAIR_ROLES
@@ -97,8 +99,8 @@ class Work(NamedTuple):
         return {swapped.get(role, role): value for role, value in by_role.items()}
 
     def judgement(self, status: Status, **fields: Any) -> Judgement:
-        """Return a judgement of this task with further fields. Choices are given in the shown order, and translated
-        to the manifest's.
+        """Return a judgement for this task with further fields. Choices are passed in the order in which the outputs
+        were shown, and translated to the manifest's order.
         """
         if self.order and (choices := fields.get("choices")):
             fields["choices"] = {
@@ -118,7 +120,7 @@ class Work(NamedTuple):
         )
 
     def checked(self, judgement: Judgement) -> Judgement:
-        """Return the judgement, or an `invalid` one if it does not answer what the rubric asks for.
+        """Return the judgement if it answers what the rubric asks for, else an `invalid` one.
 
         The contract has already checked replies in text. For a judge that computes scores, this is the only check.
         """
@@ -160,7 +162,7 @@ class Work(NamedTuple):
     def verdict(
         self, outcome: Verdict | Failure, exchanges: Iterable[Exchange], **fields: Any
     ) -> Judgement:
-        """Return the judgement for the outcome of the last reply."""
+        """Return the judgement that follows from the outcome of the last reply."""
         fields["exchanges"] = tuple(exchanges)
         if isinstance(outcome, Failure):
             return self.judgement(outcome.status, reasons=outcome.reasons, **fields)
@@ -183,7 +185,8 @@ class Work(NamedTuple):
 
 
 class JudgingFailed(Exception):
-    """Raised for an unexpected exception of a judge, with fields of the judgement to keep, such as paid replies."""
+    """Raised when a judge raises an unexpected exception. It has fields of the judgement to keep, such as replies that
+    were paid for."""
 
     def __init__(self, error: Exception, **fields: Any) -> None:
         super().__init__(str(error))
@@ -192,7 +195,7 @@ class JudgingFailed(Exception):
 
 
 class Pacing(Protocol):
-    """The rate at which a judge is asked: when requests are sent, and whether they are retried."""
+    """The pace at which a judge is asked: when requests are sent, and whether they are retried."""
 
     @property
     def window(self) -> int:
@@ -202,14 +205,14 @@ class Pacing(Protocol):
     def slot(self, *, has_reply: bool = False) -> AbstractAsyncContextManager[None]:
         """Wait for a free slot for a request.
 
-        A task that already has its reply goes first, and is admitted even while a run is stopping.
+        A task that already has its reply goes first. It is admitted even while the run is being stopped.
         """
         ...
 
     async def send_with_retries(
         self, send: Callable[[], Awaitable[T]], tokens: int = 0
     ) -> tuple[T, int]:
-        """Return the result of `send` and the number of failures before it. Raise `CallFailed` if it keeps
+        """Return the result of `send` and the number of failed attempts before it. Raise `CallFailed` if it keeps
         failing.
         """
         ...
@@ -221,10 +224,11 @@ class Pacing(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """Everything that a judge is asked with. `editjudge.running.job.RunOptions` are about the run, and in no key."""
+    """Options that affect a judge's questions and answers. Options of the run, which are part of no task's key, are in
+    `editjudge.running.job.RunOptions`."""
 
     temperature: float | None = None
-    """Sampling parameter, as the next ones: None leaves it to the server."""
+    """Sampling parameter, like the next ones. None leaves it to the server."""
     seed: int | None = None
     max_tokens: int | None = None
     reasoning_effort: str | None = None
@@ -243,7 +247,7 @@ class Options:
     """Minimum total probability of the legal scores for an expected score."""
 
     def parameters(self) -> dict[str, object]:
-        """Return the sampling parameters, as keys and stored runs have them."""
+        """Return the sampling parameters in the form used in task keys and stored runs."""
         return {
             "temperature": self.temperature,
             "seed": self.seed,
@@ -255,7 +259,7 @@ class Options:
     def frozen(self) -> dict[str, object]:
         """Return the options to store with a run: everything that can change an answer, without secrets.
 
-        Options added after 0.1 are left out if they have their default, so that old runs keep their hash.
+        Options added after 0.1 are left out if they have their default value, so the hashes of old runs stay the same.
         """
         extra = {n: v for n, v in self.extra.items() if n != SCHEMA_REQUEST}
         options: dict[str, object] = {
@@ -276,9 +280,9 @@ class Options:
 
 
 class Judge(Protocol):
-    """Extension point for judges: derive from it and answer questions about edits.
+    """Extension point for judges. Derive a class from it to answer questions about edits.
 
-    This one scores an edit by the size of its output:
+    For example, this judge scores an edit by the size of its output:
 
         class SizeJudge(Judge):
             spec = "size"
@@ -295,10 +299,10 @@ class Judge(Protocol):
                 scores = {key: scale.best if is_large else scale.worst for key, scale in factors.items()}
                 return work.judgement("ok", scores=scores, justifications=dict.fromkeys(factors, reason))
 
-    `editjudge.running.asker.judge_task` asks it for one task, `editjudge.running.engine.Engine` for all tasks of a run.
-    `editjudge.media.image.decode(image.data)` returns the pixels: upright, in sRGB, on white. A judge that cannot judge an
-    edit returns `work.judgement("abstained", abstained={factor: reason})`. An exception is a failure of this edit alone,
-    and so is a factor that is missing, unknown, or outside its scale.
+    `editjudge.running.asker.judge_task` calls it for one task, `editjudge.running.engine.Engine` for all tasks of a
+    run. `editjudge.media.image.decode(image.data)` returns the pixels: upright, in sRGB, on white. A judge that cannot
+    judge an edit returns `work.judgement("abstained", abstained={factor: reason})`. An exception is a failure of this
+    edit alone, and so is a factor that is missing, unknown, or outside its scale.
     """
 
     spec: str
@@ -306,7 +310,7 @@ class Judge(Protocol):
     limits: ImageLimits | None
     """Limits of the images that the judge accepts; None if it receives no images."""
     further_images: tuple[str, ...] = ()
-    """Roles of images that the judge uses if the edit has them, whether or not the rubric shows them."""
+    """Roles of images that the judge uses if the edit has them, even if the rubric does not show them."""
     warnings: tuple[str, ...] = ()
     """Messages for the user at the start of a run."""
 
@@ -327,5 +331,5 @@ class Judge(Protocol):
         return text
 
     def stop(self) -> None:
-        """Begin no further task, since the run is being stopped."""
+        """Start no further tasks, because the run is being stopped."""
         return

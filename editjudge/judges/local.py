@@ -1,7 +1,7 @@
-"""Judge `gguf:MODEL.gguf`: a vision-language model in a file, run by llama.cpp in this process.
+"""The judge `gguf:MODEL.gguf`, a vision-language model in a file that llama.cpp runs in this process.
 
-The engine listens on a free port of 127.0.0.1, with a key generated for this process, and is asked like any server.
-It loads the model when the first question is asked, so that planning and forecasts do not wait for it.
+The engine listens on a free port of 127.0.0.1, with a key generated for this process, and is used like any other
+server. It loads the model when the first question is asked, so planning and forecasts do not wait for it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _STILL = 10.0
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """Settings of the engine. They do not change answers, except that a question may not fit."""
+    """Settings of the engine. They do not change answers, but they can determine whether a question fits into the
+    context."""
 
     context: int = CONTEXT
     """Tokens for each question, including its images and the answer."""
@@ -72,7 +73,7 @@ class EngineSettings:
 
 
 class LocalEngine:
-    """Transport of a judge in a file. It loads the model once, and unloads it when it is closed."""
+    """Transport for a judge whose model is in a file. It loads the model once, and unloads it when it is closed."""
 
     def __init__(
         self, model: Path, projector: Path, settings: EngineSettings, timeout: float
@@ -160,8 +161,8 @@ def _say(line: str) -> None:
 
 
 def _check_instructions() -> None:
-    """Raise `JudgeError` if this CPU lacks instructions that the engine was built with. They would crash the process,
-    so a separate process tries them.
+    """Raise `JudgeError` if this CPU lacks instructions that the engine was built with. Missing instructions would
+    crash this process, so a separate process tries them.
     """
     command = [sys.executable, "-c", "import xllamacpp; xllamacpp.get_system_info()"]
     done = subprocess.run(  # noqa: S603
@@ -184,7 +185,8 @@ async def open_local(
     resources: Any,
     funds: BudgetProtocol | None,
 ) -> ChatJudge:
-    """Open a judge in a file. Raise `UsageError` if the files or the extra are missing or of the wrong kind."""
+    """Open a judge whose model is in a file. Raise `UsageError` if the files or the optional dependencies are missing,
+    or if a file is of the wrong kind."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise UsageError(f"{spec} needs an extra: pip install 'editjudge[local]'")
     extra = dict(options.extra)
@@ -233,7 +235,7 @@ async def open_local(
 
 
 def projector_beside(model: Path) -> Path:
-    """Return the only file `mmproj*.gguf` in the folder of the model."""
+    """Return the only `mmproj*.gguf` file in the model's folder."""
     candidates = sorted(model.parent.glob("mmproj*.gguf"))
     if len(candidates) == 1:
         return candidates[0]
@@ -249,8 +251,8 @@ def projector_beside(model: Path) -> Path:
 
 
 def architecture(path: Path) -> str:
-    """Return the architecture that a GGUF file states, or an empty text. Raise `UsageError` if it is not a GGUF
-    file.
+    """Return the architecture that a GGUF file states, or an empty string if it states none. Raise `UsageError` if it
+    is not a GGUF file.
     """
     try:
         with path.open("rb") as file:

@@ -27,13 +27,13 @@ from editjudge.rubrics.prompt import TextPart
 from editjudge.rubrics.verdict import Finish
 
 MaxTokensField = Literal["max_completion_tokens", "max_tokens"]
-"""Field of the token limit. OpenAI's reasoning models refuse the older `max_tokens`; many compatible servers know
-only that.
+"""Request field for the token limit. OpenAI's reasoning models refuse the older `max_tokens`, but many compatible
+servers support only that.
 """
 
 SchemaRequest = Literal["json_schema", "json_object", "guided_json"]
-"""Field of the schema: OpenAI's `response_format`, its older form with the type `json_object` in llama.cpp and
-others, or the field of older versions of vLLM.
+"""Request field for the schema: OpenAI's `response_format`, its older form with the type `json_object` in llama.cpp and
+others, or the field of older vLLM versions.
 """
 
 _RESERVED = frozenset({"model", "messages", "stream", "n"})
@@ -47,7 +47,7 @@ def request(
     max_tokens_field: MaxTokensField = "max_completion_tokens",
     schema_request: SchemaRequest = "json_schema",
 ) -> ChatRequest:
-    """Return a POST request below a base URL that ends in `/v1`."""
+    """Return a POST request for a server whose base URL ends in `/v1`."""
     settings = {
         "temperature": parameters.temperature,
         "seed": parameters.seed,
@@ -169,12 +169,12 @@ _FINISHES: dict[str, Finish] = {
     "max_tokens": "length",
     "content_filter": "refusal",
 }
-"""Finish of each reason. All others are normal ends, and the contract checks the text."""
+"""Finish for each reason. All other reasons are normal ends, and the contract checks the text."""
 
 
 def _text(content: object) -> str:
-    """Return the text, which may be a list of parts. Thoughts are in a separate field, or in parts of another
-    type.
+    """Return the text of a reply, which may be a list of parts. Thoughts are in a separate field or in parts of another
+    type, and are left out.
     """
     if not isinstance(content, list):
         return string(content)
@@ -196,7 +196,7 @@ def _tokens(logprobs: object) -> tuple[TokenChoice, ...]:
 
 
 def _written(entry: Mapping[str, object]) -> tuple[bytes, float] | None:
-    """Return the bytes of a token and the logarithm of its probability."""
+    """Return a token's bytes and the logarithm of its probability."""
     logprob = entry.get("logprob")
     data = entry.get("bytes")
     if isinstance(logprob, bool) or not isinstance(logprob, int | float):

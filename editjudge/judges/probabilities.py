@@ -1,8 +1,8 @@
 """Expected scores from token probabilities: the mean over the numbers that a model might have written.
 
-A number of several tokens is followed along the reply: P(10) = P("1") P("0" after "1"). A token that was not chosen
-and could begin several legal numbers is not counted, since its continuation is unknown. Probability that the listed
-tokens do not explain is missing from the mass. If the mass is too small, the result is a reason instead of a mean.
+The probability of a number with several tokens is the product along the reply: P(10) = P("1") P("0" after "1"). A token
+that was not chosen and could begin several legal numbers is not counted, since its continuation is unknown. The mass is
+the total probability of the numbers that are counted. If it is too small, the result is a reason instead of a mean.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from editjudge.rubrics.replies import NoAnswer, decode
 from editjudge.rubrics.scale import Number, Scale
 
 SPREAD = "score_standard_deviation"
-"""Key in a judgement's evidence of each factor's standard deviation under the token probabilities."""
+"""Key in a judgement's evidence under which each factor's standard deviation under the token probabilities is stored.
+"""
 
 
 @dataclass
 class ScoreProbabilities:
-    """Results for each factor: the expected score and the mass of its probabilities, or the reason why there is
-    none.
+    """Results for each factor: the expected score and the probability mass that it is based on, or the reason why there
+    is none.
     """
 
     expected: dict[str, float] = field(default_factory=dict)
     mass: dict[str, float] = field(default_factory=dict)
     spread: dict[str, float] = field(default_factory=dict)
-    """Standard deviation of the score, by factor."""
+    """Standard deviation of the score, keyed by factor."""
     abstained: dict[str, str] = field(default_factory=dict)
 
 
 def score_probabilities(
     rubric: Rubric, reply: Reply, scores: Mapping[str, float], min_mass: float
 ) -> ScoreProbabilities:
-    """Return expected scores for the scores that the contract read from the reply.
+    """Return the expected scores of the factors whose scores the contract read from the reply.
 
     Choices have no mean and are left out. Probabilities are read only at the position of the score.
     """
@@ -66,7 +67,8 @@ def score_probabilities(
 
 
 def _starts(rubric: Rubric, text: str, scores: Mapping[str, float]) -> dict[str, int]:
-    """Return the position of each score's number in the text. Numbers that differ from the score are left out."""
+    """Return the position in the text at which each score's number starts. Numbers that differ from the score are left
+    out."""
     spans = score_places(rubric, text)
     starts: dict[str, int] = {}
     for factor in rubric.factors:
@@ -97,14 +99,13 @@ def _read(
 
 
 _END = re.compile(rb"(?:[\s`]|<[^<>\s]*+>|\[[^][\s]*+\])*+")
-"""White space, marks such as </s> and <|im_end|>, and the end of a code fence, which llama.cpp removes from a
-reply.
+"""White space, end marks such as </s> and <|im_end|>, and the end of a code fence. llama.cpp removes them from a reply.
 """
 
 
 def _offset(reply: Reply) -> int | str:
-    """Return the position of the reply's text in the bytes of all tokens, or the reason why it is not there. Thoughts
-    may precede the text, and end marks may follow it.
+    """Return the position of the reply's text within the bytes of all tokens, or the reason why it cannot be found.
+    Thoughts may come before the text, and end marks after it.
     """
     if not reply.tokens:
         return "the server returned no token probabilities"
@@ -168,8 +169,8 @@ def _choices(token: TokenChoice) -> list[tuple[bytes, float]]:
 
 
 def _after(data: bytes, lead: bytes) -> bytes | None:
-    """Return a token's bytes after `lead` (such as a colon), ignoring white space in the lead, or None if it begins
-    differently.
+    """Return the part of a token's bytes after `lead` (such as a colon). White space in `lead` is ignored. Return None
+    if the token begins differently.
     """
     wanted = b"".join(lead.split())
     matched = 0
@@ -190,8 +191,8 @@ _WRITTEN = re.compile(rb'\s*("?)([-+.\deE]*)(.*)', re.DOTALL)
 def _number(
     scale: Scale, spellings: Mapping[str, Number], written: bytes
 ) -> tuple[Number | None, bool]:
-    """Return the legal number that `written` spells, after white space or a quotation mark, and whether further bytes
-    could turn it into another number.
+    """Return the legal number that `written` spells, and whether further bytes could turn it into another number. White
+    space or a quotation mark before the number is ignored.
     """
     match = _WRITTEN.match(written)
     assert match  # noqa: S101  (all of it is optional)
@@ -217,7 +218,7 @@ def _legal(scale: Scale, digits: str) -> Number | None:
 
 
 def _spellings(scale: Scale) -> dict[str, Number]:
-    """Return all legal numbers by spelling. On a decimal scale, integers are also spelled as 3.0."""
+    """Return all legal numbers, keyed by spelling. On a decimal scale, integers are also spelled like 3.0."""
     spellings = {str(value): value for value in scale.steps}
     if not scale.values:
         integers = (value for value in scale.steps if isinstance(value, int))

@@ -1,7 +1,8 @@
 """Providers of models. providers.yaml lists their addresses, keys, image limits and schema support; an `Endpoint` is one
 model of a provider.
 
-A server that speaks one of the three wire formats only needs an entry in that file, or one in code for a test:
+A server that uses one of the three wire formats only needs an entry in that file. For a test, the entry can be made in
+code:
 
     PROVIDERS["mine"] = Provider(
         wire="openai",
@@ -11,7 +12,7 @@ A server that speaks one of the three wire formats only needs an entry in that f
     )
     endpoint = resolve("mine/any-model")
 
-Another format is a module with the two functions of `Wire`, whose name goes into `wire`.
+Another format is a module with the two functions of `Wire`. Pass the name of the module as `wire`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ MIN_KEY = 8
 
 
 class Secret:
-    """A key that only `reveal` returns. It never appears in messages, logs, tracebacks or pickles."""
+    """An API key that only `reveal` returns. It never appears in messages, logs, tracebacks or pickles."""
 
     __slots__ = ("_forms", "_pattern", "_value")
 
@@ -62,11 +63,11 @@ class Secret:
 
     @property
     def guards(self) -> bool:
-        """Whether it is long enough to be a real key."""
+        """Whether the value is long enough to be a real key."""
         return len(self._value) >= MIN_KEY
 
     def redacted(self, text: str) -> str:
-        """Return a text without the key, whether plain or encoded."""
+        """Return a text with the key removed, whether it is plain or encoded."""
         for form in self._forms:
             text = text.replace(form, "[key]")
         # The pattern is slow, and most texts contain nothing encoded.
@@ -91,7 +92,7 @@ _ENCODED = re.compile(r"\\[u/\\\"]|%[0-9a-fA-F]{2}|&#")
 
 
 def _encodings(mark: str) -> str:
-    """Return a pattern for one character, plain or as JSON, URLs and HTML may encode it."""
+    """Return a pattern that matches one character, either plain or as encoded in JSON, URLs or HTML."""
     number = ord(mark)
     codes = (
         rf"\\+u(?i:{number:04x})",
@@ -103,7 +104,7 @@ def _encodings(mark: str) -> str:
 
 
 class Wire(Protocol):
-    """Functions of a module for a wire format, such as `judges.openai`."""
+    """The functions that a module for a wire format has, such as `judges.openai`."""
 
     def request(
         self,
@@ -122,7 +123,7 @@ AuthStyle = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """Defaults of a provider. Its name is the part of a spec before the slash."""
+    """A provider's defaults. In a spec, its name is the part before the slash."""
 
     wire: str
     """Module of the wire format: its full name, or one of this package: `openai`, `anthropic`, `google`."""
@@ -147,7 +148,7 @@ class Provider:
 
 
 def _provider(entry: Mapping[str, Any]) -> Provider:
-    """Return an entry of the file as a `Provider`."""
+    """Return an entry of providers.yaml as a `Provider`."""
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in entry.items()
@@ -179,7 +180,7 @@ class Endpoint:
     """Keys of all other providers in the environment, which are also redacted in answers."""
     auth: AuthStyle = "bearer"
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers other than that of the key."""
+    """Headers other than the one for the key."""
     query: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
     unsupported: tuple[str, ...] = ()
@@ -199,7 +200,7 @@ class Endpoint:
         return self._wire().reply(status, headers, body)
 
     def redacted(self, text: str, *, error: bool = False) -> str:
-        """Return a server's text without any key from the environment, however it is encoded.
+        """Return a text from a server with all API keys of the environment removed, however they are encoded.
 
         In an `error`, the judge's own key is redacted even if it is as short as a placeholder.
         """
@@ -211,7 +212,7 @@ class Endpoint:
         return text
 
     def redacted_body(self, body: bytes, *, error: bool = False) -> bytes:
-        """Return a body without keys, or the same bytes if it has none."""
+        """Return a body with all API keys removed. If it contains none, return the same bytes."""
         encoding = json.detect_encoding(body)
         text = body.decode(
             encoding, "surrogateescape" if encoding.startswith("utf-8") else "replace"
@@ -224,7 +225,7 @@ class Endpoint:
         )
 
     def address(self, request: ChatRequest) -> tuple[str, dict[str, str]]:
-        """Return the URL and headers of a request. Only this method adds the key to headers."""
+        """Return the URL and headers for a request. No other method adds the key to headers."""
         query = f"?{urllib.parse.urlencode(self.query)}" if self.query else ""
         headers = {
             "content-type": "application/json",
@@ -251,7 +252,7 @@ def resolve(
     *,
     needs_key: bool = True,
 ) -> Endpoint:
-    """Return the endpoint of `provider/model`, with its key from the environment."""
+    """Return the endpoint for a spec `provider/model`, with its key from the environment."""
     name, model = split(spec)
     provider = PROVIDERS[name]
     base = _base_url(name, provider, base_url, environ)
@@ -294,7 +295,7 @@ def resolve(
 
 
 def first_set(environ: Mapping[str, str], names: Iterable[str]) -> str | None:
-    """Return the first of these environment variables that is set and not empty."""
+    """Return the value of the first of these environment variables that is set and not empty."""
     return next((environ[name] for name in names if environ.get(name)), None)
 
 
@@ -316,7 +317,7 @@ def split(spec: str) -> tuple[str, str]:
 
 
 def _near_spec(name: str) -> str:
-    """Return a hint like `did_you_mean`, for a name that may also be a model without its provider."""
+    """Return a hint like `did_you_mean`. The name may also be that of a model, without its provider."""
     from editjudge.judges.cost import BUILTIN, prices
 
     specs = {
@@ -348,8 +349,8 @@ def _base_url(
 
 
 def checked_url(url: str, source: str) -> str:
-    """Return a base URL without the slash at its end. Raise `UsageError` if it is invalid; the message contains no
-    password.
+    """Return a base URL without the slash at its end. Raise `UsageError` if it is invalid. The message does not contain
+    the URL's password.
     """
     url = url.strip()
     try:
@@ -396,7 +397,8 @@ def _is_loopback(host: str) -> bool:
 def _azure(
     base: str, deployment: str, version: str | None
 ) -> tuple[str, dict[str, str]]:
-    """Return the address and query of a resource's v1 API, or of a deployment if a dated version is set."""
+    """Return the address and query of an Azure resource's v1 API. If a dated version is set, they are those of the
+    deployment instead."""
     resource = base.removesuffix("/openai")
     if resource.endswith("/openai/v1"):
         return resource, {}
@@ -413,7 +415,7 @@ _WITHOUT = "; or name a judge that needs none: measured, or one of your own as o
 
 
 def _set_keys(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys of a provider that are set, by variable."""
+    """Return the provider's keys that are set, keyed by variable."""
     keys = {name: environ.get(name, "").strip() for name in provider.key_variables}
     return {name: key for name, key in keys.items() if key}
 
@@ -421,7 +423,7 @@ def _set_keys(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
 def _key(
     spec: str, provider: Provider, environ: Mapping[str, str], needs_key: bool
 ) -> tuple[Secret | None, list[str]]:
-    """Return the key of a provider, and warnings about it."""
+    """Return a provider's key, and warnings about it."""
     keys = _set_keys(provider, environ)
     if not keys:
         if provider.needs_key and needs_key:

@@ -1,4 +1,4 @@
-"""Opens judges by their spec: `measured`, `replay:FILE`, `gguf:FILE`, `provider/model`."""
+"""Opening of judges by their spec: `measured`, `replay:FILE`, `gguf:FILE`, `provider/model`."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ the end.
 
 
 def default_rubrics(specs: Sequence[str], options: Options) -> tuple[str, ...]:
-    """Return the default rubrics of these judges. CLIP and DINO metrics are included only if a checkpoint is set."""
+    """Return the default rubrics for these judges. CLIP and DINO metrics are included only if a checkpoint is set."""
     if set(specs) != {METRICS}:
         return ("online",)
     return COMPUTED if options.extra else COMPUTED[:2]
 
 
 def check_answers(specs: Sequence[str], rubrics: Sequence[Rubric]) -> None:
-    """Raise `UsageError` unless each judge can answer each rubric. A model cannot compute a PSNR, for example."""
+    """Raise `UsageError` unless every judge can answer every rubric. For example, a language model cannot compute a
+    PSNR."""
     for spec in specs:
         for rubric in rubrics:
             if rubric.computed_by and rubric.computed_by != spec:
@@ -72,9 +73,9 @@ async def open_judge(
     needs_key: bool = True,
     funds: BudgetProtocol | None = None,
 ) -> Judge:
-    """Open the judge of a spec until `resources` are closed, with batch prices if `batch`.
+    """Open the judge that a spec names. It is closed together with `resources`. If `batch`, batch prices apply.
 
-    A judge that is never asked, as for a forecast, needs no key.
+    No API key is needed if the judge is never called, as for a forecast.
     """
     if batch:
         from editjudge.judges.batch import batch_client
@@ -128,8 +129,8 @@ async def open_judge(
 def _with_schema_request(
     endpoint: Endpoint, options: Options
 ) -> tuple[Endpoint, Options]:
-    """Move `-J schema_request` from the options to the endpoint: it selects the form of the request and is not part
-    of keys.
+    """Move `-J schema_request` from the options to the endpoint, since it only selects the request format and must not
+    affect task keys.
     """
     extra = dict(options.extra)
     request = extra.pop(SCHEMA_REQUEST, None)
@@ -148,7 +149,7 @@ def _with_schema_request(
 
 
 def _gives_logprobs(spec: str) -> bool:
-    """Whether the wire format of a judge has a field for token probabilities."""
+    """Whether the judge's wire format has a field for token probabilities."""
     if spec.startswith(GGUF):
         return True
     if is_local(spec):

@@ -1,4 +1,4 @@
-"""Recorded replies, which are checked by the same contract as live ones."""
+"""Recorded replies. They are checked by the same contract as live ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ANY = ""
 
 
 class Replay(Judge):
-    """Repeats the replies in a file of `{"item", "rubric", "reply", "repeat"?, "order"?, "variant"?}` lines.
+    """Replays recorded replies from a file of `{"item", "rubric", "reply", "repeat"?, "order"?, "variant"?}` lines.
 
     A further line for the same item, rubric, repeat and order is the next attempt. The order of a pair is `ab` (the
     default) or `ba`; a reply names the outputs in the order in which they were shown. If a rubric is asked for each
@@ -35,7 +35,7 @@ class Replay(Judge):
         self.spec = f"replay:{path}"
         self._strict = strict
         self._replies: dict[_Place, dict[str, list[str]]] = {}
-        """Replies by item, rubric and repeat, and then by order."""
+        """Replies, keyed by item, rubric and repeat, and then by order."""
         for number, row in read_jsonl(Path(path)):
             question, order, reply = _reply(row, f"{path}:{number}")
             by_order = self._replies.setdefault(question, {})

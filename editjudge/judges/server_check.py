@@ -1,7 +1,7 @@
-"""Check of a server's capabilities in the chat format, with test questions for about ten seconds.
+"""Check of a server's capabilities in the chat format. It sends test questions for about ten seconds.
 
-The result of a check that could not be made is None, with the reason among the errors. It never means "nothing
-wrong".
+The result of a check that could not be made is None, and the errors contain the reason. None never means that nothing
+is wrong.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from editjudge.rubrics.prompt import ImagePart, Part, TextPart
 SECONDS = 10.0
 """Time limit of all checks together."""
 MAX_IMAGES = 16
-"""Maximum number of images that are tried in one question; no rubric shows as many."""
+"""Maximum number of images that are tried in one question; no rubric shows that many."""
 _MAX_CONTEXT = 65_536
 """Largest context in tokens that is exceeded on purpose. More would take long to send and, if accepted, to read."""
 _FORMATS = ("jpeg", "png", "webp", "gif")
@@ -73,7 +73,7 @@ class ServerCheck:
     logprobs: LogprobSupport | None
     limits: Mapping[str, Any]
     errors: Mapping[str, Mapping[str, object]]
-    """Error messages of the server by check, with the status that a judgement would have."""
+    """Error messages of the server, keyed by check, with the status that a judgement would have."""
     schema_request: SchemaRequest = "json_schema"
     """Form of the schema request that works."""
     checked: float = 0.0
@@ -81,7 +81,7 @@ class ServerCheck:
 
     @property
     def run_option(self) -> str:
-        """Option of `run` with which this server enforces a schema; empty if none is needed."""
+        """Option of `run` that makes this server enforce a schema; empty if none is needed."""
         is_default = self.schema_request == "json_schema"
         return "" if is_default else f"-J schema_request={self.schema_request}"
 
@@ -101,7 +101,7 @@ async def check_server(
 
 
 def _provider_of(url: str) -> str:
-    """Return the provider whose key may be sent to this URL."""
+    """Return the provider whose API key may be sent to this URL."""
     for name, provider in PROVIDERS.items():
         base_url = first_set(os.environ, provider.base_variables) or provider.base_url
         is_chat = provider.wire == "openai" and name != "azure"
@@ -113,9 +113,7 @@ def _provider_of(url: str) -> str:
 async def _find(
     url: str, model: str | None, transport: HttpTransport
 ) -> tuple[Endpoint, list[dict[str, object]]]:
-    """Return the endpoint of a model, at the base URL at which the server answers, and the server's list of
-    models.
-    """
+    """Return the endpoint of a model, with the base URL at which the server answers, and the server's list of models."""
     url = checked_url(url, "--server")
     bases = [url] if urllib.parse.urlsplit(url).path else [f"{url}/v1", url]
     for base in bases:
@@ -132,7 +130,7 @@ async def _find(
 async def _listed(
     endpoint: Endpoint, transport: HttpTransport
 ) -> list[dict[str, object]]:
-    """Return the models that a server lists, or an empty list if it has no list."""
+    """Return the models that a server lists, or an empty list if it does not offer a list."""
     address, headers = endpoint.address(ChatRequest("models", ()))
     try:
         response = await transport.get(address, headers)
@@ -158,7 +156,7 @@ _PLAIN = "Write the word yes and nothing else."
 
 
 class _Examiner:
-    """Runs the checks, the most important first. Checks that exceed the time limit remain unknown."""
+    """Runs the checks, most important first. The results of checks that exceed the time limit are unknown."""
 
     def __init__(
         self,
@@ -212,7 +210,7 @@ class _Examiner:
         schema_request: SchemaRequest | None = None,
         **conversation: Any,
     ) -> Reply:
-        """Ask one question. Raise `CallFailed` with a redacted message."""
+        """Send one question. Raise `CallFailed`, with a redacted message, if it fails."""
         roles = {f"image {n}": image for n, image in enumerate(images)}
         parts: tuple[Part, ...] = (*(ImagePart(role) for role in roles), TextPart(text))
         endpoint = self._endpoint
@@ -249,7 +247,7 @@ class _Examiner:
     async def _try(
         self, check: str, *arguments: Any, **more: Any
     ) -> Reply | CallFailed:
-        """Return the reply or the failure. A failure is recorded among the errors."""
+        """Send a question and return the reply or the failure. A failure is recorded among the errors."""
         try:
             return await self._ask(*arguments, **more)
         except CallFailed as problem:
@@ -283,8 +281,8 @@ class _Examiner:
             ) from None
 
     async def _schema(self) -> tuple[SchemaSupport | None, SchemaRequest]:
-        """Find a form of request that the server enforces. The answer must contain a random code that only the schema
-        states.
+        """Find a way to request a schema that the server enforces. The answer must contain a random code that only the
+        schema contains.
         """
         support: dict[str, SchemaSupport | None] = {}
         for way in get_args(SchemaRequest):
@@ -366,7 +364,7 @@ class _Examiner:
         return {"max": most, "formats": [*accepted]}, tokens
 
     async def _max_images(self, image: EncodedImage) -> int | None:
-        """Find the maximum number of images by bisection. A question with one image has been accepted."""
+        """Find the maximum number of images by bisection. A question with one image has already been accepted."""
         low = 1
         high = MAX_IMAGES + 1
         trying = MAX_IMAGES
@@ -382,7 +380,7 @@ class _Examiner:
         return low
 
     async def _choices(self) -> int | None:
-        """Return how many replies a request for four returns."""
+        """Return how many replies the server returns when four are requested."""
         for number in (4, 2):
             reply = await self._try("choices", choices=number)
             if isinstance(reply, Reply):
@@ -392,8 +390,8 @@ class _Examiner:
         return 1
 
     def _context(self) -> int | None:
-        """Return the context length from the list of models, in the fields of vLLM and SGLang, llama.cpp and
-        OpenRouter.
+        """Return the context length that the list of models states, in the fields used by vLLM and SGLang, llama.cpp
+        and OpenRouter.
         """
         for entry in self._listed:
             if entry["id"] == self._endpoint.model:
@@ -407,7 +405,7 @@ class _Examiner:
         return None
 
     async def _provoke(self, context: int | None) -> None:
-        """Record the errors for questions that are invalid on purpose."""
+        """Record the server's errors for questions that are invalid on purpose."""
         broken = EncodedImage(
             "image/png", base64.b64encode(b"\x89PNG\r\n\x1a\nthis is not an image")
         )
@@ -435,8 +433,8 @@ def _only(code: str) -> dict[str, object]:
 
 
 def _is_masked(tokens: Sequence[TokenChoice], code: bytes) -> bool:
-    """Whether illegal tokens were masked: where only the code is allowed, its tokens have a probability of over 90
-    %.
+    """Whether illegal tokens were masked. If so, at positions where only the code is allowed, its tokens have a
+    probability of over 90 %.
     """
     start = b"".join(token.data for token in tokens).find(code)
     position = 0

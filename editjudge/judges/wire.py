@@ -1,4 +1,4 @@
-"""Requests and replies independent of the wire format, and JSON helpers that all wire formats use."""
+"""Requests and replies that do not depend on the wire format, and JSON helpers that all wire formats use."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class RejectedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A question, and the turns after it if replies were rejected."""
+    """A question, and the turns that follow it if replies are rejected."""
 
     parts: tuple[Part, ...]
     images: Mapping[str, EncodedImage]
-    """Images by role, one for every image part."""
+    """Images, keyed by role, one for every image part."""
     turns: tuple[RejectedTurn, ...] = ()
     schema: Mapping[str, object] | None = None
     """JSON schema to request; None if the answer is not pure JSON, or the server does not support schemas."""
@@ -45,11 +45,11 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """An HTTP POST request without the host and the key."""
+    """An HTTP POST request, without the host and the API key."""
 
     path: str
     body: tuple[bytes, ...]
-    """Body in pieces, so that megabytes of image data are never copied."""
+    """Body in pieces, which avoids copying megabytes of image data."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -84,14 +84,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Spliced:
-    """Placeholder for a JSON string that consists of `prefix` and base64 data, which is not copied."""
+    """Placeholder for a JSON string that consists of `prefix` and base64 data. The data is not copied."""
 
     base64: bytes
     prefix: str = ""
 
 
 def encoded(value: str | Mapping[str, object]) -> bytes:
-    """Encode a long text or a schema as JSON bytes, which `encode` inserts into a document unchanged.
+    """Encode a long string or a schema as JSON bytes. `encode` inserts these bytes into a document unchanged.
 
     pydantic's encoder takes a seventh of the standard library's time for the text of a rubric, and writes the same
     bytes.
@@ -103,11 +103,11 @@ def encoded(value: str | Mapping[str, object]) -> bytes:
 
 
 _PLACEHOLDER = secrets.token_hex(16)
-"""Text of a placeholder while a document is encoded. It is random, so that no text can contain it."""
+"""String that marks a placeholder while a document is encoded. It is random, so no text can contain it."""
 
 
 def encode(document: Mapping[str, object]) -> tuple[bytes, ...]:
-    """Return a document as JSON in pieces. Every second piece is the base64 data of an image, which is not copied.
+    """Return a document as pieces of JSON. Every second piece is the base64 data of an image, which is not copied.
 
     Equal documents give equal bytes. Keys keep their order, which in a schema determines the order of the answer.
     """
@@ -158,7 +158,7 @@ def _utf8(text: str) -> bytes:
 
 
 def image_of(conversation: Conversation, part: ImagePart) -> EncodedImage:
-    """Return the image that a part of the question shows."""
+    """Return the image that is shown by a part of the question."""
     try:
         return conversation.images[part.role]
     except KeyError:
@@ -169,16 +169,17 @@ def image_of(conversation: Conversation, part: ImagePart) -> EncodedImage:
 
 
 def echoed(reply: str) -> str:
-    """Return a reply in a form that can be sent back, without unpaired surrogates, which a model can produce."""
+    """Return a reply in a form that can be sent back. Unpaired surrogates, which a model can produce, are replaced."""
     return reply.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def merged(
     body: Mapping[str, object], extra: Mapping[str, object], reserved: frozenset[str]
 ) -> dict[str, object]:
-    """Return the body with the user's parameters added, sorted by name. Raise `UsageError` if one would replace ours.
+    """Return the body with the user's parameters added, sorted by name. Raise `UsageError` if one of them would replace
+    a parameter that is set here.
 
-    Objects are merged, so that settings can be added to existing ones.
+    Objects are merged, so the user can add settings to an existing object.
     """
     result = dict(body)
     for key in sorted(extra):
@@ -205,7 +206,7 @@ def merged(
 
 
 def document(body: bytes) -> dict[str, object]:
-    """Return the JSON object in a body, or an empty one if there is none."""
+    """Return the JSON object in a body, or an empty object if there is none."""
     try:
         # Ignore absurdly long numbers: `int` raises on 5,000 digits, although the rest of the body is valid.
         return mapping(
@@ -221,12 +222,14 @@ def mapping(value: object) -> dict[str, object]:
 
 
 def objects(value: object) -> list[dict[str, object]]:
-    """Return the elements of a list as objects, or an empty list if the value is not a list."""
+    """Return the elements of a list, with an empty object for each element that is not an object. Return an empty list
+    if the value is not a list.
+    """
     return [mapping(element) for element in value] if isinstance(value, list) else []
 
 
 def first(value: object) -> dict[str, object] | None:
-    """Return the first element of a list, or None if it is not an object."""
+    """Return the first element of a list, or None if that element is not an object."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return value[0]
     return None
@@ -242,19 +245,19 @@ _MAX_COUNT = 1 << 53
 
 
 def count(value: object) -> int | None:
-    """Return a count that a server sent, or None if it is negative, a fraction, text or absurdly large."""
+    """Return a count that a server sent. Return None if it is negative, fractional, not a number or absurdly large."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if 0 <= value <= _MAX_COUNT else None
 
 
 def total(*counts: int | None) -> int | None:
-    """Return the sum of the counts that are not None, or None if all are."""
+    """Return the sum of the counts that are not None, or None if all of them are None."""
     numbers = [number for number in counts if number is not None]
     return sum(numbers) if numbers else None
 
 
 def header(headers: Mapping[str, str], *names: str) -> str | None:
-    """Return the first of these headers that is present, ignoring case."""
+    """Return the value of the first of these headers that is present. Case is ignored."""
     lower = {key.lower(): value for key, value in headers.items()}
     return next((lower[name] for name in names if lower.get(name)), None)

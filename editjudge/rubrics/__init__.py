@@ -1,1 +1,1 @@
-"""Questions to a judge, and the contract of its answers."""
+"""Questions for a judge, and the rules that its answers must follow."""

@@ -1,6 +1,6 @@
 """The answer that a rubric asks for, as a tree of its keys.
 
-The JSON Schema, the shape that a question shows, and the answers that programs fill in are derived from this tree.
+The JSON Schema, the shape that a question shows, and the answers that programs fill in are all derived from this tree.
 The contract (`editjudge.rubrics.contract`) walks the same tree.
 """
 
@@ -16,7 +16,7 @@ from editjudge.canonical import Json
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric
 
 _ORDER = ("id", "text", "object", "list", "score", "reason", "other")
-"""Order in which the failures of an answer are reported, by kind of node."""
+"""Order in which the faults of an answer are reported, given as kinds of nodes."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class AnswerNode:
     json_type: str = "string"
     """JSON type of a value that is not scored."""
     members: Mapping[str, AnswerNode] = field(default_factory=dict)
-    """Members of an object by key, in the order of the answer."""
+    """Members of an object, keyed by name, in the order of the answer."""
     in_order: tuple[tuple[str, AnswerNode], ...] = ()
     """The same members in the order in which failures are reported."""
     items: tuple[AnswerNode, ...] = ()
@@ -37,7 +37,7 @@ class AnswerNode:
 
     @functools.cached_property
     def factors(self) -> dict[str, str]:
-        """Factor keys of the members that are factors, by the member's key; empty if this object belongs to one
+        """Map each member's key to its factor key, for members that are factors. Empty if this object belongs to one
         factor.
         """
         return {
@@ -102,7 +102,8 @@ def _object(tree: Mapping[str, Any], answer: AnswerFormat) -> AnswerNode:
 
 
 def _sorted_keys(keys: Iterable[str], answer: AnswerFormat) -> list[str]:
-    """Return the keys in the order of the prompt, if the rubric has stored it; other keys follow."""
+    """Return the keys in the order of the prompt, if the rubric stores that order. Keys that it does not list come
+    last."""
     positions = {key: position for position, key in enumerate(answer.keys)}
     return sorted(keys, key=lambda key: positions.get(key, len(positions)))
 
@@ -110,7 +111,8 @@ def _sorted_keys(keys: Iterable[str], answer: AnswerFormat) -> list[str]:
 def _factor_paths(
     factor: Factor, answer: AnswerFormat
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the paths of a factor's score and reason; a path is empty if its value is not asked for."""
+    """Return the paths of a factor's score and of its reason. A path is empty if the rubric does not ask for that
+    value."""
     entry = (answer.envelope, factor.key) if answer.envelope else (factor.key,)
     match answer.form:
         case "nested":
@@ -132,7 +134,7 @@ def _split(path: str, answer: AnswerFormat) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=64)
 def answer_keys(rubric: Rubric) -> tuple[str, ...]:
-    """Return every key of an answer, at any level. An object in a reply with one of these keys may be the answer."""
+    """Return all keys of an answer, at any level. An object in a reply that has one of these keys may be the answer."""
     keys = [*answer_tree(rubric).keys()]
     if rubric.answer.form != "nested":
         keys += [factor.key for factor in rubric.factors]
@@ -144,9 +146,10 @@ def answer_keys(rubric: Rubric) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=64)
 def answer_schema(rubric: Rubric) -> Json:
-    """Return the JSON Schema of an answer in the subset that strict modes accept: all properties required, no others.
+    """Return the JSON Schema of an answer in the subset that strict modes accept: every property is required, and no
+    others are allowed.
 
-    Servers fill in properties in order.
+    Servers fill in the properties in the order of the schema.
     """
     if not rubric.answer.is_json:
         raise ValueError(
@@ -196,7 +199,7 @@ def _item_schema(rubric: Rubric) -> Json:
 
 
 def answer_shape(rubric: Rubric, identifier: str | None) -> str:
-    """Return the answer as the question shows it, with exact keys and labels, and descriptions in place of values."""
+    """Return the answer's shape as shown in the question: exact keys and labels, with descriptions in place of values."""
     if rubric.answer.form == "lines":
         values = {factor.key: f"<{plain_words(factor)}>" for factor in rubric.factors}
         return _as_lines(rubric, values, f"<{reason_words(rubric)}>")
@@ -240,7 +243,7 @@ def _as_lines(rubric: Rubric, values: Mapping[str, str], reason: str) -> str:
 
 
 def reason_words(rubric: Rubric) -> str:
-    """Return the description of a reason in the question."""
+    """Return the phrase by which the question describes a reason."""
     if limits := rubric.answer.words:
         return f"{limits[0]} to {limits[1]} words of visible evidence"
     return rubric.answer.reason or "the reason for the score"
@@ -261,8 +264,8 @@ def envelope(
     justifications: Mapping[str, str],
     why_not: Mapping[str, str],
 ) -> Json:
-    """Return a verdict as the JSON that the rubric asks for. A factor without a score is null and has the reason for
-    that.
+    """Return a verdict as the JSON that the rubric asks for. A factor without a score is null, and its reason says why
+    there is no score.
     """
     reasons = {
         factor.key: justifications.get(factor.key) or why_not.get(factor.key, "")
@@ -296,7 +299,7 @@ def as_lines(
     justifications: Mapping[str, str],
     why_not: Mapping[str, str],
 ) -> str:
-    """Return a verdict as an answer that is not JSON. A factor without a score has the reason for that, in
+    """Return a verdict as an answer that is not JSON. For a factor without a score, the reason for that is given in
     brackets.
     """
     values = {

@@ -1,4 +1,4 @@
-"""The contract of a rubric: `check` turns a reply into a `Verdict` or a `Failure`.
+"""A rubric's contract, the rules for valid replies: `check` turns a reply into a `Verdict` or a `Failure`.
 
 A verdict has every score, exactly as the reply states it. Nothing is repaired, rounded, guessed or chosen from two
 different answers. The codes of remarks do not change between releases.
@@ -25,7 +25,7 @@ from editjudge.rubrics.verdict import Failure, Finish, Remark, Verdict
 
 MAX_REASONS = 40
 MAX_SECTIONS = 1_000
-"""Limit of headings that are read in a reply; prompts ask for three."""
+"""Maximum number of headings that are read in a reply; prompts ask for three."""
 
 
 def check(
@@ -38,8 +38,9 @@ def check(
 ) -> Verdict | Failure:
     """Check a reply against the rubric's contract.
 
-    `identifier` is the identifier in the question; None accepts any. `strict` refuses reasons that exceed their word
-    limits, instead of adding a remark. Never raises: a reply without a valid answer is a `Failure`.
+    `identifier` is the identifier in the question, which the reply must repeat; with None, any identifier is accepted.
+    If `strict`, a reason that breaks the word limits makes the reply invalid; otherwise it only adds a remark. Never
+    raises: a reply without a valid answer is a `Failure`.
     """
     reading = _ReplyReading(rubric, identifier)
     try:
@@ -84,7 +85,8 @@ _DECLINES = re.compile(
     re.IGNORECASE,
 )
 _OPENING = 400
-"""Number of characters in which a refusal is searched for; later in a reply the same words describe the images."""
+"""Number of characters at the start of a reply in which to look for a refusal. Later in a reply, the same words usually
+describe the images."""
 
 
 def _no_answer(rubric: Rubric, reply: Scan, message: str) -> NoAnswer:
@@ -109,7 +111,7 @@ def _no_answer(rubric: Rubric, reply: Scan, message: str) -> NoAnswer:
 
 
 def _without_thoughts(rubric: Rubric, text: str) -> Scan:
-    """Return a reply that is not JSON without its thoughts. Raise `NoAnswer` if a thought never ends."""
+    """Return a reply that is not JSON, with its thoughts removed. Raise `NoAnswer` if a thought is never closed."""
     reply = scan(text, joint=CUT)
     if reply.ends_in_thought:
         raise _no_answer(rubric, reply, "")
@@ -117,7 +119,7 @@ def _without_thoughts(rubric: Rubric, text: str) -> Scan:
 
 
 def canonical(candidate: Candidate) -> str | None:
-    """Return the canonical JSON of a candidate, in which true and 1 differ, or None if it is not strict JSON."""
+    """Return a candidate as canonical JSON, in which true and 1 differ. Return None if it is not strict JSON."""
     try:
         return json.dumps(_value(candidate), sort_keys=True)
     except NoAnswer:
@@ -144,7 +146,7 @@ def _value(candidate: Candidate) -> Json:
 
 
 class _ReplyReading:
-    """Collects the scores and reasons of an answer, and its faults."""
+    """Collects the scores, reasons and faults of an answer."""
 
     def __init__(self, rubric: Rubric, identifier: str | None) -> None:
         self.rubric = rubric
@@ -160,7 +162,7 @@ class _ReplyReading:
         self.notes: list[Remark] = []
 
     def verdict(self, strict: bool) -> Verdict | Failure:
-        """Return the verdict with every score, or the failure."""
+        """Return a verdict if every factor has a score, else a failure."""
         if self.reasons:
             return Failure("invalid", tuple(self.reasons))
         reasons = {
@@ -241,7 +243,7 @@ class _ReplyReading:
             self._violate("prose", "text stands around the lines that were asked for")
 
     def take_word(self, reply: Scan) -> None:
-        """Read the score that is the whole reply, or the one mark that the reply contains."""
+        """Read the score if it is the whole reply, or the only mark that the reply contains."""
         (factor,) = self.rubric.factors
         text = reply.before
         if self.rubric.answer.form == "token":
@@ -265,8 +267,8 @@ class _ReplyReading:
     # JSON
 
     def _chosen(self, candidates: Sequence[Candidate]) -> Json:
-        """Return the object that is the answer. Several different objects are refused, unless the last one counts for
-        the rubric.
+        """Return the object that is the answer. Several different objects are an error, unless the rubric accepts the
+        last one.
         """
         last_counts = bool(self.rubric.answer.sections)
         values = [_value(c) for c in candidates[-1:] if last_counts] or [
@@ -286,7 +288,8 @@ class _ReplyReading:
     def _take_object(
         self, part: AnswerNode, value: Mapping[str, object], path: str = ""
     ) -> None:
-        """Read the scores and reasons of an object and everything inside it; `path` is its path in the answer."""
+        """Read the scores and reasons of an object and of the objects inside it. `path` is the object's path in the
+        answer."""
         if value.keys() != part.members.keys():
             self._compare_keys(part, value)
         for key, inner in part.in_order:
@@ -336,7 +339,7 @@ class _ReplyReading:
             self._refuse("wrong_id", message)
 
     def _compare_keys(self, part: AnswerNode, value: Mapping[str, object]) -> None:
-        """Record missing and unknown keys of an object."""
+        """Record an object's missing and unknown keys."""
         factors = part.factors
         entry = part.factor.key if part.factor else None
         for key, _ in part.in_order:
@@ -357,7 +360,7 @@ class _ReplyReading:
             self._refuse(f"unknown_{kind}", f"{message} was not asked for{hint}", entry)
 
     def _share(self, text: str) -> None:
-        """Use the first free text as the reason for every factor that has none."""
+        """Use the first free text as the reason for every factor without a reason."""
         if self.shared_reason is None:
             self.shared_reason = text
 
@@ -391,7 +394,7 @@ class _ReplyReading:
             )
 
     def _compare_list(self, rule: Consistency, sections: Sequence[_Section]) -> None:
-        """Record a list of differences that contradicts the score or cannot be read.
+        """Record a fault if a list of differences contradicts the score or cannot be read.
 
         The message never names the score that would be accepted, since a judge would just repeat it.
         """
@@ -457,8 +460,8 @@ def _score_code(value: object, *, decimals: bool) -> str:
 
 
 def _kind_in_words(value: object) -> str:
-    """Return the type of a value for a message. The judge sees the message, so it must not contain a score to
-    copy.
+    """Return the type of a value for a message. The judge sees the message, so it must not contain a score that the
+    judge could copy.
     """
     match value:
         case bool() | None:
@@ -509,7 +512,7 @@ def _heading(titles: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _sections(rubric: Rubric, reply: Scan) -> list[_Section]:
-    """Split a reply at the headings that the rubric asks for. A heading may occur several times."""
+    """Split a reply at the headings that the rubric asks for. The same heading may occur several times."""
     titles = dict.fromkeys(rubric.answer.sections)
     if rubric.consistency:
         titles[rubric.consistency.section] = None
@@ -587,10 +590,11 @@ _NUMBER = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?\d[\d.eE+-]*+)', re.DOTALL
 
 
 def score_places(rubric: Rubric, reply: str) -> dict[str, tuple[int, int]]:
-    """Return the start and end of each numeric score in an accepted reply, by factor. Labelled lines have none.
+    """Return the start and end of each numeric score in an accepted reply, keyed by factor. Labelled lines have no
+    positions.
 
-    If equal answers occur several times, the positions are those of the first. If answers differ, they are those of
-    the last, which the contract accepted.
+    If the same answer occurs several times, the positions are those of the first. If the answers differ, they are those
+    of the last, which is the one that the contract accepted.
     """
     text = reply.removeprefix("\ufeff")
     start = len(reply) - len(text)
@@ -617,7 +621,7 @@ def score_places(rubric: Rubric, reply: str) -> dict[str, tuple[int, int]]:
 
 
 def _scores(part: AnswerNode, value: Any) -> Iterator[tuple[str, object]]:
-    """Yield each factor of an answer with the value of its score."""
+    """Yield each factor of an answer and the value given as its score."""
     if part.kind == "score" and part.factor:
         yield part.factor.key, value
     for key, inner in part.members.items():

@@ -1,5 +1,5 @@
-"""Evaluation of expressions for one edit or for all edits of a run. The result is a number, or a code if there is
-none.
+"""Evaluation of expressions, either for one edit or for all edits of a run. The result is a number, or a code that says
+why there is none.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from editjudge.rubrics.expression import Ref, Term, parse_when
 from editjudge.values import Number, compare, is_given, place_among, word_of
 
 OK, NOT_ASKED, LEFT_OUT, ABSTAINED, UNDEFINED, FAILED = range(6)
-"""Codes for a missing number; if several apply, the highest counts. `LEFT_OUT` is an abstention inside `applies`.
-`FAILED` and higher codes are kinds of failure that the caller defines.
+"""Codes that say why a number is missing; if several apply, the highest is used. `LEFT_OUT` is an abstention inside
+`applies`. `FAILED` and higher codes are kinds of failure that the caller defines.
 """
 
 REASONS = ("ok", "not_asked", "abstained", "abstained", "undefined")
@@ -35,7 +35,7 @@ class Quantity(NamedTuple):
     """A value and its code, for one edit or for each edit."""
 
     value: Number
-    """NaN if `code` is not OK. A word is represented by its index among the choices."""
+    """The number; NaN if `code` is not OK. A choice is represented by its index."""
     code: Number
 
 
@@ -61,18 +61,18 @@ class Arithmetic:
     total: Callable[[Sequence[Number]], Number]
     """Return the sum. Published scores are equal to the last digit only if they are added in the same order."""
     each: Callable[[Callable[[object], object], Column], Number]
-    """Apply a function to each edit's value of a column."""
+    """Apply a function to the value that each edit has in a column."""
     without_warnings: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def cell(self, value: Number, code: Number = OK) -> Quantity:
-        """Return a value with its code. A number that is not finite is undefined."""
+        """Return a value with its code. A number that is not finite gets the code `UNDEFINED`."""
         undefined = (code == OK) & (self.is_finite(value) ^ True)
         code = self.where(undefined, UNDEFINED, code)
         return Quantity(self.where(code == OK, value * 1.0, math.nan), code)
 
 
 def _or_nan(function: Callable[..., float]) -> Callable[..., float]:
-    """Return a function that gives NaN instead of raising, as NumPy does."""
+    """Wrap a function so that it returns NaN instead of raising, as NumPy does."""
 
     def safe(*numbers: float) -> float:
         try:
@@ -127,11 +127,12 @@ class Rows:
     """Edits for which an expression is evaluated."""
 
     factors: Mapping[Ref, Cells]
-    """Value of each factor, or its values for the elements of a list. A factor that is missing here was not asked."""
+    """Value of each factor, or its values for the elements of a list. A factor that is missing here was not part of a
+    question."""
     columns: Mapping[str, Column] = field(default_factory=dict)
-    """Values of the manifest's columns, by name."""
+    """Values of the manifest's columns, keyed by column name."""
     elements: Mapping[Ref, Sequence[Column]] = field(default_factory=dict)
-    """Labels of list elements, by rubric and field of the element. There is a column for each position, with
+    """Labels of list elements, keyed by rubric and the element's field. There is a column for each position, with
     `NO_ELEMENT` for edits whose list is shorter.
     """
     absent: Column = None
@@ -145,7 +146,7 @@ class Rows:
         return self.arithmetic.where(test, yes, no)
 
     def each(self, function: Callable[[object], object], values: Column) -> Number:
-        """Apply a function to each edit's value of a column."""
+        """Apply a function to the value that each edit has in a column."""
         return self.arithmetic.each(function, values)
 
     def constant(self, value: object) -> Number:
@@ -156,7 +157,7 @@ class Rows:
         return self.columns.get(str(term.value), self.absent)
 
     def matches(self, name: str | float, options: Iterable[str]) -> Number:
-        """Return whether a column has one of these values, for each edit."""
+        """Return, for each edit, whether a column has one of the values in `options`."""
         keys = {word_of(option) for option in options}
         values = self.columns.get(str(name), self.absent)
         return self.each(lambda value: word_of(value) in keys, values)
@@ -168,7 +169,7 @@ def column_rows(
     values: Mapping[str, Sequence[object]] | None = None,
     elements: Mapping[Ref, Sequence[Sequence[object]]] | None = None,
 ) -> Rows:
-    """Return `n` edits with arrays as values."""
+    """Return `n` edits whose values are arrays."""
     return Rows(factors, values or {}, elements or {}, [None] * n, columns())
 
 
@@ -185,17 +186,17 @@ def applies(when: str, edit: Edit) -> bool:
 
 
 _IMAGE = object()
-"""Value of a column that contains an image: it is given, and does not equal any text."""
+"""Value of a column that contains an image: it counts as given, and equals no string."""
 
 
 def evaluate(term: Term, rows: Rows) -> Quantity:
-    """Return the value of an expression that has a single value for each edit."""
+    """Return the value of an expression. The expression must have a single value for each edit."""
     with rows.arithmetic.without_warnings():
         return values_of(term, rows)[0]
 
 
 def quantity_for_edit(term: Term, scores: Mapping[Ref, float]) -> Quantity:
-    """Return the value for one edit with these scores, and its code; a missing score counts as an abstention."""
+    """Return the value and its code for one edit with these scores. A missing score counts as an abstention."""
     factors = {
         ref: [Quantity(scores.get(ref, math.nan), OK if ref in scores else ABSTAINED)]
         for part in term.walk()
@@ -205,7 +206,7 @@ def quantity_for_edit(term: Term, scores: Mapping[Ref, float]) -> Quantity:
 
 
 def value_for_edit(term: Term, scores: Mapping[Ref, float]) -> float | None:
-    """Return the value for one edit with these scores, or None if a needed score is missing."""
+    """Return the value for one edit with these scores, or None if a score that it needs is missing."""
     result = quantity_for_edit(term, scores)
     return float(result.value) if result.code == OK else None
 
@@ -313,8 +314,9 @@ def _compared(term: Term, rows: Rows) -> Cells:
 
 
 def _compared_with_labels(term: Term, rows: Rows) -> Cells:
-    """Return whether each answer equals the label of its edit. An answer without a label counts as not asked; a label
-    outside the choices is undefined. If the question failed because the edit has no list, it stays a failure.
+    """Return whether each answer equals the label of its edit. An answer without a label counts as not asked, and a
+    label that is not one of the choices gives `UNDEFINED`. If the question failed because the edit has no list, the
+    result is that failure.
     """
     left, right = term.parts
     where = rows.arithmetic.where
@@ -353,7 +355,7 @@ def _all(tests: Iterable[Number]) -> Number:
 
 
 def _scored(term: Term, rows: Rows) -> Cells:
-    """Return whether there is a number. An abstention has none, and a failure stays a failure."""
+    """Return whether a term has a number. An abstention counts as false; a failure stays a failure."""
     cells = values_of(term.parts[0], rows)
     worst = functools.reduce(rows.arithmetic.larger, (cell.code for cell in cells))
     code = rows.where(worst >= UNDEFINED, worst, OK)
@@ -392,7 +394,7 @@ def _full(term: Term, rows: Rows) -> Cells:
 
 
 def _weighted_mean(term: Term, rows: Rows) -> Cells:
-    """Return the weighted mean over the factors that were asked, with normalised weights."""
+    """Return the weighted mean over the factors that the judge was asked about. The weights are normalised to sum to 1."""
     arithmetic = rows.arithmetic
     cells = [evaluate(pair.parts[0], rows) for pair in term.parts]
     weights = [
@@ -421,8 +423,8 @@ def _skipped(code: Number) -> Number:
 def _joint_code(
     cells: Cells, answered: Sequence[bool], arithmetic: Arithmetic
 ) -> Number:
-    """Return the worst code among the values that were asked, or the reason why none was asked. `answered` marks the
-    values that are answers, since constants alone do not make a score.
+    """Return the worst code among the values that the judge was asked for. If it was asked for none, return the reason
+    for that. `answered` marks the values that are answers, since constants alone do not make a score.
     """
     worst: Number = OK
     reason: Number = OK
@@ -437,7 +439,8 @@ def _joint_code(
 
 
 def _reduced(term: Term, parts: Sequence[Cells], rows: Rows) -> Quantity:
-    """Reduce many values to one. There is no value if no answer was asked for, even if there are constants."""
+    """Reduce many values to one. If the judge was not asked for any of them, there is no result, even if there are
+    constants."""
     arithmetic = rows.arithmetic
     cells = [cell for part in parts for cell in part]
     answered = [True] * len(cells)
@@ -470,7 +473,7 @@ def _geomean(arithmetic: Arithmetic, values: Sequence[Number], count: Number) ->
 
 
 _TINY = 2.0**-1022
-"""Smallest normal float: below it digits are lost."""
+"""Smallest normal float. Smaller numbers lose digits."""
 
 _REDUCTIONS: Mapping[
     str, tuple[float, Callable[[Arithmetic, Sequence[Number], Number], Number]]
@@ -484,7 +487,8 @@ _REDUCTIONS: Mapping[
     "mean": (0.0, lambda a, values, count: a.total(values) / count),
     "geomean": (1.0, _geomean),
 }
-"""Neutral value, which replaces values that were not asked, and the function of all values and their number."""
+"""For each reduction, the neutral value that replaces missing values, and the function that computes the result from
+all values and the number of those present."""
 
 _SPECIAL: Mapping[str, Callable[[Term, Rows], Cells]] = {
     "number": lambda term, rows: [rows.cell(rows.constant(float(term.value)))],
@@ -507,8 +511,8 @@ _SPECIAL: Mapping[str, Callable[[Term, Rows], Cells]] = {
 
 
 def was_asked(term: Term, rows: Rows) -> Number:
-    """Return whether each edit was asked for a factor on which the value depends. Cases and branches that do not
-    apply are ignored.
+    """Return, for each edit, whether the judge was asked about a factor on which the value depends. Cases and branches
+    that do not apply are ignored.
     """
     match term.op:
         case "factors":

@@ -25,12 +25,12 @@ _MAX_DEPTH = 8
 
 @dataclass(frozen=True)
 class Leaf:
-    """Value in an example: a literal value or a description."""
+    """A value in an example: a literal or a description."""
 
     text: str
     quoted: bool = False
     items: tuple[str, ...] | None = None
-    """Items of a bracketed list, which are several values or the options for one value; None without brackets."""
+    """Items of a bracketed list: several values, or the options for one value. None if there are no brackets."""
 
 
 Example: TypeAlias = "dict[str, Example] | Leaf"
@@ -54,8 +54,8 @@ class Ask(ValueError):
 
 
 def find(text: str) -> Iterator[tuple[int, int, dict[str, Example] | Ask]]:
-    """Yield the start, end and shape of every block of braces with keys and values. The shape is an `Ask` if it is
-    unclear.
+    """Yield the start, end and shape of every block in braces that contains keys and values. If the shape is unclear,
+    yield an `Ask` in its place.
     """
     end = 0
     for start, end in replies.blocks(text):
@@ -72,7 +72,7 @@ def find(text: str) -> Iterator[tuple[int, int, dict[str, Example] | Ask]]:
 
 
 def read(block: str) -> dict[str, Example]:
-    """Return the keys of an example with the descriptions of their values. Raise `Ask` if it is not an object."""
+    """Return the keys of an example with the descriptions of their values. Raise `Ask` if the block is not an object."""
     try:
         return _read(_DOUBLE.findall(block))
     except Ask:
@@ -91,7 +91,7 @@ def _read(tokens: Sequence[str]) -> dict[str, Example]:
 
 
 def _value(rest: list[str], depth: int) -> Example:
-    """Take a value from the end of `rest`, which has the tokens in reverse order."""
+    """Remove a value from the end of `rest`, which has the tokens in reverse order, and return it."""
     if not rest or depth > _MAX_DEPTH:
         raise Ask("it breaks off")
     if rest[-1] == "{":
@@ -150,7 +150,7 @@ def _is_key(rest: list[str]) -> bool:
 def objects(
     example: dict[str, Example], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], dict[str, Leaf]]]:
-    """Yield every object: its path of keys, and its members that are not objects."""
+    """Yield each object's path of keys, and its members that are not objects."""
     yield path, {k: value for k, value in example.items() if isinstance(value, Leaf)}
     for key, value in example.items():
         if isinstance(value, dict):
@@ -184,8 +184,8 @@ Kind: TypeAlias = Literal["score", "text", "unclear", "neither"]
 
 
 def values_of(described: str) -> tuple[int, ...]:
-    """Return the legal scores that a placeholder describes ('1-7', 'integer_1_to_7', '5, 3, or 1'), or an empty
-    tuple.
+    """Return the legal scores that a placeholder describes, such as '1-7', 'integer_1_to_7' or '5, 3, or 1'. Return an
+    empty tuple if it describes none.
     """
     text = described.replace("_", " ")
     if span := pattern("span").search(text):
@@ -209,8 +209,8 @@ def span_of(low: int, high: int) -> tuple[int, ...]:
 
 
 def kind_of(key: str, leaf: Leaf) -> Kind:
-    """Return whether a leaf is a score or a text. `unclear` leads to a question to the user; a rubric cannot have
-    `neither`.
+    """Classify a leaf as a score or a text. It is `unclear` if the user must be asked, and `neither` if a rubric cannot
+    represent it.
     """
     if offers_words(leaf):
         return "neither"
@@ -268,12 +268,12 @@ def offers_words(leaf: Leaf) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number, as opposed to the description of one."""
+    """Whether a string is a number, as opposed to the description of one."""
     return bool(re.fullmatch(r"[-+]?\d+(?:\.\d+)?", text))
 
 
 def is_given(leaf: Leaf) -> bool:
-    """Whether an example has a literal score (4, "8/10", true, "Yes") instead of a description."""
+    """Whether an example contains a literal score (4, "8/10", true, "Yes") instead of a description."""
     text = leaf.text
     says_score = pattern("says_score").search(text.replace("_", " "))
     if values_of(text) or says_score or not re.search(r"\w", text):
@@ -284,7 +284,7 @@ def is_given(leaf: Leaf) -> bool:
 
 
 def gives_numbers(example: dict[str, Example]) -> bool:
-    """Whether an example has a literal number instead of only descriptions."""
+    """Whether an example contains a literal number, as opposed to only descriptions."""
     texts: list[str] = []
     for leaf in leaves(example):
         texts += [leaf.text] if leaf.items is None else leaf.items
@@ -306,13 +306,13 @@ class ExampleShape:
 
 
 class _Group(NamedTuple):
-    """Leaves of one object of an example. `scores` and `texts` map keys to descriptions."""
+    """The leaves of one object in an example. `scores` and `texts` map keys to descriptions."""
 
     path: tuple[str, ...]
     scores: dict[str, str]
     texts: dict[str, str]
     unclear: str = ""
-    """First key that may be a score or a text. In an entry, which has one of each, the name of the key decides."""
+    """First key that may be either a score or a text. In an entry, which has one of each, the key's name decides."""
 
     def check(self) -> None:
         if self.unclear:
@@ -326,7 +326,7 @@ _ONE_SENTENCE = r"(?i)\b(?:one|a single)[- ]sentence\b"
 
 
 def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> ExampleShape:
-    """Return the shape that an example describes; `named` are the factors that the user named, if any.
+    """Return the answer shape that an example describes. `named` contains the factors that the user named, if any.
 
     An answer has its scores in one object, in one list, or in an entry for each factor. Any other answer is nested,
     with a path for each score. Raises `Ask` if the shape is unclear.
@@ -383,7 +383,7 @@ def _group(
 
 
 def _is_list(key: str, leaf: Leaf, named: Collection[str]) -> bool:
-    """Whether brackets contain several scores, as opposed to the scale of one score that the user named."""
+    """Whether brackets contain several scores, as opposed to the scale of a single score that the user named."""
     if leaf.items is None or offers_words(leaf) or kind_of(key, leaf) != "neither":
         return False
     return not (key in named and may_be_scale(leaf.items))
@@ -412,8 +412,8 @@ def _list_shape(
 
 
 def _with_own_reasons(shape: ExampleShape) -> ExampleShape:
-    """Return a nested answer if each score has a reason of the same name (`fit_score`, `fit_reason`), else the same
-    shape.
+    """Return the shape as a nested answer if each score has a reason of the same name (`fit_score`, `fit_reason`).
+    Otherwise return it unchanged.
     """
     texts = shape.answer.texts
     reasons = {_stem(text): text for text in texts}
@@ -429,7 +429,7 @@ def _with_own_reasons(shape: ExampleShape) -> ExampleShape:
 
 
 def _stem(key: str) -> str:
-    """Return a key without its words for a score or a text: `fit_score` becomes `fit`."""
+    """Return a key without the words that mark it as a score or a text: `fit_score` becomes `fit`."""
     kinds = (pattern("score_key"), pattern("text_key"))
     parts = [
         part
@@ -442,7 +442,8 @@ def _stem(key: str) -> str:
 def _even_shape(
     answer: AnswerFormat, groups: Sequence[_Group], named: Collection[str]
 ) -> ExampleShape | None:
-    """Return the shape of several scores in an envelope or of an entry for each factor, or None if it is neither."""
+    """Return the shape if the scores are in one envelope, or if each factor has an entry. Return None for any other
+    layout."""
     entries = [group for group in groups if group.scores]
     first = entries[0]
     *parents, factor = first.path
@@ -480,7 +481,7 @@ def _even_shape(
 
 
 def _nested_shape(answer: AnswerFormat, groups: Sequence[_Group]) -> ExampleShape:
-    """Return the shape of scores that are at several levels or next to other keys, each with a path."""
+    """Return a nested shape, with a path for each score, for scores at several levels or next to other keys."""
     texts: list[str] = []
     described: dict[str, str] = {}
     paths: dict[str, tuple[str, str]] = {}

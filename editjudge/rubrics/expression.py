@@ -1,4 +1,4 @@
-"""The expression language of scores, conditions and filters: its parser, and expressions as readable text.
+"""The expression language for scores, conditions and filters: parsing, and conversion to readable text.
 
 It has arithmetic, comparisons, `and`, `or`, `not` and the functions below, over these names::
 
@@ -46,7 +46,8 @@ Ends = tuple[float, float]
 REDUCTIONS = (
     "min", "max", "mean", "geomean", "sum", "product", "all", "any", "count", "full",
 )  # fmt: skip
-"""Functions that reduce many values to one. Factors that were not asked are ignored; all others must have a value."""
+"""Functions that reduce many values to one. Factors that the judge was not asked about are ignored; all others must
+have a value."""
 
 FUNCTIONS = {
     **dict.fromkeys(REDUCTIONS, (1, None)),
@@ -68,8 +69,8 @@ FUNCTIONS = {
 _MAX_LENGTH = 2_000
 _MAX_DEPTH = 30
 _MAX_TERMS = 1_000
-"""Limits of one expression, including the scores that it refers to. The longest published formula has about 200
-characters.
+"""Limit on the size of one expression, including the scores that it refers to. The longest published formula has about
+200 characters.
 """
 
 _OPERATORS = {
@@ -93,7 +94,7 @@ _NOT_STORED = (*IMAGE_ROLES, *TEXT_ROLES, "group")
 _LEAST_WEIGHT = 1e-6
 EVERY = "_every_"
 _IF = "_if_"
-"""Names that replace `*` and `if(`, so that Python's parser can read an expression."""
+"""Names that replace `*` and `if(`, so Python's parser can read an expression."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Member:
     name: str
     factors: Mapping[str, Scale]
     for_each: bool = False
-    """Whether the rubric is asked once for each element of a list, so that its factors have many values."""
+    """Whether the rubric is asked once for each element of a list, which gives its factors many values."""
 
 
 Ref = tuple[str, str]
@@ -117,7 +118,7 @@ class Term:
     op: str
     parts: tuple[Term, ...] = ()
     value: float | str = 0.0
-    """A number or a text. For `column`, `by`, `in` and `given`, the column; for `factors`, their name in the
+    """A number or a string. For `column`, `by`, `in` and `given` it is the column; for `factors`, their name in the
     expression.
     """
     refs: tuple[Ref, ...] = ()
@@ -133,7 +134,7 @@ class Term:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Words that the answer can be; empty if the answer is a number."""
+        """The words that an answer can be; empty if the answer is a number."""
         return self.scales[0].choices if self.scales else ()
 
     @property
@@ -141,7 +142,7 @@ class Term:
         return bool(self.choices) or self.op in _WORDS
 
     def walk(self) -> Iterator[Term]:
-        """Yield this term and all terms inside it."""
+        """Yield this term and all terms below it."""
         yield self
         for part in self.parts:
             yield from part.walk()
@@ -171,7 +172,8 @@ class Term:
         return None if None in parts else _ENDS[self.op](self, *parts)
 
     def ends_of_sum(self, low: float, high: float) -> Ends | None:
-        """Return the bounds of a sum of values between `low` and `high`, some of which may not have been asked."""
+        """Return the bounds of a sum whose values are between `low` and `high`. Some values may be missing, because the
+        judge was not asked for them."""
         if any(term.for_each for term in self.walk()):
             return None
         most = 0
@@ -192,7 +194,7 @@ def reduction(op: str, refs: Sequence[Ref]) -> Term:
 
 
 def share(ref: Ref, scale: Scale) -> Term:
-    """Return a factor's score, scaled from 0 (worst) to 1 (best)."""
+    """Return a factor's score, rescaled from 0 (worst) to 1 (best)."""
     return Term("share", (Term("factors", refs=(ref,), scales=(scale,)),))
 
 
@@ -209,7 +211,7 @@ def _corners(term: Term, a: Ends, b: Ends) -> Ends | None:
 
 
 def _of_shares(*parts: Ends) -> Ends | None:
-    """Return the bounds of a product or power, which is between 0 and 1 if all its parts are."""
+    """Return the bounds of a product or power: 0 and 1, if all its parts are between 0 and 1."""
     return (0.0, 1.0) if all(low >= 0 and high <= 1 for low, high in parts) else None
 
 
@@ -245,8 +247,9 @@ def parse(
 ) -> Term:
     """Parse an expression and check it against the factors of a set. It must have a single number for each edit.
 
-    `scores` are the terms that it may refer to by name; `where` begins the message of a `RubricError`. `means` are the
-    values of the names of rubrics outside of functions that take factors; without it such a name is an error.
+    `scores` are the terms that the expression may refer to by name. `where` is the start of the message of a
+    `RubricError`. `means` has the value of each rubric's name when it is used outside a function that takes factors;
+    without `means` such a use is an error.
     """
     reader = _ExpressionReader(members, scores or {}, where, means=means or {})
     return _parse(text, _as_python, reader)
@@ -264,8 +267,8 @@ def parse_when(text: str) -> Term:
 
 
 def names_in(text: str, where: str) -> tuple[str, ...]:
-    """Return the names of factors in a comparison, without checking them. Raise `RubricError` if it is not a
-    comparison.
+    """Return the names of factors in a comparison, without checking that they exist. Raise `RubricError` if the text is
+    not a comparison.
     """
     tree = _tree(text, _as_python, where)
     if not isinstance(tree, ast.Compare | ast.BoolOp | ast.UnaryOp):
@@ -347,7 +350,7 @@ _AFTER_COLUMN = ("==", "!=", "in", "not", "is")
 
 
 def _condition_as_python(text: str) -> str:
-    """Return a condition as Python: a word before an operator becomes a column, any other word a text."""
+    """Return a condition as Python. A word before an operator becomes a column, and any other word a string."""
     tokens = _TOKEN.findall(text.strip())
     written: list[str] = []
     after_word = False
@@ -371,7 +374,7 @@ def _condition_as_python(text: str) -> str:
 
 
 class _ExpressionReader:
-    """Converts a Python syntax tree to terms. Any other kind of node is refused."""
+    """Converts a Python syntax tree to terms. Kinds of nodes that are not part of the language are refused."""
 
     def __init__(
         self,
@@ -564,8 +567,8 @@ class _ExpressionReader:
         return self._combined(sign, a, b)
 
     def _check_words(self, a: Term, sign: str, b: Term) -> None:
-        """Check a comparison with words: a factor or a column with a text, or a factor with a column or a field of
-        its element.
+        """Check a comparison with words. It may compare a factor or a column with a string, or a factor with a column
+        or with a field of the factor's element.
         """
         if sign not in ("==", "!="):
             raise self.error("words can only be compared with == or !=")
@@ -641,7 +644,7 @@ class _ExpressionReader:
         return Term(name, parts, shape=tuple(shape))
 
     def _all_factors(self, node: ast.expr) -> Term:
-        """Parse an argument. The name of a rubric means all its factors."""
+        """Parse an argument. A rubric's name means all its factors."""
         if (
             isinstance(node, ast.Name)
             and node.id in self._members

@@ -43,11 +43,11 @@ COMPUTED = ("metrics", "metrics_truth", "metrics_clip")
 
 
 class UnknownRubric(RubricError, UsageError):
-    """Raised for the name of a rubric that does not exist, such as a mistyped one."""
+    """Raised when no rubric has the given name, for example because of a typo."""
 
 
 def names() -> list[str]:
-    """Return the names of the built-in rubrics that judges answer, in the order of the documentation."""
+    """Return the names of the built-in rubrics that judges answer, in the order in which they are documented."""
     return [
         "preservation",
         "quality",
@@ -62,7 +62,8 @@ def names() -> list[str]:
 
 
 def load(word: str) -> Rubric:
-    """Return a rubric by its built-in name or by the path of a YAML file. `FILE#NAME` is a rubric of a set.
+    """Return a built-in rubric by its name, or load one from the path of a YAML file. `FILE#NAME` selects one rubric
+    from a set's file.
 
     Raises `RubricError`, an `InputError`, if there is no such rubric, or if the file breaks its schema.
     """
@@ -80,7 +81,7 @@ def load(word: str) -> Rubric:
 
 
 def load_any(name_or_path: str) -> Rubric | RubricSet:
-    """Return a rubric like `load`, or a set by its name or file."""
+    """Return a rubric, as `load` does, or a set by its name or file."""
     if name_or_path in SETS:
         return RubricSet(name_or_path, tuple(map(_builtin, SETS[name_or_path])))
     builtin = [*names(), *PAIRWISE, *COMPUTED]
@@ -109,13 +110,13 @@ def load_any(name_or_path: str) -> Rubric | RubricSet:
 
 
 def load_set(name_or_path: str) -> RubricSet | None:
-    """Return a set by its name or file, or None if it is a single rubric."""
+    """Return a set by its name or file, or None if the name or file is that of a single rubric."""
     loaded = load_any(name_or_path)
     return loaded if isinstance(loaded, RubricSet) else None
 
 
 def load_one(name_or_path: str) -> Rubric:
-    """Return a rubric; the rubrics of a set are fused into one."""
+    """Return a rubric. If the name is that of a set, its rubrics are fused into one."""
     loaded = load_any(name_or_path)
     if isinstance(loaded, Rubric):
         return loaded
@@ -129,7 +130,7 @@ def load_one(name_or_path: str) -> Rubric:
 
 
 def resolve(wanted: Sequence[str]) -> list[Rubric]:
-    """Return the rubrics of these names, sets and files, without duplicates."""
+    """Return the rubrics for these names of rubrics, sets and files, without duplicates."""
     rubrics: dict[str, Rubric] = {}
     for loaded in map(load_any, wanted):
         for rubric in _rubrics(loaded):
@@ -173,7 +174,7 @@ def parse(text: str, source: str = "rubric") -> Rubric:
 def parse_any(
     text: str, source: str = "rubric", folder: Path | None = None
 ) -> Rubric | RubricSet:
-    """Parse and check the text of a rubric or set file. `use` in a set names files of `folder`."""
+    """Parse and check the text of a rubric file or set file. `use` in a set may name a file in `folder`."""
     data, lines = parse_yaml(text, source)
     if not isinstance(data, dict):
         raise RubricError(
@@ -235,7 +236,7 @@ def _set(data: Json, lines: Lines, source: str, folder: Path | None) -> RubricSe
 def _set_member(
     entry: object, lines: Lines, source: str, folder: Path | None
 ) -> Rubric:
-    """Return a rubric that a set file defines, or the rubric that `use` names with the set's overrides."""
+    """Return a rubric of a set: one that the set file defines, or the one that `use` names, with the set's overrides."""
     entry = {"use": entry} if isinstance(entry, str) else entry
     if not isinstance(entry, dict):
         raise RubricError(
@@ -267,7 +268,8 @@ def _set_member(
 
 
 def _file_below(name: object, folder: Path | None) -> str | None:
-    """Return the path of a file inside the folder, or None for any other file, since a set may be untrusted."""
+    """Return the path of a file if it is inside the folder. Return None for any other file, since a set may be
+    untrusted."""
     if folder is None or not isinstance(name, str):
         return None
     try:
@@ -312,7 +314,7 @@ def _keys(owner: type[DataclassInstance]) -> list[str]:
 
 
 def dump(rubric: Rubric) -> str:
-    """Return a rubric as YAML, which parses back to an equal rubric."""
+    """Return a rubric as YAML. Parsing it gives an equal rubric."""
     data = plain_content(rubric, _is_default)
     scale = data["factors"][0]["scale"]
     if all(factor["scale"] == scale for factor in data["factors"]):

@@ -1,7 +1,7 @@
 """Import of a published prompt as a rubric, with the prompt's text unchanged.
 
-The importer searches the prompt for its inputs and for the answer that it asks for. Facts stated in the text are
-inferred and reported. For everything else the user is asked, with the option that answers the question. Nothing is
+The importer searches the prompt for its inputs and for the answer that it asks for. What the text states is extracted
+and reported. For everything else, the importer asks the user and names the option that answers the question. Nothing is
 guessed silently.
 """
 
@@ -45,7 +45,7 @@ _ROLES = (*IMAGE_ROLES[:3], *TEXT_ROLES)
 """The usual inputs of a rubric."""
 
 Values = tuple[int, ...] | Scale
-"""Scores of a factor: integers, or a scale of decimals, which only the user can specify."""
+"""Legal scores of a factor: integers, or a scale of decimals, which only the user can specify."""
 
 _SCALE = "--scale 1-5 or --scale 5,3,1; --scale KEY=1-5 for one factor"
 _WHICH_EXAMPLE = "--example NUMBER for the example that is a complete answer, or --example 0 for our own format"
@@ -62,33 +62,34 @@ class Hints:
     """Scales of individual factors, if they differ."""
     images: tuple[str, ...] = ()
     texts: tuple[str, ...] | None = None
-    """Texts to show although the prompt has no placeholder for them; empty for none, None if the user did not say."""
+    """Input texts to show although the prompt has no placeholder for them. Empty for none; None if the user did not
+    say."""
     slots: Mapping[str, str] = field(default_factory=dict)
     """Role of each placeholder, such as {"user_prompt": "instruction"}; the role "-" leaves a placeholder
     unchanged.
     """
     words: tuple[int, int] | None = None
     no_words: bool = False
-    """Whether a number of words in the prompt is not a limit for reasons."""
+    """Whether the user said that a number of words in the prompt is not a limit for reasons."""
     example: int | None = None
-    """Number of the JSON example that shows the answer, from 1; 0 if none does."""
+    """Number of the JSON example that shows the answer, counted from 1; 0 if none does."""
     lines: tuple[str, ...] = ()
     """Labels of the lines with a score, if the answer is not JSON."""
     add_format: bool = False
-    """Whether to append our JSON format, so that the prompt's own format of the answer does not matter."""
+    """Whether to append our JSON format, which replaces the prompt's own answer format."""
 
 
 @dataclass(frozen=True)
 class Imported:
     rubric: Rubric | None
-    """None if questions are open."""
+    """The rubric, or None if questions are open."""
     inferred: tuple[str, ...]
     """Inferred facts, each with its source in the prompt."""
     asks: tuple[Ask, ...]
 
 
 def import_prompt(text: str, name: str, hints: Hints | None = None) -> Imported:
-    """Read a prompt. The result has a rubric only if no question is open."""
+    """Import a prompt. The result has a rubric only if no question is open."""
     importer = _Importer(text, hints or Hints())
     rubric = importer.rubric(name)
     asks = tuple(importer.asks.values())
@@ -101,7 +102,7 @@ class _Importer:
         self.hints = hints
         self.inferred: list[str] = []
         self.asks: dict[str, Ask] = {}
-        """Open questions by subject; only the first on each subject."""
+        """Open questions, keyed by subject; only the first question on each subject is kept."""
         parts = _format_parts(text)
         self.is_format = parts is not None
         self.format_parts = parts or []
@@ -169,7 +170,7 @@ class _Importer:
     # --- answers that the prompt itself gives
 
     def _check_answer(self, rubric: Rubric, reply: str) -> None:
-        """Ask about an answer in the prompt that the contract would refuse."""
+        """Ask the user about an example answer in the prompt that the contract would refuse."""
         outcome = check(rubric, reply)
         if isinstance(outcome, Failure):
             answer = " ".join(reply.split())[:80]
@@ -186,7 +187,7 @@ class _Importer:
             yield json.dumps(answer, ensure_ascii=False)
 
     def _line_answers(self, rubric: Rubric) -> Iterator[str]:
-        """Yield an answer for each line of the prompt that has a score, or a score out of a total."""
+        """Yield an answer for each line of the prompt that has a score, or a score out of a total, such as 4/5."""
         is_lines = rubric.answer.form == "lines"
         best = {
             rubric.label(factor): str(factor.scale.best)
@@ -244,9 +245,7 @@ class _Importer:
             yield mark, name, _role_of(name) if name in self.format_fields else None
 
     def _bracketed(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield the mark, name and role of each placeholder in brackets. JSON examples, which also have brackets, are
-        skipped.
-        """
+        """Yield the mark, name and role of each placeholder in square brackets. Brackets in JSON examples are skipped."""
         for match in pattern("bracketed").finditer(self.plain):
             name = match["square"] or match["angle"]
             if any(start <= match.start() < end for start, end, _ in self.blocks):
@@ -262,7 +261,8 @@ class _Importer:
                 yield mark, name, role
 
     def _has_place(self, slot: Slot) -> bool:
-        """Whether to insert an input into the text. A heading that occurs more than once is not a clear position."""
+        """Whether to insert an input into the prompt's text. A heading that occurs more than once does not mark a clear
+        position."""
         line = rf"^[ \t]*{re.escape(slot.mark)}"
         if not slot.keep or len(re.findall(line, self.plain, re.MULTILINE)) < 2:
             return True
@@ -325,8 +325,8 @@ class _Importer:
     # --- the answer that the prompt asks for
 
     def _asked_answer(self) -> ExampleShape:
-        """Return the shape of the answer from the prompt's JSON example or labelled lines, or else our own JSON
-        format. Raises `Ask`.
+        """Return the answer shape from the prompt's JSON example or labelled lines. If it has neither, return our own
+        JSON format. Raises `Ask`.
         """
         hints = self.hints
         self.shown_answers = self._json_examples()
@@ -415,8 +415,8 @@ class _Importer:
         return replace(shape, answer=replace(answer, sections=sections))
 
     def _line_shape(self) -> ExampleShape | None:
-        """Return the shape of labelled lines after words such as `Response format`, or None if there are none. Raise
-        `Ask` if the content of the lines is unclear.
+        """Return the shape of labelled lines after a phrase such as `Response format`, or None if there are none. Raise
+        `Ask` if it is unclear what the lines contain.
         """
         placeholders = (*self.format_fields, *placeholders_in(self.text))
         lines = _shown_lines(self.plain, placeholders)
@@ -454,7 +454,7 @@ class _Importer:
         )
 
     def _stands_often(self, label: str) -> bool:
-        """Whether a label is on several answer lines, not counting lines with an example score."""
+        """Whether several answer lines have this label. Lines with an example score are not counted."""
         *_, form = pattern("format").split(self.plain)
         given_score = pattern("given_score")
         contents = _line_contents(form, label)
@@ -494,7 +494,7 @@ class _Importer:
         return replace(shape, described=dict(zip(named, texts, strict=False)))
 
     def _compare(self, described: Mapping[str, str], other: dict[str, Example]) -> None:
-        """Ask if another example of the same shape has other scores than the first."""
+        """Ask the user if another example of the same shape gives different scores than the first."""
         if self.hints.scale:
             return
         try:
@@ -515,8 +515,8 @@ class _Importer:
     # --- its scales and limits
 
     def _answer(self, shape: ExampleShape) -> tuple[AnswerFormat, tuple[Factor, ...]]:
-        """Return the format and the factors of an answer. Factors without a scale are left out, and the user is asked
-        about them.
+        """Return an answer's format and factors. Factors without a scale are left out, and the user is asked about
+        them.
         """
         answer = shape.answer
         named = {values_of(text) for text in shape.described.values()}
@@ -539,7 +539,8 @@ class _Importer:
         return replace(answer, words=limits), tuple(factors)
 
     def _compare_count(self, factors: Sequence[Factor]) -> None:
-        """Ask if a list of scores in the text (`score = [a, b]`) has another length than the factors."""
+        """Ask the user if a list of scores in the text (`score = [a, b]`) does not have as many items as there are
+        factors."""
         for match in pattern("score_list").finditer(self.plain):
             count = match.group().partition("[")[2].count(",") + 1
             if factors and count != len(factors):
@@ -550,7 +551,7 @@ class _Importer:
     def _scale(
         self, key: str, described: str, named: set[tuple[int, ...]]
     ) -> Scale | None:
-        """Return the scale of a factor. If the example and the text leave it open, ask and return None."""
+        """Return the scale of a factor. If the example and the text do not determine it, ask the user and return None."""
         hinted = self.hints.scales.get(key) or self.hints.scale
         doubt = "" if hinted else self._doubt(key, described, named)
         if doubt:
@@ -569,7 +570,8 @@ class _Importer:
         return scale
 
     def _doubt(self, key: str, described: str, named: set[tuple[int, ...]]) -> str:
-        """Return the reason why example and text leave a factor's scores open, or an empty text."""
+        """Return the reason why the example and the text do not determine a factor's scores, or an empty string if they
+        do."""
         decimals = self._decimals
         if not decimals and re.search(r"(?i)float|decimal|\d\.\d", described):
             decimals = described
@@ -592,7 +594,7 @@ class _Importer:
 
     @functools.cached_property
     def _stated(self) -> list[tuple[int, ...]]:
-        """Scales that the text states in words or line by line."""
+        """Scales that the text states, either in words or line by line."""
         scales = {*ranges_in(self.plain)}
         # 'Score = 1 ... Score = 0', one on each line, is a full scale; with gaps, these may be anchors of a wider
         # scale.
@@ -603,7 +605,7 @@ class _Importer:
 
     @functools.cached_property
     def _decimals(self) -> str:
-        """Words that allow decimals, unless the same sentence forbids them; empty if there are none."""
+        """Phrase that allows decimals, unless the same sentence forbids them; empty if there is none."""
         text = self.plain
         for match in itertools.chain(
             pattern("decimals").finditer(text), pattern("score_decimal").finditer(text)
@@ -616,7 +618,7 @@ class _Importer:
 
     @functools.cached_property
     def _abstention(self) -> str:
-        """Abstention (such as N/A) that the text mentions outside JSON examples; empty if there is none."""
+        """Abstention (such as N/A) that the text mentions outside of JSON examples; empty if there is none."""
         abstention = pattern("abstention")
         for start, end, _ in self.blocks:
             if abstention.search(self.plain, start, end):
@@ -649,8 +651,8 @@ class _Importer:
     def _consistency(
         self, answer: AnswerFormat, factors: tuple[Factor, ...]
     ) -> Consistency | None:
-        """Return a rule if the answer lists differences as allowed or not and scores 1 only if all are allowed; else
-        None.
+        """Return a consistency rule if the answer marks each listed difference as allowed or not, and the score is 1
+        only if all are allowed. Otherwise return None.
         """
         values = [{*factor.scale.values} for factor in factors]
         has_marks = "(not allowed)" in self.plain
@@ -677,7 +679,7 @@ class _Importer:
 
 
 def _filled(part: AnswerNode | None, example: Example) -> object:
-    """Return an example as an answer: literal values are kept, and descriptions are replaced by legal values."""
+    """Turn an example into an answer: literal values are kept, and descriptions are replaced by legal values."""
     if isinstance(example, dict):
         if part is None or part.kind != "object":
             return "."
@@ -703,7 +705,7 @@ def _score_of(factor: Factor, leaf: Leaf) -> object:
 
 
 def _line_contents(text: str, label: str) -> list[str]:
-    """Return the text after the label for every line that begins with the label."""
+    """Return what follows the label on every line that begins with it."""
     line = rf"^[ \t>#*-]*{re.escape(label)}[ \t*_]*:[ \t*_]*(\S.*)$"
     return [
         content.strip(" \t*_.`") for content in re.findall(line, text, re.MULTILINE)
@@ -711,8 +713,8 @@ def _line_contents(text: str, label: str) -> list[str]:
 
 
 def _shown_lines(text: str, placeholders: Sequence[str]) -> dict[str, str]:
-    """Return the labelled lines after the last mention of a format, as contents by label. The first line without a
-    label ends them. The result is empty if a label occurs twice.
+    """Return the labelled lines after the last mention of a format, as a mapping from label to content. They end at the
+    first line without a label. If a label occurs twice, the result is empty.
     """
     forms = pattern("format").split(text)[1:]
     lines: dict[str, str] = {}
@@ -733,7 +735,7 @@ def _shown_lines(text: str, placeholders: Sequence[str]) -> dict[str, str]:
 
 
 def ranges_in(text: str) -> Iterator[tuple[int, ...]]:
-    """Yield the ranges of scores that a text states."""
+    """Yield the score ranges that a text states."""
     for match in pattern("stated").finditer(text):
         low, high = (int(number) for number in match.groups() if number is not None)
         around = text[max(0, match.start() - 80) : match.end() + 30]
@@ -750,7 +752,7 @@ def _in_words(values: tuple[int, ...]) -> str:
 
 
 def _is_off(text: str, values: tuple[int, ...]) -> bool:
-    """Whether a text is an integer that is not one of the values."""
+    """Whether a string is an integer that is not one of the values."""
     return bool(re.fullmatch(r"-?\d{1,4}", text)) and int(text) not in values
 
 
@@ -768,8 +770,8 @@ def word_limits_in(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _sections(text: str) -> tuple[str, ...]:
-    """Return the headings that the answer must have. They are in a list or in backticks; a heading at the start of a
-    line belongs to the prompt itself.
+    """Return the headings that the answer must have. The prompt names them in a list or in backticks; a heading at the
+    start of a line belongs to the prompt itself.
     """
     listed = r"^[ \t]*(?:[-*•]|\d+[.)])[ \t]+`?#{1,6}[ \t]+([^`\na-z][^`\n]*)"
     named = re.findall(rf"{listed}|`#{{1,6}}[ \t]+([^`\n]+)`", text, re.M)
@@ -786,7 +788,7 @@ def placeholders_in(text: str) -> list[str]:
 
 
 def _headings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the exact text and the role of each heading that an input follows."""
+    """Yield the exact text and the role of each heading that is followed by an input."""
     for match in pattern("label").finditer(text):
         if role := _role_of(match["title"]):
             yield match["mark"], role
@@ -797,8 +799,8 @@ def _headings(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _role_of(name: str) -> str | None:
-    """Return the role that a name describes, or None unless every word fits. The name of an image must contain a word
-    such as "image", or be "ground truth".
+    """Return the role that a name describes, or None if any word of the name does not fit. The name of an image must
+    contain a word such as "image", or be "ground truth".
     """
     separated = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     parts = {*re.findall(r"[a-z]+", separated.lower())}
@@ -823,7 +825,8 @@ def _role_of(name: str) -> str | None:
 
 
 def _checked_role(role: str) -> str:
-    """Return a role that is a standard input or may be a column. Raise `RubricError` if it is mistyped."""
+    """Return the role if it is a standard input or could be a manifest column. Raise `RubricError` if it looks
+    mistyped."""
     mistyped = near_miss(role, _ROLES) and not role.startswith(_ROLES)
     is_name = re.fullmatch(r"[^\W\d][\w.@-]{0,99}", role)
     if role not in _ROLES and (mistyped or not is_name):
@@ -836,8 +839,8 @@ def _checked_role(role: str) -> str:
 
 
 def _one_a_role(slots: list[Slot]) -> list[Slot]:
-    """Return the preferred slots of each role: braces before brackets, brackets before headings, the first heading
-    before others.
+    """Return only the preferred slots of each role. Braces are preferred to brackets, brackets to headings, and the
+    first heading to later ones.
     """
     braced = {slot.role for slot in slots if _is_braced(slot)}
     filled = {slot.role for slot in slots if not slot.keep}
@@ -858,7 +861,8 @@ def _is_braced(slot: Slot) -> bool:
 
 
 def _format_parts(text: str) -> list[tuple[str, str | None]] | None:
-    """Return the literal texts and fields of a prompt written for str.format, or None if its braces are literal."""
+    """Return the literal texts and fields of a prompt that was written for str.format, or None if its braces are
+    literal."""
     if "{{" not in text:
         return None
     parts = []

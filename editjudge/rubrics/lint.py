@@ -1,4 +1,5 @@
-"""Checks of a valid rubric for texts that contradict its data, and for gaps that a judge would have to fill."""
+"""Checks that find problems in a valid rubric: texts that contradict its data, and gaps that a judge would have to
+fill."""
 
 from __future__ import annotations
 

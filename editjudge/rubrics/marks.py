@@ -18,14 +18,14 @@ from editjudge.rubrics.model import Consistency
 from editjudge.rubrics.strict_yaml import load_table, word_list
 
 MAX_LINES = 1_000
-"""Limit of lines that are read; a judge lists about ten differences. Further lines count as unread."""
+"""Maximum number of lines that are read; a judge lists about ten differences. Further lines count as unread."""
 MAX_LINE = 2_000
 """Maximum length of a line that is read; a difference takes about 100 characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Counts of the lines of a list."""
+    """Counts of a list's lines, by kind of mark."""
 
     failing: str | None = None
     """Text of the first failing mark."""
@@ -51,7 +51,7 @@ class Mark(NamedTuple):
 
 
 def read_marks(text: str, rule: Consistency) -> Marks:
-    """Read the marks of every line of a list."""
+    """Read the mark on every line of a list."""
     matches = list(itertools.islice(_LINE.finditer(text), MAX_LINES + 1))
     lines = _lines(matches[:MAX_LINES])
     marks = [
@@ -101,7 +101,7 @@ class _Line(NamedTuple):
 
 
 def _lines(matches: Iterable[re.Match[str]]) -> list[_Line]:
-    """Return the lines with words. An indented line without a bullet continues the bullet above it."""
+    """Return the lines that contain text. An indented line without a bullet continues the bullet above it."""
     lines: list[_Line] = []
     end = rows = 0
     for match in matches:
@@ -227,7 +227,7 @@ def _patterns(rule: Consistency) -> _Patterns:
 
 
 def read_mark(line: str, rule: Consistency) -> Mark | None:
-    """Return the mark of a line, or None if its form is not clear."""
+    """Return the mark on a line, or None if the line does not have a clear form."""
     patterns = _patterns(rule)
     text = _plain(line, patterns)
     answer = patterns.answer.search(text)
@@ -254,7 +254,7 @@ def read_mark(line: str, rule: Consistency) -> Mark | None:
 
 
 def _stands_apart(match: re.Match[str], description: str) -> bool:
-    """Whether a mark follows a description, and is not a quotation of text in the image."""
+    """Whether a mark is separate from the description before it, and is not a quotation of text in the image."""
     if match["passes"] is not None and not match["separator"]:
         return False
     text = match[0].replace("n't", "")
@@ -292,7 +292,7 @@ def _is_clean(description: str, patterns: _Patterns, *, passes: bool) -> bool:
 
 
 def _is_clean_remark(remark: str, description: str, *, passes: bool) -> bool:
-    """Whether the text after a mark only gives a reason for it."""
+    """Whether the text after a mark only explains the mark."""
     if not remark.strip(" .|"):
         return True
     match = _REMARK.fullmatch(remark)

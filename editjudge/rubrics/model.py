@@ -42,8 +42,8 @@ from editjudge.rubrics.expression import parse_when
 from editjudge.rubrics.scale import ADDED, FileContent, Number, Scale, refuse
 
 _ASKING = {"absent_at_default": True, "not_hashed": True}
-"""Metadata of a field that selects edits or sets the number of questions. It changes neither a question nor its
-answer.
+"""Metadata of a field that selects edits or sets the number of questions. Such a field changes neither a question nor
+its answer.
 """
 
 
@@ -67,7 +67,7 @@ class Anchor(FileContent):
 
 @dataclass(frozen=True)
 class Factor(FileContent):
-    """One aspect that is scored."""
+    """One aspect of an edit that is scored."""
 
     key: str
     """Exact name in the answer."""
@@ -193,7 +193,7 @@ class AnswerFormat(FileContent):
 
 @dataclass(frozen=True)
 class Consistency(FileContent):
-    """A rule that the score must agree with a list: the marks at the ends of its lines decide the score."""
+    """A rule that the score must agree with a list. The marks at the ends of the list's lines determine the score."""
 
     section: str
     """Heading above the list."""
@@ -207,7 +207,7 @@ class Consistency(FileContent):
 
 @dataclass(frozen=True)
 class Slot(FileContent):
-    """A position in a published prompt that is filled with an input."""
+    """A position in a published prompt where an input is inserted."""
 
     mark: str
     """Exact text of the mark in the prompt."""
@@ -217,23 +217,23 @@ class Slot(FileContent):
 
     @property
     def is_image_part(self) -> bool:
-        """Whether a recipe put an image here between two texts. The mark is then not shown to the judge."""
+        """Whether a recipe put an image here, between two texts. If so, the judge does not see the mark."""
         return self.mark == image_part_mark(self.role)
 
 
 def image_part_mark(role: str) -> str:
-    """Return the template mark for an image between two prompt texts."""
+    """Return the mark that represents an image between two prompt texts in a template."""
     return f"<picture: {role}>"
 
 
 def text_part_mark(role: str) -> str:
-    """Return the template mark for an input text that is a separate part between two prompt texts."""
+    """Return the mark that represents an input text in a template, as a separate part between two prompt texts."""
     return f"<input: {role}>"
 
 
 @dataclass(frozen=True)
 class Template(FileContent):
-    """Exact text of a published prompt, with the slots of its inputs."""
+    """Exact text of a published prompt, with the slots for its inputs."""
 
     text: str
     slots: tuple[Slot, ...] = ()
@@ -245,21 +245,22 @@ class Template(FileContent):
 
 @dataclass(frozen=True)
 class Rubric(FileContent):
-    """A question to a judge, with its inputs and the contract of the answer."""
+    """A question for a judge, with its inputs and the rules for its answer."""
 
     name: str
     images: tuple[str, ...]
-    """Images or lists of images, by their names in the manifest."""
+    """Images or lists of images, given by their names in the manifest."""
     factors: tuple[Factor, ...]
     answer: AnswerFormat
     texts: tuple[str, ...] = ()
-    """Texts, by their names in the manifest. An empty text is a missing input, except for a referring expression."""
+    """Input texts, given by their names in the manifest. An empty text counts as missing, unless it is a referring
+    expression."""
     description: str = ""
     """One line for users who choose a rubric. Judges do not see it."""
     role: str = ""
     task: str = ""
     scope: tuple[str, ...] = ()
-    """Aspects that are judged or not judged."""
+    """Aspects that are, or are not, to be judged."""
     allowed: tuple[str, ...] = ()
     """Differences that do not lower the score."""
     forbidden: tuple[str, ...] = ()
@@ -272,12 +273,12 @@ class Rubric(FileContent):
     example: str = ""
     """An answer that the contract accepts, for users. Judges do not see it, since they would anchor on its scores."""
     template: Template | None = None
-    """The prompt of an imported rubric, whose text is the question."""
+    """Prompt of an imported rubric. Its text is the question."""
     members: tuple[Rubric, ...] = ()
     """Rubrics of a fused set, which are asked in one question."""
     computed_by: str = field(default="", metadata=ADDED)
-    """The only judge that answers the rubric: a program that computes the factors. They are figures of different
-    kinds, so people are not asked for them and they are not averaged.
+    """The only judge that answers the rubric: a program that computes the factors. The factors are different kinds of
+    figures, so people are not asked for them and they are not averaged.
     """
     system: str = field(default="", metadata=ADDED)
     """System message before the question."""
@@ -385,7 +386,7 @@ class Rubric(FileContent):
         return [name for name in names if name]
 
     def label(self, factor: Factor) -> str:
-        """Return the name of a factor in an answer."""
+        """Return the name that a factor has in an answer."""
         if self.answer.form != "lines":
             return factor.key
         label = factor.label or factor.key
@@ -448,7 +449,7 @@ class Rubric(FileContent):
             )
 
     def _check_keys(self, names: list[str]) -> None:
-        """Refuse `answer.keys` that are not keys of the answer."""
+        """Raise `FieldError` if `answer.keys` has a duplicate, or a name that is not a key of the answer."""
         answer = self.answer
         keys = {*names}
         if answer.form == "nested":
@@ -470,7 +471,8 @@ class Rubric(FileContent):
         )
 
     def _check_parts(self) -> None:
-        """Refuse a template with an input that the rubric does not show, since the judge would see the mark."""
+        """Raise `FieldError` if the template has an input that the rubric does not show, since the judge would see the
+        mark."""
         for slot in self.template.slots if self.template else ():
             refuse(
                 (
@@ -556,7 +558,7 @@ class Rubric(FileContent):
         return bool(self.factors[0].scale.choices)
 
     def content(self) -> Json:
-        """Return the rubric as plain data, as it is stored and hashed."""
+        """Return the rubric as plain data, in the form that is stored and hashed."""
         return dict(
             plain_content(
                 self,
@@ -568,7 +570,7 @@ class Rubric(FileContent):
 
     @functools.cached_property
     def hash(self) -> str:
-        """Hash of everything that can change the question or the verdict; name and description are left out."""
+        """Hash of everything that can change the question or the verdict. Name and description are not included."""
         content = self.content()
         for part in (content, *content["members"]):
             for key in ("name", "description", "example", *ASKING):
@@ -576,7 +578,7 @@ class Rubric(FileContent):
         return json_hash(content, "compact_utf8")
 
     def contract(self) -> Json:
-        """Return the inputs and the answer, in the form in which rubrics are compared."""
+        """Return a description of the inputs and the answer, for comparing rubrics."""
         location = {"nested": "path", "lines": "label"}.get(self.answer.form)
         factors = [
             {"key": f.key}
@@ -605,7 +607,7 @@ class Rubric(FileContent):
 ASKING = tuple(
     f.name for f in dataclasses.fields(Rubric) if f.metadata.get("not_hashed")
 )
-"""Fields that say for which edits, how often and after which rubric a rubric is asked."""
+"""Fields that determine for which edits, how often and after which other rubric a rubric is asked."""
 EACH = "each"
 EARLIER = "earlier"
 """Name of the current list element, and name of the answer to an earlier rubric."""
@@ -662,8 +664,8 @@ def _check_names(
 def plain_content(
     value: object, hidden: Callable[[dataclasses.Field[object], object], object]
 ) -> Any:
-    """Return plain data, with lists for tuples and without the fields for which `hidden` is true. Newer fields with
-    their default are hidden, so that hashes of older content stay the same.
+    """Return a value as plain data: tuples become lists, and fields for which `hidden` is true are left out. Callers
+    hide newer fields that have their default, so hashes of older content stay the same.
     """
     if dataclasses.is_dataclass(value):
         content = {}

@@ -1,4 +1,4 @@
-"""Rendering of a question from a rubric and an edit, as ordered parts with a label for each image.
+"""Rendering of questions. A rubric and an edit give a sequence of text and image parts, with a label for each image.
 
 Rendering is a single pass. Untrusted texts (the instruction, the referring expression) are never parsed, formatted or
 escaped: they are copied between two marks that they cannot contain.
@@ -105,13 +105,14 @@ class Question:
 
 
 def rewordings(rubric: Rubric) -> int:
-    """Return how often a rubric's questions were reworded since `RENDERING` changed. Keys contain the sum of both."""
+    """Return how many times a rubric's questions were reworded since `RENDERING` last changed. Task keys contain the
+    sum of both numbers."""
     says_booleans = any(factor.scale.boolean for factor in rubric.factors)
     return 1 if says_booleans and not rubric.template else 0
 
 
 def layout_of(rubric: Rubric, layout: Layout) -> Layout:
-    """Return the layout of a rubric's questions. A prompt with image parts keeps its images in position."""
+    """Return the layout of a rubric's questions. If its prompt has image parts, the images keep their positions."""
     slots = rubric.template.slots if rubric.template else ()
     return "published" if any(slot.is_image_part for slot in slots) else layout
 
@@ -122,7 +123,7 @@ def ask(
     digests: Mapping[str, str],
     layout: Layout = "images-first",
 ) -> Question:
-    """Return the question about one edit. `digests` has the digests of its images by role."""
+    """Return the question about one edit. `digests` maps the roles of its images to their digests."""
     layout = layout_of(rubric, layout)
     name = identifier(rubric, edit, digests) if rubric.answer.id_key else None
     if rubric.template:
@@ -135,8 +136,8 @@ def ask(
 
 
 def identifier(rubric: Rubric, edit: Edit, digests: Mapping[str, str]) -> str:
-    """Return an opaque identifier made from the content. The edit's id would often reveal the editing model to the
-    judge.
+    """Return an opaque identifier, derived from the content. The edit's own id would often reveal the editing model to
+    the judge.
     """
     images = {
         name: digests.get(name, "")
@@ -148,7 +149,7 @@ def identifier(rubric: Rubric, edit: Edit, digests: Mapping[str, str]) -> str:
 
 
 def reask(failure: Failure, question: Question) -> str:
-    """Return the message to a judge after a reply without a valid answer."""
+    """Return the message that asks a judge again after a reply without a valid answer."""
     reasons = "\n".join(f"- {remark.message}" for remark in failure.reasons)
     return (
         f"That reply cannot be used:\n{reasons}\n\n"
@@ -176,7 +177,7 @@ def _our_prompt(
 
 @functools.lru_cache(maxsize=64)
 def _directions(rubric: Rubric, layout: Layout) -> tuple[str, str]:
-    """Return the texts before and after the inputs, which do not depend on the edit."""
+    """Return the texts before and after the inputs. They do not depend on the edit."""
     members = rubric.members or (rubric,)
     roles = [member.role for member in members if member.role]
     blocks = [_GUARD if rubric.texts else _IMAGE_GUARD]
@@ -193,7 +194,7 @@ def _directions(rubric: Rubric, layout: Layout) -> tuple[str, str]:
 
 
 def _labelled(edit: Edit, role: str) -> Iterator[tuple[str, str]]:
-    """Yield the label and the name of each image of a role."""
+    """Yield the label and the name of each image that has this role."""
     base, _, crop = role.partition("@")
     names = edit.image_names(role)
     crop_label = _CROPS.get(crop, _CROPS["crop"])
@@ -361,7 +362,7 @@ def _image_parts(edit: Edit, role: str, labels: bool = True) -> Iterator[Part]:
 
 
 def _inline(template: Template, images: tuple[str, ...]) -> set[str]:
-    """Return the images to show inside the text: all of them, or none if one has no slot or their order differs."""
+    """Return the images to show inside the text. These are all images, or none if one has no slot or the order differs."""
     roles = (piece.role for piece in pieces(template) if isinstance(piece, Slot))
     placed = tuple(dict.fromkeys(role for role in roles if role in images))
     return set(images) if placed == images else set()
@@ -382,10 +383,11 @@ def _preamble(rubric: Rubric, edit: Edit, name: str | None) -> str:
 def _filled(
     template: Template, rubric: Rubric, edit: Edit, inline: set[str]
 ) -> Iterator[Part]:
-    """Yield the prompt with its slots filled in a single pass, so that marks inside an input are not filled.
+    """Yield the parts of a prompt with its slots filled. A single pass fills them all, so marks inside an input are not
+    filled.
 
-    An image is shown once, and so is a text below a heading: further marks for it stay unchanged. Every image part is
-    shown, however.
+    An image, or a text below a heading, is shown only once: further marks for it stay unchanged. Image parts are an
+    exception: each of them is shown.
     """
     done: set[str] = set()
     for piece in pieces(template):
@@ -433,7 +435,7 @@ def pieces(template: Template) -> Iterator[str | Slot]:
 
 
 def _split(text: str, slots: Mapping[str, Slot]) -> Iterator[str | Slot]:
-    """Yield texts and slots. A placeholder may be anywhere, a heading only at the start of a line."""
+    """Yield texts and slots. A placeholder may be anywhere, but a heading only at the start of a line."""
     marks = sorted(filter(None, slots), key=len, reverse=True)
     starts = {mark: r"^[ \t]*" if slots[mark].keep else "" for mark in marks}
     pattern = "|".join(
@@ -472,7 +474,7 @@ def _paragraphs(blocks: Iterable[str]) -> str:
 
 
 def _bullets(title: str, items: tuple[str, ...]) -> str:
-    """Return a list below a title, or an empty text if there are no items."""
+    """Return a bulleted list below a title, or an empty string if there are no items."""
     lines = "\n".join(f"- {item}" for item in items)
     return f"{title}{lines}" if items else ""
 

@@ -1,4 +1,4 @@
-"""Recipes: import of the prompts of a benchmark from a checkout of its repository, as a rubric set.
+"""Recipes, which import a benchmark's prompts from a checkout of its repository as a rubric set.
 
 The package contains no published prompts. A recipe is a data file of facts about a repository: the texts of a
 question, the marks in them that are inputs, the form and scale of the answer, the condition on which a question is
@@ -96,7 +96,7 @@ class TextSource(FileContent):
 
 @dataclass(frozen=True)
 class PromptPart(FileContent):
-    """A part of a prompt that is not read from the checkout."""
+    """A part of a prompt whose content is given in the recipe instead of being read from the checkout."""
 
     picture: str = ""
     input: str = ""
@@ -152,7 +152,7 @@ class Recipe(FileContent):
 
     @property
     def summary(self) -> Json:
-        """Entry of the recipe in the list of recipes."""
+        """The recipe's entry in the list of recipes."""
         return {
             "name": self.name,
             "title": self.title,
@@ -212,7 +212,8 @@ def _recipe_rubric(
 
 
 def import_checkout(recipe: Recipe, checkout: Path) -> dict[str, object]:
-    """Return the rubric set as plain data of a set file. Raise `RubricError` if the checkout is not as expected."""
+    """Return the rubric set as the plain data of a set file. Raise `RubricError` if the checkout differs from what the
+    recipe expects."""
     texts = {
         name: read_source(checkout, source) for name, source in recipe.texts.items()
     }
@@ -292,8 +293,8 @@ def _with_slots(
     slots: list[dict[str, str]],
     where: str,
 ) -> str:
-    """Return the text with a mark for each input, and add the slots of these marks to `slots`. The mark of an image
-    becomes that of an image part, and a mark for several inputs becomes a mark for each.
+    """Return the text with a mark for each input, and add these marks' slots to `slots`. The mark of an image is
+    replaced by an image-part mark. A mark for several inputs is replaced by one mark for each.
     """
     pattern = re.escape(mark)
     if rubric.braces == "format" and mark.startswith("{"):
@@ -319,11 +320,11 @@ def _with_slots(
 
 _MAX_BYTES = 5_000_000
 _MAX_STEPS = 200
-"""Limit of the terms of one text, in case a file refers to itself."""
+"""Maximum number of terms in one text, in case a file refers to itself."""
 
 
 def read_source(checkout: Path, source: TextSource) -> str:
-    """Return the exact text of a source."""
+    """Return the exact text that a source refers to."""
     file = source.file
     text = _content(checkout, file)
     if source.constant or source.function:
@@ -379,7 +380,7 @@ def _content(checkout: Path, name: str) -> str:
 
 
 def _entry(source: TextSource, content: str) -> str:
-    """Return an entry of a JSON or YAML file."""
+    """Return an entry from a JSON or YAML file."""
     file = source.file
     try:
         is_yaml = file.endswith((".yaml", ".yml"))
@@ -407,7 +408,7 @@ def _entry(source: TextSource, content: str) -> str:
 
 
 class _PythonFile:
-    """Constants of a Python file, which is parsed and never executed."""
+    """The constants in a Python file. The file is parsed, never executed."""
 
     def __init__(self, name: str, content: str) -> None:
         self._name = name
@@ -439,7 +440,8 @@ class _PythonFile:
         return RubricError(f"{self._name}:{line}: {message}", code=code)
 
     def _scope(self, classes: Sequence[str]) -> Sequence[ast.stmt]:
-        """Return the statements of the file, or of a class that may be inside other classes."""
+        """Return the statements at the top level of the file, or those of a class, which may be nested in other
+        classes."""
         body: Sequence[ast.stmt] = self._tree.body
         for name in classes:
             bodies = [
@@ -534,7 +536,7 @@ class _PythonFile:
         )
 
     def _text(self, node: ast.expr) -> str:
-        """Return a text that is built from constants. The fields of an f-string stay as `{name}`."""
+        """Return a string that is built from constants. The fields of an f-string are kept as `{name}`."""
         self._steps += 1
         if self._steps > _MAX_STEPS:
             raise self._error(

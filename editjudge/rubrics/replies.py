@@ -1,4 +1,4 @@
-"""Parsing of replies for any rubric: removes thoughts, and finds JSON objects and labelled lines.
+"""Parsing of replies to any rubric. Thoughts are removed, then JSON objects and labelled lines are found.
 
 A reply is untrusted and may be megabytes of brackets, so each reader is a single pass without recursion. Only strict
 JSON is accepted, and numbers keep their exact value.
@@ -18,15 +18,15 @@ from editjudge.rubrics.scale import WrittenNumber
 from editjudge.rubrics.strict_yaml import load_table
 
 MAX_TOKENS = 100_000
-"""Limit of strings, brackets and commas in a reply. The largest built-in answer has about 100."""
+"""Maximum number of strings, brackets and commas in a reply. The largest built-in answer has about 100."""
 MAX_DEPTH = 32
 """Nesting limit, higher than any contract needs. It bounds the recursion of the JSON decoder."""
 MAX_LINES = 100_000
-"""Limit of lines in a reply. An answer has about ten."""
+"""Maximum number of lines in a reply. An answer has about ten."""
 
 
 class NoAnswer(ValueError):
-    """Raised for a reply without a valid answer, or a text that is not strict JSON."""
+    """Raised when a reply has no valid answer, or a text is not strict JSON."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class NoAnswer(ValueError):
         self.code = code
         self.status = status
         self.at_end = at_end
-        """Whether the text is valid, but incomplete at its end."""
+        """Whether the text is valid as far as it goes, but ends too early."""
 
 
 def too_complex() -> NoAnswer:
@@ -121,7 +121,8 @@ def thought_formats() -> tuple[ThoughtFormat, ...]:
 def marks_in(text: str) -> re.Pattern[str]:
     """Return a pattern for braces and for the marks of every format whose hints occur in the text.
 
-    Few texts have any mark, and searching millions of positions for all marks takes seconds.
+    Hints are checked first because few texts contain any mark, and trying all marks at millions of positions takes
+    seconds.
     """
     lowered = text.lower()
     # Searching for a hint takes a pass over the text, so each hint is searched for only once.
@@ -163,7 +164,7 @@ _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*\r?$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Candidate:
-    """An outermost `{...}` that contains a key of the answer, or that breaks off in its first key."""
+    """An outermost `{...}` that contains a key of the answer, or that is cut off within its first key."""
 
     text: str
     closed: bool
@@ -178,11 +179,12 @@ class Scan:
 
     candidates: tuple[Candidate, ...]
     before: str
-    """Text outside thoughts and candidates, up to the last candidate, or all of it without candidates."""
+    """Text outside thoughts and candidates, up to the last candidate. If there are no candidates, all text outside
+    thoughts."""
     after: str
     """Text after the last candidate."""
     ends_in_thought: bool = False
-    """Whether the last thought is never closed, so that no answer can follow it."""
+    """Whether the last thought is never closed, in which case no answer can follow it."""
     prose: tuple[tuple[int, int], ...] = ()
     """Start and end of each piece of prose in the scanned text."""
 
@@ -255,7 +257,7 @@ def without_fences(text: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _any_of(keys: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern for the quoted keys. Each character may be plain or a JSON escape."""
+    """Return a pattern that matches any of the keys in quotation marks. Each character may be plain or a JSON escape."""
     spelled = [
         "".join(rf"(?:{re.escape(mark)}|\\u(?i:{ord(mark):04x}))" for mark in key)
         for key in keys
@@ -264,8 +266,8 @@ def _any_of(keys: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int]:
-    """Return the end of the object at `start`, whether it is closed, its depth, and the number of tokens read so
-    far.
+    """Return the end of the object at `start`, whether it is closed, its nesting depth, and the number of tokens read
+    so far.
     """
     braces = nesting = deepest = 0
     for match in _INSIDE.finditer(text, start):
@@ -286,7 +288,7 @@ def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text is valid Unicode, without unpaired surrogates."""
+    """Whether a string is valid Unicode, without unpaired surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -346,7 +348,7 @@ _DECODER = json.JSONDecoder(
 # --- labelled lines -------------------------------------------------------------------------------------------
 
 CUT = "\0"
-"""Mark in place of a removed thought, so that the texts before and after it are not read as one."""
+"""Character that replaces a removed thought, so the texts before and after it are not read as one."""
 
 AROUND = " \t\r\n" + CUT
 """Characters that may surround an answer that is the whole reply."""
@@ -363,9 +365,9 @@ class LabelledLines:
     """The labelled lines of a reply."""
 
     values: dict[str, list[str]] = field(default_factory=dict)
-    """Texts after the colon, by label. A label may occur several times."""
+    """Values after the colon, keyed by label. A label may occur several times."""
     texts: dict[str, list[str]] = field(default_factory=dict)
-    """Free texts by label. Each continues up to the next label."""
+    """Free texts, keyed by label. Each continues up to the next label."""
     prose: bool = False
     """Whether there are lines without a label."""
 
@@ -373,7 +375,8 @@ class LabelledLines:
 def read_lines(
     text: str, labels: Sequence[str], texts: Sequence[str], headings: Sequence[str] = ()
 ) -> LabelledLines:
-    """Return the labelled lines of a reply without thoughts. Below headings, a line is named `Heading > Label`.
+    """Return the labelled lines of a reply whose thoughts have been removed. The key of a line below a heading is
+    `Heading > Label`.
 
     A line that begins with a label and a colon is part of the answer. A list mark before the label and emphasis
     (`**Label:** 4`) are ignored.
@@ -408,9 +411,7 @@ def read_lines(
 
 
 def _split_label(line: str, labels: Sequence[str]) -> tuple[str, str]:
-    """Return the label at the start of a line and the text after its colon, or two empty texts if there is no
-    label.
-    """
+    """Return the label at the start of a line and the text after its colon, or two empty strings if there is no label."""
     rest = _LIST_MARK.sub("", line.lstrip(" \t" + CUT), count=1)
     match = _EMPHASIS.match(rest)
     emphasis = match.group() if match else ""
@@ -431,14 +432,15 @@ def _split_label(line: str, labels: Sequence[str]) -> tuple[str, str]:
 
 
 def value_of(text: str) -> object:
-    """Return the number that a text represents in strict JSON, or else the text itself."""
+    """Return the number that a string represents in strict JSON. If it does not represent one, return the string
+    itself."""
     if match := _EMPHASISED.fullmatch(text):
         text = match[2]
     return decode(text) if _NUMBER.fullmatch(text) else text
 
 
 def lone_number(reply: str) -> tuple[int, int] | None:
-    """Return the start and end of the number that is the whole reply apart from thoughts, or None if there is other
+    """Return the start and end of the number that is the whole reply, ignoring thoughts. Return None if there is other
     text.
     """
     scanned = scan(reply)

@@ -1,4 +1,4 @@
-"""Scales: the legal answers of a factor, their description, JSON schema and validation."""
+"""Scales: a factor's legal answers, with their description, JSON schema and validation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Number = int | float
 
 
 class WrittenNumber(str):
-    """A number in its original spelling that is not a plain integer, such as 6.0 or -0."""
+    """A number in its original spelling, for numbers that are not plain integers, such as 6.0 or -0."""
 
     __slots__ = ()
 
@@ -29,7 +29,7 @@ class FileContent:
 
 
 class FieldError(ValueError):
-    """Raised for file content that breaks a rule. The error is reported at the first of `keys` that the file has."""
+    """Raised when the content of a file breaks a rule. The error is reported at the first of `keys` that the file has."""
 
     def __init__(self, message: str, *keys: str, code: str = "") -> None:
         super().__init__(message)
@@ -38,7 +38,8 @@ class FieldError(ValueError):
 
 
 def refuse(*rules: tuple[object, str, str, *tuple[str, ...]]) -> None:
-    """Raise `FieldError` for the first broken rule: whether it is, its code, the message, and the keys to look at."""
+    """Raise `FieldError` for the first broken rule. Each rule is a tuple: whether it is broken, its code, the message,
+    and the keys at which to report it."""
     for is_broken, code, message, *keys in rules:
         if is_broken:
             raise FieldError(message, *keys, code=code)
@@ -127,7 +128,7 @@ class Scale(FileContent):
         self.check_scores("labels", self.labels)
 
     def check_scores(self, subject: str, scores: Iterable[Number]) -> None:
-        """Raise `FieldError` if labels or anchors have scores that are not on the scale."""
+        """Raise `FieldError` if any of the scores, which come from labels or anchors, is not on the scale."""
         stray = sorted({score for score in scores if not self.has(score)})
         message = f"{subject} for {stray}, which are not on the scale: {self.words}"
         refuse((stray, "off_the_scale", message, subject))
@@ -161,7 +162,8 @@ class Scale(FileContent):
 
     @property
     def low(self) -> Number | None:
-        """Lowest score; None for an open end and for choices. The same applies to `high`, `worst` and `best`."""
+        """Lowest score; None if that end is open or the scale has choices. The same applies to `high`, `worst` and
+        `best`."""
         return self.range[0] if self.range else min(self.values, default=None)
 
     @property
@@ -177,7 +179,7 @@ class Scale(FileContent):
         return self.high if self.direction == "up" else self.low
 
     def share(self, score: float) -> float | None:
-        """Return a score rescaled to 0 (worst) to 1 (best), or None if an end is open."""
+        """Rescale a score to the range from 0 (worst) to 1 (best). Return None if an end of the scale is open."""
         worst = self.worst
         best = self.best
         return (
@@ -186,7 +188,7 @@ class Scale(FileContent):
 
     @property
     def steps(self) -> tuple[Number, ...]:
-        """All legal scores in ascending order; empty if there are more than 101, the number for a percentage."""
+        """All legal scores in ascending order. Empty if there are more than 101, as many as a percentage has."""
         if self.values:
             return tuple(sorted(self.values))
         low = self.low
@@ -204,11 +206,11 @@ class Scale(FileContent):
         )
 
     def accepts(self, value: object) -> bool:
-        """Whether a JSON value is a legal score. A string never is, nor 6.0 on a scale of integers."""
+        """Whether a JSON value is a legal score. Strings are not, and neither is 6.0 on a scale of integers."""
         return self.read(value) is not None
 
     def has(self, score: Number) -> bool:
-        """Whether a number is a score of the scale, even if answers spell it differently, such as true for 1."""
+        """Whether a number is on the scale, even if answers spell it differently, such as true for 1."""
         return score in self.values if self.boolean else self.accepts(score)
 
     def in_answer(self, score: Number) -> str:
@@ -216,7 +218,7 @@ class Scale(FileContent):
         return str(bool(score)).lower() if self.boolean else str(score)
 
     def read(self, value: object) -> Number | None:
-        """Return the score for a value of strict JSON, or None if it is not legal. Nothing is rounded.
+        """Return the score that a strict JSON value represents, or None if it is not legal. Nothing is rounded.
 
         A number that is not a plain integer is passed as a `WrittenNumber`, so that 0.30000000000000001 does not
         equal 0.3.
@@ -280,8 +282,8 @@ class Scale(FileContent):
         return f" from {low} to {high}{steps}"
 
     def json_schema(self) -> Json:
-        """Return the JSON Schema of an answer. It has no `minimum`, `maximum` and `multipleOf`, which some strict
-        modes refuse; a description states the range.
+        """Return the JSON Schema of an answer. It does not use `minimum`, `maximum` or `multipleOf`, which some strict
+        modes refuse. A description states the range instead.
         """
         if self.abstain:
             abstentions = {"type": "string", "enum": list(self.abstain)}

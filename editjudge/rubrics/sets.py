@@ -1,4 +1,4 @@
-"""A rubric set: a YAML file with several rubrics, the conditions on which they are asked, and formulas of scores.
+"""A rubric set: a YAML file with several rubrics, the conditions under which they are asked, and formulas for scores.
 
 Pass its path instead of a rubric's name::
 
@@ -40,17 +40,17 @@ ScoreText = str | Mapping[str, str]
 
 
 class SetSpec(TypedDict):
-    """A set as a run stores it."""
+    """The form in which a run stores a set."""
 
     hash: str
     rubrics: list[Json]
-    """Name of each rubric, and the conditions on which it is asked."""
+    """Name of each rubric, and the conditions under which it is asked."""
     score: dict[str, ScoreText]
 
 
 @dataclass(frozen=True)
 class Label:
-    """Value of an edit that a formula compares with an answer. It must be one of the choices."""
+    """A value of an edit with which a formula compares an answer. It must be one of the choices."""
 
     rubric: str
     field: str
@@ -79,19 +79,19 @@ class Formula:
 
     @property
     def columns(self) -> frozenset[str]:
-        """Manifest columns that the formula uses."""
+        """Manifest columns that the formula refers to."""
         ops = ("column", "by", "in", "given")
         return frozenset(str(t.value) for t in self.term.walk() if t.op in ops)
 
     @property
     def element_fields(self) -> frozenset[Ref]:
-        """Fields of list elements that the formula uses, each with the name of its `for_each` rubric."""
+        """Fields of list elements that the formula refers to, each with the name of its `for_each` rubric."""
         labels = (label for label in self.labels if label.of_element)
         return frozenset((label.rubric, label.field) for label in labels)
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """Values of edits that the formula compares with answers."""
+        """Values of edits with which the formula compares answers."""
         labels = []
         for term in self.term.walk():
             if term.op in ("==", "!="):
@@ -105,7 +105,7 @@ class Formula:
 
     @property
     def words(self) -> str:
-        """The formula as text below a table, such as `overall = sqrt(min SC x min PQ)`."""
+        """The formula as shown below a table, such as `overall = sqrt(min SC x min PQ)`."""
         mean = ", of the means over repeats" if self.repeats == "before" else ""
         return f"{self.name} = {self.term}{mean}"
 
@@ -116,11 +116,11 @@ _SCORE_KEYS = {
     "direction": ("up", "down"),
     "description": None,
 }
-"""Keys of a score that is written as a mapping, and their legal values."""
+"""Keys of a score that is written as a mapping, each with its legal values."""
 
 
 class ScoreError(RubricError):
-    """Raised for a score of a set that cannot be computed."""
+    """Raised when a score of a rubric set cannot be computed."""
 
     def __init__(self, name: str, message: str, code: str) -> None:
         super().__init__(message, code=code)
@@ -130,7 +130,7 @@ class ScoreError(RubricError):
 def formulas(
     scores: Mapping[str, ScoreText], members: Sequence[Member]
 ) -> list[Formula]:
-    """Return the scores of a set as formulas of factors and earlier scores. Raise `ScoreError` if one is invalid."""
+    """Return a set's scores as formulas over factors and earlier scores. Raise `ScoreError` if one is invalid."""
     parsed: dict[str, Formula] = {}
     for name, entry in scores.items():
         terms = {earlier: formula.term for earlier, formula in parsed.items()}
@@ -180,7 +180,7 @@ def _formula(
 
 @dataclass(frozen=True)
 class RubricSet:
-    """Rubrics that are asked together, and the scores that are computed from their factors."""
+    """Rubrics that are used together, and the scores that are computed from their factors."""
 
     name: str
     rubrics: tuple[Rubric, ...]
@@ -210,12 +210,12 @@ class RubricSet:
 
     @functools.cached_property
     def formulas(self) -> list[Formula]:
-        """Scores of the set, as formulas. Raises `RubricError` if one is invalid."""
+        """The set's scores, as formulas. Raises `RubricError` if one is invalid."""
         return formulas(self.score, [member(rubric) for rubric in self.rubrics])
 
     @functools.cached_property
     def hash(self) -> str:
-        """Hash of everything that can change a question, its conditions or a score."""
+        """Hash of everything that can change a question, the conditions under which it is asked, or a score."""
         rubrics = [
             {"name": rubric.name, "hash": rubric.hash} | asking(rubric)
             for rubric in self.rubrics
@@ -225,7 +225,7 @@ class RubricSet:
 
     @functools.cached_property
     def labels(self) -> tuple[Label, ...]:
-        """Values of edits that the scores compare with answers."""
+        """Values of edits with which the scores compare answers."""
         return tuple(
             dict.fromkeys(
                 label for formula in self.formulas for label in formula.labels
@@ -233,7 +233,8 @@ class RubricSet:
         )
 
     def check_labels(self, edit: Edit) -> None:
-        """Raise `ManifestError` if a score would compare an answer with a label that is not one of the choices."""
+        """Raise `ManifestError` if a score would compare an answer with a label of this edit that is not one of the
+        choices."""
         rubrics = {rubric.name: rubric for rubric in self.rubrics}
         for label in self.labels:
             rubric = rubrics[label.rubric]
@@ -264,7 +265,7 @@ class RubricSet:
         }
 
     def spec(self) -> SetSpec:
-        """Return the set as a run stores it."""
+        """Return the set in the form in which a run stores it."""
         return {
             "hash": self.hash,
             "rubrics": [
@@ -284,7 +285,8 @@ def member(rubric: Rubric) -> Member:
 
 
 def asking(rubric: Rubric) -> Json:
-    """Return a rubric's conditions, such as `when` and `samples`, except defaults."""
+    """Return the settings that decide when a rubric is asked, such as `when` and `samples`, except those with default
+    values."""
     defaults = Rubric.__dataclass_fields__
     return {
         name: value
@@ -296,7 +298,7 @@ def asking(rubric: Rubric) -> Json:
 def check_unconditional(
     rubrics: Sequence[Rubric], who: str, allowed: Sequence[str] = ()
 ) -> None:
-    """Raise `UsageError` for a rubric that has conditions other than the allowed ones."""
+    """Raise `UsageError` if a rubric has conditions other than the allowed ones."""
     for rubric in rubrics:
         if conditions := [name for name in asking(rubric) if name not in allowed]:
             raise UsageError(
@@ -306,7 +308,7 @@ def check_unconditional(
 
 
 def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:
-    """Group rubrics into stages. A rubric is in a later stage than the rubric in its `after`."""
+    """Group rubrics into stages. A rubric comes in a later stage than the rubric that its `after` names."""
     by_stage: list[list[Rubric]] = [[]]
     names = {rubric.name for rubric in rubrics}
     numbers: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """Strict YAML for rubric files, validated against a dataclass. Every error names the file, line and key.
 
 PyYAML's composer crashes the process on deep nesting and expands aliases without limit, so events are checked first.
-Its constructor accepts duplicate keys and reads `no` as false, so a constructor of our own replaces it.
+Its constructor accepts duplicate keys and reads `no` as false, so this module has its own constructor.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="DataclassInstance")
 YamlPath = tuple[str | int, ...]
 Lines = Mapping[YamlPath, int]
-"""Line numbers of the keys and items of a document, by path."""
+"""Line numbers of a document's keys and items, keyed by path."""
 
 _MAX_BYTES = 1_000_000
 _MAX_DEPTH = 20
@@ -34,12 +34,12 @@ _MAX_COMPLAINTS = 20
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"[-+]?[0-9]+\.[0-9]+")
 _NUMBERLIKE = re.compile(r"[-+.\s\d]*\d[-+.\s\d]*")
-"""Keys that look like numbers. Several spellings of one integer would be different keys here and the same label
-later.
+"""Pattern of keys that look like numbers. Several spellings of one integer would be different keys here, but the same
+label later.
 """
 _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 _DECIMALS = frozenset({"range", "scores"})
-"""Keys whose lists contain numbers. Under other keys 1.5 is a text, such as the number of a paragraph."""
+"""Keys whose lists contain numbers. Under other keys 1.5 is a string, such as the number of a paragraph."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # YAML reads these as line breaks and turns the first one into a newline; in quotes they are escaped.
@@ -51,7 +51,7 @@ _OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
 
 @functools.cache
 def load_table(name: str) -> Any:
-    """Return `tables/NAME.yaml`, a table of words and patterns for reading prompts and replies."""
+    """Return the content of `tables/NAME.yaml`: words and patterns for reading prompts and replies."""
     import yaml
 
     path = Path(__file__).parent / "tables" / f"{name}.yaml"
@@ -60,7 +60,7 @@ def load_table(name: str) -> Any:
 
 @functools.cache
 def pattern(name: str) -> re.Pattern[str]:
-    """Return a compiled pattern of the table `prompts`."""
+    """Return a compiled pattern from the table `prompts`."""
     table = load_table("prompts")
     text: str = table["patterns"][name]
     for part, content in table["parts"].items():
@@ -70,7 +70,7 @@ def pattern(name: str) -> re.Pattern[str]:
 
 @functools.cache
 def word_list(table: str, name: str) -> frozenset[str]:
-    """Return a word list of a table as a set."""
+    """Return a word list from a table, as a set."""
     return frozenset(load_table(table)[name].split())
 
 
@@ -118,7 +118,7 @@ def parse_yaml(text: str, source: str) -> tuple[Any, Lines]:
 
 
 def lines_below(lines: Lines, *path: str | int) -> Lines:
-    """Return the line numbers of a part of a document, by their paths inside that part."""
+    """Return the line numbers of part of a document, keyed by paths relative to that part."""
     depth = len(path)
     return {key[depth:]: n for key, n in lines.items() if key[:depth] == path}
 
@@ -179,7 +179,8 @@ def _built(
 
 
 def _plain(text: str, decimals: object = False) -> object:
-    """Return the value of an unquoted scalar: an integer, a decimal if `decimals`, true, false, null, or text."""
+    """Return the value of an unquoted scalar: an integer, true, false, null or a string. With `decimals`, it may also
+    be a decimal."""
     if decimals and _DECIMAL.fullmatch(text) and len(text) < 20:
         return float(text)
     if _INTEGER.fullmatch(text) and len(text) < 10:
@@ -223,7 +224,7 @@ def validated(
 
 @functools.cache
 def _adapter(kind: type[DataclassInstance]) -> TypeAdapter[Any]:
-    """Return the cached validator of a class; building one takes longer than validating a hundred rubrics."""
+    """Return the validator of a class. It is cached, since building one takes longer than validating a hundred rubrics."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
@@ -232,7 +233,7 @@ def _adapter(kind: type[DataclassInstance]) -> TypeAdapter[Any]:
 def _class_at(
     kind: type[DataclassInstance], path: Iterable[str | int]
 ) -> type[DataclassInstance]:
-    """Return the innermost dataclass on a path from `kind`."""
+    """Return the innermost dataclass on a path that starts at `kind`."""
     for key in path:
         hint = typing.get_type_hints(kind).get(key) if isinstance(key, str) else None
         for part in (hint, *typing.get_args(hint)):
@@ -270,7 +271,8 @@ def _complaint(error: ErrorDetails, lines: Lines, source: str, keys: list[str]) 
 
 
 def _fault_path(path: YamlPath, error: ErrorDetails, lines: Lines) -> YamlPath:
-    """Return the path of a fault in the file, which may be the factors' shared scale, or a key of a `FieldError`."""
+    """Return the path at which to report a fault. It may be the scale that factors share, or a key named by a
+    `FieldError`."""
     # Pydantic adds the types of a union to the path, which are not keys.
     kinds = ("str", "PromptPart", "tuple[str, ...]")
     path = tuple(key for key in path if key not in kinds)
@@ -287,11 +289,11 @@ def _fault_path(path: YamlPath, error: ErrorDetails, lines: Lines) -> YamlPath:
 
 
 def dump_plain(data: object) -> str:
-    """Return plain data as readable YAML, which `parse_yaml` reads back unchanged."""
+    """Return plain data as readable YAML. `parse_yaml` turns it back into the same data."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Writes texts with several lines as blocks, which are easy to read and edit."""
+        """Writes multi-line strings as block scalars, which are easy to read and edit."""
 
         def ignore_aliases(self, data: object) -> bool:
             return True

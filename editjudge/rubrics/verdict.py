@@ -1,6 +1,6 @@
 """Outcome of a reply: a `Verdict` or a `Failure`, with remarks.
 
-This module is separate from the contract, whose patterns are compiled only when the first reply arrives.
+It is separate from the contract module, which compiles its patterns only when the first reply arrives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class RemarkJson(TypedDict):
 
 @dataclass(frozen=True)
 class Remark:
-    """A finding about a reply: its code, message and factor."""
+    """A finding about a reply, with its code, message and factor."""
 
     code: str
     message: str
@@ -40,15 +40,15 @@ class Verdict:
     status: ClassVar[Literal["ok"]] = "ok"
 
     scores: Mapping[str, float]
-    """Scores by factor; integers stay integers. Empty if the rubric asks for choices."""
+    """Scores, keyed by factor; integers stay integers. Empty if the rubric asks for choices."""
     justifications: Mapping[str, str]
     violations: tuple[Remark, ...] = ()
     """Broken rules that do not affect the scores."""
     notes: tuple[Remark, ...] = ()
     choices: Mapping[str, str] = field(default_factory=dict)
-    """Choices by factor, if the rubric asks for choices instead of scores."""
+    """Choices, keyed by factor, if the rubric asks for choices instead of scores."""
     abstained: Mapping[str, str] = field(default_factory=dict)
-    """Factors that do not apply according to the reply, and the word it used for that."""
+    """Factors that do not apply according to the reply, each with the word that the reply used for that."""
 
     def as_json(self) -> dict[str, object]:
         """Return the document that `editjudge parse --json` prints."""
