@@ -1,4 +1,4 @@
-"""Batches submitted to providers, and answers to questions that have no judgement yet."""
+"""Batches that were submitted to providers, and answers to questions that have no judgement yet."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from editjudge.store.schema import batch_lines, batches, packed, unpacked
 from editjudge.store.store import Store
 
 State = Literal["submitting", "open", "collected", "turned down"]
-"""State of a batch. `submitting`: the provider may or may not have it; its list of batches shows whether our mark is
-there.
+"""State of a batch. `submitting` means that it is unknown whether the provider received the batch; its list of batches
+shows whether our mark is there.
 """
 
 Reply = tuple[int, bytes]
@@ -34,7 +34,7 @@ class BatchRecord(NamedTuple):
 def begin(
     store: Store, run_id: int, judge: str, mark: str, keys: Sequence[str]
 ) -> BatchRecord:
-    """Store a batch before it is submitted, so that it can be found again after a crash."""
+    """Store a batch before it is submitted, so it can be found again after a crash."""
     now = time.time()
     new = sa.insert(batches).values(
         run_id=run_id,
@@ -60,7 +60,7 @@ def submitted(store: Store, batch: BatchRecord, provider_id: str) -> BatchRecord
 
 
 def withdraw(store: Store, batch: BatchRecord) -> None:
-    """Release the questions of a batch that the provider does not have or rejected, so that they are asked again."""
+    """Release the questions of a batch that the provider rejected or never received. They will be asked again."""
     with store._writing() as connection:
         connection.execute(
             sa.delete(batch_lines).where(
@@ -73,7 +73,8 @@ def withdraw(store: Store, batch: BatchRecord) -> None:
 def answered(
     store: Store, batch: BatchRecord, replies: Iterable[tuple[str, Reply]]
 ) -> None:
-    """Store answers by key. The first answer to a question counts; answers to unknown questions are ignored."""
+    """Store answers, each given with its question's key. If a question has several answers, the first is kept. Answers
+    to unknown questions are ignored."""
     line = batch_lines.c
     statement = (
         sa.update(batch_lines)
@@ -89,7 +90,7 @@ def answered(
 
 
 def collected(store: Store, batch: BatchRecord, otherwise: Reply) -> None:
-    """Mark a batch as collected. Questions without an answer get the reply `otherwise`."""
+    """Mark a batch as collected. Questions that got no answer are given the reply `otherwise`."""
     status, body = otherwise
     values = {"status": status, "answer": packed(body.decode())}
     with store._writing() as connection:
@@ -106,8 +107,8 @@ def keys_of(store: Store, batch: BatchRecord) -> list[str]:
 
 
 def awaited(store: Store, keys: Sequence[str]) -> dict[str, BatchRecord]:
-    """Return the batch, of any run, in which each of these questions waits for its answer; other questions are left
-    out.
+    """Map each question that is waiting for an answer to its batch, which may belong to any run. Other questions are
+    left out.
     """
     columns = [batches.c[name] for name in BatchRecord._fields]
     query = (
@@ -136,13 +137,13 @@ def replies_to(store: Store, keys: Sequence[str]) -> dict[str, list[Reply]]:
 
 
 def forget(store: Store, keys: Sequence[str]) -> None:
-    """Delete the answers to questions that have a judgement, since the judgement contains them."""
+    """Delete the answers to questions that now have a judgement, since the judgement contains them."""
     for chunk in chunks(keys, MAX_IN):
         store._execute(sa.delete(batch_lines).where(batch_lines.c.key.in_(chunk)))
 
 
 def forget_errors(store: Store, judge: str) -> None:
-    """Delete answers that are errors, so that the questions are asked again."""
+    """Delete a judge's answers that are errors, so the questions are asked again."""
     of_judge = sa.select(batches.c.id).where(batches.c.judge == judge)
     errors = (batch_lines.c.batch_id.in_(of_judge), batch_lines.c.status >= 400)
     store._execute(sa.delete(batch_lines).where(*errors))

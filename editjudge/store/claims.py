@@ -1,10 +1,11 @@
-"""Claims on questions: a process that asks a question owns its key until the claim is released or expires.
+"""Claims on questions. A process that works on a question owns the question's key until the claim is released or
+expires.
 
 A claim expires a short time (the lease) after the owner's last heartbeat. Two processes may work on one run, two runs
-may share questions, and a reward server may run at the same time. The process that claims a key asks the question,
-and the others wait for the answer. Among processes on one machine, claims expire by the monotonic clock, which the
-processes share and which cannot be set. If the owner is on another machine, its claim expires by the clock of the
-database: the server's or, with SQLite, this machine's.
+may share questions, and a reward server may run at the same time. The process that claims a key sends the question, and
+the others wait for the answer. For processes on one machine, expiry is measured with the monotonic clock, which they
+share and which cannot be set. If the owner is on another machine, expiry is measured with the database's clock: the
+server's or, with SQLite, this machine's.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from editjudge.store.schema import claims, upsert
 from editjudge.store.store import Store
 
 LEASE = 60.0
-"""Seconds from the owner's last heartbeat until its claims expire. It is the longest wait for a dead owner on another
-machine.
+"""Seconds from an owner's last heartbeat until its claims expire. This is the longest time to wait for a dead owner on
+another machine.
 """
 BEAT = 15.0
-"""Seconds between heartbeats. Three may be late on a busy disk before a claim expires."""
+"""Seconds between heartbeats. On a busy disk, three may be late before a claim expires."""
 
 
 def new_owner() -> str:
@@ -45,7 +46,7 @@ def process_name(pid: int) -> str:
 
 @functools.cache
 def _here() -> str:
-    """Return an identifier of this machine's boot and of the process namespace."""
+    """Return an identifier of this machine's current boot and of the process namespace."""
     parts = [socket.gethostname().replace(" ", "-")]
     with contextlib.suppress(OSError):  # only on Linux
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
@@ -54,14 +55,15 @@ def _here() -> str:
 
 
 def is_on_this_machine(owner: str) -> bool:
-    """Whether an owner is a process of this machine since its last boot, so that both use the same monotonic
-    clock.
+    """Whether an owner is a process that was started on this machine since its last boot. If so, both use the same
+    monotonic clock.
     """
     return _machine(owner.partition(" ")[0]) == _machine(_here())
 
 
 def _machine(here: str) -> str:
-    """Return an identifier of a machine's boot, which its containers share, or else the host name."""
+    """Return an identifier of a machine's current boot, which all its containers share. If there is none, return the
+    host name."""
     name, *marks = here.split("/", 2)
     return marks[0] if marks else name
 
@@ -77,7 +79,7 @@ def _started(pid: int) -> str:
 
 
 def is_alive(owner: str) -> bool:
-    """Whether an owner may be alive. An owner on another machine counts as alive until its claim expires."""
+    """Whether an owner may still be alive. An owner on another machine counts as alive until its claim expires."""
     here, pid, started, *_ = [*owner.split(" "), "", "", ""]
     if here != _here() or not pid.isdecimal():
         return True
@@ -91,7 +93,7 @@ def is_alive(owner: str) -> bool:
 
 
 class Claims:
-    """Claims of one owner, which a background thread renews. Safe to use from several threads."""
+    """The claims of one owner. A background thread renews them. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -107,13 +109,14 @@ class Claims:
         self._beat = beat
         self._clock = clock
         self._odd: dict[str, tuple[float, float]] = {}
-        """Claims that end later than any lease allows, by key: their end, and the time when it was first seen."""
+        """Claims that end later than any lease allows, keyed by question key. Each value is the claim's end and the
+        time when it was first seen."""
         self._ended = threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start renewing the claims of this owner."""
+        """Start to renew this owner's claims in the background."""
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -122,7 +125,7 @@ class Claims:
                 self._thread.start()
 
     def take(self, keys: Sequence[str]) -> set[str]:
-        """Claim keys that are free or whose owner is gone, and return all keys that this owner now holds."""
+        """Claim those keys that are free or whose owner is gone. Return all keys that this owner now holds."""
         if not keys:
             return set()
         self.start()
@@ -143,7 +146,7 @@ class Claims:
 
     @functools.cached_property
     def _claim(self) -> sa.Insert:
-        """Statement that claims keys that are free, or already ours."""
+        """Statement that claims a key if it is free or already ours."""
         return upsert(
             self._store._dialect,
             claims,
@@ -152,7 +155,7 @@ class Claims:
         )
 
     def _ends(self, connection: sa.Connection) -> dict[str, float]:
-        """Return the expiry, on both clocks, of a claim that is made or renewed now."""
+        """Return when a claim that is made or renewed now expires, on both clocks."""
         until = _now(connection) + self._lease
         return {"until": until, "until_here": self._clock() + self._lease}
 
@@ -170,7 +173,7 @@ class Claims:
         ]
 
     def _is_in_time(self, claim: Row, now: float) -> bool:
-        """Whether a claim has not expired yet; `now` is the time of the database."""
+        """Whether a claim has not yet expired. `now` is the database's time."""
         if claim.until_here is not None and is_on_this_machine(claim.owner):
             left = claim.until_here - self._clock()
         else:
@@ -180,8 +183,8 @@ class Claims:
         return self._was_renewed_lately(claim)
 
     def _was_renewed_lately(self, claim: Row) -> bool:
-        """Whether the owner of a claim still renews it. This is observed if the clock was set back after the claim
-        was made, so that a dead owner does not hold the claim until the clock catches up.
+        """Whether the owner of a claim is still renewing it. This is checked if the clock was set back after the claim
+        was made. Otherwise a dead owner would hold the claim until the clock catches up.
         """
         until, since = self._odd.get(claim.key, (None, 0.0))
         if until != claim.until:
@@ -190,7 +193,7 @@ class Claims:
         return self._clock() - since <= self._lease
 
     def held(self, keys: Sequence[str]) -> dict[str, bool]:
-        """Return whether the owner is alive, for each key that another owner has claimed."""
+        """Return the keys that other owners have claimed, and for each whether its owner is alive."""
         is_held: dict[str, bool] = {}
         with self._store._reading() as connection:
             for chunk in chunks(keys, MAX_IN):
@@ -204,7 +207,7 @@ class Claims:
             self._store._execute(sa.delete(claims).where(*ours))
 
     def close(self) -> None:
-        """Release all keys, so that other processes can ask the remaining questions."""
+        """Release all keys, so other processes can work on the remaining questions."""
         self._ended.set()
         with self._starting:
             thread = self._thread

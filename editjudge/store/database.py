@@ -1,4 +1,5 @@
-"""Connection to a store: opens or migrates it, reads and writes in transactions, and retries temporary failures."""
+"""Connection to a store. It opens or migrates the store, reads and writes in transactions, and retries after temporary
+failures."""
 
 from __future__ import annotations
 
@@ -22,26 +23,28 @@ from editjudge.store.schema import Column
 
 T = TypeVar("T")
 Row: TypeAlias = Any
-"""A row of a query. The type of SQLAlchemy has a different number of parameters in each version."""
+"""A row of a query's result. SQLAlchemy's own type has a different number of parameters in each version."""
 Query: TypeAlias = sa.Select[Any]
 """A query; its columns are found by name."""
 Parameters: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]] | None
-"""Values of a statement, once or for each row."""
+"""Parameters of a statement, either a single set or one for each row."""
 
 MAX_IN = 900
-"""Maximum number of values in an IN clause: below 999, the limit of older versions of SQLite. 300 and 5,000 were not
-faster.
+"""Maximum number of values in an IN clause. It is below 999, the limit of older SQLite versions. Neither 300 nor 5,000
+was faster.
 """
 MAX_ROWS = 10_000
-"""Number of rows in one transaction when a run is planned or removed. Writers of other runs wait for it."""
+"""Number of rows in one transaction when a run is planned or removed. Writers of other runs wait for the transaction.
+"""
 _FETCH = 1_000
-"""Number of rows fetched at a time, which limits the memory of reading a million rows."""
+"""Number of rows fetched at a time, which limits the memory needed to read a million rows."""
 
 
 class Database:
     """Connection to a store. Open one with `open`; it is a context manager.
 
-    With SQLite, one thread writes and any number read, in this process and others. With a server, any number write.
+    With SQLite, one thread at a time can write while any number read, in this process and in others. With a server, any
+    number can write.
     """
 
     def __init__(
@@ -53,12 +56,12 @@ class Database:
         self._timeout = timeout
         self._dialect = engine.dialect.name
         self._patience = 0.0
-        """Seconds to keep retrying; 0 until the server was reached once."""
+        """Seconds to keep retrying; 0 until the server has been reached once."""
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._held: location.HeldFile | None = None
         self._moving = threading.Lock()
         self._moved = ""
-        """Error message for all writers after the file was deleted or replaced; empty before."""
+        """Error message for all writers after the file was deleted or replaced; empty until then."""
 
     @classmethod
     def open(
@@ -69,9 +72,9 @@ class Database:
     ) -> Self:
         """Open the store at a path or a URL. Unless `readonly`, create it if it does not exist.
 
-        `timeout` is how many seconds to wait for another process that writes: a group of judgements takes
-        milliseconds, 10,000 rows of a plan or of a removed run take seconds on a busy disk. It is also how long a
-        server that was reached once may be unavailable.
+        `timeout` is the number of seconds to wait while another process writes. A group of judgements takes
+        milliseconds, but planning or removing 10,000 rows takes seconds on a busy disk. It is also the time for which a
+        server may be unavailable after it was reached once.
         """
         engine, name = location.engine_of(url_or_path, readonly, timeout)
         store = cls(engine, name, readonly, timeout)
@@ -111,7 +114,7 @@ class Database:
         self._patience = self._timeout
 
     def _bring_up_to_date(self) -> None:
-        """Create the tables, or migrate them. A file is copied first, and the copy stays beside it."""
+        """Create the tables, or migrate them. A file is copied before its migration, and the copy is kept beside it."""
         copy = None
         try:
             with self._writing() as connection:
@@ -134,9 +137,7 @@ class Database:
             )
 
     def _read_migrated_copy(self) -> None:
-        """Migrate an older file in a temporary copy and read the copy, since a read-only store must not be
-        written.
-        """
+        """Migrate a temporary copy of an older file and read that copy, since a read-only store must not be written to."""
         self._temporary = tempfile.TemporaryDirectory(prefix="editjudge-")
         path = os.path.join(self._temporary.name, "store.db")
         with self._reading() as connection:
@@ -162,9 +163,7 @@ class Database:
             self._temporary.cleanup()
 
     def keep_caches_small(self) -> None:
-        """Limit SQLite's page caches, since a web server has many connections and the kernel's cache serves them
-        all.
-        """
+        """Limit SQLite's page caches. A web server has many connections, and the kernel's cache serves them all."""
         if self._dialect == "sqlite":
             sa.event.listen(
                 self._engine,
@@ -207,8 +206,8 @@ class Database:
             raise StoreMoved(self._moved)
 
     def _transact(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run a transaction, and repeat it if the server disconnected before acknowledging it. Every row has a key,
-        so writing it twice has no effect.
+        """Run a transaction. If the server disconnects before acknowledging it, run it again. Every row has a key, so
+        writing a row twice has no effect.
         """
 
         def once() -> T:
@@ -224,7 +223,7 @@ class Database:
         )
 
     def _with_retry(self, work: Callable[[], T]) -> T:
-        """Retry on temporary failures of a server, since a restart takes seconds."""
+        """Call `work`, and retry it after temporary failures of a server, which takes seconds to restart."""
         pause = 0.05
         end = time.monotonic() + self._patience
         while True:
@@ -254,7 +253,7 @@ class Database:
             ) from error
 
     def _read(self, query: Query, values: Parameters = None) -> Sequence[Row]:
-        """Return all rows of a query that fits into memory."""
+        """Return all rows of a query. The result must fit into memory."""
 
         def once() -> Sequence[Row]:
             with self._reading() as connection:
@@ -265,14 +264,14 @@ class Database:
     def _read_among(
         self, query: Query, column: Column, values: Iterable[str | int]
     ) -> Iterator[Row]:
-        """Yield the rows in which the column has one of these values, however many rows there are."""
+        """Yield the rows in which the column has one of these values. There may be any number of rows."""
         among = query.where(column.in_(sa.bindparam("among", expanding=True)))
         for chunk in chunks(values, MAX_IN):
             yield from self._read(among, {"among": chunk})
 
     def stream(self, query: Query) -> Iterator[Row]:
-        """Yield the rows of a query over the tables of `editjudge.store.schema`, however many there are. Plug-ins use
-        it too.
+        """Yield the rows of a query on the tables of `editjudge.store.schema`. There may be any number of rows.
+        Plug-ins may use this method.
         """
         with (
             self._reading() as connection,
@@ -283,7 +282,7 @@ class Database:
     # --- a file that lost its name ----------------------------------------------------------------------------
 
     def _follow_file(self) -> None:
-        """Continue in a copy if the file was deleted, renamed or replaced. Pending writes go to the copy, and every
+        """If the file was deleted, renamed or replaced, continue in a copy. Pending writes go to the copy, and every
         writer gets an error.
         """
         held = self._held

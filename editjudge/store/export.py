@@ -1,4 +1,4 @@
-"""Export of a run as files: its tables and run.json, in a folder or at an address."""
+"""Export of a run as files: its tables and run.json, in a local folder or at a remote address."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def export_run(
     replies: bool = False,
     contradictions: Sequence[Count] = (),
 ) -> list[Path]:
-    """Write the tables of a run and run.json in one pass, and return the files and folders.
+    """Write a run's tables and run.json in one pass, and return the paths of the files and folders.
 
     A task without a judgement has a row with the status `pending`.
     """
@@ -114,7 +114,7 @@ def export_run(
 
 
 def _factors(row: JudgementRow, rubric_factors: Sequence[str]) -> list[str]:
-    """Return the factors of a task. A failed task has a row for each of them."""
+    """Return a task's factors. A failed task has a row for each of them."""
     answered = (row["scores"] or {}, row["choices"] or {}, row["abstained"])
     factors = [*rubric_factors, *(factor for values in answered for factor in values)]
     return list(dict.fromkeys(factors)) or [""]
@@ -123,7 +123,7 @@ def _factors(row: JudgementRow, rubric_factors: Sequence[str]) -> list[str]:
 def _items(
     store: Store, run: RunRecord, *, derived: bool
 ) -> Iterator[dict[str, object]]:
-    """Yield each edit as a row. `derived` adds the scores of rubric sets, verdicts on pairs, tags and note."""
+    """Yield each edit as a row. With `derived`, rows also have rubric set scores, verdicts on pairs, tags and note."""
     scores = None
     if derived and run.spec.get("sets"):
         scores = run_set_scores(store, run)
@@ -140,7 +140,8 @@ def _items(
 
 
 def taken(folder: Path, run: RunRecord) -> list[str]:
-    """Return the files that an export would replace or remove, or an empty list if they belong to the same run."""
+    """Return the files that an export would replace or remove. Return an empty list if they come from an earlier export
+    of the same run."""
     names = ["run.json", "judgements.csv", *TABLES, *(f"{name}.jsonl" for name in TABLES)]  # fmt: skip
     with suppress(OSError, ValueError, RecursionError, LookupError, TypeError):
         about = read_json((folder / "run.json").read_bytes())
@@ -154,9 +155,9 @@ def taken(folder: Path, run: RunRecord) -> list[str]:
 
 @contextmanager
 def export_folder(output: str) -> Iterator[Path]:
-    """Yield a local folder to export to.
+    """Yield a local folder into which to write an export.
 
-    If the output is an address such as s3://BUCKET/NAME, the files are uploaded afterwards and replace an earlier
+    If the output is an address such as s3://BUCKET/NAME, the files are then uploaded from there and replace an earlier
     export. run.json is uploaded last.
     """
     if "://" not in output:
@@ -184,8 +185,8 @@ def export_folder(output: str) -> Iterator[Path]:
 
 @contextmanager
 def import_folder(source: str) -> Iterator[Path]:
-    """Yield the local folder of an export. An export at an address such as s3://BUCKET/NAME is downloaded
-    temporarily.
+    """Yield the local folder of an export. If the export is at an address such as s3://BUCKET/NAME, it is downloaded to
+    a temporary folder.
     """
     if "://" not in source:
         yield Path(source)
@@ -202,7 +203,7 @@ _OF_EXPORT = re.compile(
 
 @contextmanager
 def _remote(address: str) -> Iterator[tuple[Any, Any, str]]:
-    """Yield pyarrow's filesystem module, the filesystem of an address, and the path in it."""
+    """Yield pyarrow's filesystem module, the filesystem for an address, and the path within it."""
     arrow = need_pyarrow("an address")
     try:
         system, root = arrow.fs.FileSystem.from_uri(address)

@@ -1,5 +1,5 @@
-"""Import of an exported run into a store. All rows are checked before the first one is written; importing is
-idempotent.
+"""Import of an exported run into a store. All rows are checked before the first one is written. Importing a run again
+changes nothing.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _BATCH = 2_000
 Key = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Text = InstanceOf[str]
-"""Any text. Pydantic's own type rejects unpaired surrogates, which models produce and a store keeps."""
+"""Any string. Pydantic's own type rejects unpaired surrogates, which models produce and a store keeps."""
 Time = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 """Seconds since 1970, before the year 10,000, which `datetime` cannot represent."""
 Score = Annotated[int, Field(ge=-(2**53), le=2**53)] | float
@@ -73,7 +73,7 @@ Tokens = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def _is_json(value: dict[str, object]) -> dict[str, object]:
-    """Raise `ValueError` for NaN and Infinity, which a store cannot hold."""
+    """Raise `ValueError` if a value contains NaN or Infinity, which a store cannot represent."""
     json.dumps(value, allow_nan=False)
     return value
 
@@ -158,7 +158,7 @@ class _JudgementChecks(_StrictModel):
 
 
 def _is_lines(lines: object) -> bool:
-    """Whether a value is a list of text lines from an image, each with a bounding box."""
+    """Whether a value is a list of lines of text found in an image, each with a bounding box."""
     if not isinstance(lines, list):
         return False
     boxes = [line.get("box") if isinstance(line, dict) else None for line in lines]
@@ -177,7 +177,7 @@ class _ItemChecks(_StrictModel):
     @model_validator(mode="before")
     @classmethod
     def drop_derived(cls, row: object) -> object:
-        """Drop fields that are derived from judgements, since they are computed again."""
+        """Remove fields that are derived from judgements, since they are computed again."""
         derived = ("verdict", "flipped", "half", "set_scores")
         if isinstance(row, dict):
             return {name: row[name] for name in row if name not in derived}
@@ -257,10 +257,11 @@ class RunFile(_StrictModel):
     rubrics: dict[Key, _RubricRow]
     counts: list[_CountRow] | None = None
     files: dict[FileName, _FileRow] | None = None
-    """Rows and digests of the exported files; None in exports of earlier versions."""
+    """Row counts and digests of the exported files; None in exports by earlier versions."""
 
     def parse_rubrics(self) -> dict[str, Rubric]:
-        """Return the rubrics by hash. Raise `ValueError` if a rubric cannot be read or does not match its hash."""
+        """Return the rubrics, keyed by hash. Raise `ValueError` if a rubric cannot be parsed or does not match its
+        hash."""
         parsed = {}
         for key, row in self.rubrics.items():
             try:
@@ -283,7 +284,7 @@ def _encodable(text: str) -> str:
 
 
 class _Spec(_StrictModel):
-    """Fields of a spec or a summary that pages and tables look up. Other fields are only displayed."""
+    """Fields of a spec or summary that web pages and tables read. Other fields are only displayed."""
 
     model_config = ConfigDict(extra="allow")
     judges: list[Annotated[Text, AfterValidator(_encodable)]] = []
@@ -295,7 +296,7 @@ class _Spec(_StrictModel):
 
 
 def _read_about(folder: Path) -> RunFile:
-    """Read run.json of a folder. Raise `ManifestError` if it is missing or invalid."""
+    """Read a folder's run.json. Raise `ManifestError` if it is missing or invalid."""
     path = folder / "run.json"
     if not any((folder / name).exists() for name in ("judgements", "judgements.jsonl")):
         expected = "expected judgements/ or judgements.jsonl, as `editjudge export` writes them"
@@ -341,8 +342,8 @@ Placed = tuple[str, _StrictModel]
 def check_run(folder: Path, store: Store | None = None) -> RunFile:
     """Read the run in a folder, and check that all its rows can be stored.
 
-    Raises `ManifestError` for a row that contradicts the run, its rubric or the store (if one is passed). The message
-    names the file and the line number.
+    Raises `ManifestError` if a row contradicts the run, its rubric or the store (if one is passed). The message names
+    the file and the line number.
     """
     about = _read_about(folder)
     _check_names(folder, about.files or {})
@@ -392,7 +393,8 @@ def check_run(folder: Path, store: Store | None = None) -> RunFile:
 
 
 def _check_names(folder: Path, names: Collection[str]) -> None:
-    """Raise `ManifestError` if files of the export are missing, or the folder has files that it did not write."""
+    """Raise `ManifestError` if files of the export are missing, or if the folder has files that the export did not
+    write."""
     for name in names:
         if not (folder / name).is_file():
             raise ManifestError(
@@ -413,7 +415,8 @@ def _check_names(folder: Path, names: Collection[str]) -> None:
 def _check_counts(
     folder: Path, about: RunFile, counts: Counter[tuple[str, str, str]]
 ) -> None:
-    """Raise `ManifestError` if the number of judgements by judge, rubric and status differs from run.json."""
+    """Raise `ManifestError` if the number of judgements for any judge, rubric and status differs from the number in
+    run.json."""
     if about.counts is None:
         return
     expected = Counter(
@@ -496,10 +499,10 @@ def _check_scores(
 def _images_of_own_run(
     store: Store, about: RunFile
 ) -> dict[str, Mapping[str, Mapping[str, str | None]]] | None:
-    """Return the images of each edit of a run with the same name that was made in this store, or None if there is no
-    such run.
+    """Return the images of each edit in the run with this name, if that run was made in this store. Otherwise return
+    None.
 
-    Such a run may show images that an imported run may not, so other edits must not be added to it.
+    Such a run may show images that an imported run may not, so no further edits may be added to it.
     """
     for run in store.runs():
         same = (run.name, run.spec_hash) == (about.name, about.spec_hash)
@@ -509,7 +512,7 @@ def _images_of_own_run(
 
 
 def _check_stored(store: Store, name: str, chunk: Sequence[Placed]) -> None:
-    """Check that the store has the same answer for each key, and that the run's tasks have the same keys."""
+    """Check that stored answers with these keys are the same, and that stored tasks of the run have the same keys."""
     columns = [judgements.c[name] for name in ("key", "status", "abstained")]
     done = sa.select(*columns).where(judgements.c.status.in_(DONE))
     keys = sorted({row.key for _, row in chunk})
@@ -550,9 +553,9 @@ def _check_stored(store: Store, name: str, chunk: Sequence[Placed]) -> None:
 def import_run(
     store: Store, about: RunFile, folder: Path, images: Path | None = None
 ) -> tuple[RunRecord, int]:
-    """Store a checked run, and return it with the number of its tasks.
+    """Store a run that `check_run` has checked. Return the run and the number of its tasks.
 
-    Existing rows of the store are not changed. The images are in `images`, or by default in the folder of the export.
+    Existing rows of the store are not changed. `images` is the folder with the images; by default, the export's folder.
     """
     values = about.model_dump(exclude={"rubrics", "counts", "files"})
     values["imported_from"] = str((images or folder).resolve())

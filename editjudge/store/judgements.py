@@ -1,4 +1,4 @@
-"""Judgements of a store: written in groups with their scores and raw replies, and read by key or by run."""
+"""The judgements in a store. They are written in groups, with their scores and raw replies, and read by key or by run."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ from editjudge.store.schema import (
 )
 
 Values = dict[str, Any]
-"""Values of a row, by column."""
+"""Values of a row, keyed by column."""
 FactorValues = dict[str, Values]
-"""Values of one judgement, by field (such as `scores` or `choices`) and factor. Fields without values are left
-out.
+"""Values of one judgement, keyed by field (such as `scores` or `choices`) and then by factor. Fields without values are
+left out.
 """
 
 SAME_KEY = judgements.c.key == tasks.c.key
@@ -60,11 +60,11 @@ _COLUMNS = tuple(field.name for field in FIELDS if field.table == "judgements")
 _OPTIONAL = {field.name for field in FIELDS if field.optional}
 _EXCHANGE_COLUMNS = tuple(name for name in Exchange.__slots__ if name != "text")
 _EXACT = 2.0**53
-"""Limit up to which a double represents every integer."""
+"""Largest power of two up to which a double represents every integer."""
 
 
 def _score_rows(key: str, fields: Mapping[str, Values | None]) -> Iterator[Values]:
-    """Yield the rows of `scores` for the per-factor fields of one judgement."""
+    """Yield the rows of the table `scores` for one judgement's per-factor fields."""
     columns = {column: fields.get(name) or {} for name, column in PER_FACTOR.items()}
     factors = dict.fromkeys(factor for values in columns.values() for factor in values)
     for position, factor in enumerate(factors):
@@ -109,14 +109,14 @@ def factor_fields(
 
 
 def as_number(score: float) -> float:
-    """Return a score for display. Whole numbers become integers, as judges give them."""
+    """Return a score for display. Whole numbers become integers, the form in which judges give them."""
     return int(score) if score.is_integer() and abs(score) <= _EXACT else score
 
 
 def mark_lists_stale(
     connection: sa.Connection, *conditions: sa.ColumnElement[bool]
 ) -> None:
-    """Mark the edit lists of runs as outdated, so that they are filled again when opened."""
+    """Mark the edit lists of runs as outdated. They are filled again when they are next opened."""
     fills = sa.update(edit_score_fills).where(~edit_score_fills.c.stale, *conditions)
     connection.execute(fills.values(stale=True))
 
@@ -153,7 +153,7 @@ def _field_columns() -> dict[str, Column]:
 
 
 FIELD_COLUMNS = _field_columns()
-"""Columns and expressions over `JUDGED_TASKS`, by the field of a row."""
+"""Columns and expressions over `JUDGED_TASKS`, keyed by the field of a row."""
 
 
 class JudgementStore(Database):
@@ -169,8 +169,8 @@ class JudgementStore(Database):
     # --- writing ----------------------------------------------------------------------------------------------
 
     def write(self, batch: Sequence[Judgement]) -> None:
-        """Store judgements, all or none. A later judgement replaces a failure, but never a completed one. Replies
-        accumulate.
+        """Store all of these judgements or none. A new judgement replaces a failure, but never a completed judgement.
+        Replies accumulate.
         """
         # Sorted by key, so that two processes that write the same keys do not deadlock.
         in_order = sorted(batch, key=lambda judgement: judgement.key)
@@ -193,7 +193,8 @@ class JudgementStore(Database):
         values: Mapping[str, Mapping[str, Values | None]],
         exchanges: Sequence[Values],
     ) -> None:
-        """Store rows of `judgements`, their per-factor values by key and field, and rows of `replies`."""
+        """Store rows of `judgements` and of `replies`. `values` has the per-factor values, keyed by judgement key and
+        field."""
         keys = [row["key"] for row in rows]
         try:
             new_scores = [
@@ -232,7 +233,7 @@ class JudgementStore(Database):
     # --- reading ----------------------------------------------------------------------------------------------
 
     def judgement(self, key: str) -> Judgement | None:
-        """Return the stored judgement of a key, with the exchanges of its own attempt only."""
+        """Return the stored judgement for a key. It has only the exchanges of its own attempt."""
         rows = self._read(sa.select(judgements).where(judgements.c.key == key))
         if not rows:
             return None
@@ -247,7 +248,8 @@ class JudgementStore(Database):
         return Judgement(exchanges=exchanges, **values)
 
     def scores(self, keys: Iterable[str]) -> dict[str, dict[str, float]]:
-        """Return the scores of these judgements, by key and factor. Judgements without scores are left out."""
+        """Return the scores of these judgements, keyed by judgement key and factor. Judgements without scores are left
+        out."""
         values = self.factor_values(keys)
         return {
             key: fields["scores"]
@@ -256,7 +258,8 @@ class JudgementStore(Database):
         }
 
     def factor_values(self, keys: Iterable[str]) -> dict[str, FactorValues]:
-        """Return the per-factor values of these judgements, by key, field (such as `scores`) and factor."""
+        """Return the per-factor values of these judgements, keyed by judgement key, field (such as `scores`) and
+        factor."""
         columns = (scores.c[column] for column in PER_FACTOR.values())
         query = sa.select(scores.c.key, scores.c.factor, *columns)
         query = query.order_by(scores.c.key, scores.c.position)
@@ -272,8 +275,8 @@ class JudgementStore(Database):
         return values
 
     def replies(self, key: str, at: float | None = None) -> list[Exchange]:
-        """Return all exchanges for a key, including failed attempts, or only those of the judgement made `at` a
-        time.
+        """Return all exchanges for a key, including those of failed attempts. With `at`, return only those of the
+        judgement made at that time.
         """
         query = sa.select(replies).where(replies.c.key == key).order_by(replies.c.id)
         if at is not None:
@@ -286,7 +289,7 @@ class JudgementStore(Database):
         return exchanges
 
     def replies_of(self, run: RunRecord) -> Iterator[Values]:
-        """Yield every raw reply to the questions of a run, ordered by key."""
+        """Yield every raw reply to a run's questions, ordered by key."""
         keys = sa.select(tasks.c.key).where(tasks.c.run_id == run.id)
         columns = [column for column in replies.columns if column is not replies.c.id]
         query = sa.select(*columns).where(replies.c.key.in_(keys))
@@ -300,11 +303,12 @@ class JudgementStore(Database):
         fields: Collection[str] = (),
         **where: str | int | Collection[str] | None,
     ) -> Iterator[JudgementRow]:
-        """Yield the tasks of a run in order, each with its judgement. Without a judgement the status is `pending`.
+        """Yield the tasks of a run in order, each with its judgement. A task without a judgement has the status
+        `pending`.
 
-        A row has the fields of `editjudge.judgement.row`, then `position`, `edit_type` and `metadata`. With `fields`
-        it has only those, which is several times faster if only scores are needed. `where` selects rows by any field
-        with a plain value, such as `judge="measured"` or `status=["invalid", "refused"]`.
+        A row has the fields of `editjudge.judgement.row`, then `position`, `edit_type` and `metadata`. If `fields` is
+        given, it has only these, which is several times faster if only scores are needed. `where` selects rows by any
+        field with a plain value, such as `judge="measured"` or `status=["invalid", "refused"]`.
         """
         if unknown := [name for name in (*fields, *where) if name not in FIELD_COLUMNS]:
             raise TypeError(
@@ -344,7 +348,8 @@ class JudgementStore(Database):
                 yield cast("JudgementRow", row)
 
     def mean_latency(self, judge: str) -> float | None:
-        """Return the mean number of seconds that a judge took to reply, or None if it was never asked live."""
+        """Return the mean number of seconds that a judge took to reply, or None if the store has no live replies from
+        it."""
         query = sa.select(sa.func.avg(replies.c.latency)).join(
             judgements, judgements.c.key == replies.c.key
         )
@@ -354,7 +359,7 @@ class JudgementStore(Database):
 
 @functools.cache
 def _replace_failures(dialect: str) -> sa.Insert:
-    """Return the statement that writes judgements, and replaces those that are not done."""
+    """Return the statement that writes judgements. It replaces existing ones only if they are not completed."""
 
     def is_done(table: sa.Table, _new: NewRow) -> sa.ColumnElement[bool]:
         return sa.or_(*(table.c.status == status for status in DONE))
@@ -369,7 +374,7 @@ def run_id(run: RunRecord | int) -> int:
 def insert(
     connection: sa.Connection, statement: sa.Insert, rows: Sequence[Values]
 ) -> int:
-    """Insert rows, and return the number of rows written."""
+    """Insert rows, and return how many were written."""
     if not rows:
         return 0
     # Not an option of the statement: that would be a copy, whose cache key is made again.
@@ -378,7 +383,7 @@ def insert(
 
 
 def _just_written(connection: sa.Connection, rows: Sequence[Values]) -> set[str]:
-    """Return the keys for which the store has exactly these judgements."""
+    """Return the keys for which the stored judgement is exactly the one in these rows."""
     made = {row["key"]: (row["status"], row["created"]) for row in rows}
     query = sa.select(judgements.c.key, judgements.c.status, judgements.c.created)
     keys = set()

@@ -1,8 +1,8 @@
-"""Lists of a run's edits, which the database filters, sorts and paginates.
+"""Lists of a run's edits. The database filters, sorts and paginates them.
 
-A filter or a sort order needs a fact about every edit: the mean of a factor, a status, a disagreement. The table
-`edit_scores` has these facts. It is filled when a run finishes, and again when a list is opened after a new judgement
-or rating.
+A filter or a sort order needs a fact about every edit, such as the mean of a factor, a status or a disagreement. The
+table `edit_scores` has these facts. It is filled when a run finishes, and again when a list is opened after a new
+judgement or rating.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from editjudge.store.schema import (
 from editjudge.store.store import ITEM_COLUMNS, Store
 
 DISPUTED = 1 / 3
-"""Minimum distance between the lowest and highest score of a disputed factor, as a share of its scale: two points on
-1 to 7.
+"""Minimum distance between the lowest and highest score for a factor to count as disputed, as a share of its scale: two
+points on a scale from 1 to 7.
 """
 OVERALL = "overall"
 PEOPLE = "people:"
@@ -52,16 +52,17 @@ _CONTRADICTED = "contradicted"
 _STATUS = "status:"
 _VIOLATION = "violation:"
 _QUICK = 0.5
-"""Seconds. A list that is filled faster than this is filled again after every new judgement."""
+"""Number of seconds. A list that is filled faster than this is filled again after every new judgement."""
 _SHARE = 20
-"""A slower list is filled again only after this many times its filling time, so that it is not filled continually."""
+"""A slower list is filled again only after this many times its filling time, so the database is not filling lists all
+the time."""
 _EQUAL = 1e-9
 """Tolerance for equal means: the mean of three times 0.7 is 0.7."""
 
 
 @dataclass(frozen=True)
 class FactorColumn:
-    """A factor of a rubric, as a column of a list."""
+    """A factor of a rubric that is a column of a list."""
 
     id: str
     rubric: str
@@ -76,8 +77,8 @@ class FactorColumn:
         return self.highest - self.lowest
 
     def level(self, score: float) -> int | None:
-        """Return one of seven levels from worst (0) to best (6), for a colour, or None if the scale has an open
-        end.
+        """Return one of seven levels, from worst (0) to best (6), to choose a colour. Return None if an end of the
+        scale is open.
         """
         if not math.isfinite(self.width):
             return None
@@ -87,7 +88,7 @@ class FactorColumn:
 
 @dataclass(frozen=True)
 class Columns:
-    """Score columns of a list."""
+    """The score columns of a list."""
 
     factors: Sequence[FactorColumn]
     parts: Sequence[FactorColumn]
@@ -96,7 +97,7 @@ class Columns:
 
     @property
     def overall(self) -> FactorColumn | None:
-        """Column of the mean of `parts`, for edits with a score in all of them."""
+        """Column with the mean of `parts`, for edits that have a score in all of them."""
         if not self.parts:
             return None
         return replace(self.parts[0], id=OVERALL, rubric="", factor=OVERALL)
@@ -113,14 +114,15 @@ class EditSummary:
     """Scores, statuses and violations of one edit."""
 
     scores: dict[str, list[float]] = field(default_factory=dict)
-    """All scores of judges, by column id."""
+    """All scores given by judges, keyed by column id."""
     people: dict[str, list[float]] = field(default_factory=dict)
-    """All scores of people, by factor."""
+    """All scores given by people, keyed by factor."""
     statuses: set[str] = field(default_factory=set)
     violations: dict[str, None] = field(default_factory=dict)
 
     def spread(self, columns: Iterable[FactorColumn]) -> float:
-        """Return the largest disagreement on any factor among judges, repeats and people, as a share of its scale."""
+        """Return the largest disagreement on any factor among judges, repeats and people, as a share of the factor's
+        scale."""
         widest = 0.0
         for column in columns:
             values = [*self.scores.get(column.id, ())]
@@ -133,7 +135,7 @@ class EditSummary:
 
 @dataclass(frozen=True)
 class ListFilter:
-    """Filters and sort order of a list, as given by the query string of a table."""
+    """Filters and sort order of a list, as given in the query string of a table page."""
 
     model: str = ""
     edit_type: str = ""
@@ -152,13 +154,13 @@ class ListFilter:
 
     @property
     def plain(self) -> bool:
-        """Whether the list has every edit in the order of the manifest."""
+        """Whether the list contains all edits in the order of the manifest."""
         return replace(self, judge="") == type(self)()
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Values that the filters of a table offer."""
+    """The values that a table's filters offer."""
 
     models: list[str]
     edit_types: list[str]
@@ -178,7 +180,7 @@ class Neighbours(NamedTuple):
 
 def columns_of(store: Store, run: RunRecord, overall: Collection[str] = ()) -> Columns:
     """Return the columns of a run's list: its factors, and the factors that people rated. `overall` names the factors
-    whose mean is the column `overall`.
+    whose mean is shown in the column `overall`.
     """
     factors = []
     for rubric, scored in store.questions_of(run).scored.items():
@@ -226,7 +228,7 @@ def items_at(store: Store, run: RunRecord, positions: Sequence[int]) -> list[Ite
 
 
 def models_of(store: Store, run: RunRecord) -> list[str]:
-    """Return the names of a run's editing models, sorted."""
+    """Return the names of a run's editing models, in sorted order."""
     query = sa.select(items.c.model).where(items.c.run_id == run.id).distinct()
     return sorted(model or "" for (model,) in store._read(query))
 
@@ -234,7 +236,8 @@ def models_of(store: Store, run: RunRecord) -> list[str]:
 def tasks_by_position(
     store: Store, run: RunRecord, model: str = ""
 ) -> list[tuple[int, str, str]]:
-    """Return position, task (input and instruction) and model of a run's edits, or of one model's, in order."""
+    """Return the position, task (input and instruction) and model of each of a run's edits, in order. With `model`,
+    return only that model's edits."""
     query = sa.select(items.c.position, items.c.task, items.c.model)
     query = query.where(items.c.run_id == run.id).order_by(items.c.position)
     if model:
@@ -245,7 +248,7 @@ def tasks_by_position(
 def means_by_position(
     store: Store, run: RunRecord, judge: str, column: FactorColumn
 ) -> dict[int, float]:
-    """Return the mean score in a column by position of the edit. Edits without a mean are left out. Call `fill`
+    """Return the mean scores in a column, keyed by the edit's position. Edits without a mean are left out. Call `fill`
     first.
     """
     facts = edit_scores.c
@@ -265,7 +268,7 @@ def siblings_of(store: Store, run: RunRecord, item: Item, limit: int) -> list[It
 
 
 def tasks_of(store: Store, run: RunRecord, item: str) -> Sequence[Row]:
-    """Return rubric, judge, repeat, variant and key of every question about an edit."""
+    """Return the rubric, judge, repeat, variant and key of every question about an edit."""
     names = ("rubric", "judge", "repeat", "variant", "key", "position")
     columns = [tasks.c[name] for name in names]
     query = sa.select(*columns).where(tasks.c.run_id == run.id, tasks.c.item == item)
@@ -280,7 +283,7 @@ def summaries(
     names: Collection[str],
     columns: Columns,
 ) -> dict[str, EditSummary]:
-    """Return the scores, statuses and violations of these edits, from one judge or from all."""
+    """Return the scores, statuses and violations of these edits, for one judge or for all judges."""
     edits = {name: EditSummary() for name in names}
     ids = {(column.rubric, column.factor): column.id for column in columns.factors}
     of_judge = {"judge": judge} if judge else {}
@@ -306,7 +309,7 @@ _RATED = items.join(ratings, ratings.c.content == items.c.content)
 
 
 def fill(store: Store, run: RunRecord, judge: str, columns: Columns) -> None:
-    """Fill the table `edit_scores` for a run and one judge, or all judges, unless it is up to date."""
+    """Fill the table `edit_scores` for a run, unless it is up to date. It is filled for one judge or for all judges."""
     if _is_filled(store, run, judge):
         return
     begun = time.monotonic()
@@ -374,7 +377,7 @@ def _is_filled(store: Store, run: RunRecord, judge: str) -> bool:
 
 
 def _judged_facts(run: RunRecord, judge: str) -> Iterator[Query]:
-    """Return queries for the mean score of each factor, and for the statuses."""
+    """Return queries for the mean score of each factor and for the statuses."""
     conditions = (tasks.c.run_id == run.id, *_of_judge(judge))
     score = scores.c.score
     mean = sa.func.round(sa.cast(sa.func.avg(score), sa.Numeric), 9)
@@ -391,7 +394,7 @@ def _judged_facts(run: RunRecord, judge: str) -> Iterator[Query]:
 
 
 def _people_facts(store: Store, run: RunRecord, columns: Columns) -> Iterator[Query]:
-    """Return a query for the mean of people's ratings of each factor."""
+    """Return a query for the mean rating that people gave for each factor."""
     text = edit_scores.c.factor.type
     for column in columns.people:
         named = (sa.literal(""), sa.literal(column.id, text), items.c.position)
@@ -417,8 +420,8 @@ def _spread_facts(
     of_list: Sequence[sa.ColumnElement[bool]],
     columns: Columns,
 ) -> Query:
-    """Return a query for the largest disagreement on any factor among judges, repeats and people, as a share of its
-    scale.
+    """Return a query for the largest disagreement on any factor among judges, repeats and people, as a share of the
+    factor's scale.
 
     Imported ratings may be outside the scale; they are left out.
     """
@@ -456,7 +459,7 @@ def _spread_facts(
 
 
 def _thrice(value: Column | float) -> list[Column]:
-    """Return a value as mean, lowest and highest value."""
+    """Return a value three times: as the mean, the lowest and the highest value."""
     element = sa.literal(value) if isinstance(value, float) else value
     return [element.label(name) for name in ("mean", "low", "high")]
 
@@ -475,7 +478,7 @@ def _violations(store: Store, run: RunRecord, judge: str) -> Iterator[tuple[str,
 
 
 def _contradicted(store: Store, run: RunRecord) -> Iterator[int]:
-    """Yield the positions of edits with a verdict that measured evidence contradicts."""
+    """Yield the positions of edits for which measured evidence contradicts a verdict."""
     for check in plugins.usable("contradictions"):
         for verdict in check(store, run, None):
             if verdict.refuted:
@@ -505,7 +508,7 @@ def _of_judge(judge: str) -> list[sa.ColumnElement[bool]]:
 
 
 class EditList:
-    """Edits of a run that match a filter, in its sort order. Call `fill` first."""
+    """The edits of a run that match a filter, in its sort order. Call `fill` first."""
 
     def __init__(
         self,
@@ -563,7 +566,7 @@ class EditList:
         return Neighbours(before, after, disagreement, rank, total)
 
     def choices(self) -> Choices:
-        """Return the values that the filters offer, for the whole run."""
+        """Return the values that the filters offer for the whole run."""
         fills = edit_score_fills.c
         query = sa.select(fills.choices).where(
             fills.run_id == self._run.id, fills.judge == self._wanted.judge
@@ -624,7 +627,7 @@ class EditList:
         return conditions
 
     def _in_range(self) -> Query:
-        """Return a query for the positions of edits with a score within a range, of one factor or of any."""
+        """Return a query for the positions of edits with a score in a given range, for one factor or for any."""
         chosen = self._columns.factors
         if self._wanted.factor:
             named = self._columns.find(self._wanted.factor)
@@ -639,7 +642,7 @@ class EditList:
         return self._marked(*bounds)
 
     def _sort_fact(self) -> sa.ColumnElement[bool] | None:
-        """Return the condition for the fact by which the list is sorted, or None."""
+        """Return the condition for the fact by which the list is sorted, or None if it is not sorted by a fact."""
         name = self._wanted.sort.removeprefix("-")
         if name == _SPREAD:
             return sa.and_(edit_scores.c.rubric == "", edit_scores.c.factor == _SPREAD)
@@ -647,7 +650,7 @@ class EditList:
         return None if column is None else _is_column(column)
 
     def _select(self, *columns: Column) -> Query:
-        """Return a query for columns of the matching edits, joined with the fact by which they are sorted."""
+        """Return a query for these columns of the matching edits, joined with the fact by which they are sorted."""
         query = sa.select(*columns).where(*self._conditions())
         fact = self._sort_fact()
         if fact is None:
@@ -658,7 +661,7 @@ class EditList:
         return query.select_from(joined)
 
     def _order(self) -> list[Column]:
-        """Return the sort order. Edits without a score come last in both directions; ties are in the order of the
+        """Return the sort order. In both directions, edits without a score come last. Ties are in the order of the
         manifest.
         """
         name = self._wanted.sort.removeprefix("-")

@@ -1,4 +1,5 @@
-"""Location of a store, which is a file or a server: how to connect to it, and remedies for failures."""
+"""The location of a store, which is a file or a server. This module connects to it, and describes failures and their
+remedies."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from editjudge.files import replacing
 def engine_of(
     url_or_path: str | os.PathLike[str], readonly: bool, timeout: float
 ) -> tuple[sa.Engine, str]:
-    """Return the engine and the name of a location. The name has no password."""
+    """Return the engine for a location and the location's name. The name does not contain the password."""
     address = os.fspath(url_or_path)
     if "://" in address and not address.startswith("sqlite:"):
         return _server_engine(address)
@@ -31,9 +32,7 @@ def engine_of(
 
 
 def may_pass(error: BaseException | None) -> bool:
-    """Whether a retry of the same transaction may succeed, for example after a restart of the server or a
-    conflict.
-    """
+    """Whether the same transaction may succeed if it is retried, for example after a server restart or a conflict."""
     if not isinstance(error, sa.exc.DBAPIError) or isinstance(
         error.orig, sqlite3.Error
     ):
@@ -53,7 +52,8 @@ def _sqlstate(error: BaseException | None) -> str | None:
 
 
 def code_of(error: BaseException | None) -> str:
-    """Return the driver's code of a failure, such as `sqlite_full` or `42501`; `no_answer` if a server gave none."""
+    """Return the driver's code for a failure, such as `sqlite_full` or `42501`. Return `no_answer` if the server did
+    not send a code."""
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorname", "sqlite").lower()
     if state := _sqlstate(error):
@@ -63,7 +63,7 @@ def code_of(error: BaseException | None) -> str:
 
 
 def remedy(error: BaseException | None, timeout: float) -> str:
-    """Return a description of a failure with its remedy."""
+    """Return a description of a failure and its remedy."""
     # Only the first line, since the others quote the statement.
     reason = str(error).partition("\n")[0]
     if isinstance(error, sqlite3.Error):
@@ -88,8 +88,8 @@ _PATIENCE = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
 }
-"""Seconds and numbers of attempts, with which an unreachable server is noticed within a minute instead of two
-hours.
+"""Timeouts in seconds and numbers of attempts. With these, an unreachable server is noticed within a minute instead of
+two hours.
 """
 
 
@@ -133,11 +133,11 @@ _REFUSALS = {
     '" does not exist': "the database or the user does not exist: create it with `createdb` or `createuser`, or correct "
     "the URL",
 }
-"""Messages of a server that refuses a connection, with remedies. The driver provides no error codes for these."""
+"""Messages of servers that refuse a connection, with remedies. The driver provides no error codes for them."""
 
 _TOO_MANY = "53300"
 _SAME_KEY_AT_ONCE = "23505"
-"""Error code if two writers insert the same new key at the same time: ON CONFLICT names only the primary key, and
+"""Error code if two writers insert the same new key at the same time. ON CONFLICT names only the primary key, and
 PostgreSQL checks the other unique index of `judgements` first. On a retry the row exists and ON CONFLICT applies.
 """
 _OF_POSTGRESQL: dict[str | None, str] = {
@@ -159,7 +159,7 @@ _OF_POSTGRESQL: dict[str | None, str] = {
 
 
 def check_path(path: Path, readonly: bool) -> None:
-    """Raise `StoreError` if a store cannot be at this path."""
+    """Raise `StoreError` if this path cannot be used for a store."""
     if path.is_dir():
         code = "is_a_folder"
         problem = (
@@ -195,10 +195,10 @@ def address_of(path: Path, readonly: bool) -> str:
 
 
 def looking_address(path: Path) -> str:
-    """Return a URI for reading any SQLite file, even of other programs, without writing anything.
+    """Return a URI with which any SQLite file, even another program's, can be read without writing anything.
 
-    A file that is opened for writing may change even by a read: SQLite rolls back the journal of a crashed process,
-    and writes its log back when the last reader disconnects.
+    If a file is opened for writing, even reading may change it. SQLite rolls back the journal of a crashed process, and
+    writes its log back when the last reader disconnects.
     """
     address = f"{path.absolute().as_uri()}?mode=ro"
     log = path.with_name(f"{path.name}-wal")
@@ -258,14 +258,15 @@ def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
 
 
 def looking_engine(path: Path, timeout: float) -> sa.Engine:
-    """Return an engine for reading a file without changing it, even a file of another program."""
+    """Return an engine that reads a file without changing it, even if the file belongs to another program."""
     address = looking_address(path)
     creator = partial(sqlite3.connect, address, uri=True, timeout=timeout)
     return sa.create_engine("sqlite://", creator=creator, poolclass=NullPool)
 
 
 def copy_file(source: Any, path: str | os.PathLike[str]) -> None:
-    """Copy the current content of a connection's file, including its log. An incomplete copy is removed."""
+    """Copy the current content of a connection's file, including its log. If copying fails, the incomplete copy is
+    removed."""
     with closing(sqlite3.connect(path)) as target:
         try:
             source.backup(target)
@@ -278,7 +279,7 @@ def copy_file(source: Any, path: str | os.PathLike[str]) -> None:
 
 
 def copy_to_free_name(source: Any, path: Path) -> Path:
-    """Copy the file of a connection to this path, or add a number to the path if it exists.
+    """Copy a connection's file to this path. If the path exists, a number is added to it.
 
     The copy appears only when it is complete. The caller must hold the lock of the store.
     """
@@ -290,10 +291,10 @@ def copy_to_free_name(source: Any, path: Path) -> Path:
 
 
 class HeldFile:
-    """A store's file that is open for writing, kept open by a separate connection until the store is closed.
+    """A store's file that is open for writing. A separate connection keeps it open until the store is closed.
 
-    SQLite continues to commit into a file that was deleted or renamed, or whose log was. A process that later opens
-    the store by its name does not see these commits, but the open connection can still copy all of them.
+    SQLite continues to commit into a file even if the file or its log was deleted or renamed. A process that later
+    opens the store by its name does not see these commits, but the connection that is still open can copy all of them.
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
@@ -310,7 +311,7 @@ class HeldFile:
         self._identities = {file: _identity(file) for file in files if file.exists()}
 
     def has_its_names(self) -> bool:
-        """Whether commits go into the files that have the store's name."""
+        """Whether commits go into the files that currently have the store's name."""
         try:
             return all(
                 _identity(file) == identity
@@ -323,7 +324,8 @@ class HeldFile:
             return True
 
     def save_copy(self) -> Path:
-        """Copy everything committed to a file beside the store, or to the temporary folder if that fails."""
+        """Copy everything that was committed to a file beside the store. If that fails, copy it to the temporary
+        folder."""
         try:
             return self._save_in(self._path.parent)
         except (OSError, sqlite3.Error, StoreError):

@@ -1,8 +1,8 @@
-"""People's opinions on edits: ratings by factor, and the tags and notes of reviewers.
+"""People's opinions on edits: ratings of individual factors, and reviewers' tags and notes.
 
-There is one rating for each edit, rater and factor: the latest. An edit is identified by its input, output and
-instruction (`editjudge.matching`), so a rating or a tag belongs to every run that has exactly that edit. A rating
-also records the rubric of its form, since two rubrics may use the same name for different factors.
+Only the latest rating is kept for each edit, rater and factor. An edit is identified by its input, output and
+instruction (`editjudge.matching`), so a rating or a tag belongs to every run that has exactly that edit. A rating also
+records the rubric of its form, since two rubrics may use the same name for different factors.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class StoredRating(NamedTuple):
     factor: str
     score: float
     content: str = ""
-    """Content of the rated edit, as in `items.content`; empty to use the edit of the store with this id."""
+    """Content key of the rated edit, as in `items.content`. If it is empty, the edit in the store with this id is used.
+    """
     rubric: str = ""
     """Hash of the rubric in the rating form; empty for imported ratings."""
     choice: str = ""
@@ -55,10 +56,10 @@ class StoredRating(NamedTuple):
 
 
 def contents_of(store: Store, ids: Iterable[str]) -> dict[str, str]:
-    """Return a content key for each id: that of the only edit in the store with this id, or a `BY_ID` key if there is
-    none.
+    """Return a content key for each id. If exactly one edit in the store has the id, it is that edit's key; if none has
+    it, a `BY_ID` key.
 
-    Raise `UsageError` for an id that several edits share.
+    Raise `UsageError` if several edits share an id.
     """
     with store._reading() as connection:
         return _contents_of(store.name, connection, ids)
@@ -82,10 +83,10 @@ def _contents_of(
 def _contents_by_id(
     connection: sa.Connection, ids: Iterable[str]
 ) -> dict[str, set[str]]:
-    """Return the content keys of all edits with these ids in any run, by id. Ids that are not in any run are left
-    out.
+    """Return the content keys of all edits with these ids in any run, keyed by id. Ids that no run has are left out.
 
-    Keys of edits with unread images are left out if a run has read an edit with the same id.
+    The key of an edit whose images were not read is left out if another run has read the images of an edit with the
+    same id.
     """
     contents: dict[str, set[str]] = {}
     # The run is the first column of the index.
@@ -102,7 +103,7 @@ def _contents_by_id(
 
 
 def contents_in(store: Store, run: RunRecord) -> dict[str, str]:
-    """Return the content keys of a run's edits, by edit id."""
+    """Return the content keys of a run's edits, keyed by edit id."""
     query = sa.select(items.c.item, items.c.content).where(items.c.run_id == run.id)
     return dict(map(tuple, store.stream(query.order_by(items.c.position))))
 
@@ -111,11 +112,11 @@ def contents_in(store: Store, run: RunRecord) -> dict[str, str]:
 
 
 def add_ratings(store: Store, rows: Iterable[Sequence[Any]]) -> int:
-    """Store ratings, given as rows of `StoredRating` fields, and return the number of rows. An existing rating gets
-    the new score.
+    """Store ratings, given as rows of `StoredRating` fields, and return the number of rows. The score of an existing
+    rating is replaced.
 
-    A person has one rating for each edit and factor, even if the edit was added after the rating. A rating by id is
-    bound to the edit once the store has it, and a rating of the edit itself replaces one by id.
+    A person has one rating for each edit and factor, even if the edit was added after the rating. A rating that names
+    only an id is bound to the edit once the store has it, and is replaced by a rating of the edit itself.
     """
     new = [StoredRating(*row) for row in rows]
 
@@ -149,7 +150,7 @@ def add_ratings(store: Store, rows: Iterable[Sequence[Any]]) -> int:
 def _bound(
     store_name: str, connection: sa.Connection, rows: Sequence[StoredRating]
 ) -> list[StoredRating]:
-    """Return the rows with the content keys of their edits, as far as the store has them.
+    """Return the rows with the content keys of their edits, for edits that the store has.
 
     A rating of an edit with unread images stays unbound until a run reads them.
     """
@@ -180,7 +181,7 @@ def _bound(
 
 
 def _forget_unbound(connection: sa.Connection, rows: Iterable[StoredRating]) -> None:
-    """Delete ratings by id if these rows have a rating of the edit itself."""
+    """Delete ratings that name only an id, if these rows contain a rating of the edit itself."""
     statement = sa.delete(ratings).where(
         ratings.c.content == sa.bindparam("unbound"),
         ratings.c.rater == sa.bindparam("of_rater"),
@@ -197,8 +198,8 @@ def _forget_unbound(connection: sa.Connection, rows: Iterable[StoredRating]) -> 
 
 
 def check_unbound(store: Store, rows: Iterable[StoredRating]) -> int:
-    """Return how many of these ratings identify their edit by id alone. Raise `UsageError` if one would replace a
-    different score.
+    """Return how many of these ratings identify their edit only by its id. Raise `UsageError` if one of them would
+    replace a different score.
 
     Two files may use the same id for different edits, so the second file must identify its edits by more than an id.
     """
@@ -236,7 +237,8 @@ def read_ratings(store: Store) -> list[StoredRating]:
 def ratings_of(
     store: Store, run: RunRecord, ids: Collection[str] | None = None
 ) -> list[StoredRating]:
-    """Return the ratings of all edits of a run, or only of those in `ids`, with the edits' ids in this run."""
+    """Return the ratings of a run's edits, with the ids that the edits have in this run. With `ids`, return only the
+    ratings of those edits."""
     query = (
         sa.select(items.c.item.label("id"), *_COLUMNS[1:])
         .join_from(items, ratings, ratings.c.content == items.c.content)
@@ -249,7 +251,7 @@ def ratings_of(
 
 
 def counting_ratings(store: Store, run: RunRecord) -> list[sa.ColumnElement[bool]]:
-    """Return the SQL conditions on `items` and `ratings` for a rating to count for a run.
+    """Return the SQL conditions on `items` and `ratings` under which a rating counts for a run.
 
     The rubric of the rating must not define a factor of the run differently. A rubric counts as equal to a fused
     rubric that includes it.
@@ -298,7 +300,7 @@ def csv_lines(rows: Sequence[StoredRating]) -> Iterator[str]:
 TAG = 40
 TAGS = 12
 NOTE = 4_000
-"""Limits: characters in a tag, tags of an edit, and characters in a note."""
+"""Maximum number of characters in a tag, of tags on an edit, and of characters in a note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,15 +313,15 @@ class Annotation:
 
 
 def one_line(text: str, but: str = "") -> str:
-    """Return a text as one line of printable characters. The characters in `but` become spaces."""
+    """Return a text as a single line of printable characters. Characters in `but` are replaced by spaces."""
     return " ".join(
         "".join(c if c.isprintable() and c not in but else " " for c in text).split()
     )
 
 
 def clean_tags(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return tags as they are stored: one line each, without commas or duplicates. Raise `UsageError` if a limit is
-    exceeded.
+    """Return tags in the form in which they are stored: one line each, without commas or duplicates. Raise `UsageError`
+    if a limit is exceeded.
     """
     tags = dict.fromkeys(one_line(text, but=",") for text in texts)
     unique = tuple(filter(None, tags))
@@ -333,7 +335,7 @@ def clean_tags(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def annotate(store: Store, item: Item, tags: Iterable[str], note: str) -> Annotation:
-    """Replace the tags and the note of an edit. If both are empty, nothing is stored."""
+    """Replace an edit's tags and note. If both are empty, nothing is stored."""
     annotation = Annotation(clean_tags(tags), note.replace("\r\n", "\n").strip())
     if len(annotation.note) > NOTE:
         raise UsageError(
@@ -353,7 +355,7 @@ def annotate(store: Store, item: Item, tags: Iterable[str], note: str) -> Annota
 def annotations_of(
     store: Store, run: RunRecord, ids: Collection[str] | None = None
 ) -> dict[str, Annotation]:
-    """Return the tags and notes of all edits of a run, or only of those in `ids`, by edit id."""
+    """Return the tags and notes of a run's edits, keyed by edit id. With `ids`, return only those of these edits."""
     same = edit_annotations.c.content == items.c.content
     columns = (items.c.item, edit_annotations.c.tags, edit_annotations.c.note)
     query = sa.select(*columns).join_from(items, edit_annotations, same)

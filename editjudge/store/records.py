@@ -1,4 +1,4 @@
-"""Records of a store: runs, the questions of a run, edits, and verdicts checked against evidence."""
+"""Records in a store: runs, a run's questions, edits, and verdicts that were checked against evidence."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ PENDING = "pending"
 
 
 class RunSpec(TypedDict, total=False):
-    """Settings of a run, as they are stored. Runs over HTTP have no manifest, and other programs may add fields."""
+    """Settings of a run, in the form in which they are stored. Runs over HTTP have no manifest, and other programs may
+    add fields."""
 
     manifest: str
     rubrics: dict[str, str]
-    """Hashes, by name."""
+    """Hashes of the rubrics, keyed by rubric name."""
     sets: dict[str, SetSpec]
     asked_for: list[str]
     """Rubrics and sets that the command named."""
@@ -45,7 +46,7 @@ class RunSpec(TypedDict, total=False):
     where: str | list[str]
     best_of: str
     step: float
-    """Step of the training that made the edits."""
+    """Training step at which the edits were made."""
     step_from: str
     """Regular expression that reads the step from a model's name."""
 
@@ -68,14 +69,14 @@ class RunRecord:
 
 @dataclass
 class RunTotals:
-    """Edits, judgements and cost of a run, as a list of runs shows them."""
+    """Number of edits, judgements and cost of a run, as shown in a list of runs."""
 
     models: dict[str, int] = field(default_factory=dict)
-    """Number of edits by model; an edit without a model counts under an empty name."""
+    """Number of edits of each model. Edits without a model are counted under an empty name."""
     statuses: Counter[str] = field(default_factory=Counter)
     cost: float = 0.0
     unpriced: int = 0
-    """Judgements whose cost is unknown."""
+    """Number of judgements whose cost is unknown."""
 
     @property
     def edits(self) -> int:
@@ -98,13 +99,13 @@ def parse_rubric(text: str) -> Rubric:
 
 @dataclass(frozen=True)
 class RunQuestions:
-    """The rubrics of a run, by their names in the run. Rubrics that the store lacks are left out."""
+    """The rubrics of a run, keyed by their names in the run. Rubrics that are not in the store are left out."""
 
     rubrics: Mapping[str, Rubric]
 
     @functools.cached_property
     def factors(self) -> dict[str, tuple[str, ...]]:
-        """Keys of all factors, by rubric."""
+        """Keys of all factors, keyed by rubric."""
         return {
             name: tuple(factor.key for factor in rubric.factors)
             for name, rubric in self.rubrics.items()
@@ -112,7 +113,7 @@ class RunQuestions:
 
     @functools.cached_property
     def scored(self) -> dict[str, tuple[Factor, ...]]:
-        """Factors with numeric scores, by rubric. Choices are left out, since they have no mean."""
+        """Factors with numeric scores, keyed by rubric. Choices are left out, since they have no mean."""
         return {
             name: () if rubric.chooses else rubric.factors
             for name, rubric in self.rubrics.items()
@@ -129,7 +130,7 @@ class RunQuestions:
 
     @functools.cached_property
     def computed(self) -> frozenset[str]:
-        """Factors that a program computes. They are figures of different kinds, which have no common mean."""
+        """Factors that a program computes. They are different kinds of figures, so they have no common mean."""
         return frozenset(
             key
             for name, rubric in self.rubrics.items()
@@ -139,7 +140,7 @@ class RunQuestions:
 
 
 class Item(NamedTuple):
-    """An edit as a run stores it: its texts, and the sources of its images."""
+    """An edit in the form in which a run stores it: its texts, and the sources of its images."""
 
     item: str
     model: str | None = None
@@ -148,17 +149,17 @@ class Item(NamedTuple):
     instruction: str = ""
     referring_expression: str = ""
     images: Mapping[str, Mapping[str, str | None]] = {}
-    """`source` and `digest` of each image, by role."""
+    """`source` and `digest` of each image, keyed by role."""
     metadata: Mapping[str, object] = {}
 
 
 Refutation: TypeAlias = tuple[str, str, str]
-"""Factor, claim of the verdict, and evidence against it."""
+"""A factor, the verdict's claim about it, and the evidence against that claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedVerdict:
-    """A verdict that was checked against measured evidence of the same images."""
+    """A verdict that was checked against evidence measured on the same images."""
 
     item: str
     position: int

@@ -1,4 +1,4 @@
-"""The tables of a store, and how values become columns.
+"""The tables of a store, and the conversion of values to columns.
 
     runs ──< items                   the edits of a run, in the order of the manifest: (run_id, item), by position
          └─< tasks >── judgements    questions of a run: (run_id, item, rubric, judge, repeat, variant) has the `key` of
@@ -32,16 +32,18 @@ from editjudge.judgement import FIELDS, Kind, Usage
 from editjudge.rubrics.verdict import Remark
 
 Column: TypeAlias = sa.ColumnElement[Any]
-"""A column or an expression; its values have the types of the rows that it is read into."""
+"""A column or an expression. Its values have the types of the rows into which it is read."""
 
 # --- values -------------------------------------------------------------------------------------------------
 
 _ESCAPED = "\x01"
-"""Prefix of a text that is stored escaped: a character that PostgreSQL can store and people do not write."""
+"""Prefix of a string that is stored in escaped form. It is a character that PostgreSQL can store and people do not
+type."""
 
 
 def escaped(text: str) -> str:
-    """Return a text that every database can store. PostgreSQL rejects NUL, and an unpaired surrogate is not UTF-8."""
+    """Return a string in a form that every database can store. PostgreSQL rejects NUL, and an unpaired surrogate is not
+    valid UTF-8."""
     if "\0" not in text and not text.startswith(_ESCAPED):
         if text.isascii():
             return text
@@ -89,9 +91,7 @@ _ZLIB = b"\x01"
 
 
 def packed(text: str) -> bytes:
-    """Return a raw reply as compressed bytes. The first byte identifies the codec, so that others can be added
-    later.
-    """
+    """Return a raw reply as compressed bytes. The first byte identifies the codec, so other codecs can be added later."""
     data = text.encode("utf-8", "surrogatepass")
     small = zlib.compress(data)
     return _ZLIB + small if len(small) < len(data) else _RAW + data
@@ -114,7 +114,7 @@ def unpacked(stored: bytes) -> str:
 
 
 class EscapedText(sa.types.TypeDecorator[str]):
-    """Untrusted text, which is returned unchanged to the character."""
+    """Column type for untrusted text. Reading returns exactly the characters that were written."""
 
     impl = sa.Text
     cache_ok = True
@@ -136,7 +136,8 @@ class EscapedText(sa.types.TypeDecorator[str]):
 
 
 class JsonText(sa.types.TypeDecorator[object]):
-    """JSON as plain text, since the databases' JSON types reject NUL and reorder keys. None is NULL."""
+    """Column type for JSON, stored as plain text because the databases' JSON types reject NUL and reorder keys. None is
+    NULL."""
 
     impl = sa.Text
     cache_ok = True
@@ -244,7 +245,7 @@ _TYPES: dict[Kind, _Type] = {
     "number": sa.Double,
     "time": sa.Double,
 }
-"""Column types of these kinds. All other kinds are stored as JSON."""
+"""Column types for some kinds of values. All other kinds are stored as JSON."""
 
 judgements = sa.Table(
     "judgements",
@@ -327,8 +328,8 @@ digests = sa.Table(
 )
 
 BY_ID = "id:"
-"""Content prefix of a rating whose id was not in any run when it was imported. Such a rating does not belong to a
-run.
+"""Prefix of the content key of a rating whose id was not in any run when it was imported. Such a rating does not belong
+to a run.
 """
 
 ratings = sa.Table(
@@ -489,8 +490,8 @@ def upsert(
     replace: Sequence[str] = (),
     unless: Callable[[sa.Table, NewRow], sa.ColumnElement[bool]] | None = None,
 ) -> sa.Insert:
-    """Return an INSERT that leaves an existing row unchanged, or updates its columns `replace`, except if `unless` is
-    true for it.
+    """Return an INSERT statement for new rows. If a row exists, its columns in `replace` are updated, unless `unless`
+    is true for it.
 
     SQLite and PostgreSQL have the same syntax, but SQLAlchemy has two classes for it. Only one is imported:
     PostgreSQL's dialect would take a twentieth of a run's start-up time.

@@ -1,6 +1,6 @@
-"""Scores derived from the judgements of a run: verdicts on pairs, and the formulas of rubric sets.
+"""Scores that are derived from a run's judgements: verdicts on pairs, and the scores of rubric sets.
 
-NumPy is imported only by formulas, which need it.
+NumPy is imported only when a formula is computed.
 """
 
 from __future__ import annotations
@@ -53,20 +53,21 @@ _PAIR_FIELDS = ("item", "judge", "rubric", "status", "choices", "variant")
 
 @dataclass(frozen=True)
 class PairAnswers:
-    """One judge's answers on one pair. Choices name the outputs as the item does (a, b)."""
+    """One judge's answers about one pair. Choices name the outputs as the item does (a, b)."""
 
     item: str
     judge: str
-    """Spec of the judge, or `SPEC@RUBRIC` if several pair rubrics asked the judge."""
+    """Spec of the judge, or `SPEC@RUBRIC` if the judge answered several pair rubrics."""
     orders: tuple[str, ...]
     """Orders in which the pair was shown."""
     answers: Mapping[str, Mapping[str, Choice | None]]
-    """Choices by factor and order; None if no repeat of an order was answered."""
+    """Choices, keyed by factor and order. A choice is None if no repeat in that order was answered."""
     statuses: Mapping[str, tuple[str, ...]]
-    """Statuses of all repeats, by order."""
+    """Statuses of all repeats, keyed by order."""
 
     def decision(self, factor: str) -> Decision:
-        """Return the answer on a factor if the pair was shown in one order, or else the decision from both orders."""
+        """Return the decision on a factor. If the pair was shown in one order, it is the answer; otherwise it is
+        derived from both orders."""
         answers = self.answers[factor]
         if len(self.orders) == 1:
             return Decision(answers[self.orders[0]])
@@ -76,8 +77,8 @@ class PairAnswers:
 def pair_answers(
     store: Store, run: RunRecord, items: Collection[str] | None = None
 ) -> list[PairAnswers]:
-    """Return every judge's answers on all pairs, or on these pairs, in the order of the manifest. Empty if the run
-    has no pairs.
+    """Return every judge's answers about all pairs, in the order of the manifest. With `items`, return only the answers
+    about these pairs. The list is empty if the run has no pairs.
     """
     factors = store.questions_of(run).pair_factors
     if not factors:
@@ -112,7 +113,7 @@ def pair_answers(
 def answers_about(
     store: Store, run: RunRecord, items: Collection[str]
 ) -> dict[str, list[PairAnswers]]:
-    """Return the answers on these pairs of a run, by item id."""
+    """Return the answers about these pairs of a run, keyed by item id."""
     by_item: dict[str, list[PairAnswers]] = {}
     for pair in pair_answers(store, run, items):
         by_item.setdefault(pair.item, []).append(pair)
@@ -120,8 +121,8 @@ def answers_about(
 
 
 def item_verdicts(pairs: Iterable[PairAnswers]) -> dict[str, dict[str, Any]]:
-    """Return the fields of `items.jsonl` for each pair, by id: verdicts, factors that flipped with the order, and
-    half ties.
+    """Return the fields of `items.jsonl` for each pair, keyed by item id: verdicts, factors whose answer changed with
+    the order, and half ties.
     """
     by_item: dict[str, dict[str, Any]] = {}
     for pair in pairs:
@@ -138,7 +139,7 @@ def item_verdicts(pairs: Iterable[PairAnswers]) -> dict[str, dict[str, Any]]:
 
 
 def ranking_factor(pairs: Iterable[PairAnswers], wanted: str | None = None) -> str:
-    """Return the factor to rank by: the requested one, else `overall`, else the last factor of the rubric."""
+    """Return the factor by which to rank: the requested one, or `overall`, or the last factor of the rubric."""
     factors = list(dict.fromkeys(factor for pair in pairs for factor in pair.answers))
     if wanted is not None and wanted not in factors:
         raise UsageError(
@@ -152,7 +153,7 @@ def ranking_factor(pairs: Iterable[PairAnswers], wanted: str | None = None) -> s
 
 @dataclass(frozen=True, slots=True)
 class SetScore:
-    """One score of an edit, computed from the answers of one judge."""
+    """One score of an edit, computed from one judge's answers."""
 
     item: str
     judge: str
@@ -160,14 +161,12 @@ class SetScore:
     repeat: int
     value: float | None
     reason: str
-    """`ok`, or the reason for a missing value: `not_asked`, `abstained`, `undefined`, or the status of the
-    failure.
-    """
+    """`ok`, or the reason why there is no value: `not_asked`, `abstained`, `undefined`, or the status of a failure."""
 
 
 @dataclass
 class SetScorer:
-    """Collects the judgements of a run, and computes the scores of its rubric sets."""
+    """Collects a run's judgements, and computes the scores of its rubric sets."""
 
     formulas: Sequence[Formula]
     choices: Mapping[Ref, tuple[str, ...]] = field(default_factory=dict)
@@ -175,7 +174,7 @@ class SetScorer:
     lists: Mapping[str, str] = field(default_factory=dict)
     """Column with the list, for each rubric that is asked once for each element of a list."""
     samples: Mapping[str, int] = field(default_factory=dict)
-    """Number of questions in each repeat of the run, by rubric."""
+    """Number of questions in each repeat of the run, keyed by rubric."""
 
     def __post_init__(self) -> None:
         self._indices = {
@@ -193,7 +192,7 @@ class SetScorer:
         self._reasons = [*REASONS]
 
     def add(self, row: JudgementRow) -> None:
-        """Add a judgement as the store returns it: item, judge, rubric, repeat, status, scores, choices and
+        """Add a judgement in the form that the store returns: item, judge, rubric, repeat, status, scores, choices and
         columns.
         """
         judge = self._judges[row["judge"]]
@@ -216,7 +215,7 @@ class SetScorer:
             )
 
     def _describe(self, judge: _JudgeAnswers, row: JudgementRow) -> None:
-        """Store the fields of an edit that formulas use."""
+        """Store the fields of an edit that formulas refer to."""
         judge.items[row["item"]] = len(judge.items)
         for name in self._columns:
             judge.columns[name].append(_column_value(row, name))
@@ -248,8 +247,8 @@ class SetScorer:
         return float(answer), OK
 
     def scores(self) -> Iterator[SetScore]:
-        """Yield the scores of every edit to which a set applies. An edit that none of its rubrics asked about has
-        none.
+        """Yield the scores of every edit to which a set applies. An edit has no scores if none of the set's rubrics
+        asked about it.
         """
         for name, judge in self._judges.items():
             for formula in self.formulas:
@@ -291,13 +290,13 @@ class SetScorer:
 
 
 _NOT_FINAL = 255
-"""Code of a pending answer. It is higher than all others, so that a score that needs the answer is pending, whatever
+"""Code of a pending answer. It is higher than all other codes, so a score that needs the answer is pending, whatever
 else failed.
 """
 
 
 class _FactorAnswer(NamedTuple):
-    """One answer about one factor: its value, or the code of the reason why it is missing."""
+    """One answer about one factor: its value, or a code that says why it is missing."""
 
     item: int
     repeat: int
@@ -308,12 +307,12 @@ class _FactorAnswer(NamedTuple):
     """Index of the list element, if the rubric is asked for each of them."""
     value: float
     code: int
-    """OK, or the code of the reason for a missing value."""
+    """OK, or a code that says why the value is missing."""
 
 
 @dataclass
 class _JudgeAnswers:
-    """One judge's answers, and the fields of the edits that formulas use."""
+    """One judge's answers, and the fields of the edits that formulas refer to."""
 
     items: dict[str, int] = field(default_factory=dict)
     columns: dict[str, list[object]] = field(default_factory=lambda: defaultdict(list))
@@ -326,8 +325,8 @@ class _JudgeAnswers:
 
 
 def _option_indices(options: Sequence[str]) -> dict[str, float]:
-    """Return the index of each option. For a choice between two outputs, stored names such as a, b or tie are
-    included.
+    """Return the index of each option. For a choice between two outputs, the names in the store (such as a, b or tie)
+    are included.
     """
     indices = {option: float(index) for index, option in enumerate(options)}
     stored = {read_choice(option): index for option, index in indices.items()}
@@ -340,12 +339,12 @@ def _passes(
     means: str,
     chosen: Collection[Ref],
 ) -> Iterator[dict[Ref, list[Quantity]]]:
-    """Yield the inputs of each evaluation of a formula: the means of all answers once (`before`), or the answers of
-    each repeat, as often as its rubrics are asked.
+    """Yield the inputs for each evaluation of a formula. With `before`, there is one evaluation, on the means of all
+    answers. Otherwise each repeat is evaluated as often as its rubrics are asked.
 
-    The rubrics that are asked most often in a repeat are used sample by sample, in step with each other. A rubric
-    that is asked less often is used with its mean over the same repeat, so that each evaluation has all rubrics.
-    Choices have no mean: their samples take turns, so that all combinations are equally frequent.
+    For the rubrics that are asked most often in a repeat, each evaluation uses one sample. For a rubric that is asked
+    less often, it uses the mean over the same repeat, so every evaluation has all rubrics. Choices have no mean, so
+    their samples are used in turn, and all combinations are equally frequent.
     """
     if means == "before":
         yield {ref: _cells(of_factor, n) for ref, of_factor in answers.items()}
@@ -375,8 +374,8 @@ def _passes(
 def _cells(answers: Sequence[_FactorAnswer], n: int) -> list[Quantity]:
     """Return a column with the mean of each edit's values, or such a column for each element of a list.
 
-    A failed answer leaves no mean: the mean of the others would be a different quantity and hide the failure. An
-    abstention is not a failure, and counts only if there is no number.
+    If an answer failed, there is no mean, since the mean of the others would be a different quantity and hide the
+    failure. An abstention is not a failure. It matters only if there is no number.
     """
     import numpy as np
 
@@ -396,7 +395,7 @@ def _cells(answers: Sequence[_FactorAnswer], n: int) -> list[Quantity]:
 
 
 def _column_value(row: JudgementRow, name: str) -> object:
-    """Return an edit's value of a manifest column. Other fields of a row belong to the judgement."""
+    """Return the value that an edit has in a manifest column. Other fields of a row belong to the judgement."""
     if name == "id":
         return row["item"]
     if name in ("edit_type", "model"):
@@ -405,11 +404,11 @@ def _column_value(row: JudgementRow, name: str) -> object:
 
 
 SetScores = dict[str, dict[str, dict[str, float | None]]]
-"""Scores by item, judge and name of the score."""
+"""Scores, keyed by item, judge and score name."""
 
 
 def by_item(scores: Iterable[SetScore]) -> SetScores:
-    """Return the mean over repeats; None if no repeat has a value, or one is pending."""
+    """Return the mean score over repeats. It is None if no repeat has a value, or if one is pending."""
     values: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for score in scores:
         repeats = values[score.item, score.judge, score.name]
@@ -422,7 +421,7 @@ def by_item(scores: Iterable[SetScore]) -> SetScores:
 
 
 def scorer_of(spec: RunSpec, rubrics: Mapping[str, Rubric]) -> SetScorer | None:
-    """Return the scorer of a run's rubric sets, or None if no set defines a score."""
+    """Return the scorer for a run's rubric sets, or None if no set defines a score."""
     formulas: dict[str, Formula] = {}
     choices: dict[Ref, tuple[str, ...]] = {}
     lists: dict[str, str] = {}
@@ -457,7 +456,8 @@ _SET_FIELDS = (
 def run_set_scores(
     store: Store, run: RunRecord, items: Collection[str] | None = None
 ) -> SetScores | None:
-    """Return the scores of all edits, or of these, or None if the run's rubric sets define no score."""
+    """Return the set scores of all edits, or only of those in `items`. Return None if the run's rubric sets define no
+    score."""
     scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
     if scorer is None:
         return None

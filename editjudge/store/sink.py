@@ -1,7 +1,8 @@
-"""Destination of a run: the extension point for storing judgements, and the writer that commits them in groups.
+"""Where a run stores its results: the extension point for storing judgements, and the writer that commits them in
+groups.
 
-A database is a sink, and so is the part of it that one worker of a cluster fills. A sink needs no base class.
-This one keeps everything in memory:
+A database is a sink, and so is the part of it that one worker of a cluster fills. A sink needs no base class. For
+example, this one keeps everything in memory:
 
     class MemorySink:
         def __init__(self):
@@ -45,10 +46,10 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Destination for the judgements of a run. A resumed run reads them from there."""
+    """Destination for the judgements of a run. A resumed run reads its earlier judgements from there."""
 
     def load_digests(self, paths: Sequence[str]) -> KnownFiles:
-        """Return remembered digests of image files."""
+        """Return the digests of image files that are already known."""
         ...
 
     def add_batch(
@@ -60,7 +61,8 @@ class Sink(Protocol):
     ) -> Mapping[str, str]:
         """Store edits and tasks, each with its position in the run, and new digests of image files. Idempotent.
 
-        Return the statuses, by key, of tasks that are known to have a judgement. Others are looked up.
+        Return the statuses of tasks that are known to have a judgement, keyed by task key. Other tasks are looked up
+        later.
         """
         ...
 
@@ -69,23 +71,23 @@ class Sink(Protocol):
         ...
 
     def judgement(self, key: str) -> Judgement | None:
-        """Return the stored judgement of a key, on which a later question may depend."""
+        """Return the stored judgement for a key. A later question may depend on it."""
         ...
 
     def write(self, batch: Sequence[Judgement]) -> None:
-        """Store judgements, all or none. Raise `ValueError` for a judgement whose content cannot be stored."""
+        """Store all of these judgements or none. Raise `ValueError` if the content of a judgement cannot be stored."""
         ...
 
 
 class TaskClaims(Protocol):
-    """One process's claims on the keys that it asks, so that no other process asks them too."""
+    """One process's claims on the keys it works on. They keep other processes from asking the same questions."""
 
     def take(self, keys: Sequence[str]) -> set[str]:
         """Claim keys, and return those that this process now holds."""
         ...
 
     def held(self, keys: Sequence[str]) -> dict[str, bool]:
-        """Return whether the owner is alive, for each key that another process has claimed."""
+        """Return the keys that other processes have claimed, and for each whether its owner is alive."""
         ...
 
     def give_back(self, keys: Collection[str]) -> None:
@@ -100,31 +102,33 @@ class TaskClaims(Protocol):
 T = TypeVar("T")
 
 _OF_ONE = (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError)
-"""Errors caused by the content of one judgement: not JSON, a number out of range, too deep or too large. Other errors
-come from the store.
+"""Errors that are caused by the content of one judgement, such as a number out of range, or data that is too deep, too
+large or not JSON. Other errors come from the store.
 """
 
 _LONGEST = 0.1
-"""Maximum seconds to wait for more judgements before a commit. If the process is killed in that time, they are asked
-and paid for again.
+"""Maximum number of seconds to wait for more judgements before a commit. If the process is killed in that time, their
+questions are asked and paid for again.
 """
 
 
 class Writer:
-    """Group commit: judgements that arrive together are stored in one transaction, and `put` returns after it.
+    """Group commit: judgements that arrive together are stored in one transaction. `put` returns once that transaction
+    is committed.
 
-    Create it inside a running event loop. A store has one writer at a time. After a failure of the store nothing more
-    is written: waiting calls, later calls and `close` raise the same error. If the store moved to a copy they raise
-    it too, but their judgements, which are paid for, are written to the copy.
+    Create it inside a running event loop. A store has one writer at a time. After the store has failed, nothing more is
+    written: waiting calls, later calls and `close` raise the same error. If the failure was that the store has moved to
+    a copy, these calls still raise the error, but their judgements are first written to the copy, because they have
+    been paid for.
     """
 
     def __init__(self, store: Sink, *, linger: float = 0.0, batch: int = 512) -> None:
-        """Create a writer. `linger` is how long a commit waits for more judgements, as a share of the time that the
-        latest answers took; at most 0.1 s. `batch` is the maximum number of judgements in one commit.
+        """Create a writer. `linger` is the time that a commit waits for more judgements, as a share of the time that
+        the latest answers took. The wait is at most 0.1 s. `batch` is the maximum number of judgements in one commit.
 
-        Judgements that arrive during a commit share the next one in any case. If answers take no time, waiting would
-        only delay the next ones: 32 callers with the next judgement ready at once reached 4,200 a second without it,
-        and 510 with 50 ms.
+        Judgements that arrive during a commit always share the next one. If answers take no time, waiting would only
+        delay the next ones: 32 callers that always had a judgement ready stored 4,200 a second without waiting, and 510
+        with a wait of 50 ms.
         """
         self._store = store
         self._linger = linger
@@ -141,9 +145,10 @@ class Writer:
         self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def put(self, judgement: Judgement) -> None:
-        """Return once the judgement is committed. It is stored even if the waiting task is cancelled meanwhile.
+        """Store a judgement, and return once it is committed. It is stored even if the waiting task is cancelled in the
+        meantime.
 
-        A judgement whose content cannot be stored raises an error and does not affect the others.
+        If a judgement's content cannot be stored, only this call raises an error. Other judgements are not affected.
         """
         if self._closing:
             raise RuntimeError("the writer is closed")
@@ -155,11 +160,11 @@ class Writer:
         await committed
 
     async def also(self, write: Callable[[], T]) -> T:
-        """Write something else to the store, queued with the judgements so that they do not block each other."""
+        """Write something else to the store. It is queued with the judgements, so they do not block each other."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, write)
 
     async def close(self) -> None:
-        """Commit the judgements that have arrived. Then raise the error of the store, if there was one."""
+        """Commit the judgements that have arrived. Then raise the store's error, if there was one."""
         self._closing = True
         self._wake.set()
         # Shielded, since a second interrupt must not drop answers that were paid for.
@@ -201,7 +206,7 @@ class Writer:
                     committed.set_result(None)
 
     async def _commit(self, batch: Sequence[Judgement]) -> Sequence[Exception | None]:
-        """Commit judgements, and return the error of each, or None."""
+        """Commit judgements. Return an error for each one that failed, and None for each of the others."""
         if self._error is None or isinstance(self._error, StoreMoved):
             try:
                 return await asyncio.get_running_loop().run_in_executor(

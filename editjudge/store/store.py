@@ -72,10 +72,10 @@ class Store(JudgementStore):
     # --- runs -------------------------------------------------------------------------------------------------
 
     def open_run(self, name: str, spec: Mapping[str, object]) -> RunRecord:
-        """Return the run of this name: a new one, or the existing one if it has the same spec.
+        """Return the run with this name. It is created if it does not exist; otherwise it must have the same spec.
 
-        A run grows: a higher `limit` replaces the stored one, and a lower one leaves it, since edits that were judged
-        stay in the run.
+        A run can grow: a higher `limit` replaces the stored one. A lower one has no effect, since edits that were
+        judged stay in the run.
         """
         now = time.time()
         spec = self._grown(name, spec)
@@ -97,7 +97,8 @@ class Store(JudgementStore):
         return dataclasses.replace(run, state="running", updated=now)
 
     def _grown(self, name: str, spec: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the spec with the higher of its limit and that of the stored run, which is updated if it grows."""
+        """Return the spec with the higher of two limits: its own and the stored run's. The stored run is updated if its
+        limit grows."""
 
         def work(connection: sa.Connection) -> Mapping[str, object]:
             query = sa.select(runs).where(runs.c.name == name)
@@ -115,8 +116,8 @@ class Store(JudgementStore):
         return self._transact(work)
 
     def import_record(self, new: Values) -> RunRecord:
-        """Return the run of this name, created from these values if there is none. Raise `StoreError` if its spec
-        differs.
+        """Return the run with this name, or create it from these values. Raise `StoreError` if an existing run has a
+        different spec.
         """
 
         def work(connection: sa.Connection) -> RunRecord:
@@ -158,11 +159,11 @@ class Store(JudgementStore):
         return [RunRecord(**row._asdict()) for row in self._read(query)]
 
     def run_of(self, number: int) -> RunRecord | None:
-        """Return the run with this id, or None."""
+        """Return the run with this id, or None if there is none."""
         return next(iter(self._runs(runs.c.id == number)), None)
 
     def find_run(self, name_or_id: str | int) -> RunRecord:
-        """Return the run of this name, or else with this id. Raise `UsageError` if there is none."""
+        """Return the run with this name or, if there is none, with this id. Raise `UsageError` if neither exists."""
         name = str(name_or_id)
         matches = self._runs(runs.c.name == name)
         if not matches and name.isascii() and name.isdecimal() and len(name) < 10:
@@ -178,8 +179,8 @@ class Store(JudgementStore):
     def remove_run(self, run: RunRecord | int) -> None:
         """Delete a run, and the judgements and replies that no other run refers to.
 
-        Several transactions are used, so that other writers need not wait. The run itself is deleted last: an
-        interrupted removal is completed by calling this again.
+        Several transactions are used, so other writers need not wait for long. The run itself is deleted last. If the
+        removal is interrupted, call this again to complete it.
         """
         number = run_id(run)
         of_run = tasks.c.run_id == number
@@ -210,14 +211,14 @@ class Store(JudgementStore):
         self._transact(remove_rest)
 
     def counts(self, run: RunRecord | int) -> dict[tuple[str, str, str], int]:
-        """Count the tasks of a run by (judge, rubric, status)."""
+        """Count a run's tasks for each (judge, rubric, status)."""
         by = (tasks.c.judge, tasks.c.rubric, FIELD_COLUMNS["status"])
         query = sa.select(*by, sa.func.count()).select_from(JUDGED_TASKS)
         query = query.where(tasks.c.run_id == run_id(run)).group_by(*by)
         return dict(sorted((tuple(cell), n) for *cell, n in self._read(query)))
 
     def totals(self) -> dict[int, RunTotals]:
-        """Return edits, judgements and cost of each run that has edits, by its id."""
+        """Return the number of edits, the judgements and the cost of each run that has edits, keyed by run id."""
         totals: defaultdict[int, RunTotals] = defaultdict(RunTotals)
         of_model = (items.c.run_id, items.c.model)
         edits = (
@@ -246,7 +247,7 @@ class Store(JudgementStore):
         return totals
 
     def score_sums(self, run: RunRecord | int) -> tuple[Sequence[Row], Sequence[Row]]:
-        """Return the figures of a summary as two tables: (judge, model, rubric, status, number of tasks) in the order
+        """Return the figures for a summary as two tables: (judge, model, rubric, status, number of tasks) in the order
         of their first tasks, and (judge, model, rubric, factor, number of scores, sum of scores).
         """
         by = (tasks.c.judge, items.c.model, tasks.c.rubric)
@@ -273,12 +274,12 @@ class Store(JudgementStore):
     # --- what a run asks --------------------------------------------------------------------------------------
 
     def add_rubrics(self, added: Iterable[Rubric]) -> None:
-        """Store rubrics, so that each score can be traced to its question."""
+        """Store rubrics, so each score can be traced to its question."""
         rows = [{"hash": r.hash, "name": r.name, "content": r.content()} for r in added]
         self._insert(upsert(self._dialect, rubrics), rows)
 
     def rubrics(self, hashes: Collection[str] | None = None) -> dict[str, Rubric]:
-        """Return the stored rubrics with these hashes, or all of them, by hash."""
+        """Return the stored rubrics with these hashes, or all of them, keyed by hash."""
         text = sa.type_coerce(rubrics.c.content, schema.EscapedText)
         query = sa.select(rubrics.c.hash, text)
         if hashes is not None:
@@ -287,7 +288,7 @@ class Store(JudgementStore):
         return {key: parse_rubric(content) for key, content in rows}
 
     def questions_of(self, run: RunRecord) -> RunQuestions:
-        """Return the rubrics of a run, by their names in the run."""
+        """Return a run's rubrics, keyed by their names in the run."""
         hashes: dict[str, str] = dict(run.spec.get("rubrics", {}))
         if not hashes:  # an imported run may not name them
             query = (
@@ -306,7 +307,7 @@ class Store(JudgementStore):
     def add_items(
         self, run: RunRecord | int, rows: Iterable[Item], start: int = 0
     ) -> int:
-        """Store edits of a run at the positions from `start` on, and return the next position. Idempotent."""
+        """Store edits of a run at consecutive positions from `start`, and return the next position. Idempotent."""
         for chunk in chunks(rows, MAX_ROWS):
             self.add_batch(run, list(enumerate(chunk, start)), [], {})
             start += len(chunk)
@@ -315,7 +316,7 @@ class Store(JudgementStore):
     def add_tasks(
         self, run: RunRecord | int, added: Iterable[Task], start: int = 0
     ) -> int:
-        """Store tasks of a run at the positions from `start` on, and return the next position. Idempotent."""
+        """Store tasks of a run at consecutive positions from `start`, and return the next position. Idempotent."""
         for chunk in chunks(added, MAX_ROWS):
             self.add_batch(run, [], list(enumerate(chunk, start)), {})
             start += len(chunk)
@@ -330,8 +331,8 @@ class Store(JudgementStore):
         *,
         resumed: bool,
     ) -> None:
-        """Store edits with unread images and all their tasks by these judges, each with its position, before any task
-        is planned. Existing rows of the run are not changed.
+        """Store edits whose images have not been read, and all their tasks for these judges, before any task is
+        planned. Each comes with its position. Existing rows of the run are not changed.
 
         If the run is `resumed`, tasks of these edits that are not in `planned` are removed from the run, and an edit
         that the manifest now describes differently becomes pending again. Judgements stay in the store.
@@ -378,7 +379,8 @@ class Store(JudgementStore):
         return bool(self._read(query))
 
     def outline_of(self, run: RunRecord | int) -> tuple[str, int] | None:
-        """Return the mark of a run's stored outline and its number of tasks, or None if no outline is complete."""
+        """Return the mark of a run's stored outline and its number of tasks, or None if the run has no complete
+        outline."""
         query = sa.select(meta.c.value).where(meta.c.name == _outline_name(run))
         for (value,) in self._read(query):
             mark, _, expected = value.rpartition(" ")
@@ -386,7 +388,7 @@ class Store(JudgementStore):
         return None
 
     def mark_outline(self, run: RunRecord | int, mark: str, expected: int) -> None:
-        """Record that all edits and tasks of a run are stored, for the manifest with this mark."""
+        """Record that all edits and tasks of a run are stored. `mark` identifies the manifest."""
         row = {"name": _outline_name(run), "value": f"{mark} {expected}"}
         self._execute(upsert(self._dialect, meta, ["value"]), row)
 
@@ -397,11 +399,11 @@ class Store(JudgementStore):
         planned: Sequence[tuple[int, Task]],
         learnt: KnownFiles,
     ) -> dict[str, str]:
-        """Store edits and tasks, each with its position and in that order, and digests, in one transaction. Return
-        the status, by key, of each task that the run already had and that has a judgement.
+        """Store edits, tasks and digests in one transaction. Edits and tasks are given with their positions, in that
+        order. Return the statuses of tasks that the run already had and that have a judgement, keyed by task key.
 
-        Only rows that differ from the stored ones are written. A resumed run writes none, since reading is far
-        cheaper.
+        Only rows that differ from the stored ones are written. A resumed run therefore writes none, and reading is far
+        cheaper than writing.
         """
         number = run_id(run)
         stored_edits = self._stored_edits(number, edits)
@@ -446,7 +448,7 @@ class Store(JudgementStore):
     def _stored_edits(
         self, number: int, edits: Sequence[tuple[int, Item]]
     ) -> dict[int, tuple[str, Item]]:
-        """Return the content and the description of the edits of a run at these positions."""
+        """Return the content keys and descriptions of a run's edits at these positions."""
         if not edits:
             return {}
         query = sa.select(items.c.position, items.c.content, *ITEM_COLUMNS).where(
@@ -461,7 +463,7 @@ class Store(JudgementStore):
     def _stored_tasks(
         self, number: int, planned: Sequence[tuple[int, Task]]
     ) -> dict[tuple[int, Task], str | None]:
-        """Return the status of each task of a run at these positions. Each judge has its own positions."""
+        """Return the status of each of a run's tasks at these positions. Each judge has its own positions."""
         if not planned:
             return {}
         query = (
@@ -481,10 +483,11 @@ class Store(JudgementStore):
     def _move_opinions(
         self, connection: sa.Connection, number: int, moves: Mapping[str, Item]
     ) -> None:
-        """Move ratings and notes of edits whose images had not been read to the current content of these edits.
-        Existing ratings and notes are not changed.
+        """Move the ratings and notes of edits whose images had not been read, so that they belong to the current
+        content of these edits. Existing ratings and notes are not changed.
 
-        Outputs that were missing are left out: opinions about a missing output do not apply to an image made later.
+        Edits whose output was missing are left out, since opinions about a missing output do not apply to an image that
+        is made later.
         """
         unread = sorted(content for content in moves if is_unread(content))
         if not unread:
@@ -545,7 +548,7 @@ class Store(JudgementStore):
     def items(
         self, run: RunRecord | int, item: str | Collection[str] | None = None
     ) -> Iterator[Item]:
-        """Yield the edits of a run in order, or only those with these ids."""
+        """Yield a run's edits in order, or only those with these ids."""
         query = sa.select(*ITEM_COLUMNS).where(items.c.run_id == run_id(run))
         if item is not None:
             ids = [item] if isinstance(item, str) else item
@@ -557,7 +560,7 @@ class Store(JudgementStore):
         return {item for (item,) in self.stream(query)}
 
     def drop_items(self, run: RunRecord | int, ids: Collection[str]) -> None:
-        """Remove edits from a run. Their judgements stay in the store, and are used again if the edits return."""
+        """Remove edits from a run. Their judgements stay in the store, and are used again if the edits are added again."""
         for chunk in chunks(sorted(ids), MAX_IN):
 
             def drop(connection: sa.Connection, chunk: list[str] = chunk) -> None:
@@ -569,12 +572,12 @@ class Store(JudgementStore):
             self._transact(drop)
 
     def has_batches(self) -> bool:
-        """Whether questions may be waiting for their answers at a provider."""
+        """Whether questions may be waiting for answers from a provider's batch API."""
         return bool(self._read(sa.select(batch_lines.c.key).limit(1)))
 
     def load_digests(self, paths: Sequence[str] | None = None) -> KnownFiles:
-        """Return the digests of these files, or of all files, as the argument of
-        `editjudge.media.cache.DigestCache.load`.
+        """Return the digests of these files, or of all files, in the form that `editjudge.media.cache.DigestCache.load`
+        takes.
         """
         from editjudge.media.cache import FileState, KnownImage
         from editjudge.media.header import ImageInfo
@@ -624,8 +627,8 @@ def update_run(run: RunRecord | int, **values: object) -> sa.Update:
 
 @functools.cache
 def _refresh(dialect: str, table: sa.Table) -> sa.Insert:
-    """Return a statement that updates changed rows of a resumed run: an image that was replaced has another key
-    now.
+    """Return a statement that updates the changed rows of a resumed run. For example, the key of a task changes if an
+    image is replaced.
     """
     names = [column.key for column in table.columns if not column.primary_key]
 
@@ -643,8 +646,8 @@ def _forget_derived(connection: sa.Connection, number: int) -> None:
 
 
 def lock_ratings(connection: sa.Connection) -> None:
-    """Lock the ratings until the transaction ends, so that the content of an edit does not change between reading and
-    rating. SQLite has only one writer in any case.
+    """Lock the ratings until the transaction ends, so an edit's content does not change between reading and rating.
+    SQLite needs no lock, since it has only one writer.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("LOCK TABLE ratings IN SHARE ROW EXCLUSIVE MODE"))
@@ -674,8 +677,8 @@ def _outline_name(run: RunRecord | int) -> str:
 
 
 def _is_described_alike(stored: Item, now: Item) -> bool:
-    """Whether the manifest describes an edit as the store does. Group and most digests are not compared, since they
-    may depend on images that were not read yet.
+    """Whether the manifest describes an edit in the same way as the store. Group and most digests are not compared,
+    since they may depend on images that have not been read yet.
     """
     if stored.images.keys() != now.images.keys():
         return False
@@ -694,7 +697,7 @@ def _is_described_alike(stored: Item, now: Item) -> bool:
 def _differences(
     old: Mapping[str, object], new: Mapping[str, object], prefix: str = ""
 ) -> Iterator[str]:
-    """Yield the keys whose values differ. Keys inside objects are joined by dots, as in `sampling.temperature`."""
+    """Yield the keys whose values differ. Nested keys are joined by dots, as in `sampling.temperature`."""
     for key in sorted({*old, *new}):
         before = old.get(key)
         after = new.get(key)

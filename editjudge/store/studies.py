@@ -1,8 +1,7 @@
 """Studies with raters: the edits assigned to each rater, their answers, and their invitation links.
 
-A study has all answers of the form, including `can't tell` and reasons. A score of a real edit is also stored among
-the ratings, in the same transaction, so that `agree` uses it immediately. Controls, whose answer is known, never
-become ratings.
+A study stores all answers in the form, including `can't tell` and reasons. In the same transaction, the score of a real
+edit is also stored as a rating, so `agree` uses it immediately. Controls, whose answer is known, never become ratings.
 """
 
 from __future__ import annotations
@@ -55,17 +54,17 @@ class Study:
     query: str | None = None
     """Query string of the run's table that selects the edits; None for all."""
     closed: float | None = None
-    """Time when the study was closed. A closed study accepts no more ratings."""
+    """Time when the study was closed; None if it is open. A closed study accepts no more ratings."""
 
     @property
     def title(self) -> str:
-        """Title shown to raters. The name is not shown, since it may reveal the run or a model."""
+        """Title shown to raters. The study's name is not shown, since it may reveal the run or a model."""
         return f"Study {self.id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """An edit at a position in a rater's order."""
+    """An edit that is assigned to a rater, with its position in the rater's order."""
 
     number: int
     item: str
@@ -74,7 +73,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class FilledForm:
-    """Answer for a factor. The score is None if the rater could not tell."""
+    """A rater's answer for one factor. The score is None if the rater could not tell."""
 
     score: float | None
     reason: str
@@ -84,13 +83,13 @@ class FilledForm:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Inputs that an edit must have to be rated. A run does not ask a judge without them either."""
+    """Inputs that an edit must have to be rated. Without them, a run does not ask a judge either."""
 
     images: tuple[str, ...] = ()
     instruction: bool = False
 
     def conditions(self) -> dict[str, sa.ColumnElement[bool]]:
-        """Return the SQL condition for each input, by its name."""
+        """Return the SQL condition for each input, keyed by the input's name."""
         # Compared as text: quotation marks inside a JSON string are escaped, so only the name of a role matches.
         images = sa.type_coerce(items.c.images, sa.Text)
         conditions: dict[str, sa.ColumnElement[bool]] = {}
@@ -104,8 +103,8 @@ class Needs:
         return conditions
 
     def lacking(self, store: Store, run_id: int) -> str:
-        """Return the first input that no edit of the run has together with those before it, or an empty text if an
-        edit has all.
+        """Return an empty string if some edit of the run has all the required inputs. Otherwise return the first input
+        at which no edit has all the inputs so far.
         """
         query = sa.select(items.c.position).where(items.c.run_id == run_id).limit(1)
         for name, condition in self.conditions().items():
@@ -130,7 +129,7 @@ def create_study(
     models: Sequence[str] = (),
     query: str = "",
 ) -> Study:
-    """Create a study. Raise `UsageError` if there is already a study of this name."""
+    """Create a study. Raise `UsageError` if a study with this name exists."""
     with store._writing() as connection:
         if not name:  # not named after the run, whose name raters need not know
             last = connection.scalar(sa.select(sa.func.max(studies.c.id)))
@@ -168,7 +167,7 @@ def find_study(store: Store, number: int) -> Study:
 
 
 def named_study(store: Store, name: str) -> Study:
-    """Return the study of this name, or else with this number."""
+    """Return the study with this name or, if there is none, with this number."""
     every = list_studies(store)
     by_name = {str(study.id): study for study in every}
     by_name |= {study.name: study for study in every}
@@ -181,7 +180,7 @@ def named_study(store: Store, name: str) -> Study:
 
 
 def close_study(store: Store, study: Study, *, closed: bool) -> None:
-    """Close a study, or reopen it. Its answers stay."""
+    """Close a study, or reopen it. Its answers are kept."""
     change = sa.update(studies).where(studies.c.id == study.id)
     store._execute(change.values(closed=time.time() if closed else None))
 
@@ -197,10 +196,11 @@ def join(
     needs: Needs | None = None,
     positions: Sequence[int] | None = None,
 ) -> list[Assignment]:
-    """Return a rater's assignments in a random order. They are created at the first visit and then stay the same.
+    """Return a rater's assignments, in a random order. They are created at the rater's first visit and then stay the
+    same.
 
-    `positions` are the edits to which the study is limited. Edits that another rater has and that need more raters
-    come first, so that raters overlap from the start.
+    `positions` are the edits to which the study is limited. Edits that are assigned to another rater and need more
+    raters come first, so raters overlap from the start.
     """
     with store._writing() as connection:
         if assigned := _assignments(connection, study, rater):
@@ -261,8 +261,8 @@ _RATERS_OF_EDITS = (
 
 
 def _shuffled(positions: Sequence[int], chance: random.Random) -> Iterator[int]:
-    """Yield the positions in a random order: a lazy Fisher-Yates shuffle that keeps only the swapped entries in
-    memory.
+    """Yield the positions in a random order. This is a lazy Fisher-Yates shuffle, which keeps only the swapped entries
+    in memory.
     """
     moved: dict[int, int] = {}
     for last in reversed(range(len(positions))):
@@ -284,7 +284,7 @@ def _assignments(
 
 
 def assignments_of(store: Store, study: Study, rater: str) -> list[Assignment]:
-    """Return a rater's assignments, or an empty list before the first visit."""
+    """Return a rater's assignments. The list is empty before the rater's first visit."""
     with store._reading() as connection:
         return _assignments(connection, study, rater)
 
@@ -307,7 +307,7 @@ def fill_in(
     filled: FilledForm,
     rubric: str = "",
 ) -> None:
-    """Store an answer. A later answer for the same factor replaces it. `rubric` is the hash of the question's
+    """Store an answer. It replaces an earlier answer for the same factor. `rubric` is the hash of the question's
     rubric.
     """
     values = {
@@ -357,7 +357,8 @@ def _of_another_study(rating: sa.Table, new: NewRow) -> sa.ColumnElement[bool]:
 def filled_in(
     store: Store, study: Study, rater: str | None = None
 ) -> dict[tuple[str, int, str], FilledForm]:
-    """Return answers by rater, number and factor."""
+    """Return a study's answers, keyed by rater, the number of the rater's assignment, and factor. With `rater`, return
+    only that rater's answers."""
     names = ("rater", "number", "factor", "score", "reason", "choice")
     query = sa.select(*(answers.c[name] for name in names))
     query = query.where(answers.c.study_id == study.id)
@@ -368,7 +369,7 @@ def filled_in(
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Number of a rater's rows that are, or would be, deleted."""
+    """Number of a rater's rows that were deleted, or would be."""
 
     answers: int
     """Answers in forms, including *can't tell*."""
@@ -378,8 +379,8 @@ class Removal:
 def remove_answers(
     store: Store, rater: str, study: Study | None = None, *, dry_run: bool = False
 ) -> Removal:
-    """Delete a person's answers and ratings, in one study or everywhere. Imported ratings are included if no study is
-    given. The edits assigned to the person become free for others.
+    """Delete a person's answers and ratings, either in one study or everywhere. Imported ratings are included if no
+    study is given. The edits that were assigned to the person can be assigned to others.
     """
     conditions = {}
     for table in (answers, ratings, assignments):
@@ -404,7 +405,7 @@ def remove_answers(
 # --- invitations ----------------------------------------------------------------------------------------------
 
 NAME = 60
-"""Maximum number of characters of a rater's name."""
+"""Maximum number of characters in a rater's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,12 +417,12 @@ class Invitation:
 
 
 def clean_name(text: str) -> str:
-    """Return a rater's name as it is stored: printable, on one line, of limited length."""
+    """Return a rater's name in the form in which it is stored: printable, on one line, and of limited length."""
     return one_line(text)[:NAME]
 
 
 def invite(store: Store, study: Study, rater: str) -> str:
-    """Return a new code for a link. The person's previous code for the study becomes invalid."""
+    """Create and return a new code for a rater's link. The person's previous code for the study becomes invalid."""
     rater = clean_name(rater)
     if not rater:
         raise UsageError("a link is made for a person: give a name")
@@ -437,7 +438,7 @@ def invite(store: Store, study: Study, rater: str) -> str:
 
 
 def invited(store: Store, code: str) -> tuple[Study, str] | None:
-    """Return the study and the rater of a code, or None if it is unknown or revoked."""
+    """Return the study and the rater to whom a code belongs, or None if the code is unknown or revoked."""
     valid = (invitations.c.code == _hash(code), invitations.c.revoked.is_(None))
     for row in store._read(sa.select(invitations).where(*valid)):
         return find_study(store, row.study_id), row.rater
@@ -453,7 +454,7 @@ def list_invitations(store: Store, study: Study | None = None) -> list[Invitatio
 
 
 def revoke(store: Store, study: Study, rater: str) -> bool:
-    """Revoke a person's link, and return whether there was one. The person's answers stay."""
+    """Revoke a person's link, and return whether there was one. The person's answers are kept."""
     valid = (
         invitations.c.study_id == study.id,
         invitations.c.rater == rater,

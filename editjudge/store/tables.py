@@ -124,8 +124,8 @@ def _encode_json(value: object) -> str:
 def _codecs(
     table: str, text: Callable[[str], str], other: Callable[[Any], Any]
 ) -> dict[str, Callable[[Any], Any]]:
-    """Return the functions that encode or decode the columns of a Parquet table. Columns stored unchanged are left
-    out.
+    """Return the functions that encode or decode the columns of a Parquet table. Columns that are stored unchanged are
+    left out.
     """
     return {
         field.name: text if field.kind == "text" else other
@@ -135,7 +135,7 @@ def _codecs(
 
 
 def need_pyarrow(purpose: str) -> Any:
-    """Return pyarrow. Raise `UsageError` if the extra is not installed."""
+    """Import and return pyarrow. Raise `UsageError` if it is not installed."""
     try:
         import pyarrow
         import pyarrow.fs
@@ -158,11 +158,11 @@ _OUTDATED: Mapping[Form, str] = {
 }
 """Files of an earlier export that a new export does not always overwrite."""
 _GROUP = 10_000
-"""Number of rows in a row group, which a writer keeps in memory: about 20 MB of judgements."""
+"""Number of rows in a row group. A writer keeps one group in memory: about 20 MB of judgements."""
 
 
 class _TextTable:
-    """A table as one JSONL or CSV file."""
+    """A table that is written as one JSONL or CSV file."""
 
     def __init__(self, folder: Path, table: str, form: Form, stack: ExitStack) -> None:
         self._name = "judgements.csv" if form == "csv" else f"{table}.jsonl"
@@ -171,7 +171,7 @@ class _TextTable:
         if self._csv:
             self._csv.writerow(CSV_COLUMNS)
         self.rows = {self._name: 0}
-        """Number of rows in each file, by its name in the folder."""
+        """Number of rows in each file, keyed by its name in the folder."""
 
     def add(self, row: Row) -> None:
         if self._csv:
@@ -187,7 +187,7 @@ class _TextTable:
 
 
 class _ParquetTable:
-    """A table as a folder of Parquet files."""
+    """A table that is written as a folder of Parquet files."""
 
     def __init__(self, folder: Path, table: str, form: Form, stack: ExitStack) -> None:
         self._arrow = need_pyarrow("Parquet")
@@ -238,8 +238,8 @@ class _ParquetTable:
 def writing_tables(
     folder: Path, form: Form, names: Sequence[str]
 ) -> Iterator[Mapping[str, _TextTable | _ParquetTable]]:
-    """Yield tables to which rows can be added. Their files appear when all are complete, and replace those of an
-    earlier export. After an error the earlier files remain.
+    """Yield tables to which rows can be added. The files appear only when all of them are complete, and replace those
+    of an earlier export. After an error the earlier files remain.
     """
     kind = _ParquetTable if form == "parquet" else _TextTable
     with ExitStack() as stack:
@@ -255,7 +255,7 @@ def writing_tables(
 
 @contextmanager
 def complete_file(path: Path) -> Iterator[TextIO]:
-    """Yield a text file that appears at the path only when it is complete."""
+    """Yield a text file for writing. It appears at the path only when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         replacing(path) as partial,
@@ -286,7 +286,7 @@ _READ = 4_096
 
 
 def table_files(folder: Path, table: str, names: Iterable[str] | None) -> list[str]:
-    """Return the names of a table's files: those in run.json, or, if it names none, those in the folder."""
+    """Return the names of a table's files: those listed in run.json or, if it lists none, those in the folder."""
     if names is None:
         paths = [*folder.glob(f"{table}/part-*.parquet")]
         paths = paths or [*folder.glob(f"{table}.jsonl")]
@@ -297,7 +297,7 @@ def table_files(folder: Path, table: str, names: Iterable[str] | None) -> list[s
 
 
 def read_file(path: Path, table: str) -> Iterator[tuple[int, Any]]:
-    """Yield the rows of a file of a table, each with its number from 1."""
+    """Yield the rows of one of a table's files, each with its number, counted from 1."""
     return _read_parquet(path, table) if path.suffix == ".parquet" else read_jsonl(path)
 
 

@@ -1,8 +1,8 @@
 """Migrations of a store from older versions of the schema, one step for each version.
 
-Steps are frozen: later changes do not touch them. NNNN.sql makes version NNNN from the version before, in SQL that
-both databases accept. NNNN.sqlite.sql and NNNN.postgresql.sql follow it, each for one database. Steps that SQL cannot
-express are functions below, with literal SQL, and come last.
+Steps never change once they are released. NNNN.sql turns the previous version into version NNNN, in SQL that both
+databases accept. NNNN.sqlite.sql and NNNN.postgresql.sql are run after it, each for one database. Steps that SQL cannot
+express are functions below, with literal SQL, and are run last.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from editjudge.store.schema import (
 FIRST = 5
 """Schema version of editjudge 0.1; older versions were never released."""
 RELEASES = {5: "0.1"}
-"""Last release that wrote each version."""
+"""Last release that wrote each schema version."""
 LEGACY = "0.1:"
-"""Content prefix of a rating of 0.1 that may be of several edits or of a deleted one. Such a rating does not belong
-to a run.
+"""Prefix of the content key of a rating from 0.1 that may belong to several edits or to a deleted one. Such a rating
+does not belong to a run.
 """
 
 
@@ -51,7 +51,7 @@ def migrate(connection: sa.Connection, stored: int) -> None:
 
 
 def release_of(version: int) -> str:
-    """Return the release that wrote a version of the schema."""
+    """Return the release that wrote a schema version."""
     return RELEASES.get(version, f"schema-{version}")
 
 
@@ -65,7 +65,7 @@ def _statements(version: int, dialect: str) -> Iterator[str]:
 
 
 def _edits(connection: sa.Connection) -> Iterator[tuple[int, str, Content]]:
-    """Yield every edit: its run, its stored id, and its content."""
+    """Yield the run, the stored id and the content of every edit."""
     for (run,) in connection.execute(sa.text("SELECT id FROM runs")).all():
         rows = connection.execute(
             sa.text(
@@ -85,8 +85,8 @@ def _edits(connection: sa.Connection) -> Iterator[tuple[int, str, Content]]:
 
 
 def _give_items_contents_and_ratings_a_scope(connection: sa.Connection) -> None:
-    """Add the content to ratings of 0.1, which had only an item's id. The answers of a form identify the rated edit,
-    even if another study overwrote the rating. A rating from a file belongs to the edit with its id, if there is
+    """Add the content key to ratings from 0.1, which had only an item's id. The answers in a form identify the rated
+    edit, even if another study overwrote the rating. A rating from a file belongs to the edit with its id, if there is
     exactly one.
     """
     contents: dict[str, set[str]] = {}
@@ -135,7 +135,8 @@ def _give_items_contents_and_ratings_a_scope(connection: sa.Connection) -> None:
 
 
 def _unbound(item: str) -> str:
-    """Return the content of a rating that does not belong to a run. Both texts are escaped, as stored."""
+    """Return the content key for a rating that does not belong to a run. Both parts are escaped, as they are in the
+    store."""
     return escaped(LEGACY + unescaped(item))
 
 
@@ -167,8 +168,8 @@ def _rated_in_forms(
 
 
 def _join_doubled_ratings(connection: sa.Connection) -> None:
-    """Delete ratings by id that were repeated after a run had the edit, since both counted. This applies if the id
-    belongs to one edit of the store, and that edit has a later rating by the same person.
+    """Delete ratings by id that were repeated after a run added the edit, since both were counted. A rating is deleted
+    if its id belongs to only one edit in the store, and the same person has a later rating of that edit.
     """
     deleted = connection.execute(
         sa.text(
@@ -235,8 +236,8 @@ _OF_EVERY_VERSION = (meta, runs, items, tasks, judgements, replies)
 
 
 def _stored_version(connection: sa.Connection, tables: Collection[str]) -> int | None:
-    """Return the schema version of a database, or None if it is not a store. Other programs may have a table `meta`
-    too.
+    """Return the schema version of a database, or None if it is not a store. Another program's database may also have a
+    table `meta`.
     """
     if any(table.name not in tables for table in _OF_EVERY_VERSION):
         return None
@@ -252,7 +253,8 @@ def _stored_version(connection: sa.Connection, tables: Collection[str]) -> int |
 
 
 def bring_up_to_date(connection: sa.Connection, store_name: str) -> None:
-    """Create the tables, or migrate them. This is one transaction, so that a killed migration changes nothing."""
+    """Create the tables, or migrate them. Everything happens in one transaction, so a migration that is killed changes
+    nothing."""
     if connection.dialect.name == "postgresql":
         # Processes that open the store at the same time take turns; the number is arbitrary.
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x65646974)))
