@@ -40,7 +40,7 @@ VERBS = {
     "serve": "Serve review pages, rating pages and the reward API.",
     "trend": "Show scores over the steps of a training, and the best step.",
 }
-"""Verbs with one line of help each, so that `--help` does not import their modules."""
+"""Verbs with one line of help for each. With it, `--help` need not import their modules."""
 
 
 _HOMES = {
@@ -51,7 +51,7 @@ _HOMES = {
 }
 """Modules of verbs that do not have a module of their own."""
 _EXTRA_OF_VERB = {"serve": "web", "probe": "probes"}
-"""Verbs that need all of an extra, whichever of its modules is found missing first."""
+"""Verbs that need an entire extra, whichever of its modules is found to be missing first."""
 
 
 class _Verbs(click.Group):
@@ -118,7 +118,7 @@ _EDIT = 'editjudge judge --input a.png --edited b.png --instruction "make the le
 
 
 def _welcome() -> str:
-    """Return three ways to begin, and say which of them the API keys in the environment allow."""
+    """Return three ways to begin, and whether the API keys in the environment allow each of them."""
     from editjudge.judges.providers import PROVIDERS
 
     needed = (provider for provider in PROVIDERS.values() if provider.needs_key)
@@ -174,7 +174,7 @@ def main() -> None:
 
 
 def _leave(message: str, code: int, *, printed: bool = False) -> None:
-    """Exit with an error message; with `--json`, also print it as a document."""
+    """Exit with an error message. With `--json`, also print it as a document."""
     if not printed:
         click.echo(f"editjudge: {printable(message)}", err=True)
     if "--json" in sys.argv:

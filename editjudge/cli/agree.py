@@ -1,4 +1,4 @@
-"""`editjudge agree`: comparison of judges with people."""
+"""`editjudge agree`: compare judges with people."""
 
 from __future__ import annotations
 
@@ -87,9 +87,11 @@ def command(
     Prints correlations per factor, with 95 % CI. Each item is one point: the mean of the judge's scores and the mean of
     all ratings. Scores come from a RUN or from a file. No rater is excluded and nothing is rescaled.
 
-    With --preferences: compares votes instead, on which of two edits is better; a judge votes for the higher score.
+    With --preferences: compares votes on which of two edits is better. A judge votes for the edit that it scored
+    higher.
 
-    If people's factors have other names than the judge's, map them: --map-factor PQ=quality --map-factor SC=fidelity.
+    If people's factors and the judge's have different names, map them: --map-factor PQ=quality --map-factor
+    SC=fidelity.
     """
     from editjudge.report.agreement import agree_files
 

@@ -44,7 +44,8 @@ def command(manifest: Path, columns: Columns, allow_outside: bool) -> VerbReply:
 
 @contextmanager
 def _counting(manifest: Path) -> Iterator[Callable[[int], None]]:
-    """Show how many edits were checked so far: a progress bar on a terminal, a line every ten seconds elsewhere."""
+    """Show how many edits have been checked so far. On a terminal this is a progress bar, elsewhere a line every ten
+    seconds."""
     from editjudge.running import progress
 
     total = _count_lines(manifest)
@@ -81,7 +82,7 @@ def _counting(manifest: Path) -> Iterator[Callable[[int], None]]:
 
 
 def _count_lines(manifest: Path) -> int | None:
-    """Return the approximate number of edits in a file of lines; None for other manifests."""
+    """Return the approximate number of edits in a manifest with one edit per line, or None for other manifests."""
     suffix = manifest.suffix.lower()
     if suffix not in (".jsonl", ".ndjson", ".csv") or not manifest.is_file():
         return None

@@ -74,15 +74,16 @@ def command(
     """Test whether two models, judges, rubrics or runs differ: paired differences, b minus a.
 
     The conclusion comes first, then the table. Models are paired by source image and instruction, judges and rubrics by
-    edit. p, CI and MDE (minimum detectable effect at 80 % power) come from one method: a bootstrap over source images,
-    or a guaranteed bound if too few of them contribute to the difference. The primary scores (a set's own, or the
-    rubric means and `overall`) are corrected together; factors are exploratory and corrected within their rubric. A CI
-    excludes 0 if the corrected p is below .05.
+    edit. p, CI and MDE (minimum detectable effect at 80 % power) come from one method: a bootstrap over source images
+    or, if too few of them contribute to the difference, a bound with guaranteed coverage. The primary scores (a set's
+    own, or the rubric means and `overall`) are corrected together; factors are exploratory and corrected within their
+    rubric. A CI excludes 0 if the corrected p is below .05.
 
-    With RUN_B each run's edits are one side, paired by input and instruction (and ground truth and mask) whatever their
-    ids: within a model that both runs have, else across models; several edits of one side count as their mean.
-    Unmatched edits are counted. Runs that asked by different rubrics are refused; --across-rubrics compares them on
-    factors of the same scale. Factors of different scales are never compared. STORE#RUN names a run of another store.
+    With RUN_B each run's edits are one side. They are paired by input and instruction (and ground truth and mask),
+    whatever their ids: within a model if both runs have it, otherwise across models. Several edits on one side count as
+    their mean. Unmatched edits are counted. Runs with different rubrics are refused; --across-rubrics compares them on
+    factors with the same scale. Factors with different scales are never compared. STORE#RUN names a run in another
+    store.
     """
     from editjudge.report import comparison
     from editjudge.report.selection import Choice
@@ -123,9 +124,9 @@ def drift(
     """Compare two runs of the same edits: did the judge's scores change beyond noise?
 
     Edits are matched by input, output and instruction, whatever their ids. Unmatched edits are counted; if nothing
-    matches, that is an error. Changes of rubric, server model, image preparation and settings are listed first. Answers
-    that both runs share from the store were asked once; their number is printed. Runs that asked by different rubrics
-    are refused; --across-rubrics compares them on factors of the same scale.
+    matches, that is an error. Changes of rubric, server model, image preparation and settings are listed first. Some
+    answers may be the same stored answers in both runs; their number is printed. Runs with different rubrics are
+    refused; --across-rubrics compares them on factors with the same scale.
     """
     from editjudge.report import comparison
 

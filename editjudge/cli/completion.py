@@ -1,4 +1,4 @@
-"""Shell completion of rubrics, judges and runs."""
+"""Shell completion for rubrics, judges and runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from click.shell_completion import CompletionItem
 from editjudge.files import default_store
 
 STORE = "editjudge.store"
-"""Key of the click context that holds the value of `--store`."""
+"""Key in the click context that holds the value of `--store`."""
 
 
 def rubrics(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return built-in rubrics and sets, after an entry for files, which bash expects first."""
+    """Return the built-in rubrics and sets, after an entry for files, which bash expects first."""
     from editjudge.rubrics.files import COMPUTED, PAIRWISE, SETS, names
 
     return [
@@ -45,7 +45,7 @@ def judges(
 def runs(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return names of runs, if the store is a file. It is read without SQLAlchemy, whose import takes half a second."""
+    """Return the names of runs if the store is a file. It is read without SQLAlchemy, whose import takes half a second."""
     store_name = ctx.meta.get(STORE) or default_store()
     if "://" in store_name:
         return []
@@ -59,7 +59,7 @@ def runs(
 
 
 def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """Return the names that begin with `incomplete`, without those that would need quoting in a shell."""
+    """Return the names that begin with `incomplete`, leaving out those that would need quoting in a shell."""
     return [
         CompletionItem(name)
         for name in names

@@ -1,4 +1,4 @@
-"""`editjudge docs`: the pages of the documentation, which the package contains."""
+"""`editjudge docs`: show the pages of the documentation, which are part of the package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from editjudge.errors import UsageError, did_you_mean
 
 
 def _folder() -> Path:
-    """Return the folder of the pages: inside the installed package, or beside it in a checkout."""
+    """Return the folder that contains the pages: inside the installed package, or beside it in a checkout."""
     package = Path(__file__).parents[1]
     inside = package / "docs"
     return inside if inside.is_dir() else package.parent / "docs"

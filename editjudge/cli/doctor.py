@@ -1,4 +1,5 @@
-"""`editjudge doctor` and `editjudge completion`: the installation, the reachable judges, the store, and the shell."""
+"""`editjudge doctor` and `editjudge completion`: check the installation, the reachable judges and the store, and set up
+the shell."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from editjudge.judges.server_check import ServerCheck
 
 _PATIENCE = 3.0
-"""Timeout of a connection in seconds. Local servers take milliseconds, remote ones less than a second."""
+"""Timeout for a connection in seconds. Local servers take milliseconds, remote ones less than a second."""
 
 
 @verb(example="editjudge doctor\neditjudge doctor --server http://127.0.0.1:8000/v1")
@@ -70,7 +71,7 @@ def command(server: str | None, model: str | None, timeout: float) -> VerbReply:
 
 
 def _extras() -> dict[str, list[str]]:
-    """Return each extra with the distributions that are missing for it."""
+    """Return each extra with those of its distributions that are missing."""
     missing: dict[str, list[str]] = {}
     for requirement in importlib.metadata.requires("editjudge") or ():
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)

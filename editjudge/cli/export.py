@@ -176,7 +176,7 @@ def _filter(
 def _sifted(
     store: Store, run: RunRecord, wheres: Sequence[Condition]
 ) -> Iterator[tuple[Item, bool | None, set[str]]]:
-    """Yield every edit, whether it meets all conditions, and the names that it has no score for.
+    """Yield every edit, whether it meets all conditions, and the names for which it has no score.
 
     The bool is None if the edit fails only because scores are missing.
     """
@@ -256,7 +256,7 @@ def import_run(folder: str, pictures: Path | None) -> VerbReply:
 
 
 def _existing_store() -> Store | None:
-    """Return the store, or None if it does not exist, so that refusing a folder does not create one."""
+    """Return the store, or None if it does not exist. A folder can then be refused without creating a store."""
     try:
         return open_store(create=False)
     except StoreError:

@@ -115,18 +115,19 @@ def command(
     """Pass or fail a run against thresholds, or against a baseline run; exit 100 on failure.
 
     A check passes if its whole confidence interval is on the right side of the threshold (one-sided at --alpha, since
-    every check has to pass), and fails if it is on the wrong side (at --alpha over the number of checks). Otherwise it
-    is inconclusive, and exits as --if-unsure says. A run with the same stored answers as its baseline passes. If lower
-    is better (reports mark such factors), the threshold is an upper limit and a drop is a rise.
+    every check has to pass), and fails if the interval is on the wrong side (at --alpha divided by the number of
+    checks). Otherwise it is inconclusive, and --if-unsure sets the exit code. A run with the same stored answers as its
+    baseline passes. If lower scores are better (reports mark such factors), the threshold is an upper limit, and a rise
+    counts as a drop.
 
     More failed judgements than --max-failures fail the gate. Each check reports whether its failed judgements, at the
     ends of the scale, could overturn it. A check without any score is an error, unless the gate fails anyway or
     --if-unsure is given. Factors without a score on both sides are not compared with the baseline, and are listed.
 
     Edits are paired with the baseline's edits of the same input and instruction (and ground truth and mask), whatever
-    their ids: within a model that both runs have, else across models. Unmatched edits are counted; if nothing matches,
-    that is an error. A baseline that asked by another rubric is refused; --across-rubrics compares with it on factors
-    of the same scale. Factors of different scales are never compared.
+    their ids: within a model if both runs have it, otherwise across models. Unmatched edits are counted; if nothing
+    matches, that is an error. A baseline with another rubric is refused; --across-rubrics compares with it on factors
+    with the same scale. Factors with different scales are never compared.
     """
     drops = _drops(max_drops)
     if max_drops and baseline is None:
@@ -182,7 +183,8 @@ def _limits(option: str, texts: tuple[str, ...]) -> dict[str, float]:
 
 
 def _drops(texts: tuple[str, ...]) -> float | dict[str, float]:
-    """Return one limit for all factors, or limits keyed by factor; in that case only these factors are compared."""
+    """Return a single limit for all factors, or limits keyed by factor. In the latter case only these factors are
+    compared."""
     plain = [text for text in texts if "=" not in text]
     if plain and len(texts) > 1:
         raise UsageError(

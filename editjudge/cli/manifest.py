@@ -1,4 +1,5 @@
-"""`editjudge manifest` and `editjudge pairs`: make manifests from a benchmark's results, and of pairs of edits."""
+"""`editjudge manifest` and `editjudge pairs`: make manifests from a benchmark's results, and manifests of pairs of
+edits."""
 
 from __future__ import annotations
 
@@ -65,9 +66,9 @@ def command(
     originals: Path | None,
     output: Path,
 ) -> VerbReply:
-    """Make a manifest from a benchmark's results, in the folders that its own programs write.
+    """Make a manifest from a benchmark's results, laid out in folders as its own scripts write them.
 
-    Every edit of the benchmark's list is a row; an image that does not exist is counted as missing_output.
+    Every edit in the benchmark's list is a row; an image that does not exist is counted as missing_output.
     """
     benchmark = benchmark or layout
     if benchmark is None:
@@ -92,7 +93,7 @@ def command(
 
 
 def _write(rows: Iterable[dict[str, object]], output: Path) -> list[str]:
-    """Write a manifest with paths relative to it. Return a note if paths lead outside its folder."""
+    """Write a manifest in which paths are relative to its folder. Return a note if paths lead outside this folder."""
     from editjudge.manifest.folders import relative
 
     lines = []
@@ -157,8 +158,8 @@ def pairs(
 ) -> VerbReply:
     """Write a manifest of pairs: edits of different models that share input and instruction.
 
-    Inputs are compared by content, not by file name; those at http(s) addresses by address. Without --sample and
-    --next, all pairs are written. The order within a pair is random (--seed) and balanced over models.
+    Inputs are compared by content, not by file name. Inputs at http(s) addresses are compared by address. Without
+    --sample and --next, all pairs are written. The order within a pair is random (--seed) and balanced over models.
 
     Then ask a judge which of the two is better: editjudge run pairs.jsonl --rubric preference --judge SPEC
     """
@@ -246,7 +247,7 @@ def _is_missing(image: object) -> bool:
 def _next_pairs(
     candidates: PairPool, name: str, factor: str | None, wanted: int | None, seed: int
 ) -> list[CandidatePair]:
-    """Return the pairs that narrow the ranking most, among those that the run has not judged."""
+    """Return the pairs that would improve the ranking most, among those that the run has not judged."""
     import random
 
     import numpy as np

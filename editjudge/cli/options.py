@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 JSON = "editjudge.json"
-"""Key of the click context that holds the value of `--json`."""
+"""Key in the click context that holds the value of `--json`."""
 FORMER = {"--as": "--map-factor", "--of": "--use", "--reasks": "--retries-invalid"}
-"""Former spellings, which work until 1.0, and the present ones."""
+"""Former spellings of options, which work until 1.0, with the present ones."""
 SEE_RUN = "Options on how the judge is asked, such as --temperature and --timeout, are those of `editjudge run --help`."
-"""Last line of help of verbs that list only some of these options."""
+"""Last line of help for verbs that list only some of these options."""
 
 
 def _remember(key: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    """Return a callback that stores an option's value for all commands of the line."""
+    """Return a callback that stores an option's value for all commands on the command line."""
 
     def remember(ctx: click.Context, _: click.Parameter, value: object) -> None:
         if value:
@@ -69,7 +69,7 @@ def store_place() -> str:
 
 
 class Setting(click.Option):
-    """An option that is rarely needed. It is set by `-J NAME=VALUE` or by its own spelling, which `--help` does not
+    """An option that is rarely needed. It is set with `-J NAME=VALUE` or with its own spelling, which `--help` does not
     list."""
 
     def __init__(self, spellings: list[str], **attributes: Any) -> None:
@@ -102,7 +102,7 @@ class Verb(click.Command):
         attributes["epilog"] = f"{note}\n\n\b\nExample: {examples}".lstrip("\n")
         super().__init__(*args, **attributes)
         self._groups = groups or {}
-        """Headings of `--help`, and the options under each; those that no heading names come last."""
+        """Headings in `--help`, each with its options. Options without a heading come last."""
         json_option(self)
         self._settings = {p.key: p for p in self.params if isinstance(p, Setting)}
         for option in self.params:
@@ -159,7 +159,7 @@ def warn(message: str) -> None:
 def former_option(
     spelling: str, instead: str, *names: str, **attributes: Any
 ) -> Callable[[F], F]:
-    """Return an option of earlier versions, which works until 1.0 and prints what to write instead."""
+    """Return an option from earlier versions. It works until 1.0 and prints what to write instead."""
 
     def note(_ctx: click.Context, _param: click.Parameter, value: object) -> Any:
         if value:
@@ -176,7 +176,7 @@ verb = functools.partial(click.command, cls=Verb)
 
 
 class VerbGroup(click.Group):
-    """A verb with commands, all of which accept the options of the group. The default command is `list`, if it exists."""
+    """A verb with commands, all of which accept the options of the group. The default command is `list` if it exists."""
 
     command_class = Verb
 
@@ -202,7 +202,7 @@ class VerbGroup(click.Group):
 
 
 class Finite(click.FloatRange):
-    """A range of finite numbers. Without this check, nan would pass, since comparisons with it are false."""
+    """A range of finite numbers. Without this check nan would be accepted, since all comparisons with it are false."""
 
     name = "number"  # click's own name, which its messages show, is "float range"
 
@@ -216,7 +216,7 @@ class Finite(click.FloatRange):
 
 
 class NewFile(click.Path):
-    """A file to write. Its folder must exist, which is checked before any work is done."""
+    """A file to write. Its folder must exist; this is checked before any work is done."""
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False, path_type=Path)
@@ -244,7 +244,7 @@ judge_option = functools.partial(
 
 
 def rubrics_option(*default: str) -> Callable[[F], F]:
-    """Return the option for rubrics. Without a default, they depend on the judge."""
+    """Return the option for rubrics. If it has no default, the rubrics depend on the judge."""
     return click.option(
         "--rubric",
         "rubrics",
@@ -388,7 +388,7 @@ _settings = stacked(
 def asking_options(*, listed: bool = False) -> Callable[[F], F]:
     """Return the options that set how judges are asked. `judge_options` turns their values into `Options`.
 
-    `--help` lists the common ones; that of `run` lists and explains all.
+    `--help` lists the common ones; only `run --help` lists and explains all of them.
     """
     further = functools.partial(click.option, hidden=not listed)
     return stacked(
@@ -452,7 +452,7 @@ def judge_options(values: dict[str, Any]) -> Options:
 
 
 _ASKING = asking_options()(click.Command("asking"))
-"""A command that is never called, only to have the options for asking judges as parameters."""
+"""A command that is never called. It only holds the options for asking judges as parameters."""
 
 
 def judging_options(*rubrics: str, several: bool = False) -> Callable[[F], F]:
@@ -483,7 +483,7 @@ def judging_options(*rubrics: str, several: bool = False) -> Callable[[F], F]:
 def named(
     option: str, text: str, expected: str = "NAME=VALUE", *, empty: bool = False
 ) -> tuple[str, str]:
-    """Split an option of the form NAME=VALUE; with `empty`, the value may be empty."""
+    """Split an option of the form NAME=VALUE. With `empty`, the value may be empty."""
     name, equals, value = text.partition("=")
     if not (name and equals and (value or empty)):
         raise UsageError(f'{option} "{text}": expected {expected}')
@@ -529,12 +529,12 @@ def open_store(*, readonly: bool = False, create: bool = True) -> Store:
 
 
 def in_store(store: str | None, run: str) -> str:
-    """Return the name of a run in another store: STORE#RUN."""
+    """Return the name of a run in another store, in the form STORE#RUN."""
     return f"{store}#{run}" if store else run
 
 
 def open_run(name: str) -> tuple[Store, str]:
-    """Open the store of a run, which may be named as `STORE#RUN`, and return it with the run's name."""
+    """Open the store of a run that may be named as `STORE#RUN`. Return the store and the run's name."""
     from editjudge.store.store import Store
 
     address, mark, run = name.rpartition("#")

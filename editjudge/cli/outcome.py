@@ -1,4 +1,4 @@
-"""Output of `run`: counts, means, failures and costs at its end, and the forecast before it starts."""
+"""Output of `run`: counts, means, failures and costs when it ends, and a forecast before it starts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXIT_CODES = {
 
 
 def how_to_resume() -> str:
-    """Return the command that resumes, as it was typed. If it contains a password, it is not repeated."""
+    """Return the command that resumes the run, as it was typed. If it contains a password, the command is left out."""
     typed = sys.argv[1:]
     if any(re.search(r"://[^/]*@", text) for text in typed):
         return "run the same command again to resume"
@@ -41,7 +41,7 @@ def how_to_resume() -> str:
 
 
 def outcome_document(outcome: Outcome, seconds: float) -> dict[str, object]:
-    """Return the document of `run --json`."""
+    """Return the document that `run --json` prints."""
     tally = outcome.tally
     document: dict[str, object] = {
         "run": outcome.name,
@@ -66,7 +66,8 @@ def outcome_document(outcome: Outcome, seconds: float) -> dict[str, object]:
 
 
 def print_outcome(outcome: Outcome, seconds: float, *, is_quiet: bool) -> None:
-    """Print tables and counts, and the reason for an early end to standard error. If quiet, print only the latter."""
+    """Print tables and counts, and print the reason for an early end to standard error. If quiet, print only the
+    reason."""
     summary = outcome.summary
     if outcome.ending == "interrupted" and not is_quiet:
         # Tables of an unfinished run mean little, and resuming it prints all of them.
@@ -95,8 +96,8 @@ def print_outcome(outcome: Outcome, seconds: float, *, is_quiet: bool) -> None:
 
 
 def _shortfall(short: Shortfall) -> str:
-    """Describe why the budget ended the run. Every start may spend the full budget, which helps if it covers a
-    question."""
+    """Describe why the budget ended the run. Since every start may spend the full budget, resuming is suggested if the
+    budget covers at least one question."""
     price = f"the next question may cost up to ${short.next:.4f}"
     if short.next > short.budget:
         return f"{price}; --budget {short.budget:g} is too little for it: give more"
@@ -147,7 +148,7 @@ def _counts(outcome: Outcome, seconds: float) -> Iterator[str]:
 
 
 def _next(outcome: Outcome) -> Iterator[str]:
-    """Yield the commands that show a run: is a difference real, what does it look like, which edits are they."""
+    """Yield the commands to run next: test differences, write a report, and browse the edits."""
     at = []
     if outcome.store != default_store():
         at = ["--store", outcome.store]
@@ -177,8 +178,8 @@ def _reason(reason: FailureReason, count: int) -> str:
 
 
 def glances(summary: Summary) -> list[Table]:
-    """Return a table for each judge with factors as rows and models as columns, or one row per mean if that is too
-    wide."""
+    """Return a table for each judge with factors as rows and models as columns. If that is too wide, each mean has its
+    own row."""
     from editjudge.report.tables import WIDTH, Figure, Table
 
     by_judge: dict[str, dict[tuple[str, str], Figure]] = {}
@@ -205,7 +206,7 @@ def glances(summary: Summary) -> list[Table]:
 
 
 def _mean(mean: float | None) -> str:
-    """Format a mean. Decimals below .1, such as a pixel error, get more digits, since two would show 0.00."""
+    """Format a mean. Decimals below .1, such as a pixel error, get more digits, since two digits would show 0.00."""
     if mean is None:
         return "-"
     return f"{mean:.2f}" if abs(mean) >= 0.1 or not mean else f"{mean:.2g}"
@@ -265,7 +266,7 @@ def _forecast_lines(job: Job, estimates: list[Estimate], todo: Todo) -> Iterator
 
 
 def _total(estimates: Sequence[Estimate]) -> dict[str, float | None]:
-    """Return the sums over all judges; the price is None if that of one is unknown."""
+    """Return the sums over all judges. The price is None if that of any judge is unknown."""
     known = [estimate.price for estimate in estimates if estimate.price is not None]
     return {
         "calls": sum(estimate.calls for estimate in estimates),

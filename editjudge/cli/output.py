@@ -1,5 +1,5 @@
-"""Output of the verbs: JSON for programs, and text and tables for people, without escape sequences from untrusted
-input."""
+"""Output of the verbs: JSON for programs, text and tables for people. Escape sequences from untrusted input are never
+printed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class VerbReply(NamedTuple):
 
 
 def emit(document: object) -> None:
-    """Print a document as ASCII, so that it does not depend on the terminal's encoding."""
+    """Print a document as ASCII, so the output does not depend on the terminal's encoding."""
     click.echo(json.dumps(document, indent=2, allow_nan=False))
 
 

@@ -1,4 +1,4 @@
-"""`editjudge parse`: check a raw reply against the contract of its rubric."""
+"""`editjudge parse`: check a raw reply against the answer format of its rubric."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from editjudge.rubrics.verdict import Failure, Verdict
 
 MAX_REPLY = 50_000_000
-"""Maximum bytes of a reply, far more than any model writes."""
+"""Maximum size of a reply in bytes, far more than any model writes."""
 
 
 @verb(example="editjudge parse --rubric fidelity reply.txt")

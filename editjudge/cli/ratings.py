@@ -48,11 +48,12 @@ def import_(
     """Import people's ratings into the store.
 
     CSV, JSONL or Parquet, with columns item, rater, factor and score. The whole file is checked before anything is
-    stored. Importing again changes nothing; a rating that exists takes the new score.
+    stored. Importing the same file again changes nothing. If a rating already exists, its score is replaced.
 
-    A rating belongs to an edit: its input, output and instruction. --run or --manifest tells which edits the items are;
-    without either, each id must belong to one edit of the store. A rating whose id no run has is stored by that id and
-    belongs to no run until it is imported again; one that contradicts it is refused.
+    A rating belongs to an edit, identified by its input, output and instruction. --run or --manifest says which edits
+    the items are. Without either, each id must belong to one edit in the store. If no run has the id, the rating is
+    stored under the id alone, and belongs to no run until it is imported again; a rating that contradicts it is
+    refused.
     """
     from editjudge.ratings import by_content, unique_ratings
     from editjudge.store import ratings as people
@@ -131,7 +132,7 @@ def export(file: Path, run: str | None) -> VerbReply:
     The columns are item, rater, factor and score. If one id belongs to several edits, or was rated by several rubrics,
     the columns content and rubric tell them apart. Pairs have a column choice.
 
-    With --run: only ratings of that run's edits, by their ids in the run.
+    With --run: writes only ratings of that run's edits, with their ids in the run.
     """
     from editjudge.store.ratings import csv_lines, ratings_of, read_ratings
 
@@ -161,8 +162,8 @@ def export(file: Path, run: str | None) -> VerbReply:
 def invite(study: str, rater: str, server: str) -> VerbReply:
     """Make a link for one rater of one study.
 
-    It opens that study and nothing else, and is shown only now: the store keeps a hash of it. Inviting the same rater
-    again makes a new link, and the old one is no longer valid. STUDY is a study's name or number.
+    The link opens that study and nothing else. It is shown only now, since the store keeps only a hash of it. Inviting
+    the same rater again makes a new link, and the old one is no longer valid. STUDY is a study's name or number.
     """
     from editjudge.store import studies
 
@@ -225,8 +226,8 @@ def revoke(study: str, rater: str) -> VerbReply:
 def rm(rater: str, study: str | None, yes: bool) -> VerbReply:
     """Delete a rater's answers and ratings for good.
 
-    Edits that were given to them can be given to others again. Their link, if they have one, stays valid until it is
-    withdrawn with `ratings revoke`.
+    Edits that were assigned to this rater can be assigned to others again. The rater's link, if there is one, stays
+    valid until it is withdrawn with `ratings revoke`.
     """
     from editjudge.store import studies
 

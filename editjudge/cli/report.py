@@ -67,7 +67,8 @@ def command(
     edits, and compares judges with the ratings in the store, as `agree` does. Tables for people are rounded to what
     the intervals support; CSV and JSON have full precision.
 
-    For a run of pairs: verdicts over both orders, how many flipped with the order, win rates, strengths of models.
+    For a run of pairs: reports verdicts over both orders, how many flipped with the order, win rates, and strengths of
+    models.
     """
     from editjudge.report.page import rendered
     from editjudge.report.pairwise import load_pairs, rendered_pairs, report_pairs

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from editjudge.rubrics.sets import RubricSet
 
 MAX_PROMPT = 200_000
-"""Maximum size of a prompt: a fifth of that of a rubric file, where an escaped and folded character can take more than
-four times as much space."""
+"""Maximum size of a prompt. It is a fifth of the maximum size of a rubric file, in which an escaped and folded
+character can take more than four times as much space."""
 
 
 @click.group("rubric", cls=VerbGroup)
@@ -357,7 +357,7 @@ def _import_recipe(
 def _imported(
     document: object, notes: list[str], text: str | None, output: Path | None
 ) -> VerbReply:
-    """Write the text of a rubric file, print the notes to standard error, and return the reply of the verb."""
+    """Write a rubric file, print the notes to standard error, and return the verb's reply."""
     if text and output:
         output.write_text(text, "utf-8", newline="")
     if not wants_json():

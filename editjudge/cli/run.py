@@ -1,4 +1,4 @@
-"""`editjudge run`: judge every edit of a manifest."""
+"""`editjudge run`: judge every edit in a manifest."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ if TYPE_CHECKING:
 def _engine_name(
     _context: click.Context, _parameter: click.Parameter, name: str
 ) -> str:
-    """Return the name of an engine. It is checked only now, since plug-ins of other packages may provide engines."""
+    """Return the name of an engine after checking it. This is done when the command line is parsed, since plug-ins of
+    other packages may provide engines."""
     if name != "local" and name not in plugins.providers("engines"):
         names = ("local", *plugins.providers("engines"))
         raise click.BadParameter(f"{name!r} is not one of {', '.join(names)}.")
@@ -69,7 +70,7 @@ _HELP = {
     "Requests": "--concurrency --batch --engine --base-url --temperature --seed --max-tokens --reasoning-effort "
     "--timeout -J",
 }
-"""Options by what they are about, the commonest first."""
+"""Options grouped by topic, the most common ones first."""
 
 
 @verb(
@@ -311,7 +312,7 @@ def watched(
     *,
     quiet: bool,
 ) -> Outcome | None:
-    """Run a job with a progress display; return None if it was stopped at once."""
+    """Run a job with a progress display. Return None if it was stopped at once."""
     from editjudge.running.job import execute
     from editjudge.running.progress import progress_on_terminal
 
@@ -334,7 +335,8 @@ def watched(
 
 
 def _on_interrupt(control: RunControl, say: Callable[[str], None]) -> None:
-    """Stop starting tasks at the first Ctrl-C and cancel at the second, even if the run was already stopping."""
+    """At the first Ctrl-C, start no more tasks. At the second, cancel the running ones, even if the run was already
+    stopping."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     times = itertools.count()
@@ -357,7 +359,7 @@ _MAX_LISTED = 20
 
 
 class BestOf:
-    """A job that compares the candidates of a manifest in pairs, and the ranking from its answers."""
+    """A job that compares the candidates in a manifest pair by pair, and the ranking that results from its answers."""
 
     def __init__(self, job: Job) -> None:
         from editjudge.running.best_of import all_pairs
@@ -394,7 +396,7 @@ class BestOf:
         return rows
 
     def rank(self, store: Store, run_id: int) -> None:
-        """Rank the candidates by the answers of a finished run."""
+        """Rank the candidates by the answers in a finished run."""
         from editjudge.orders import majority
         from editjudge.running.best_of import rank
         from editjudge.store.scores import answers_about, ranking_factor
@@ -434,7 +436,7 @@ class BestOf:
 
 
 def _candidates(manifest: Path, edits: dict[str, Edit]) -> dict[str, list[str]]:
-    """Return the ids of edits with the same input and instruction, keyed by the first of them."""
+    """Return the ids of edits with the same input and instruction, keyed by the first id among them."""
     from editjudge.manifest.pairs import content_marks
 
     mark = content_marks()

@@ -67,7 +67,7 @@ def list_() -> VerbReply:
 
 
 def _row(run: RunRecord, totals: RunTotals) -> dict[str, str]:
-    """Return the line of a run in the list."""
+    """Return a run's line in the list."""
     from editjudge.judgement import FAILED
 
     when = datetime.datetime.fromtimestamp(run.created).isoformat(" ", "minutes")
@@ -167,7 +167,7 @@ def again(run: str, max_failures: float, quiet: bool) -> VerbReply:
 
 
 def _job(record: RunRecord) -> Job:
-    """Return the job of a run with its original settings. Raise `EditjudgeError` if it cannot be repeated."""
+    """Return a job that repeats a run with its original settings. Raise `EditjudgeError` if the run cannot be repeated."""
     from editjudge.errors import RubricError
     from editjudge.running.job import Job
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from editjudge.rewards.protocol import Terms
 
 _SHORTEST = 16
-"""Minimum number of characters of a token; generated ones have 43."""
+"""Minimum number of characters in a token. Generated tokens have 43."""
 _IN_A_PATH = re.compile(r"[A-Za-z0-9._~-]+")
 
 
@@ -277,8 +277,10 @@ def _judges_by_rubric(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _check_reward(terms: Terms) -> str:
-    """Return a note on what the default reward cannot know; empty if there is none. Raise `UsageError` if the operator
-    named a judge and no rubrics, and the judge leaves every reward undefined."""
+    """Return a note on what the default reward does not cover, or an empty string if there is nothing to note.
+
+    Raise `UsageError` if the operator named a judge but no rubrics, and this judge cannot give any edit a reward.
+    """
     from editjudge.rewards.offer import Offer
 
     offer = Offer.of(terms)
@@ -305,7 +307,7 @@ def _check_reward(terms: Terms) -> str:
 
 
 def _is_typed(name: str) -> bool:
-    """Whether an option is on the command line."""
+    """Whether an option was given on the command line."""
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.COMMANDLINE
 
@@ -324,7 +326,7 @@ def _is_rubric(name: str) -> bool:
 
 
 def _weights(option: str, kind: str, texts: Sequence[str]) -> dict[str, float]:
-    """Return the weights by name; `kind` is FACTOR or JUDGE."""
+    """Return the weights keyed by name. `kind` is FACTOR or JUDGE."""
     from editjudge.rewards.reduction import LEAST_WEIGHT, MOST_WEIGHT
 
     weights: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""`editjudge trend`: scores over the checkpoints of a training."""
+"""`editjudge trend`: scores over the checkpoints of a training run."""
 
 from __future__ import annotations
 

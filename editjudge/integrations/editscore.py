@@ -24,7 +24,7 @@ from editjudge.rewards.pickled import NotPlain, dumps, loads
 from editjudge.rewards.trainers import NoReward
 
 _VALUES = 100_000
-"""Maximum number of values in an answer. A batch of 64 has fewer than a thousand."""
+"""Maximum number of values in a response. A batch of 64 has fewer than a thousand."""
 
 
 def evaluate_images(
@@ -40,8 +40,9 @@ def evaluate_images(
     """Return scores, rewards, reasons and metadata in the order of the edits.
 
     For each output, `input_images` has an image or a list whose first image is the source, and `meta_datas` has a dict
-    (or its JSON) with the `instruction`. If the server requires a token, put it in the path: `/t/TOKEN/d/editscore/`.
-    Raise `NoReward` if an edit has no reward, since the trainer would use any other value as a reward.
+    (or its JSON) that contains the `instruction`. If the server requires a token, put it in the path:
+    `/t/TOKEN/d/editscore/`. Raise `NoReward` if an edit has no reward, since the trainer would use any other value as a
+    reward.
     """
     sources = [
         source[0] if isinstance(source, list | tuple) else source
@@ -78,7 +79,7 @@ def evaluate_images(
 
 
 def _bytes(image: object, where: str) -> bytes | None:
-    """Return the encoded image; None if the editing model produced nothing."""
+    """Return the encoded image, or None if the editing model produced nothing."""
     data = encode(image, where)
     return data.read_bytes() if isinstance(data, Path) else data
 

@@ -5,8 +5,8 @@
         reward_model: "editjudge.integrations.flow_factory.EditRewardModel"
         server_url: "http://127.0.0.1:8427"
 
-Flow-Factory passes only the fields that a reward model requires, and its own remote model does not require the condition
-images.
+Flow-Factory passes only the fields that a reward model requires. Its own remote model does not require the condition
+images, so it would not receive the source image.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@
 
 `images` is a tensor N x C x H x W from 0 to 1, or an array N x H x W x C of uint8; `prompts` are the instructions.
 Source images are passed as `ref_images`, or as `input` in each entry of the metadata. flow_grpo cannot leave an edit
-out: a failure raises an error unless `on_failure` is "group_mean", the mean over the edits with the same prompt.
+out, so a failure raises an error. With `on_failure="group_mean"`, it gets the mean over the edits with the same prompt
+instead.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from editjudge.rewards.trainers import RewardEdit, Rewarder, trainer
 def edit_reward(
     rewarder: Rewarder, *, sources_first: bool = False
 ) -> Callable[..., tuple[list[float], dict[str, object]]]:
-    """Return the reward function, which returns the scores and `{"imputed": [bool, ...]}`.
+    """Return a function that computes rewards. Its result is the scores and `{"imputed": [bool, ...]}`.
 
     Its signature is `_fn(images, prompts, metadata, ref_images=None)`. With `sources_first` it is `_fn(ref_images,
     images, prompts, metadata)`, as Edit-R1 calls its `mllm_...` functions.

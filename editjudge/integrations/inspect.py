@@ -1,4 +1,4 @@
-"""Inspect: export of a run as logs for `inspect view`, and a scorer for Inspect tasks. Requires the extra `inspect`."""
+"""Export of a run as logs for `inspect view`, and a scorer for Inspect tasks. Requires the extra `inspect`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ from editjudge.store.store import Store
 
 
 def export_inspect(store: Store, run: RunRecord, folder: Path) -> list[Path]:
-    """Write a log for each editing model and judge, with a sample for each edit and repeat and a score for each factor.
+    """Write a log for each editing model and judge. A log has a sample for each edit and repeat, with a score for each
+    factor.
 
     A judgement without a score is marked as unscored, with its status as the reason, and is not part of any mean.
     """
@@ -148,7 +149,7 @@ def _score(row: JudgementRow, factor: str) -> Score:
 
 
 def _results(samples: Iterable[EvalSample]) -> Iterable[EvalScore]:
-    """Yield the mean of each factor, averaged over repeats first and then over edits, with the number of edits."""
+    """Yield the mean of each factor with the number of edits. Scores are averaged over repeats first, then over edits."""
     by_name: dict[str, dict[int | str, list[float]]] = {}
     for sample in samples:
         for name, score in (sample.scores or {}).items():
@@ -174,7 +175,7 @@ def edit_scorer(
 ) -> Scorer:
     """Return a scorer that judges the image in a model's answer as an edit of the image in the sample.
 
-    The input is the first image of the sample, and the edited image is the last one of the answer; `metadata` may name
+    The input is the first image in the sample, and the edited image is the last one in the answer. `metadata` may name
     other files as `input`, `edited`, `mask` and `ground_truth`. The instruction is the sample's text.
     """
 

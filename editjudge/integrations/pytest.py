@@ -15,16 +15,17 @@ from editjudge.plugins import default_judge
 from editjudge.rubrics.files import resolve
 
 Ends = tuple[float, float] | None
-"""Lowest and highest score of a scale; None if an end is open."""
+"""Lowest and highest score on a scale; None for an open end."""
 
 
 def assert_edit(*, at_least: Mapping[str, float], most: int = 5, **edit: Any) -> None:
     """Fail if there is evidence that a factor is below its threshold.
 
-    `edit` has the arguments of `editjudge.judge`. If the judge's answers vary, it is asked up to `most` times, until
-    for each factor either the 95 % interval of the mean is below the threshold, or three answers reach the threshold. A
-    mean below the threshold whose interval contains the threshold is a warning and not a failure. An edit that could
-    not be judged, or a factor with an abstention, fails.
+    `edit` holds the arguments of `editjudge.judge`. If the judge's answers vary, it is asked up to `most` times. Asking
+    stops early once every factor is decided: either the 95 % interval of its mean is below the threshold, or three
+    answers reach the threshold. If a mean is below the threshold but its interval contains the threshold, this is a
+    warning and not a failure. The assertion also fails if the edit could not be judged, or if the judge abstained from
+    a factor.
 
         assert_edit(input="a.png", edited="b.png", instruction="make the car blue", at_least={"unchanged_regions": 6})
     """
@@ -95,7 +96,7 @@ def _settled(scores: Sequence[float], least: float, ends: Ends) -> bool:
 def _is_below(scores: Sequence[float], least: float, ends: Ends) -> bool:
     """Whether the interval of the mean is below the threshold.
 
-    The interval is the guaranteed one, since a few equal answers do not show how much the judge varies.
+    The interval is the one with guaranteed coverage, since a few equal answers do not show how much the judge varies.
     """
     if len(scores) == 1:
         return scores[0] < least

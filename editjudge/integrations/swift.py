@@ -7,8 +7,8 @@
     orms["edit_reward"] = edit_reward(judge="openai/gpt-4.1", rubric="fidelity", output=render)
 
 The dataset has the columns `input` and `instruction`, as for `editjudge.integrations.trl`. ms-swift adds up the rewards
-of a completion and counts a missing one as 0 (`nansum`, up to 4.6 at least). Therefore a failure raises an error unless
-`on_failure` is "group_mean".
+of a completion and counts a missing one as 0 (with `nansum`, at least up to version 4.6). Therefore a failure raises an
+error unless `on_failure` is "group_mean".
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from editjudge.rewards.trainers import Rewarder, trainer
 def edit_reward(rewarder: Rewarder, *, output: Output = "edited") -> type:
     """Return a subclass of `AsyncORM` to register in `orms`.
 
-    `native` means `raise`, since ms-swift cannot leave an edit out. With `group_mean`, the attribute `last` of the
-    instance has each `Reward`, with `imputed` set.
+    `native` is the same as `raise`, since ms-swift cannot leave an edit out. With `group_mean`, the instance's
+    attribute `last` holds every `Reward`, with `imputed` set.
     """
     try:
         from swift.rewards import AsyncORM  # type: ignore[import-not-found,unused-ignore]

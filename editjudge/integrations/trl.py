@@ -6,9 +6,10 @@
     reward = edit_reward(judge="openai/gpt-4.1", rubric="fidelity", output=render)
     trainer = GRPOTrainer(model, reward_funcs=reward, train_dataset=edits, args=config)
 
-The dataset has the columns `input` (the image before the edit) and `instruction`; `output` is a function that makes the
-edited image of a completion, or the name of its column. The reward of a failure is None. Since 1.6.0, TRL leaves such a
-completion out of the advantages and the loss. Earlier versions counted it as a reward of 0, and are refused.
+The dataset has the columns `input` (the image before the edit) and `instruction`. `output` is a function that makes the
+edited image from a completion, or the name of the column with edited images. The reward of a failure is None. Since
+1.6.0, TRL leaves such a completion out of the advantages and the loss. Earlier versions counted it as a reward of 0,
+and are refused.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from editjudge.errors import InputError
 from editjudge.rewards.trainers import RewardEdit, Rewarder, column, trainer
 
 FIRST = (1, 6, 0)
-"""First version of TRL that masks None. For the rewards 1, None, 1, None, TRL 1.5.1 logs the mean .5 and trains on
+"""First version of TRL that masks None. For the rewards 1, None, 1, None, TRL 1.5.1 logs a mean of .5 and trains on
 advantages of +-.87; versions 1.6.0 and 1.16.0 log 1 and train on 0."""
 
 Output = str | Callable[..., Any]
-"""A column of edited images, or a function that makes one from a completion and its row (a dict)."""
+"""Name of a column with edited images, or a function that makes an image from a completion and its row (a dict)."""
 
 
 @trainer
 def edit_reward(
     rewarder: Rewarder, *, output: Output = "edited"
 ) -> Callable[..., list[float | None]]:
-    """Return a function of prompts, completions and columns, as TRL calls it.
+    """Return a function that TRL can call with prompts, completions and columns.
 
-    With `on_failure="native"`, the reward of a failure is None, and it is an error if the installed TRL would count
-    that as 0. With `raise`, a failure is an error. With `group_mean`, it gets the mean of the completions of the same
-    prompt and a warning is logged; each `Reward`, with `imputed` set, is in `function.last`.
+    With `on_failure="native"`, the reward of a failure is None. This raises an error if the installed TRL would count
+    None as 0. With `raise`, a failure raises an error. With `group_mean`, a failure gets the mean over the completions
+    of the same prompt, and a warning is logged. `function.last` holds every `Reward`, with `imputed` set.
     """
     if rewarder.on_failure == "native":
         _require_masking()
@@ -62,7 +63,7 @@ def edits_of(
     output: Output,
     groups: Sequence[str] | None = None,
 ) -> list[RewardEdit]:
-    """Return the edits of a batch of TRL or ms-swift, which has a list for each column."""
+    """Return the edits in a batch from TRL or ms-swift. A batch has a list for each column."""
     count = len(completions)
     sources = column(columns, "input", count)
     instructions = column(columns, "instruction", count)

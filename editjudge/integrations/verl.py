@@ -5,9 +5,9 @@
 
     compute_score = edit_reward(server="http://127.0.0.1:8427", output=render)
 
-`extra_info` of each row has `input` (the image before the edit) and `instruction`, and `edited` unless `output`
-makes the edited image of the answer. verl cannot leave an edit out: a failure raises an error unless `on_failure` is
-"group_mean".
+`extra_info` of each row has `input` (the image before the edit) and `instruction`, and also `edited`, unless `output`
+makes the edited image from the answer. verl cannot leave an edit out, so a failure raises an error unless `on_failure`
+is "group_mean".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from editjudge.errors import InputError, UsageError
 from editjudge.rewards.trainers import RewardEdit, Rewarder, trainer
 
 _GROUPS = 4096
-"""Number of groups whose rewards are remembered for `group_mean`; no training step has as many."""
+"""Number of groups whose rewards are remembered for `group_mean`. No training step has as many."""
 
 
 @trainer
@@ -32,8 +32,8 @@ def edit_reward(
     """Return an async function `compute_score(data_source, solution_str, ground_truth, extra_info)` for one edit.
 
     It returns `{"score": reward, "imputed": 0 or 1}`. verl asks about one edit at a time, so `group_mean` is the mean
-    of the earlier rewards in the same group (`extra_info["group"]`, or else the instruction). A failure raises an error
-    if its group has no rewards yet.
+    of the earlier rewards in the same group (`extra_info["group"]` or, without it, the instruction). A failure raises
+    an error if its group has no rewards yet.
     """
     rewarded = single(rewarder)
 

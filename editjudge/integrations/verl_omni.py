@@ -5,8 +5,8 @@
 
     compute_score = edit_reward(server="http://127.0.0.1:8427")
 
-The edited image is the model's own output (`solution_image`, uint8, channels x height x width). `extra_info` of
-each row has `input`, the image before the edit; the instruction is `extra_info["instruction"]`, or else
+The edited image is the model's own output (`solution_image`, uint8, channels x height x width). `extra_info` of each
+row has `input`, the image before the edit; the instruction is `extra_info["instruction"]` or, without it,
 `ground_truth`, in which verl-omni keeps the prompt. A failure raises an error unless `on_failure` is "group_mean", as
 with verl.
 """
@@ -24,7 +24,7 @@ from editjudge.rewards.trainers import Rewarder, trainer
 def edit_reward(rewarder: Rewarder) -> Callable[..., Any]:
     """Return an async function `compute_score(data_source, solution_image, ground_truth, extra_info)` for one edit.
 
-    Its result is that of `editjudge.integrations.verl`.
+    Its result has the same form as that in `editjudge.integrations.verl`.
     """
     rewarded = single(rewarder)
 

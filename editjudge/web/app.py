@@ -85,7 +85,8 @@ async def _our_error(request: Request, error: Exception) -> Response:
 
 
 async def _unreadable(request: Request, error: Exception) -> Response:
-    """Answer with a client error if invalid input caused an exception that no earlier check prevented, and log where."""
+    """Answer with a client error if invalid input caused an exception that no earlier check prevented. Log where it was
+    raised."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     _log.warning(
         "a request could not be read: %s (%s:%s)",

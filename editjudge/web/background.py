@@ -1,4 +1,4 @@
-"""Cache for slow values: each is computed in a thread, and again after its run has changed."""
+"""Cache for values that are slow to compute. Each is computed in a thread, and again after its run has changed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class NotReady(Exception):
 
 
 class BackgroundCache:
-    """Cache of the `limit` most recently used values. Only one is computed at a time, since two at once would be
-    slower."""
+    """Cache for the `limit` most recently used values. Only one is computed at a time, since computing two at once
+    would be slower."""
 
     def __init__(self, limit: int, fresh: float = FRESH) -> None:
         self._limit = limit
@@ -38,8 +38,8 @@ class BackgroundCache:
         make: Callable[[], T],
         patience: float,
     ) -> T:
-        """Return the value of a key, possibly one from before the runs changed. Raises `NotReady` after `patience`
-        seconds."""
+        """Return the value for a key; it may date from before the last change of its runs. Raises `NotReady` if it is
+        not computed within `patience` seconds."""
         state = tuple((run.id, run.updated, run.state) for run in runs)
         with self._lock:
             value = self._values.get(key)
@@ -91,7 +91,7 @@ class _Value(Generic[T]):
         return self._made[0]
 
     def is_stale(self, state: Hashable, fresh: float) -> bool:
-        """Whether the value is to be computed again. This takes at most a twentieth of the time."""
+        """Whether the value should be computed again. A value is at most recomputed a twentieth of the time."""
         if not self._done.is_set():
             return False
         age = time.monotonic() - self._begun

@@ -1,4 +1,4 @@
-"""Leaderboards of a run, and comparison of two runs, or of two models of a run, by one judge."""
+"""Leaderboards of a run, and comparison of two runs, or of two models in a run, by one judge."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from editjudge.web.values import whole_number
 # --- two sides ------------------------------------------------------------------------------------------------
 
 LARGEST = 50_000
-"""Maximum number of edits of a run that is tested here. Reading more takes a minute and gigabytes of memory, so they
-are left to the command line."""
+"""Maximum number of edits in a run that is tested here. Larger runs take a minute and gigabytes of memory, so they are
+left to the command line."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,10 @@ class RunComparison:
     judge: str
     columns: list[FactorColumn]
     pairs: list[tuple[Item, Item, list[tuple[float, float]]]]
-    """Pairs of edits, each with the scores of both by column."""
+    """Pairs of edits, each with the scores of both edits by column."""
     total: int
     alone: tuple[int, int]
-    """Number of edits of each side that have no counterpart on the other."""
+    """Number of edits on each side that have no counterpart on the other."""
     test: PairTest
     sort: str
     page: int
@@ -188,7 +188,7 @@ class Pairing:
         columns: Sequence[FactorColumn],
         rows: Sequence[int],
     ) -> Floats:
-        """Return the mean score of each edit by column; NaN if it has none."""
+        """Return the mean score of each edit for each column, or NaN if it has none."""
         self._browser.fill(run, judge, self._browser.columns(run))
         table = np.full((len(columns), len(rows)), np.nan)
         for number, column in enumerate(columns):
@@ -255,10 +255,11 @@ def _matched(
 
 
 def _sorted(gap: Floats, columns: list[FactorColumn], sort: str) -> Ints:
-    """Return the order of the pairs.
+    """Return the order in which to show the pairs.
 
-    It is by the difference of one factor, with the largest lead of A first (of B if `sort` begins with a minus), or by
-    the largest difference of any factor.
+    If `sort` names a factor, pairs are sorted by its difference, with the largest lead of A first, or of B if `sort`
+    begins with a minus. Otherwise they are sorted by the largest difference of any factor, or keep their order if
+    `sort` is `position`.
     """
     if sort == "position":
         return np.arange(gap.shape[1])
@@ -276,12 +277,12 @@ def _sorted(gap: Floats, columns: list[FactorColumn], sort: str) -> Ints:
 # --- leaderboards ---------------------------------------------------------------------------------------------
 
 _MAX_BOARDS = 16
-"""Number of cached leaderboards: each takes a second to compute, and is viewed more often than its run changes."""
+"""Number of cached leaderboards. Each takes a second to compute, and is viewed more often than its run changes."""
 
 
 @dataclass(frozen=True)
 class Board:
-    """Models by strength, from one judge's verdicts on one factor."""
+    """Models sorted by strength, computed from one judge's verdicts on one factor."""
 
     judges: Sequence[str]
     factors: Sequence[str]
@@ -302,7 +303,7 @@ class Board:
 
 @dataclass(frozen=True)
 class ScoreBoard:
-    """Models by one judge's scores: overall, and by rubric. If no edit has all factors of a rubric, the factors that
+    """Models with one judge's scores, overall and by rubric. If no edit has all factors of a rubric, the factors that
     have scores are shown instead."""
 
     judge: str
@@ -320,7 +321,7 @@ class Leaderboards:
         self._scores = BackgroundCache(4 * _MAX_BOARDS, fresh=3600)
 
     def of_pairs(self, run: RunRecord, judge: str, factor: str) -> Board:
-        """Return the board of a run of pairs. Raises `NotReady` while it is computed."""
+        """Return the board of a run of pairs. Raises `NotReady` while it is being computed."""
 
         def make() -> Board:
             pairs = load_pairs(self._store, str(run.id))
@@ -330,7 +331,7 @@ class Leaderboards:
         return self._pairs.get((run.id, judge, factor), (run,), make, 5.0)
 
     def of_scores(self, run: RunRecord, patience: float) -> list[ScoreBoard]:
-        """Return a board for each judge. Raises `NotReady` while they are computed."""
+        """Return a board for each judge. Raises `NotReady` while they are being computed."""
         return self._scores.get(
             run.id,
             (run,),

@@ -1,4 +1,4 @@
-"""Connections that are closed if they make no progress, and whose number is limited.
+"""Connections that are closed if they make no progress. Their number is limited.
 
 uvicorn limits only the idle time between requests. A client that sends half a request, or does not read its answer,
 would stay connected forever.
@@ -14,21 +14,22 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _IDLE = 75
-"""Maximum idle seconds of a connection. Clients keep connections for less (aiohttp for 15), so that they close them
-first. With uvicorn's default of 5, a POST sometimes met a connection that was just being closed, and clients do not
-retry a POST."""
+"""Maximum idle seconds of a connection. Clients keep connections for a shorter time (aiohttp for 15), so the client
+closes first. With uvicorn's default of 5, a POST sometimes met a connection that was just being closed, and clients do
+not retry a POST."""
 
 
 class Connection(H11Protocol):
-    """A connection that limits how long its client may take to send the head of a request or the rest of a refused
-    body, and to read answers. `guard` limits the time for an accepted body."""
+    """A connection with time limits for its client: to send the head of a request, to send the rest of a refused body,
+    and to read answers. `guard` limits the time for an accepted body."""
 
     head_seconds = 20.0
-    """Seconds from the connection, or from the first byte of a later request, to the end of its head."""
+    """Seconds in which the head of a request must arrive. They count from the connection or, for later requests, from
+    the first byte."""
     rest_seconds = 5.0
-    """Seconds for a client to finish sending a refused body, so that it can still read why it was refused."""
+    """Seconds that a client has to finish sending a refused body, so that it can still read why it was refused."""
     read_seconds = 10.0
-    """Seconds in which the client must read at least one byte that was sent to it."""
+    """Seconds within which the client must read at least one of the bytes sent to it."""
     most = 512
     """Maximum number of connections: half the number of files that a process may open by default on Linux."""
 
@@ -65,8 +66,9 @@ class Connection(H11Protocol):
     def _make_room(self) -> None:
         """Close a connection if there are too many.
 
-        It is the one whose client has been inactive for longest: an idle connection if possible, else one whose client
-        has stopped sending or reading. If all other clients are waiting for the server, it is this connection.
+        The one whose client has been inactive for longest is closed: an idle connection if possible, otherwise one
+        whose client has stopped sending or reading. If all other clients are waiting for the server, this connection is
+        closed.
         """
         alive = [
             connection
@@ -125,7 +127,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _expect(self, seconds: float | None) -> None:
-        """Set the timeout after which the connection is closed; None for no timeout."""
+        """Set the timeout after which the connection is closed. None means no timeout."""
         if self._timer is not None:
             self._timer.cancel()
         self._since = self.loop.time()
@@ -139,7 +141,7 @@ class Connection(H11Protocol):
 
 
 def server(app: Any, **more: Any) -> uvicorn.Server:
-    """Return the server of an application. It has no access log, since URLs contain search terms and raters' links."""
+    """Return the server for an application. It has no access log, since URLs contain search terms and raters' links."""
     config = uvicorn.Config(
         app,
         http=Connection,

@@ -1,4 +1,4 @@
-"""Checks of every request (token, host, size), and security headers of every answer.
+"""Checks on every request (token, host, size), and security headers on every response.
 
 Every request has a role; the default is the least privileged. A *reviewer* (with the token, or the cookie that sign-in
 set) may do everything. A *service* (with the service token, in a header or as `/t/TOKEN/...`) may request verdicts and
@@ -33,14 +33,15 @@ _OPEN = re.compile(rf"{SIGN_IN}|/static/.*|/rate/{JOIN_CODE}(/.*)?", re.DOTALL)
 """Paths that need no token: the sign-in form, static files, and links that are secrets themselves."""
 _IN_PATH = re.compile(r"/t/([^/]+)(/.*)?", re.DOTALL)
 _MAX_BODY = {SIGN_IN: 2**14, "": 2**20}
-"""Maximum bytes of a body, by the beginning of the path: for a token, and for any other form."""
+"""Maximum size of a body in bytes, keyed by the beginning of the path: for the sign-in form, and for any other form."""
 _PATIENCE = 20.0
 """Seconds that the server waits for a client to send the body."""
 _BYTES_PER_SECOND = 64 * 2**10
-"""Bytes for which a client gets one more second, so that slow connections are served and stalled ones are not."""
+"""Number of bytes for which a client gets one more second, so that slow connections are served and stalled ones are
+not."""
 _MAX_COOKIES = 64 * 2**10
-"""Maximum length of a cookie header. A browser keeps 4 KiB per cookie, and other servers on this machine set cookies
-too."""
+"""Maximum length of a cookie header. A browser keeps 4 KiB per cookie, and other servers on this machine may set
+cookies as well."""
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 Role = Literal["reviewer", "service", "nobody"]
@@ -132,7 +133,7 @@ class Guard:
         return "reviewer" if any(same(c, expected) for c in cookies) else "nobody"
 
     def _reject_request(self, scope: Scope, limit: int) -> Response | None:
-        """Return the answer to a request that is refused whatever its role; None if it is accepted."""
+        """Return the response to a request that is refused for every role, or None if it is accepted."""
         headers = Headers(scope=scope)
         # DNS rebinding: a foreign host name that resolves to this server would be same-origin. Such a page has no
         # cookie, so the host matters only for a server without a token.
@@ -150,7 +151,7 @@ class Guard:
         return None
 
     def _reject_role(self, scope: Scope, role: Role) -> Response | None:
-        """Return the answer to a request that its role does not allow; None if it is allowed."""
+        """Return the response to a request that its role does not allow, or None if it is allowed."""
         site = self._site
         path = scope["path"]
         is_service = any(paths.fullmatch(path) for paths in self._service)
@@ -186,17 +187,17 @@ def _is(text: str, expected: str | None) -> bool:
 
 
 def same(text: str, expected: str) -> bool:
-    """Whether two texts are equal, in a time that does not depend on their content."""
+    """Whether two strings are equal. The comparison takes the same time whatever they contain."""
     return hmac.compare_digest(text.encode("utf-8", "replace"), expected.encode())
 
 
 def cookie_value(token: str) -> str:
-    """Return the value of the cookie. It is derived from the token, so that a stolen cookie does not reveal it."""
+    """Return the value of the cookie. It is derived from the token, so a stolen cookie does not reveal the token."""
     return hmac.new(token.encode(), b"editjudge cookie", hashlib.sha256).hexdigest()
 
 
 def cookie_values(headers: Headers, name: str) -> list[str]:
-    """Return the values of a cookie in one pass. `http.cookies` takes minutes for a header full of escaped quotes."""
+    """Return the values of a cookie in a single pass. `http.cookies` takes minutes for a header full of escaped quotes."""
     pattern = re.compile(rf'(?:^|;)[ \t]*{name}="?([^;"]*)')
     return [
         value
@@ -213,14 +214,13 @@ def _host(header: str) -> str:
 
 
 def own_path(text: str) -> str:
-    """Return the path if it is on this site, or `/` if a browser would read it as another host."""
+    """Return the path if it is on this site. If a browser would read it as another host, return `/`."""
     inside = text.startswith("/") and not text.startswith(("//", "/\\"))
     return text if inside and text.isprintable() else "/"
 
 
 def _from_here(headers: Headers) -> bool:
-    """Whether a request is same-origin according to the browser. Programs do not send these headers, and have no
-    cookie."""
+    """Whether the browser says that a request is same-origin. Programs do not send these headers, and have no cookie."""
     if (site := headers.get("sec-fetch-site")) is not None:
         return site in ("same-origin", "none")
     if (origin := headers.get("origin")) is not None:
@@ -229,7 +229,7 @@ def _from_here(headers: Headers) -> bool:
 
 
 def _bounded(receive: Receive, limit: int) -> Receive:
-    """Limit a body in bytes and in time. Only the time spent waiting for the client counts."""
+    """Limit the size of a body and the time to receive it. Only the time spent waiting for the client counts."""
     seen = 0
     waited = 0.0
     more = True

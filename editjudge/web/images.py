@@ -1,8 +1,8 @@
 """Images of a run for browsers: confined to its folder, limited in size, and without metadata for raters.
 
 Editors and models leave their names in EXIF, XMP, comments and colour profiles, so these are removed for raters. If
-that is not possible, the image is converted to PNG: its first frame, upright, with 8 bits in sRGB. This applies to
-other formats, to images with a rotation in EXIF, more than 8 bits or several frames, and to colours other than sRGB.
+that is not possible, the image is converted to PNG: its first frame, upright, with 8 bits in sRGB. This concerns
+uncommon formats, and images with a rotation in EXIF, more than 8 bits, several frames, or colours other than sRGB.
 """
 
 from __future__ import annotations
@@ -47,17 +47,18 @@ ROLES = {
 INERT = {
     "content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'"
 }
-"""Headers of an image, which prevent scripts in it from running if it is opened by itself."""
+"""Response headers for an image. They prevent scripts in it from running if it is opened by itself."""
 _BROWSERS = ImageLimits(formats=frozenset({"jpeg", "png", "webp", "gif"}))
 """Formats that every browser can show. Other images are converted to one of them."""
 _SIDES = {str(side): ImageLimits(_BROWSERS.formats, side) for side in (160, 480)}
-"""Longest sides of thumbnails. There are few, so that clients cannot make the server scale images at will."""
+"""Longest sides of thumbnails. There are only a few, so that clients cannot make the server scale images to arbitrary
+sizes."""
 _MAX_EVIDENCE = 24
-"""Number of edits whose evidence is cached: it takes a second to measure, and is viewed several times."""
+"""Number of edits whose evidence is cached. Evidence takes a second to measure, and is viewed several times."""
 
 
 def title_of(role: str) -> str:
-    """Return the heading of an image or text of an edit."""
+    """Return the heading for an image or text of an edit."""
     return ROLES.get(role) or role.replace("_", " ").capitalize()
 
 
@@ -73,7 +74,7 @@ def entity_tag(run: RunRecord, item: Item, role: str, side: str) -> str:
 
 
 def browser_image(run: RunRecord, item: Item, role: str, side: str) -> EncodedImage:
-    """Return an image unchanged if browsers can show it, else converted; scaled down for a thumbnail."""
+    """Return an image, scaled down for a thumbnail. It is converted only if browsers cannot show it."""
     data = image_of(run, item, role)
     name = name_of(str(item.images[role]["source"]))
     limits = _SIDES.get(side, _BROWSERS)
@@ -95,7 +96,7 @@ class ShownImage:
 
 
 def shown_images(store: Store, run: RunRecord, item: Item) -> list[ShownImage]:
-    """Return the images that the edit names, in the usual order of roles."""
+    """Return the images of an edit in the usual order of roles."""
     digests = DigestCache(ImageReader(root=root_of(run)))
     sources = [str(image["source"]) for image in item.images.values()]
     digests.load(store.load_digests(sources))
@@ -122,7 +123,7 @@ def _on_page(digests: DigestCache, run: RunRecord, item: Item, role: str) -> Sho
 
 
 class Evidence:
-    """Images of the evidence that the embedded judge measures, drawn on request, one edit at a time."""
+    """Images of the evidence measured by the embedded judge. They are drawn on request, for one edit at a time."""
 
     def __init__(self) -> None:
         self._drawn: OrderedDict[tuple[int, str], dict[str, bytes]] = OrderedDict()
@@ -235,7 +236,7 @@ def _png(data: bytes) -> bytes:
 
 _WEBP_CHUNKS = {b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANIM", b"ANMF"}
 _METADATA = 0x2C
-"""Flags of a profile, EXIF and XMP."""
+"""Flags that mark a colour profile, EXIF and XMP."""
 
 
 def _webp(data: bytes) -> bytes:

@@ -25,7 +25,7 @@ _CHUNK = 500
 
 @dataclass(frozen=True)
 class Query(listing.ListFilter):
-    """Filters, order and page of a run's table, as its URL query string specifies them."""
+    """Filters, order and page of a run's table, as given in its URL query string."""
 
     look: str = ""
     """`grid` for large images instead of rows."""
@@ -53,7 +53,7 @@ class Query(listing.ListFilter):
         )
 
     def address(self, **changes: object) -> str:
-        """Return the URL query string with its question mark; empty if no parameter is set."""
+        """Return the URL query string with its question mark, or an empty string if no parameter is set."""
         values = vars(self) | changes
         parameters = {
             name: str(value)
@@ -63,7 +63,7 @@ class Query(listing.ListFilter):
         return "?" + urlencode(parameters, errors="surrogatepass") if parameters else ""
 
     def selection(self) -> dict[str, str]:
-        """Return only the filters, keyed by name, without order, page and look."""
+        """Return only the filters, keyed by name, without the sort order, page number and layout."""
         apart = ("page", "sort", "look")
         return {
             name: value
@@ -82,10 +82,10 @@ class ListedEdit:
 
     item: Item
     scores: list[float]
-    """Mean score of each column; NaN if there is none."""
+    """Mean score for each column; NaN if there is none."""
     overall: float
     people: list[float]
-    """Mean of people's ratings by column."""
+    """Mean of people's ratings for each column."""
     statuses: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     contradicted: bool = False
@@ -98,7 +98,7 @@ class ListedEdit:
 
     @property
     def abstained(self) -> str:
-        """Text such as `2 factors abstained` if only some factors have a score; else empty."""
+        """Text such as `2 factors abstained` if only some factors have a score, otherwise empty."""
         unscored = sum(map(math.isnan, self.scores))
         if "ok" not in self.statuses or not (unscored or "abstained" in self.statuses):
             return ""
@@ -135,7 +135,7 @@ class Browser:
     def every(
         self, run: RunRecord, query: Query
     ) -> tuple[Columns, Iterator[ListedEdit]]:
-        """Return the columns and all edits that match a query, however many, for an export."""
+        """Return the columns and all edits that match a query, without a limit, for an export."""
         columns = self.columns(run)
         positions = self._list(run, query, columns).positions()
         starts = range(0, len(positions), _CHUNK)
@@ -149,13 +149,14 @@ class Browser:
         return self._list(run, query, self.columns(run)).neighbours(item)
 
     def siblings(self, run: RunRecord, item: Item) -> list[Item]:
-        """Return up to a page of edits with the same input and instruction, including this one, in manifest order."""
+        """Return the edits with the same input and instruction, including this one, in manifest order. There is at most
+        a page of them."""
         return listing.siblings_of(self._store, run, item, PAGE)
 
     def positions(
         self, run: RunRecord, query: Query, models: Sequence[str] = ()
     ) -> list[int]:
-        """Return the positions of the edits that match a query, optionally only those of the given models."""
+        """Return the positions of the edits that match a query. If models are given, only their edits are included."""
         return self._list(run, query, self.columns(run), models).positions()
 
     def columns(self, run: RunRecord) -> Columns:
@@ -163,7 +164,7 @@ class Browser:
         return listing.columns_of(self._store, run, overall)
 
     def fill(self, run: RunRecord, judge: str, columns: Columns) -> None:
-        """Update the stored facts that edits are filtered and sorted by."""
+        """Update the stored facts by which edits are filtered and sorted."""
         listing.fill(self._store, run, judge, columns)
 
     def _list(

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from editjudge.stats.columns import Interval
 
 MAX_BUTTONS = 21
-"""Maximum number of buttons of a question: 0 to 1 in steps of .05, or 0 to 10 in steps of .5. More are hard to choose
-from."""
+"""Maximum number of buttons for a question: enough for 0 to 1 in steps of .05, or 0 to 10 in steps of .5. It is hard to
+choose among more."""
 MAX_REASON = 2_000
-"""Maximum number of characters of a reason."""
+"""Maximum number of characters in a reason."""
 ESTIMATES = {
     "alpha_interval": "Alpha, interval",
     "icc1": "ICC(1)",
@@ -36,9 +36,9 @@ ESTIMATES = {
 }
 """Figures of the live agreement that have an interval, with their labels."""
 _DRAWS = 200
-"""Number of bootstrap draws for the live agreement, few because its page is opened often. `agree` uses more."""
+"""Number of bootstrap draws for the live agreement. It is small because the page is opened often; `agree` uses more."""
 _POINTS = {"a": 1.0, "b": 0.0, "tie": 0.5, "both_bad": 0.5}
-"""Points of output a for each choice; `both_bad` counts as a tie."""
+"""Points that output a gets for each choice. `both_bad` counts as a tie."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class BlindEdit:
     instruction: str
     referring_expression: str
     roles: tuple[str, ...]
-    """Images to show. In a pair, edited_a is the left one, whichever output that is."""
+    """Images to show. In a pair, edited_a is the one on the left, whichever output that is."""
     texts: tuple[tuple[str, str], ...] = ()
-    """Further texts that the rubrics show, with their titles."""
+    """Additional texts that the rubrics show, with their titles."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,7 @@ class Questionnaire:
         return tuple(dict.fromkeys(role.partition("@")[0] for role in roles))
 
     def needs(self) -> Needs:
-        """Return the requirements of an edit to be rated: every image that is shown, and the instruction if it is
-        shown."""
+        """Return what an edit needs to be rated: every image that is shown, and the instruction if it is shown."""
         instruction = any("instruction" in rubric.texts for rubric in self.rubrics)
         return Needs(self.roles, instruction)
 
@@ -115,7 +114,8 @@ class Questionnaire:
     def answers(
         self, fields: Mapping[str, str], *, swapped: bool
     ) -> list[tuple[str, FilledForm, str]]:
-        """Read the answers of a form, to all factors or to the one just answered: key, answer and rubric of each.
+        """Read the answers in a form: the key, answer and rubric of each. The form contains all factors, or only the
+        one just answered.
 
         `swapped` means that output b was shown on the left.
         """
@@ -147,14 +147,14 @@ class Questionnaire:
     # --- controls -------------------------------------------------------------------------------------------------
 
     def controls(self) -> list[str]:
-        """Return the ids of the controls with known answers to these rubrics."""
+        """Return the ids of the controls whose answers to these rubrics are known."""
         names = {f"{rubric.name}.{factor.key}" for rubric, factor in self.factors()}
         controls = all_controls(pairs=self.pairwise)
         return [key for key, c in controls.items() if names & c.expected.keys()]
 
     def passed(self, control: str, key: str, filled: FilledForm) -> bool | None:
-        """Whether an answer to a control is correct; None if the correct answer is unknown. On a scale of more than
-        three steps, an error of one is tolerated."""
+        """Whether an answer to a control is correct, or None if the correct answer is unknown. On a scale with more
+        than three steps, an error of one step is tolerated."""
         stored = find_control(control)
         for rubric, factor in self.factors():
             name = f"{rubric.name}.{key}"
@@ -174,7 +174,7 @@ class Questionnaire:
     def agreement(
         self, ratings: list[StoredRating], sources: Mapping[str, str]
     ) -> Iterator[FactorAgreement]:
-        """Yield the agreement of raters on each factor that two of them rated; `sources` maps edits to source images."""
+        """Yield the raters' agreement on each factor that two of them rated. `sources` maps edits to source images."""
         from editjudge.stats.ceiling import FEWEST_SHARED, ceiling
 
         for _, factor in self.factors():
@@ -192,7 +192,8 @@ class Questionnaire:
 
 
 def check_answerable(rubric: Rubric) -> None:
-    """Raise `UsageError` if people cannot answer the rubric, such as a factor with too many values for buttons."""
+    """Raise `UsageError` if people cannot answer the rubric, for example because a factor has too many values for
+    buttons."""
     if rubric.computed_by:
         raise UsageError(
             f"{rubric.name}: its figures are computed by {rubric.computed_by}, so people cannot rate it"
@@ -214,7 +215,8 @@ def check_answerable(rubric: Rubric) -> None:
 
 
 def _choice(factor: Factor, text: str, reason: str, *, swapped: bool) -> FilledForm:
-    """Translate a choice between left and right into one between outputs a and b; without a score if the rater was unsure."""
+    """Translate a choice between left and right into a choice between outputs a and b. It has no score if the rater was
+    unsure."""
     if text == "":
         return FilledForm(None, reason)
     if text not in _POINTS:
@@ -245,7 +247,7 @@ class Control(NamedTuple):
 
 @functools.cache
 def all_controls(*, pairs: bool) -> dict[str, Control]:
-    """Return the controls, keyed by id; empty if the extra that draws them is not installed.
+    """Return the controls, keyed by id. There are none if the extra that draws them is not installed.
 
     They are drawn when the first study needs them, since this takes seconds.
     """
@@ -256,7 +258,7 @@ def all_controls(*, pairs: bool) -> dict[str, Control]:
 
 
 def find_control(identifier: str) -> Control | None:
-    """Return the control with this id; None if there is none. The id of a pair contains a bar."""
+    """Return the control with this id, or None if there is none. The id of a pair contains a `|`."""
     return all_controls(pairs="|" in identifier).get(identifier)
 
 
@@ -267,9 +269,9 @@ class FactorAgreement:
     title: str
     ceiling: Ceiling
     missing_edits: int
-    """Number of edits that two people still have to rate before figures are shown."""
+    """Number of further edits that must be rated by two people before figures are shown."""
     missing_images: int
-    """Number of source images that such edits still have to come from."""
+    """Number of further source images that such edits must come from."""
 
     def estimate(self, name: str) -> tuple[float | None, Interval | None]:
         """Return a figure and its interval."""
@@ -280,7 +282,7 @@ class FactorAgreement:
 
     @property
     def silence(self) -> str:
-        """Return the reason why there are no figures; empty if there are."""
+        """Return the reason why there are no figures, or an empty string if there are figures."""
         from editjudge.report.words import reason_text
 
         if self.missing_edits:

@@ -1,5 +1,5 @@
-"""Rating of edits by people with the questions of the rubrics: blind, in random order, with every answer stored at
-once."""
+"""Rating of edits by people with the questions of the rubrics. Rating is blind and in random order, and every answer is
+stored at once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _BUTTONS = (
     ("b", "Right is better", "3"),
     ("both_bad", "Both bad", "4"),
 )
-"""Choices between the two outputs of a pair, as shown: value, label and keyboard key."""
+"""Choices between the two outputs of a pair, as shown: value, label and keyboard key of each."""
 
 
 def routes(site: Site, browser: Browser) -> list[BaseRoute]:
@@ -105,11 +105,11 @@ class Visitor:
     study: Study
     rater: str
     home: str
-    """Path that the rater's pages begin with."""
+    """Path with which the URLs of the rater's pages begin."""
     linked: bool
 
     def is_swapped(self, assigned: Assignment) -> bool:
-        """Whether output b is on the left. It is random for each person and pair, and the same at every visit."""
+        """Whether output b is on the left. This is random for each person and pair, but the same at every visit."""
         seed = f"{self.study.seed} {self.rater} {assigned.item}"
         return random.Random(seed).random() < 0.5  # noqa: S311  (no secret)
 
@@ -193,7 +193,7 @@ class _RatingPages:
         return answer
 
     def go_on(self, request: Request) -> Response:
-        """Redirect to the first unfinished edit, or show that none is left."""
+        """Redirect to the first unfinished edit, or show a page that says that none is left."""
         visitor = self._visitor(request)
         study = visitor.study
         if not visitor.rater:
@@ -290,7 +290,7 @@ class _RatingPages:
     def _save(
         self, visitor: Visitor, assigned: Assignment, fields: Mapping[str, str]
     ) -> None:
-        """Store the answers of a form, after checking all of them."""
+        """Check all answers in a form, then store them."""
         study = visitor.study
         swapped = visitor.is_swapped(assigned)
         answers = self._questionnaire(study).answers(fields, swapped=swapped)
@@ -403,11 +403,11 @@ class _RatingPages:
     def _positions(
         self, run: RunRecord, models: Sequence[str], view: str
     ) -> Sequence[int]:
-        """Return the edits that a study is limited to: those of its models that currently match its filter."""
+        """Return the edits to which a study is limited: those of its models that currently match its filter."""
         return self._browser.positions(run, Query.parse(view), models)
 
     def _chosen_rubrics(self, run: RunRecord, name: str) -> list[Rubric]:
-        """Return the rubrics with this name, preferring those of the run, which its judges were asked."""
+        """Return the rubrics with this name. The versions that the run's judges were asked take precedence."""
         of_run = self._store.questions_of(run).rubrics
         if name in of_run:
             return [of_run[name]]
@@ -480,7 +480,7 @@ class _RatingPages:
         return sources
 
     def csv(self, _: Request) -> Response:
-        """Send all ratings of the store, in the format of `agree --ratings`, which spreadsheets can open too."""
+        """Send all ratings in the store as CSV, in the format that `agree --ratings` reads."""
         headers = {"content-disposition": 'attachment; filename="ratings.csv"'}
         return StreamingResponse(
             csv_lines(read_ratings(self._store)),
@@ -490,7 +490,7 @@ class _RatingPages:
 
 
 _Forms = Mapping[tuple[int, str], FilledForm]
-"""Answers of a rater, by edit number and factor."""
+"""Answers of a rater, keyed by edit number and factor."""
 
 
 def _row(
@@ -520,7 +520,7 @@ def _row(
 def _ratings(
     rater: str, assigned: Sequence[Assignment], forms: _Forms
 ) -> list[StoredRating]:
-    """Return the scores that a rater gave, except for controls."""
+    """Return the scores that a rater gave, without those of controls."""
     items = {edit.number: edit.item for edit in assigned if not edit.control}
     return [
         StoredRating(items[number], rater, factor, form.score)

@@ -1,4 +1,4 @@
-"""Pages for reviewers: runs, the table of a run, the page of an edit, and the comparison of two runs."""
+"""Pages for reviewers: list of runs, table of a run, page of an edit, and comparison of two runs."""
 
 from __future__ import annotations
 
@@ -55,17 +55,18 @@ from editjudge.web.values import (
 )
 
 SUMMARISED = 10
-"""Number of runs with a leaderboard on the first page, the latest ones."""
+"""Number of runs with a leaderboard on the first page. These are the latest runs."""
 LARGEST = 20_000
-"""Maximum number of edits of a run that is summarised here. More take minutes and gigabytes of memory, so they are left
-to the command line."""
+"""Maximum number of edits in a run that is summarised here. Larger runs take minutes and gigabytes of memory, so they
+are left to the command line."""
 _GRID = 24
-"""Number of edits on a page of large images."""
+"""Number of edits on a page with large images."""
 _REPORT = {
     "content-security-policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'; sandbox; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
-"""Headers of a report, which has an inline style and no scripts. The report's own policy names the digest of its style."""
+"""Response headers for a report, which has an inline style and no scripts. The report's own policy names the digest of
+its style."""
 
 
 def routes(site: Site, browser: Browser) -> list[BaseRoute]:
@@ -103,7 +104,7 @@ class RunEntry:
 
 @dataclass(frozen=True)
 class EditAnswer:
-    """A task of an edit, with its judgement, its replies, and measured evidence against it."""
+    """A task of an edit, with its judgement, its replies, and measured evidence that contradicts it."""
 
     task: Task
     judgement: Judgement | None
@@ -112,8 +113,8 @@ class EditAnswer:
 
 
 class _Pages:
-    """Request handlers. They are not async, so that Starlette runs them in threads and a slow query delays no other
-    page."""
+    """Request handlers. They are not async, so Starlette runs them in threads and a slow query does not delay other
+    pages."""
 
     def __init__(self, site: Site, browser: Browser) -> None:
         self._site = site
@@ -136,7 +137,7 @@ class _Pages:
         raise HTTPException(404, f"This store has no run {number}.")
 
     def _item(self, request: Request, before: int) -> tuple[RunRecord, Item]:
-        """Return the edit in the URL; `before` is the number of path segments before its id."""
+        """Return the edit named in the URL. `before` is the number of path segments before its id."""
         run = self._run(request.path_params["run"])
         name = request.query_params.get("item") or raw_tail(request, before)
         return run, self._named(run, name)
@@ -183,7 +184,7 @@ class _Pages:
         return entry(boards=boards, note=note)
 
     def report(self, request: Request) -> Response:
-        """Send the HTML report, as `editjudge report` makes it. If that takes long, it is made in the background."""
+        """Send the HTML report that `editjudge report` makes. If this takes long, it is made in the background."""
         run = self._run(request.path_params["run"])
         if listing.count_edits(self._store, run) > LARGEST:
             command = f"editjudge report {run.name} -o report.html"
@@ -202,7 +203,7 @@ class _Pages:
         return HTMLResponse(text, headers=_REPORT)
 
     def leaderboard(self, request: Request) -> Response:
-        """Show the models of a run of pairs by strength."""
+        """Show the models in a run of pairs, sorted by strength."""
         run = self._run(request.path_params["run"])
         if not self._store.questions_of(run).pair_factors:
             raise HTTPException(
@@ -318,7 +319,7 @@ class _Pages:
         )
 
     def _other(self, request: Request) -> tuple[RunRecord, Item] | None:
-        """Return the edit to show beside this one, of another run or by another model; None if there is none."""
+        """Return the edit to show beside this one, from another run or by another model. Return None if there is none."""
         query = request.query_params
         if "other" not in query:
             return None
@@ -335,7 +336,7 @@ class _Pages:
     def _answers(
         self, run: RunRecord, item: Item
     ) -> tuple[list[EditAnswer], dict[str, Rubric]]:
-        """Return every task of an edit with its answer, and the rubrics by name."""
+        """Return every task of an edit with its answer, and the rubrics keyed by name."""
         tasks = listing.tasks_of(self._store, run, item.item)
         against = refutations(self._store, run, [item.item])
         stored = self._store.rubrics()
@@ -422,7 +423,7 @@ def _report(store: Store, run: RunRecord) -> str:
 
 
 def _following(siblings: list[Item], item: Item) -> Item | None:
-    """Return the next model's edit of the same input and instruction. The last one is followed by the first."""
+    """Return the next model's edit of the same input and instruction. After the last model, the first one follows."""
     names = [sibling.item for sibling in siblings]
     if len(names) < 2 or item.item not in names:
         return None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-"""Host names that always mean this machine."""
+"""Host names that always refer to this machine."""
 _NO_PATH = re.compile(r"(?!)")
 
 
@@ -35,27 +35,27 @@ class Extension:
 
     routes: Sequence[BaseRoute]
     lifespan: Callable[[Starlette], AbstractAsyncContextManager[object]] = nullcontext
-    """Context manager that is entered before the application serves requests, and left when it stops."""
+    """Context manager that is entered before the application serves requests and exited when it stops."""
     served_path: Callable[[str, str], str | None] = _keep_path
-    """Map a method and path to a path of `routes`; None if the extension does not serve it."""
+    """Function that maps a method and path to a path in `routes`, or to None if the extension does not serve it."""
     open_paths: re.Pattern[str] = _NO_PATH
     """Paths that need no token."""
     service_paths: re.Pattern[str] = _NO_PATH
-    """Paths that the service token opens."""
+    """Paths that can be called with the service token."""
     max_bodies: Mapping[str, int] = field(default_factory=dict)
-    """Maximum bytes of a body, by the beginning of the path. Other paths have the limit of a form."""
+    """Maximum size of a body in bytes, keyed by the beginning of the path. Other paths have the limit for forms."""
 
 
 @dataclass(frozen=True)
 class Site:
     store: Store
     token: str | None = None
-    """Token of reviewers, who may do everything. Without it, everyone on this machine is a reviewer; on other addresses
-    than loopback it is always set."""
+    """Token of reviewers, who may do everything. Without a token, everyone on this machine is a reviewer. It is always
+    set if the server listens on an address other than loopback."""
     service_token: str | None = None
-    """Token of programs that may request verdicts and rewards, and nothing else."""
+    """Token for programs, which may request verdicts and rewards and nothing else."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of plug-ins, by plug-in."""
+    """Settings of plug-ins, keyed by plug-in."""
 
     @functools.cached_property
     def extensions(self) -> list[Extension]:

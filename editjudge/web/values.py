@@ -1,4 +1,4 @@
-"""Values of requests and pages: parsing of numbers, ids and forms, and formatting of text, which templates escape."""
+"""Values in requests and pages: parsing of numbers, ids and forms, and formatting of text, which templates escape."""
 
 from __future__ import annotations
 
@@ -31,28 +31,29 @@ from editjudge.store.records import Item, RunRecord
 JOIN_CODE = "[A-Za-z0-9_-]{24}"
 """Last part of a rater's link: `/rate/JOIN-CODE`."""
 _DIGITS = 9
-"""Maximum number of digits of a number, which fits into every database."""
+"""Maximum number of digits in a number. Such a number fits into every database."""
 
 
 def whole_number(text: str) -> int | None:
-    """Parse a number of a few ASCII digits, optionally with a minus; return None for anything else."""
+    """Parse a number of a few ASCII digits, optionally with a minus. Return None for any other string."""
     return int(text) if re.fullmatch(rf"-?[0-9]{{1,{_DIGITS}}}", text) else None
 
 
 class _Number(IntegerConvertor):
-    """`{run:number}` in a route. Starlette's `int` accepts any number of digits."""
+    """The convertor for `{run:number}` in a route. Starlette's `int` accepts any number of digits."""
 
     regex = rf"[0-9]{{1,{_DIGITS}}}"
 
 
 class _JoinCode(StringConvertor):
-    """`{code:join_code}` in a route: the last part of a rater's link."""
+    """The convertor for `{code:join_code}` in a route, which is the last part of a rater's link."""
 
     regex = JOIN_CODE
 
 
 def register_convertors() -> None:
-    """Register `number` and `join_code`, before the first route that uses them."""
+    """Register the convertors `number` and `join_code`. This must happen before the first route that uses them is
+    created."""
     register_url_convertor("number", _Number())
     register_url_convertor("join_code", _JoinCode())
 
@@ -60,7 +61,7 @@ def register_convertors() -> None:
 def raw_tail(request: Request, before: int) -> str:
     """Return the path after its first `before` segments.
 
-    It is taken from the raw path, because the server decodes invalid bytes in the other one with replacements.
+    It is taken from the raw path, because the server's decoded path has replacements for invalid bytes.
     """
     raw = b"/".join(request.scope["raw_path"].split(b"/")[before:])
     try:
@@ -70,7 +71,7 @@ def raw_tail(request: Request, before: int) -> str:
 
 
 async def form_fields(request: Request) -> dict[str, str]:
-    """Return the last value of each field of a form."""
+    """Return the last value of each field in a form."""
     body = (await request.body()).decode("utf-8", "replace")
     try:
         values = parse_qs(body, keep_blank_values=True, max_num_fields=200)
@@ -82,7 +83,7 @@ async def form_fields(request: Request) -> dict[str, str]:
 def with_fields(
     handle: Callable[[Request, Mapping[str, str]], Response],
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that calls `handle` in a thread with the fields of the form, which are empty for a GET."""
+    """Return an endpoint that calls `handle` in a thread with the form's fields. For a GET they are empty."""
 
     async def endpoint(request: Request) -> Response:
         fields = await form_fields(request) if request.method == "POST" else {}
@@ -95,12 +96,12 @@ def with_fields(
 
 
 def encodable(text: str) -> str:
-    """Return text that can be encoded as UTF-8, without the lone surrogates that a reply or an id may contain."""
+    """Return text that can be encoded as UTF-8. Lone surrogates, which a reply or an id may contain, are escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def edit_url(item: str, run: int, what: str = "edits") -> str:
-    """Return the URL of an edit of a run, whatever characters are in its id."""
+    """Return the URL of an edit in a run, whatever characters its id contains."""
     # Browsers resolve these as folders, even if they are percent-encoded.
     if item in (".", ".."):
         return f"/runs/{run}/{what}/?item={item}"
@@ -108,7 +109,7 @@ def edit_url(item: str, run: int, what: str = "edits") -> str:
 
 
 def day(seconds: float) -> str:
-    """Return a time to the minute. The time of an imported run may be outside the calendar."""
+    """Return a time to the minute as text. The time of an imported run may be outside the calendar."""
     try:
         moment = datetime.datetime.fromtimestamp(seconds).astimezone()
         return moment.isoformat(" ", "minutes")[:16]
@@ -136,7 +137,7 @@ def titled(key: str) -> str:
 
 
 def legend(factor: Factor) -> tuple[dict[float, str], list[Anchor]]:
-    """Return the meaning of each value, and the anchors that are not in any of them."""
+    """Return the description of each value, and the anchors that belong to no value."""
     meanings: dict[float, str] = dict(sorted(factor.scale.labels.items()))
     anchors = list(factor.anchors)
     for anchor in factor.anchors:
@@ -151,7 +152,7 @@ def legend(factor: Factor) -> tuple[dict[float, str], list[Anchor]]:
 
 
 def scale_ends(factor: Factor) -> list[tuple[float, str]]:
-    """Return the lowest and highest score with their meanings in the rubric; empty if neither has one."""
+    """Return the lowest and highest score with their descriptions in the rubric, or an empty list if neither has one."""
     labels, anchors = legend(factor)
     ends = []
     for value in factor.scale.steps[:1] + factor.scale.steps[-1:]:
@@ -167,7 +168,7 @@ def pretty(value: object) -> str:
 def question_text(rubric: Rubric, run: RunRecord, item: Item) -> str:
     """Return the question as it was sent, with images as [image: role].
 
-    For a rubric that is asked for each element of a list, it is the question about the first one.
+    For a rubric that is asked for each element of a list, it is the question about the first element.
     """
     edit = Edit(
         item.item,
@@ -205,4 +206,4 @@ FILTERS: dict[str, Callable[..., object]] = {
     "score": score,
     "titled": titled,
 }
-"""Filters of the templates, by name."""
+"""Filters for the templates, keyed by name."""
