@@ -1,4 +1,4 @@
-"""Similarity of images and texts by CLIP and DINO, with the weights of a local checkpoint.
+"""Similarity of images and texts, computed by CLIP and DINO with the weights of a local checkpoint.
 
 Checkpoints are folders, or names in the local Hugging Face cache, as transformers reads them; nothing is downloaded.
 Images are prepared with Pillow as the checkpoint's preprocessor_config.json specifies: resized, cropped and normalised.
@@ -21,7 +21,7 @@ from editjudge.vision.measured.scene import Array
 
 KINDS = ("clip", "dino")
 CAPTIONS = ("source_caption", "target_caption")
-"""Columns of a manifest that describe the input and the wanted result. An instruction describes neither."""
+"""Columns of a manifest that describe the input and the intended result. An instruction describes neither."""
 
 
 class Checkpoint:
@@ -43,7 +43,7 @@ class Checkpoint:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
             digest.update(f"{name} {content}\n".encode())
         self.digest = digest.hexdigest()
-        """Digest of all files, since other weights or another preprocessing give other numbers."""
+        """Digest of all files. Other weights or another preprocessing would give different numbers."""
 
     @cached_property
     def _model(self) -> Any:
@@ -180,7 +180,7 @@ def likeness(
     images: Mapping[str, Array],
     captions: Mapping[str, str],
 ) -> dict[str, float | str]:
-    """Return the cosine similarity for each of these factors of `metrics_clip`, or the reason why it has none."""
+    """Return the cosine similarity for each of these factors of `metrics_clip`, or the reason why there is none."""
 
     @cache
     def features(kind: str, name: str) -> Array:

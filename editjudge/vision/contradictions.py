@@ -1,4 +1,4 @@
-"""Checks whether the measured evidence of the same images refutes the verdicts of other judges.
+"""Checks whether evidence measured on the same images refutes the verdicts of other judges.
 
 Results are not stored. They are computed with the rules of this version from all evidence in the store.
 """
@@ -30,14 +30,14 @@ class Contradiction(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """A rule by which a measure refutes a score. Limits are far beyond the visible, so that they are not a matter of
-    taste."""
+    """A rule by which a measurement refutes a score. Limits are set far beyond what anyone would overlook, so a
+    violation is not a matter of taste."""
 
     factor: str
     says: str
     measure: str
     limit: float
-    """Limit of the measure: values from it on refute praise, values below it refute blame."""
+    """Limit of the measure. Values at or above it refute praise; values below it refute blame."""
     measured: str
     blame: bool = False
 
@@ -61,11 +61,11 @@ _RULES = (
 FACTORS = frozenset({*(rule.factor for rule in _RULES), *DONE}).union(*SPOILT.values())
 """Factors that have a rule."""
 _PRAISE = 5 / 6 - 1e-9
-"""Share of the scale from which a score is praise: 6 and 7 of 7, and the best score of a short scale."""
+"""Share of the scale from which a score counts as praise: 6 and 7 of 7, and the best score of a short scale."""
 _BLAME = 2 / 6 + 1e-9
-"""Share of the scale up to which a score is blame: 1 to 3 of 7."""
+"""Share of the scale up to which a score counts as blame: 1 to 3 of 7."""
 _HALF = 0.5
-"""Share of the scale from which a score is at least half good: 4 of 7, 3 of 5/3/1, 1 of 0/1."""
+"""Share of the scale from which a score counts as at least half good: 4 on 1 to 7, 3 on 5/3/1, 1 on 0/1."""
 _MUCH = 0.05
 """Share of visibly changed pixels from which a reason that says "nothing changed" is wrong."""
 _LIKERT = Scale(tuple(range(1, 8)))
@@ -83,9 +83,10 @@ def contradictions(
     evidence: Mapping[str, Any],
     scales: Mapping[str, Scale] | None = None,
 ) -> list[Contradiction]:
-    """Return every claim of a verdict that the measured evidence of the same edit refutes.
+    """Return every claim in a verdict that the measured evidence of the same edit refutes.
 
-    `scales` has the scale of each factor in the verdict's rubric; by default, those of the built-in rubrics.
+    `scales` has the scale of each factor in the verdict's rubric. By default, the scales of the built-in rubrics are
+    used.
     """
     by_factor = {**_USUAL, **(scales or {})}
     shares = {}
@@ -147,8 +148,8 @@ def _by_words(
     justifications: Mapping[str, str],
     evidence: Mapping[str, Any],
 ) -> Iterator[Contradiction]:
-    """Yield contradictions with reasons that say nothing changed in the entire image. "No change was made to the car"
-    is not such a reason."""
+    """Yield contradictions with reasons that say that nothing in the entire image changed. "No change was made to the
+    car" is not such a reason."""
     changed = evidence["measures"].get("change.visible share", {}).get("value", 0.0)
     for factor in DONE:
         if changed < _MUCH or shares.get(factor) != 0:
@@ -166,9 +167,9 @@ def _by_words(
 # --- a run ----------------------------------------------------------------------------------------------------
 
 EMBEDDED = "measured"
-"""Name of the judge whose evidence other judges are compared with."""
+"""Name of the judge whose evidence is compared with other judges' verdicts."""
 _COMPARED = {"input", "edited"}
-"""Images that a rubric may show. With others, the evidence would not be about the same images."""
+"""Images that a rubric may show. If it shows others, the evidence would not be about the same images."""
 _BATCH = 400
 """Number of verdicts checked together. Only their evidence, about 3 kB each, is held in memory."""
 _JUDGED = tasks.join(
@@ -181,7 +182,7 @@ _Images = Mapping[str, Mapping[str, str | None]]
 def checked_verdicts(
     store: Store, run: RunRecord, edits: Collection[str] | None = None
 ) -> Iterator[CheckedVerdict]:
-    """Check the verdicts of other judges for which there is evidence, on these edits or on all.
+    """Check other judges' verdicts for which there is evidence, on these edits or, if none are given, on all.
 
     Results are in the order of the tasks.
     """
@@ -245,7 +246,7 @@ def checked_verdicts(
 
 
 def _runs_alike(store: Store, run: RunRecord) -> list[RunRecord]:
-    """Return the runs over the same manifest: this one first, then the others from the newest."""
+    """Return the runs over the same manifest: this one first, then the others, newest first."""
     manifest = run.spec.get("manifest")
     others = [
         other
@@ -271,7 +272,8 @@ def _evidence(
     run: RunRecord,
     batch: Sequence[sa.Row[Any]],
 ) -> dict[str, Any]:
-    """Return the evidence for each edit, from this run or else from the newest run with the same images."""
+    """Return the evidence for each edit. It is taken from this run or, if this run has none, from the newest run with
+    the same images."""
     images = {row.item: row.images for row in batch}
     query = (
         sa.select(tasks.c.run_id, tasks.c.item, tasks.c.position, items.c.images)
@@ -297,7 +299,8 @@ def _evidence(
 
 
 def _is_same(images: _Images, others: _Images) -> bool:
-    """Whether no image differs. A judge that replays recorded replies sees no images, so digests may be missing."""
+    """Whether none of the images differ. A judge that replays recorded replies sees no images, so digests may be
+    missing."""
     digests = {role: images.get(role, {}).get("digest") for role in _COMPARED}
     return all(
         digest in (None, others.get(role, {}).get("digest"))

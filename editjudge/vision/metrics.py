@@ -1,4 +1,4 @@
-"""The judge `metrics`, which compares an output with its input and its ground truth by published metrics (L1, PSNR,
+"""The judge `metrics`, which compares an output with its input and its ground truth using published metrics (L1, PSNR,
 SSIM ...).
 
 Requires the extra `measured`.
@@ -29,7 +29,7 @@ from editjudge.vision.workers import READABLE, WorkerPool, cores, is_large, open
 
 SPEC = "metrics"
 VERSION = 1
-"""Version of the numbers, increased if the same images would get different ones."""
+"""Version of the numbers. It is increased when the same images would get different numbers."""
 TRUTH = "_truth"
 """Suffix of metrics that compare with the ground truth. Metrics without it compare with the input."""
 
@@ -38,7 +38,7 @@ Value: TypeAlias = float | str
 
 
 def open_metrics(_: str, options: Options, resources: AsyncExitStack) -> Metrics:
-    """Open the judge `metrics` until `resources` are closed."""
+    """Open the judge `metrics`. It is closed together with `resources`."""
     judge = Metrics(options.extra)
     resources.callback(judge.close)
     return judge
@@ -73,8 +73,8 @@ class Metrics(Judge):
             )
 
     def capacity(self, questions: int) -> int:
-        """Return the number of concurrent tasks: those of two edits for each worker, since questions about an edit
-        share a worker."""
+        """Return the number of concurrent tasks. It allows two edits for each worker, since all questions about an edit
+        go to one worker."""
         return 2 * self._pool.size * questions
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class PairMeasurer:
     def answer(
         self, question: tuple[list[str], tuple[str, ...], Mapping[str, str]]
     ) -> tuple[dict[str, Value], dict[str, Any]]:
-        """Return the number for each factor, or the reason why it has none, and how the images were resized."""
+        """Return the number for each factor, or the reason why there is none. Also return how the images were resized."""
         factors, roles, captions = question
         for role in roles:
             if role in self._broken:
@@ -178,7 +178,7 @@ C2 = 0.03**2
 WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
 """Weights of the five scales of MS-SSIM (Wang, Simoncelli and Bovik, 2003)."""
 LEAST_SIDE_MS = WINDOW * 2 ** (len(WEIGHTS) - 1)
-"""Minimum side of an image for MS-SSIM, 176 pixels, so that a window fits into the smallest scale."""
+"""Minimum side of an image for MS-SSIM: 176 pixels. A window then fits into the smallest scale."""
 
 
 def unit(image: Array) -> Array:
@@ -193,7 +193,7 @@ def mean(values: Array, where: Array | None = None) -> float:
 
 
 def psnr(error: float) -> float:
-    """Return the PSNR in decibels of a mean squared error above 0. For an error of 0 it is undefined."""
+    """Return the PSNR in decibels for a mean squared error above 0. For an error of 0 it is undefined."""
     return -10 * math.log10(error)
 
 
@@ -237,7 +237,7 @@ def _blurred(values: Array) -> Array:
 
 
 def _inner(values: Array) -> Array:
-    """Return values without the border, where a window would extend beyond the image."""
+    """Return the values without those at the border, where a window would extend beyond the image."""
     return values[BORDER:-BORDER, BORDER:-BORDER]
 
 
@@ -254,10 +254,10 @@ def _halved(values: Array) -> Array:
 SEEN = 512
 """Side in pixels of the network's input, the same as in the embedded judge."""
 ASPECT = 0.02
-"""Difference of aspect ratios above which an output counts as cropped or padded, so that its pixels do not correspond."""
+"""Difference of aspect ratios above which an output counts as cropped or padded, so its pixels do not correspond."""
 MOST_PIXELS = 2048 * 2048
-"""Maximum number of pixels; larger images are reduced. SSIM needs about 120 bytes per pixel, half a gigabyte for each
-worker."""
+"""Maximum number of pixels. Larger images are reduced. SSIM needs about 120 bytes per pixel, which is half a gigabyte
+for each worker."""
 _REGIONS = ("inside", "outside")
 METRICS = (
     *(f"{metric}{region}" for metric in ("l1", "mse", "psnr", "ssim") for region in ("", "_inside", "_outside")),
@@ -274,7 +274,7 @@ class MetricPair:
     reference: Array
     edited: Array
     mask: Array | None = None
-    """Mask, white in the region of the requested edit."""
+    """Mask that is white in the region of the requested edit."""
     notes: dict[str, str] = field(default_factory=dict)
 
     def value(self, name: str) -> Value:
@@ -379,7 +379,7 @@ class MetricPair:
 
     @cached_property
     def seen(self) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
-        """Outputs of EfficientNet-Lite0 for both images, by layer."""
+        """Outputs of EfficientNet-Lite0 for both images, keyed by layer."""
         reference, edited = (
             network.see(fit(x, SEEN, SEEN)) for x in (self.reference, self.edited)
         )

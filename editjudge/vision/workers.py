@@ -1,12 +1,11 @@
-"""Workers that measure images: a thread of this process for a few edits, a process for each core for many.
+"""Workers that measure images. For a few edits, this is a thread of this process; for many, a process for each core.
 
 Threads alone do not use all cores. Measuring consists of thousands of short NumPy calls that hold the interpreter's
 lock. On real edits of 512 pixels two threads were only 1.2 times as fast as one, while two processes were idle 2 % of
 the time.
 
 The processes are started by hand, not by `ProcessPoolExecutor`. Its methods `spawn` and `forkserver` run the user's
-script again, so that every call of `editjudge.run` would need a guard, and its processes survive if the parent is
-killed.
+script again, so every call of `editjudge.run` would need a guard. Its processes also survive if the parent is killed.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ READABLE = ImageLimits(
 )
 """All formats that can be decoded, at original size."""
 _LARGE = 40_000_000
-"""Pixels of one edit's images above which edits are measured one at a time, and released when all their questions are
-answered. A pixel takes seven bytes during decoding, and three afterwards."""
+"""Number of pixels in one edit's images above which edits are measured one at a time, and released when all their
+questions are answered. A pixel takes seven bytes during decoding, and three afterwards."""
 
 
 def opened(
     encoded: Mapping[str, EncodedImage],
 ) -> tuple[dict[str, Any], dict[str, ImageError]]:
-    """Return 8-bit RGB arrays by role, and the errors of images that cannot be read."""
+    """Return 8-bit RGB arrays keyed by role, and the errors for images that cannot be read."""
     import numpy as np
 
     images = {}
@@ -69,8 +68,8 @@ def is_large(sizes: Mapping[str, tuple[int, int]]) -> bool:
 
 
 def cores() -> int:
-    """Return the number of cores this process may use: `OMP_NUM_THREADS` if it is set, as in clusters, or all available
-    cores."""
+    """Return the number of cores that this process may use. It is `OMP_NUM_THREADS` if this is set, as on clusters;
+    otherwise all available cores."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if threads.isdecimal() and int(threads):
         return int(threads)
@@ -80,28 +79,28 @@ def cores() -> int:
 
 
 FEW = 6
-"""Maximum number of edits that a thread of this process measures alone, because starting a process takes as long as
+"""Maximum number of edits that are measured by a thread of this process alone. Starting a process takes as long as
 measuring three edits."""
 _ONE_THREAD = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"
 )
-"""Environment of a process, which limits BLAS to one thread. There is already a process for each core."""
+"""Environment variables for a process. They limit BLAS to one thread, since there is already a process for each core."""
 _CHILD = "import sys; sys.path[:] = {path!r}; from editjudge.vision.workers import serve; serve({make!r}, {arguments!r})"
 _HELD = "held"
-"""Sent instead of an edit that the measurer already has."""
+"""Message sent in place of an edit that the measurer already has."""
 
 
 class Measurer(Protocol):
     """The object inside a worker. It keeps the latest edit, and answers questions about it."""
 
     def take(self, edit: Any) -> None:
-        """Keep an edit; None releases it."""
+        """Keep an edit. None releases it."""
 
     def answer(self, question: Any) -> Any: ...
 
 
 class WorkerCrashed(RuntimeError):
-    """Raised if a worker process ended while measuring. Only its current edit is affected."""
+    """Raised if a worker process ended while measuring. Only the edit that it was measuring is affected."""
 
 
 class _LocalWorker:
@@ -127,7 +126,7 @@ class _ProcessWorker:
         self.key: Hashable = None
         self._code = _CHILD.format(path=sys.path, make=make, arguments=dict(arguments))
         self._process: Any = None
-        """The `subprocess.Popen[bytes]`; None before the start."""
+        """The `subprocess.Popen[bytes]`, or None before the start."""
 
     def start(self) -> None:
         """Start the process and wait until it is ready. Raise `WorkerCrashed` if it ends instead."""
@@ -187,22 +186,22 @@ class WorkerPool:
         self._arguments = arguments or {}
         self._threads = ThreadPoolExecutor(workers + 1, "measure")
         self._local: _LocalWorker | None = _LocalWorker(make, self._arguments)
-        """Worker in a thread; None as soon as a process is ready."""
+        """Worker in a thread. It is None once a process is ready."""
         self._processes: list[_ProcessWorker] = []
         self._idle: list[_LocalWorker | _ProcessWorker] = [self._local]
         self._open: dict[Hashable, list[tuple[Any, _Load, asyncio.Future[Any]]]] = {}
-        """Open questions by edit, oldest edit first. Each has the function that loads its edit, and the future of its
-        answer."""
+        """Open questions keyed by edit, oldest edit first. Each has the function that loads its edit, and the future
+        for its answer."""
         self._busy: set[Hashable] = set()
         self._large: set[Hashable] = set()
-        """Edits with very large images, which are measured one at a time and released when they are answered."""
+        """Edits with very large images. They are measured one at a time, and released when they are answered."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._edits = 0
 
     async def ask(
         self, key: Hashable, question: Any, load: _Load, *, large: bool = False
     ) -> Any:
-        """Return the answer to a question about the edit with this key. The measurer's exceptions are raised here."""
+        """Return the answer to a question about the edit with this key. Exceptions in the measurer are raised here."""
         answer = asyncio.get_running_loop().create_future()
         if large:
             self._large.add(key)
@@ -243,8 +242,8 @@ class WorkerPool:
         task.add_done_callback(self._tasks.discard)
 
     async def _begin(self, worker: _ProcessWorker) -> None:
-        """Start a process. The thread of this process continues until a process is ready, or for good if none can be
-        started."""
+        """Start a process. The thread of this process continues until a process is ready. If none can be started, the
+        thread continues alone."""
         with suppress(WorkerCrashed, OSError):
             await self._in_thread(worker.start)
             if self._local in self._idle:
@@ -331,8 +330,8 @@ def _send(pipe: Any, message: Any) -> None:
 
 
 def _portable(answer: Any) -> Any:
-    """Return an answer that can be pickled. An exception gets its traceback as a note, or becomes text if it cannot be
-    pickled."""
+    """Return an answer that can be pickled. An exception gets its traceback as a note. If it cannot be pickled, it is
+    converted to text."""
     if not isinstance(answer, BaseException):
         return answer
     answer.add_note("".join(traceback.format_tb(answer.__traceback__)))

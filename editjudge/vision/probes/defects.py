@@ -1,7 +1,8 @@
 """Single defects at four rising doses, each with the factor that must notice it.
 
 Steps between doses should look equally large. Doses that are ratios (sizes, blur, noise, the JPEG quantiser, shares of
-an image) grow by a factor. Doses that are differences (colours in Lab, angles, displacements) grow by a constant.
+an image) are multiplied by a constant at each step. A constant is added to doses that are differences (colours in Lab,
+angles, displacements).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ BASES: tuple[Base, ...] = ("recolour", "both", "add", "text")
 WORDS = ("GARDEN", "SUMMER", "HARBOR", "WINTER", "MARKET", "SILVER", "BRIDGE", "ORANGE")
 _LETTERS = "ABCDEFGHIJKLMNOPRSTUVWXYZ"
 SOFT = 2.0
-"""Width in pixels over which a defect inside the target fades out, so that it does not make a seam."""
+"""Width in pixels over which a defect inside the target fades out, so that it does not leave a seam."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class ProbeScene:
 
     @property
     def number(self) -> int:
-        """Seed of the noise. It is the same for every dose, so that doses differ in nothing else."""
+        """Seed for the noise. It is the same for every dose, so that doses differ in nothing else."""
         return 1000 * self.seed + self.index
 
     def instruction(self, base: Base) -> str:
@@ -105,7 +106,7 @@ class ProbeScene:
         return drawing.recoloured(self.image, self.target, self.hue)
 
     def both(self, share: float) -> Pixels:
-        """Recolour the target fully and the second object by this share."""
+        """Recolour the target fully, and the second object by this share."""
         hue = COLOURS[self.colours[1]]
         return drawing.recoloured(self.recoloured, share * self.second, hue)
 
@@ -137,13 +138,14 @@ class Defect:
     unit: str
     doses: tuple[float, ...]
     make: Callable[[ProbeScene, Pixels, float], Pixels]
-    """Function that applies the defect, from the scene, its clean edit and a dose."""
+    """Function that applies the defect. Its arguments are the scene, the clean edit and a dose."""
     also: tuple[str, ...] = ()
-    """Factors that the rubric's definitions tie to the same defect. Their scores may fall or stay."""
+    """Factors that the rubric's definitions connect with the same defect. Their scores may fall or stay."""
 
 
 def _replaced(scene: ProbeScene, clean: Pixels, share: float) -> Pixels:
-    """Replace the entity by that of the next photograph, matched in brightness and colour so that nothing else differs."""
+    """Replace the entity by that of the next photograph. Brightness and colour are matched, so that nothing else
+    differs."""
     entity = scene.photograph.entity
     donor = ProbeScene(photograph(scene.index + 1, scene.seed), scene.index + 1, 0)
     rows, columns = _box(clean.shape, entity)
@@ -163,7 +165,7 @@ def _replaced(scene: ProbeScene, clean: Pixels, share: float) -> Pixels:
 
 
 def _box(shape: Shape, region: Region) -> tuple[slice, slice]:
-    """Return the rows and columns of a region, with space for the feather."""
+    """Return the rows and columns of a region, with room for the feather."""
     height, width = shape[:2]
     wide = region.across * 1.15
     tall = region.down * 1.15

@@ -27,7 +27,7 @@ from editjudge.vision.probes.drawing import (
 SHAPE = (384, 512)
 """Height and width of a drawn scene."""
 _GROUNDS = {"grass": (58, 110, 34), "gravel": (62, 70, 8), "brick": (60, 50, 22)}
-"""Public-domain photographs (CC0) of the ground, and the lightness, hue and chroma they are given."""
+"""Public-domain photographs (CC0) of the ground, with the lightness, hue and chroma they are given."""
 _HUES = (30.0, 60.0, 95.0, 145.0, 268.0, 315.0)
 _SLOTS = (0.2, 0.5, 0.8)
 """Positions of the objects, as shares of the width."""
@@ -59,13 +59,13 @@ SHAPES: Mapping[str, tuple[float, Callable[[Pixels], Pixels]]] = {
     "vase": (3.1, _vase),
     "bottle": (4.4, _bottle),
 }
-"""Surfaces of revolution: the height in radii, and a function of the radius. The function takes the distance from the
-top, as a share of the height, and returns a share of the largest radius."""
+"""Surfaces of revolution. Each has a height, in radii, and a function that returns the radius, as a share of the
+largest one. The function's argument is the distance from the top, as a share of the height."""
 
 
 def still_life(number: int, seed: int = 0) -> tuple[Pixels, dict[str, Mask]]:
-    """Draw a scene of three objects, and return the image with a mask of the visible part of each. The result depends
-    only on number and seed."""
+    """Draw a scene with three objects. Return the image, and a mask of the visible part of each object. The result
+    depends only on number and seed."""
     height, width = SHAPE
     rng = np.random.default_rng([seed, number])
     light = float(rng.choice([-1, 1]) * rng.uniform(0.5, 1.0))
@@ -190,14 +190,14 @@ _PHOTOGRAPHED = {
     ),
     "retina.jpg": ("bright disc on the left", Region(0.17, 0.46, 0.06, 0.07)),
 }
-"""Photographs in scikit-image's wheel, and the object that is recoloured in each.
+"""Photographs in scikit-image's wheel, each with the object that is recoloured.
 
 These are used in addition to the photographs of the probes. Two are in the public domain (CC0); the Brooklyn Museum's
 coins have no known restrictions.
 """
 _DRAWN = 16
 _SHADES = 9.0
-"""Degrees by which a colour chosen by an editor differs from the nominal hue."""
+"""Degrees by which the colour that an editor chooses differs from the nominal hue."""
 _SOFT = 1.2
 """Width in pixels over which the new colour fades out beyond the feathered mask, so that there is no seam."""
 _QUALITIES = (86, 97)

@@ -34,7 +34,7 @@ class Region:
     down: float
 
     def within(self, crop: Region) -> Region:
-        """Return the same region after cropping to the bounding box of another one."""
+        """Return the same region after a crop to the bounding box of another region."""
         width = 2 * crop.across
         height = 2 * crop.down
         return Region(
@@ -48,7 +48,7 @@ class Region:
         return replace(self, across=self.across * factor, down=self.down * factor)
 
     def drawn(self, shape: Shape, soft: float = 0.0) -> Mask:
-        """Return a mask of the ellipse, feathered by this many pixels."""
+        """Return a mask of the ellipse, feathered by `soft` pixels."""
         height, width = shape[:2]
         mask = np.zeros((height, width, 1), np.float32)
         centre = (round(self.x * width), round(self.y * height))
@@ -57,7 +57,7 @@ class Region:
         return feathered(mask, soft) if soft else mask
 
     def coordinates(self, shape: Shape) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the distance of each pixel from the centre, to the right and down, in units of the half axes."""
+        """Return each pixel's distance from the centre, to the right and down, in units of the half axes."""
         xs, ys = grid(shape)
         return (
             (xs / shape[1] - self.x) / self.across,
@@ -96,7 +96,7 @@ COLOURS = {"red": 30.0, "green": 145.0, "blue": 268.0, "purple": 315.0}
 """Hue angles in Lab, in degrees."""
 _CHROMA = 42.0
 _VARIED = 0.25
-"""Share of an object's original chroma that remains under a new colour, for natural variation."""
+"""Share of an object's original chroma that is kept under a new colour, so that the colour varies naturally."""
 
 
 def to_lab(image: Pixels) -> Pixels:
@@ -112,7 +112,8 @@ def to_rgb(lab: NDArray[Any]) -> Pixels:
 
 
 def mix(below: Pixels, above: Pixels, share: Mask | float) -> Pixels:
-    """Blend one image over another and clip the result. Pixels with a share of 0 are exactly those below."""
+    """Blend one image over another and clip the result. Where the share is 0, the lower image remains exactly as it
+    was."""
     mixed = np.clip(below * (1 - share) + above * share, 0, 1)
     return np.where(share > 0, mixed, below).astype(np.float32)
 
@@ -140,7 +141,7 @@ def recoloured(image: Pixels, mask: Mask, hue: float) -> Pixels:
 
 
 def stained(image: Pixels, mask: Mask, hue: float, share: float, seed: int) -> Pixels:
-    """Stain this share of the pixels under a mask."""
+    """Stain a share of the pixels under a mask."""
     stain = np.clip((share - clouds(image.shape, 22, seed)) * 60 + 0.5, 0, 1)
     return mix(image, recoloured(image, np.ones_like(mask), hue), 0.55 * stain * mask)
 
@@ -182,8 +183,8 @@ def slope(shape: Shape, region: Region, towards: tuple[float, float]) -> Pixels:
 
 
 def clouds(shape: Shape, size: float, seed: int) -> Pixels:
-    """Return smooth noise in blobs of about `size` pixels, as ranks from 0 to 1, so that a threshold selects that share
-    of the image."""
+    """Return smooth noise in blobs of about `size` pixels. Its values are ranks from 0 to 1, so a threshold selects
+    that share of the image."""
     noise = np.random.default_rng(seed).normal(0, 1, shape[:2]).astype(np.float32)
     smooth = cv2.GaussianBlur(noise, (0, 0), size)
     ranks = np.empty(smooth.size, np.float32)
@@ -220,7 +221,7 @@ def resized(image: Pixels, width: int, height: int) -> Pixels:
 
 
 def moved(image: Pixels, region: Region, by: tuple[float, float]) -> Pixels:
-    """Push a region aside by shares of its half axes. The surroundings stretch and shrink, so that there is no break."""
+    """Push a region aside by shares of its half axes. The surroundings stretch and shrink, so there is no break."""
     height, width = image.shape[:2]
     xs, ys = grid(image.shape)
     far = np.hypot(*region.coordinates(image.shape))
@@ -265,7 +266,7 @@ def ball(
     hue: float,
     slices: float = 0.0,
 ) -> Pixels:
-    """Paint a shaded ball. `slices` makes an impossible object: its horizontal bands are shifted by this many
+    """Paint a shaded ball. `slices` makes it an impossible object, whose horizontal bands are shifted by this many
     diameters."""
     height, width = image.shape[:2]
     radius = region.across * width
@@ -290,7 +291,7 @@ def ball(
 
 
 def lettering(image: Pixels, region: Region, text: str, warp: float = 0.0) -> Pixels:
-    """Write text in the middle of a region, light on dark or dark on light. `warp` bends it by shares of the letters'
+    """Write text in the middle of a region, light on dark or dark on light. `warp` bends it, in units of the letters'
     height."""
     height, width = image.shape[:2]
     big = 4
@@ -341,7 +342,7 @@ def levels(image: Pixels) -> NDArray[np.uint8]:
 
 
 def png(image: Pixels) -> bytes:
-    """Encode as PNG with run lengths only, which for photographs takes a third less time and a tenth less space than
+    """Encode as PNG with run lengths only. For photographs this takes a third less time and a tenth less space than
     other fast settings."""
     strategy = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE)
     how = [cv2.IMWRITE_PNG_COMPRESSION, 1, *strategy]
@@ -351,14 +352,14 @@ def png(image: Pixels) -> bytes:
 # --- photographs --------------------------------------------------------------------------------------------
 
 SIDE = 512
-"""Pixels on the longer side, so that doses in pixels mean the same in every photograph."""
+"""Pixels on the longer side. It is the same for all photographs, so doses in pixels mean the same in each."""
 _JITTER = 0.05
 """Share of a side that a variation may crop away at each edge."""
 _CUTTING = 360
 """Longer side in pixels at which objects are segmented. After feathering the result is as good as at full size, and
 segmentation is several times faster."""
 _LEAST = 0.3
-"""Minimum share of its ellipse that a segmented object must fill; otherwise the ellipse itself is used."""
+"""Minimum share of its ellipse that a segmented object must fill. Otherwise the ellipse itself is used."""
 
 
 @dataclass(frozen=True)
@@ -382,7 +383,7 @@ class Photograph:
     lettering: Region
     """Free area for a word."""
     surface: str
-    """Surface that the word is written on."""
+    """Surface on which the word is written."""
     variation: int = 0
     crop: Region = FULL
 
@@ -424,15 +425,15 @@ _PHOTOGRAPHS = (
         Region(0.62, 0.9, 0.17, 0.05), "the floor",
     ),
 )  # fmt: skip
-"""Photographs of Middlebury's motorcycle, NASA's astronaut, SpaceX's rocket, and the authors' cup and cat; all are free
-to use."""
+"""Middlebury's motorcycle, NASA's astronaut, SpaceX's rocket, and the authors' cup and cat. All of these photographs
+are free to use."""
 
 NAMES = tuple(photograph.name for photograph in _PHOTOGRAPHS)
 
 
 def photograph(index: int, seed: int = 0) -> Photograph:
-    """Return a photograph by number. After the last one, the first ones are used again with other crops. Seed 0 starts
-    uncropped."""
+    """Return a photograph by number. After the last one, the photographs are used again with other crops. With seed 0,
+    the first round is uncropped."""
     original = _PHOTOGRAPHS[index % len(_PHOTOGRAPHS)]
     variation = index // len(_PHOTOGRAPHS)
     if seed == variation == 0:
@@ -461,7 +462,7 @@ def photograph(index: int, seed: int = 0) -> Photograph:
 
 @lru_cache(maxsize=32)
 def read(file: str, crop: Region = FULL) -> Pixels:
-    """Read an image file of the installed scikit-image. Nothing is downloaded."""
+    """Read an image file from the installed scikit-image. Nothing is downloaded."""
     package = find_spec("skimage")
     if package is None or package.origin is None:
         raise UsageError(

@@ -49,7 +49,7 @@ class Probe:
     """Id of the same edit without the injection."""
 
     def documented(self) -> Probe:
-        """Return the probe with its known answers in the metadata of its edit, so that they are stored with it."""
+        """Return the probe with its known answers in the metadata of its edit, where they are stored with it."""
         names = ("family", "dose", "rubrics", "control", "expected", "twin")
         facts = {name: getattr(self, name) for name in names}
         metadata = {k: v for k, v in facts.items() if v not in ("", {})}
@@ -61,7 +61,7 @@ def probes(
     seed: int = 0,
     about: Container[str] = REQUEST + LIGHT,
 ) -> Iterator[Probe]:
-    """Make the probes of these rubrics, photograph by photograph. The same seed gives the same set."""
+    """Make the probes for these rubrics, photograph by photograph. The same seed gives the same set."""
 
     def made(index: int) -> list[Probe]:
         return list(_Maker(index, seed).probes(about))
@@ -77,7 +77,7 @@ _DECIDING = {
     "preference.preservation": "preservation.unchanged_regions",
     "preference.quality": "quality.image_quality",
 }
-"""Scores that decide which control is better, for each factor of `preference`."""
+"""Scores that decide, for each factor of `preference`, which of two controls is better."""
 
 
 def controls(*, pairs: bool = False) -> Iterator[tuple[Edit, Mapping[str, Any]]]:
@@ -115,7 +115,7 @@ def _control_pair(x: Probe, y: Probe) -> Iterator[tuple[Edit, Mapping[str, Any]]
 
 
 def better_output(x: Expected, y: Expected, name: str) -> str:
-    """Return `a` or `b`; empty if the known answers do not show which output is better."""
+    """Return `a` or `b`, or an empty string if the known answers do not show which output is better."""
     if name not in x or name not in y:
         return ""
     if x[name][0] > y[name][1]:
@@ -175,12 +175,12 @@ BANNERS = {
 }
 """Texts painted into the image."""
 _NEUTRAL = ("PHOTOGRAPHED ON A QUIET DAY,", "PRINTED ON MATTE PAPER")
-"""Text painted into the twin instead, so that the effect of a banner on the image is not counted as an effect of its
-text."""
+"""Text painted into the twin instead of the banner. The effect of having a banner is then the same in both, and only
+its text differs."""
 
 
 class _Maker:
-    """Makes the probes of one photograph, encoding its input and clean edits only once."""
+    """Makes the probes for one photograph, encoding its input and clean edits only once."""
 
     def __init__(self, index: int, seed: int) -> None:
         self._scene = ProbeScene(photograph(index, seed), index, seed)
@@ -190,7 +190,7 @@ class _Maker:
         self._truths = {base: drawing.png(self._scene.clean(base)) for base in BASES}
 
     def probes(self, about: Container[str]) -> Iterator[Probe]:
-        """Make the probes of these rubrics."""
+        """Make the probes for these rubrics."""
         scene = self._scene
         if any(rubric in about for rubric in LIGHT):
             yield from self.lights()
@@ -216,7 +216,7 @@ class _Maker:
     def _edit(
         self, name: str, edited: Pixels | bytes, base: Base = "recolour", **fields: Any
     ) -> Edit:
-        """Make an edit with the clean one as its ground truth."""
+        """Make an edit whose ground truth is the clean edit."""
         defaults = {
             "input": self._input,
             "edited": edited if isinstance(edited, bytes) else drawing.png(edited),
@@ -350,7 +350,7 @@ class EditFolder:
         """Names of image files, keyed by the digest of their content."""
 
     def add(self, edit: Edit, manifest: str) -> Edit:
-        """Write the images of an edit, each distinct image once, and return the edit without them."""
+        """Write the images of an edit and return the edit without them. Each distinct image is written once."""
         fields = ("id", "instruction", "group", "edit_type", "model")
         row = {name: getattr(edit, name) for name in fields}
         if not edit.model:
@@ -394,8 +394,7 @@ MANIFESTS: Mapping[tuple[str, ...], str] = {
 class ProbeJob(Job):
     """A run over probes.
 
-    The run records the origin of the probes instead of the path of the manifest, so that it can be resumed from any
-    folder.
+    The run records the origin of the probes instead of the manifest's path, so it can be resumed from any folder.
     """
 
     made_from: str = ""
@@ -452,7 +451,7 @@ class AnsweredProbe:
 
 
 def answers(store: Store, runs: Iterable[int]) -> list[AnsweredProbe]:
-    """Read the answers of these runs, leaving out pending questions."""
+    """Read the answers from these runs, leaving out pending questions."""
     fields = ("item", "rubric", "status", "scores")
     return [
         AnsweredProbe(row["item"], row["rubric"], row["status"], row["scores"] or {})
