@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeAlias
 
 Spelling = Literal["spaced", "compact", "compact_utf8"]
 """Format of the JSON that is hashed. `spaced`: edits and specs. `compact`: tasks and rubric sets. `compact_utf8`:
-rubrics."""
+rubrics.
+"""
 
 Json: TypeAlias = dict[str, Any]
 """A JSON object, whose members are read by name."""

@@ -1,5 +1,6 @@
 """Vision-language models as judges. A judge is asked, its reply is checked, and if the reply is rejected it is asked
-again with the reasons."""
+again with the reasons.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ class Transport(Protocol):
         patience: float = 1.0,
     ) -> Response:
         """Send a request. Raise `CallFailed` if no complete response arrives within the timeout multiplied by
-        `patience`."""
+        `patience`.
+        """
         ...
 
 

@@ -157,7 +157,8 @@ def _length_settings(extra: object) -> Iterator[str]:
 
 def image_tokens(provider: str, width: int, height: int) -> int:
     """Estimate the number of tokens of an image with the provider's published rule. The server's own count is recorded
-    later."""
+    later.
+    """
     if provider == "anthropic":
         shrink = min(1.0, 1568 / max(width, height))
         return math.ceil(width * shrink * height * shrink / 750)

@@ -182,7 +182,8 @@ def _kind(
 
 def _delay(details: list[dict[str, object]]) -> float | None:
     """Return the number of seconds to wait before a retry, which `google.rpc.RetryInfo` writes as "34.07s". Return None
-    if it is not stated."""
+    if it is not stated.
+    """
     for detail in details:
         if match := re.fullmatch(
             r"(\d{1,9}(?:\.\d{1,9})?)s", string(detail.get("retryDelay"))

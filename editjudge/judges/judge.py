@@ -28,12 +28,14 @@ METRICS = "metrics"
 GGUF = "gguf:"
 SCHEMA_REQUEST = "schema_request"
 """Parameter that says how to request a schema from a server (`-J schema_request=json_object`). It is not part of any
-task's key."""
+task's key.
+"""
 
 
 def provider_of(spec: str) -> str | None:
     """Return the name of the plug-in in a spec of the form `NAME` or `NAME:REST`, or None if the spec does not name a
-    plug-in."""
+    plug-in.
+    """
     name = spec.partition(":")[0]
     # A provider's model has a slash, so such specs are decided without searching for installed plug-ins.
     return name if "/" not in name and name in plugins.providers("judges") else None
@@ -186,7 +188,8 @@ class Work(NamedTuple):
 
 class JudgingFailed(Exception):
     """Raised when a judge raises an unexpected exception. It has fields of the judgement to keep, such as replies that
-    were paid for."""
+    were paid for.
+    """
 
     def __init__(self, error: Exception, **fields: Any) -> None:
         super().__init__(str(error))
@@ -225,7 +228,8 @@ class Pacing(Protocol):
 @dataclass(frozen=True)
 class Options:
     """Options that affect a judge's questions and answers. Options of the run, which are part of no task's key, are in
-    `editjudge.running.job.RunOptions`."""
+    `editjudge.running.job.RunOptions`.
+    """
 
     temperature: float | None = None
     """Sampling parameter, like the next ones. None leaves it to the server."""

@@ -42,7 +42,8 @@ _STILL = 10.0
 @dataclass(frozen=True)
 class EngineSettings:
     """Settings of the engine. They do not change answers, but they can determine whether a question fits into the
-    context."""
+    context.
+    """
 
     context: int = CONTEXT
     """Tokens for each question, including its images and the answer."""
@@ -186,7 +187,8 @@ async def open_local(
     funds: BudgetProtocol | None,
 ) -> ChatJudge:
     """Open a judge whose model is in a file. Raise `UsageError` if the files or the optional dependencies are missing,
-    or if a file is of the wrong kind."""
+    or if a file is of the wrong kind.
+    """
     if importlib.util.find_spec("xllamacpp") is None:
         raise UsageError(f"{spec} needs an extra: pip install 'editjudge[local]'")
     extra = dict(options.extra)

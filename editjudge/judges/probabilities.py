@@ -68,7 +68,8 @@ def score_probabilities(
 
 def _starts(rubric: Rubric, text: str, scores: Mapping[str, float]) -> dict[str, int]:
     """Return the position in the text at which each score's number starts. Numbers that differ from the score are left
-    out."""
+    out.
+    """
     spans = score_places(rubric, text)
     starts: dict[str, int] = {}
     for factor in rubric.factors:

@@ -398,7 +398,8 @@ def _azure(
     base: str, deployment: str, version: str | None
 ) -> tuple[str, dict[str, str]]:
     """Return the address and query of an Azure resource's v1 API. If a dated version is set, they are those of the
-    deployment instead."""
+    deployment instead.
+    """
     resource = base.removesuffix("/openai")
     if resource.endswith("/openai/v1"):
         return resource, {}

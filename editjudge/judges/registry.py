@@ -45,7 +45,8 @@ def default_rubrics(specs: Sequence[str], options: Options) -> tuple[str, ...]:
 
 def check_answers(specs: Sequence[str], rubrics: Sequence[Rubric]) -> None:
     """Raise `UsageError` unless every judge can answer every rubric. For example, a language model cannot compute a
-    PSNR."""
+    PSNR.
+    """
     for spec in specs:
         for rubric in rubrics:
             if rubric.computed_by and rubric.computed_by != spec:

@@ -103,7 +103,8 @@ def _object(tree: Mapping[str, Any], answer: AnswerFormat) -> AnswerNode:
 
 def _sorted_keys(keys: Iterable[str], answer: AnswerFormat) -> list[str]:
     """Return the keys in the order of the prompt, if the rubric stores that order. Keys that it does not list come
-    last."""
+    last.
+    """
     positions = {key: position for position, key in enumerate(answer.keys)}
     return sorted(keys, key=lambda key: positions.get(key, len(positions)))
 
@@ -112,7 +113,8 @@ def _factor_paths(
     factor: Factor, answer: AnswerFormat
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the paths of a factor's score and of its reason. A path is empty if the rubric does not ask for that
-    value."""
+    value.
+    """
     entry = (answer.envelope, factor.key) if answer.envelope else (factor.key,)
     match answer.form:
         case "nested":

@@ -86,7 +86,8 @@ _DECLINES = re.compile(
 )
 _OPENING = 400
 """Number of characters at the start of a reply in which to look for a refusal. Later in a reply, the same words usually
-describe the images."""
+describe the images.
+"""
 
 
 def _no_answer(rubric: Rubric, reply: Scan, message: str) -> NoAnswer:
@@ -289,7 +290,8 @@ class _ReplyReading:
         self, part: AnswerNode, value: Mapping[str, object], path: str = ""
     ) -> None:
         """Read the scores and reasons of an object and of the objects inside it. `path` is the object's path in the
-        answer."""
+        answer.
+        """
         if value.keys() != part.members.keys():
             self._compare_keys(part, value)
         for key, inner in part.in_order:

@@ -128,7 +128,8 @@ class Rows:
 
     factors: Mapping[Ref, Cells]
     """Value of each factor, or its values for the elements of a list. A factor that is missing here was not part of a
-    question."""
+    question.
+    """
     columns: Mapping[str, Column] = field(default_factory=dict)
     """Values of the manifest's columns, keyed by column name."""
     elements: Mapping[Ref, Sequence[Column]] = field(default_factory=dict)
@@ -440,7 +441,8 @@ def _joint_code(
 
 def _reduced(term: Term, parts: Sequence[Cells], rows: Rows) -> Quantity:
     """Reduce many values to one. If the judge was not asked for any of them, there is no result, even if there are
-    constants."""
+    constants.
+    """
     arithmetic = rows.arithmetic
     cells = [cell for part in parts for cell in part]
     answered = [True] * len(cells)
@@ -488,7 +490,8 @@ _REDUCTIONS: Mapping[
     "geomean": (1.0, _geomean),
 }
 """For each reduction, the neutral value that replaces missing values, and the function that computes the result from
-all values and the number of those present."""
+all values and the number of those present.
+"""
 
 _SPECIAL: Mapping[str, Callable[[Term, Rows], Cells]] = {
     "number": lambda term, rows: [rows.cell(rows.constant(float(term.value)))],

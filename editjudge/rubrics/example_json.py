@@ -443,7 +443,8 @@ def _even_shape(
     answer: AnswerFormat, groups: Sequence[_Group], named: Collection[str]
 ) -> ExampleShape | None:
     """Return the shape if the scores are in one envelope, or if each factor has an entry. Return None for any other
-    layout."""
+    layout.
+    """
     entries = [group for group in groups if group.scores]
     first = entries[0]
     *parents, factor = first.path

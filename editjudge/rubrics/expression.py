@@ -47,7 +47,8 @@ REDUCTIONS = (
     "min", "max", "mean", "geomean", "sum", "product", "all", "any", "count", "full",
 )  # fmt: skip
 """Functions that reduce many values to one. Factors that the judge was not asked about are ignored; all others must
-have a value."""
+have a value.
+"""
 
 FUNCTIONS = {
     **dict.fromkeys(REDUCTIONS, (1, None)),
@@ -173,7 +174,8 @@ class Term:
 
     def ends_of_sum(self, low: float, high: float) -> Ends | None:
         """Return the bounds of a sum whose values are between `low` and `high`. Some values may be missing, because the
-        judge was not asked for them."""
+        judge was not asked for them.
+        """
         if any(term.for_each for term in self.walk()):
             return None
         most = 0

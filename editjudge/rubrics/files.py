@@ -269,7 +269,8 @@ def _set_member(
 
 def _file_below(name: object, folder: Path | None) -> str | None:
     """Return the path of a file if it is inside the folder. Return None for any other file, since a set may be
-    untrusted."""
+    untrusted.
+    """
     if folder is None or not isinstance(name, str):
         return None
     try:

@@ -63,7 +63,8 @@ class Hints:
     images: tuple[str, ...] = ()
     texts: tuple[str, ...] | None = None
     """Input texts to show although the prompt has no placeholder for them. Empty for none; None if the user did not
-    say."""
+    say.
+    """
     slots: Mapping[str, str] = field(default_factory=dict)
     """Role of each placeholder, such as {"user_prompt": "instruction"}; the role "-" leaves a placeholder
     unchanged.
@@ -262,7 +263,8 @@ class _Importer:
 
     def _has_place(self, slot: Slot) -> bool:
         """Whether to insert an input into the prompt's text. A heading that occurs more than once does not mark a clear
-        position."""
+        position.
+        """
         line = rf"^[ \t]*{re.escape(slot.mark)}"
         if not slot.keep or len(re.findall(line, self.plain, re.MULTILINE)) < 2:
             return True
@@ -540,7 +542,8 @@ class _Importer:
 
     def _compare_count(self, factors: Sequence[Factor]) -> None:
         """Ask the user if a list of scores in the text (`score = [a, b]`) does not have as many items as there are
-        factors."""
+        factors.
+        """
         for match in pattern("score_list").finditer(self.plain):
             count = match.group().partition("[")[2].count(",") + 1
             if factors and count != len(factors):
@@ -571,7 +574,8 @@ class _Importer:
 
     def _doubt(self, key: str, described: str, named: set[tuple[int, ...]]) -> str:
         """Return the reason why the example and the text do not determine a factor's scores, or an empty string if they
-        do."""
+        do.
+        """
         decimals = self._decimals
         if not decimals and re.search(r"(?i)float|decimal|\d\.\d", described):
             decimals = described
@@ -826,7 +830,8 @@ def _role_of(name: str) -> str | None:
 
 def _checked_role(role: str) -> str:
     """Return the role if it is a standard input or could be a manifest column. Raise `RubricError` if it looks
-    mistyped."""
+    mistyped.
+    """
     mistyped = near_miss(role, _ROLES) and not role.startswith(_ROLES)
     is_name = re.fullmatch(r"[^\W\d][\w.@-]{0,99}", role)
     if role not in _ROLES and (mistyped or not is_name):
@@ -862,7 +867,8 @@ def _is_braced(slot: Slot) -> bool:
 
 def _format_parts(text: str) -> list[tuple[str, str | None]] | None:
     """Return the literal texts and fields of a prompt that was written for str.format, or None if its braces are
-    literal."""
+    literal.
+    """
     if "{{" not in text:
         return None
     parts = []

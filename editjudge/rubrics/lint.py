@@ -1,5 +1,6 @@
 """Checks that find problems in a valid rubric: texts that contradict its data, and gaps that a judge would have to
-fill."""
+fill.
+"""
 
 from __future__ import annotations
 

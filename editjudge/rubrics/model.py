@@ -254,7 +254,8 @@ class Rubric(FileContent):
     answer: AnswerFormat
     texts: tuple[str, ...] = ()
     """Input texts, given by their names in the manifest. An empty text counts as missing, unless it is a referring
-    expression."""
+    expression.
+    """
     description: str = ""
     """One line for users who choose a rubric. Judges do not see it."""
     role: str = ""
@@ -472,7 +473,8 @@ class Rubric(FileContent):
 
     def _check_parts(self) -> None:
         """Raise `FieldError` if the template has an input that the rubric does not show, since the judge would see the
-        mark."""
+        mark.
+        """
         for slot in self.template.slots if self.template else ():
             refuse(
                 (

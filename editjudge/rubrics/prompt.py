@@ -106,7 +106,8 @@ class Question:
 
 def rewordings(rubric: Rubric) -> int:
     """Return how many times a rubric's questions were reworded since `RENDERING` last changed. Task keys contain the
-    sum of both numbers."""
+    sum of both numbers.
+    """
     says_booleans = any(factor.scale.boolean for factor in rubric.factors)
     return 1 if says_booleans and not rubric.template else 0
 

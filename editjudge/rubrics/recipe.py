@@ -213,7 +213,8 @@ def _recipe_rubric(
 
 def import_checkout(recipe: Recipe, checkout: Path) -> dict[str, object]:
     """Return the rubric set as the plain data of a set file. Raise `RubricError` if the checkout differs from what the
-    recipe expects."""
+    recipe expects.
+    """
     texts = {
         name: read_source(checkout, source) for name, source in recipe.texts.items()
     }
@@ -441,7 +442,8 @@ class _PythonFile:
 
     def _scope(self, classes: Sequence[str]) -> Sequence[ast.stmt]:
         """Return the statements at the top level of the file, or those of a class, which may be nested in other
-        classes."""
+        classes.
+        """
         body: Sequence[ast.stmt] = self._tree.body
         for name in classes:
             bodies = [

@@ -180,7 +180,8 @@ class Scan:
     candidates: tuple[Candidate, ...]
     before: str
     """Text outside thoughts and candidates, up to the last candidate. If there are no candidates, all text outside
-    thoughts."""
+    thoughts.
+    """
     after: str
     """Text after the last candidate."""
     ends_in_thought: bool = False
@@ -433,7 +434,8 @@ def _split_label(line: str, labels: Sequence[str]) -> tuple[str, str]:
 
 def value_of(text: str) -> object:
     """Return the number that a string represents in strict JSON. If it does not represent one, return the string
-    itself."""
+    itself.
+    """
     if match := _EMPHASISED.fullmatch(text):
         text = match[2]
     return decode(text) if _NUMBER.fullmatch(text) else text

@@ -39,7 +39,8 @@ class FieldError(ValueError):
 
 def refuse(*rules: tuple[object, str, str, *tuple[str, ...]]) -> None:
     """Raise `FieldError` for the first broken rule. Each rule is a tuple: whether it is broken, its code, the message,
-    and the keys at which to report it."""
+    and the keys at which to report it.
+    """
     for is_broken, code, message, *keys in rules:
         if is_broken:
             raise FieldError(message, *keys, code=code)
@@ -163,7 +164,8 @@ class Scale(FileContent):
     @property
     def low(self) -> Number | None:
         """Lowest score; None if that end is open or the scale has choices. The same applies to `high`, `worst` and
-        `best`."""
+        `best`.
+        """
         return self.range[0] if self.range else min(self.values, default=None)
 
     @property

@@ -234,7 +234,8 @@ class RubricSet:
 
     def check_labels(self, edit: Edit) -> None:
         """Raise `ManifestError` if a score would compare an answer with a label of this edit that is not one of the
-        choices."""
+        choices.
+        """
         rubrics = {rubric.name: rubric for rubric in self.rubrics}
         for label in self.labels:
             rubric = rubrics[label.rubric]
@@ -286,7 +287,8 @@ def member(rubric: Rubric) -> Member:
 
 def asking(rubric: Rubric) -> Json:
     """Return the settings that decide when a rubric is asked, such as `when` and `samples`, except those with default
-    values."""
+    values.
+    """
     defaults = Rubric.__dataclass_fields__
     return {
         name: value

@@ -180,7 +180,8 @@ def _built(
 
 def _plain(text: str, decimals: object = False) -> object:
     """Return the value of an unquoted scalar: an integer, true, false, null or a string. With `decimals`, it may also
-    be a decimal."""
+    be a decimal.
+    """
     if decimals and _DECIMAL.fullmatch(text) and len(text) < 20:
         return float(text)
     if _INTEGER.fullmatch(text) and len(text) < 10:
@@ -272,7 +273,8 @@ def _complaint(error: ErrorDetails, lines: Lines, source: str, keys: list[str]) 
 
 def _fault_path(path: YamlPath, error: ErrorDetails, lines: Lines) -> YamlPath:
     """Return the path at which to report a fault. It may be the scale that factors share, or a key named by a
-    `FieldError`."""
+    `FieldError`.
+    """
     # Pydantic adds the types of a union to the path, which are not keys.
     kinds = ("str", "PromptPart", "tuple[str, ...]")
     path = tuple(key for key in path if key not in kinds)

@@ -1,1 +1,1 @@
-"""From edits to judgements: plan, pace, engine."""
+"""Runs, which turn edits into judgements: planning, pacing and the engine."""

@@ -1,7 +1,7 @@
-"""From a task to its judgement, for runs, batches, rewards and single edits.
+"""Turns a task into its judgement, for runs, batches, rewards and single edits.
 
-A task is looked up by its key: it may be stored, in flight in this process, or claimed by another process. Otherwise
-its judge is asked, and the answer is committed.
+A task is first looked up by its key. Its answer may be in the store or on its way in this process, or another process
+may have claimed it. Otherwise its judge is asked, and the answer is committed.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from editjudge.store.sink import Sink, TaskClaims, Writer
 T = TypeVar("T")
 
 LOOKAHEAD = 8
-"""Number of tasks opened beyond the judge's capacity, so that their images are ready when a slot is free."""
+"""Number of tasks that are opened beyond the judge's capacity, so their images are ready when a slot becomes free."""
 LOOK = 0.5
-"""Seconds between checks for answers of other processes."""
+"""Seconds between checks for answers from other processes."""
 
 
 class Window:
-    """Limits the number of open tasks of a judge to its capacity, plus `LOOKAHEAD`.
+    """Limits the number of a judge's open tasks to its capacity plus `LOOKAHEAD`.
 
-    The capacity depends on `questions`, the number of questions about each edit. A judge that measures counts edits,
-    since the questions about one edit share a worker: with a limit on tasks, a set of twelve rubrics left every
-    second worker without an edit.
+    The capacity depends on `questions`, the number of questions about each edit. A judge that measures images has a
+    capacity in edits, since all questions about one edit share a worker. With a limit on tasks instead, a set of twelve
+    rubrics left every second worker without an edit.
     """
 
     def __init__(self, judge: Judge, questions: int) -> None:
@@ -65,20 +65,21 @@ class Window:
 
 @dataclass(frozen=True)
 class Lookup:
-    """State of several tasks, by key."""
+    """The state of several tasks."""
 
     statuses: Mapping[str, str]
-    """Status of each task that has a judgement, by key."""
+    """Statuses of the tasks that have a judgement, keyed by task key."""
     open: Sequence[Work]
-    """Tasks that the caller must ask. They are claimed for it."""
+    """Tasks that the caller must pass to a judge. They are claimed for the caller."""
     shared: Sequence[Work]
     """Tasks whose key was already in flight in this process."""
     answers: Mapping[str, asyncio.Future[Judgement | None]]
-    """Answers of all tasks that are or were in flight, by key. None means that the answer is in the store."""
+    """Answers to all tasks that are or were in flight, keyed by task key. None means that the answer is in the store.
+    """
 
 
 class Asker:
-    """Asks each key once. Create it inside a running event loop."""
+    """Passes each task to its judge once. Create it inside a running event loop."""
 
     def __init__(
         self,
@@ -88,9 +89,9 @@ class Asker:
         linger: float = 0.0,
         lasting: bool = False,
     ) -> None:
-        """Create an asker. `store` receives the answers; None to store none. `claims` are this process's claims on
-        keys that others may ask too. `linger` is that of `Writer`. `lasting` means that a store that failed is
-        written to again.
+        """Create an asker. `store` receives the answers; with None they are not stored. `claims` are this process's
+        claims on tasks that other processes may work on too. `linger` is passed to `Writer`. With `lasting`, writing is
+        tried again after the store has failed.
         """
         self._store = store
         self._claims = claims
@@ -99,18 +100,18 @@ class Asker:
         self._writer = Writer(store, linger=linger) if store else None
         self._in_flight: dict[str, asyncio.Future[Judgement | None]] = {}
         self._elsewhere: dict[str, Work] = {}
-        """Tasks that another process is asking, by key."""
+        """Tasks that another process is working on, keyed by task key."""
         self._releasing: set[asyncio.Future[None]] = set()
         """Claims of failed tasks that are being released."""
 
     async def start(
         self, works: Iterable[Work], done: Mapping[str, str] | None = None
     ) -> Lookup:
-        """Look up tasks, and claim those that have no judgement and are not being asked. `done` has known statuses by
-        key.
+        """Look up tasks, and claim those that have no judgement and are not in progress. `done` contains statuses that
+        are already known, keyed by task key.
 
-        Keys are registered as in flight before the store is read, so that a key cannot be committed in between and
-        asked again.
+        Keys are registered as in flight before the store is read. Otherwise an answer could be committed in between,
+        and its question asked again.
         """
         statuses = dict(done or {})
         fresh: dict[str, Work] = {}
@@ -149,8 +150,8 @@ class Asker:
     def _claim(
         self, store: Sink, works: Mapping[str, Work]
     ) -> tuple[dict[str, str], set[str]]:
-        """Return the statuses of completed tasks, and the keys that this process must ask. Reads and writes the
-        store.
+        """Return the statuses of completed tasks, and the keys of the tasks that this process must work on. Reads and
+        writes the store.
         """
         statuses = store.done(list(works))
         claimed = {key for key in works if statuses.get(key) not in DONE}
@@ -166,12 +167,12 @@ class Asker:
         return done, claimed
 
     def elsewhere(self, judge: Judge) -> int:
-        """Return how many tasks of a judge other processes are asking."""
+        """Return how many of a judge's tasks are in progress in other processes."""
         return sum(work.task.judge == judge.spec for work in self._elsewhere.values())
 
     async def look_again(self, judge: Judge) -> Lookup:
-        """Look up the tasks of a judge that other processes were asking. Return the statuses of those with a
-        judgement, even a failure, and claim those that were released or whose owner died.
+        """Look up a judge's tasks that were in progress in other processes. Return the statuses of those that now have
+        a judgement, failed or not, and claim those that were released or whose owner died.
         """
         works = {
             key: work
@@ -192,7 +193,7 @@ class Asker:
     def _take_over(
         self, store: Sink, claims: TaskClaims, keys: Sequence[str]
     ) -> tuple[dict[str, str], list[str]]:
-        """Return the statuses of tasks with a judgement, and the keys that this process now owns. Reads and writes
+        """Return the statuses of tasks that have a judgement, and the keys that this process now owns. Reads and writes
         the store.
         """
         held = claims.held(keys)
@@ -214,8 +215,8 @@ class Asker:
     ) -> Judgement:
         """Judge a task that `start` or `look_again` returned as open, and commit the answer.
 
-        An error that ends a run (`EditjudgeError`) is raised here and in all calls that await the answer. The task
-        stays pending.
+        An error that ends the run (`EditjudgeError`) is raised here and in all calls that await the answer. The task
+        then stays pending.
         """
         try:
             return await self.commit(await judge_task(judge, work, images, load))
@@ -227,7 +228,7 @@ class Asker:
             raise
 
     def _give_back(self, claims: TaskClaims, key: str) -> None:
-        """Release a claim in a thread, so that the run that ends with this task does not wait for it."""
+        """Release a claim in a separate thread. A run that ends with this task does not wait for it."""
 
         async def give_back() -> None:
             with suppress(StoreError):  # `close` gives it back, or it expires
@@ -238,7 +239,9 @@ class Asker:
         releasing.add_done_callback(self._releasing.discard)
 
     async def answer(self, judge: Judge, work: Work, images: ImageCache) -> Judgement:
-        """Return the answer to a task that is not stored: wait for it if it is in flight, or else ask."""
+        """Return the answer to a task that is not stored. If the answer is already on its way, wait for it; otherwise
+        ask the judge.
+        """
         lookup = await self.start([work])
         if lookup.open:
             return await self.ask(judge, work, images)
@@ -247,7 +250,7 @@ class Asker:
         return answer
 
     async def commit(self, judgement: Judgement) -> Judgement:
-        """Store a judgement and pass it to everyone who waits for its key. If its content cannot be stored, store an
+        """Store a judgement and pass it to all calls that wait for its key. If its content cannot be stored, store an
         `error` judgement with the reason and the cost instead.
         """
         try:
@@ -298,12 +301,12 @@ class Asker:
             future.set_result(answer)
 
     async def write(self, write: Callable[[], T]) -> T:
-        """Write something else to the store, queued with the judgements."""
+        """Write something else to the store. It is queued with the judgements."""
         assert self._writer is not None  # noqa: S101  (only those with a store call it)
         return await self._writer.also(write)
 
     async def close(self) -> None:
-        """Commit the judgements that have arrived, and release the claims, so that other processes can ask the
+        """Commit the judgements that have arrived, and release the claims. Other processes can then work on the
         remaining tasks.
         """
         try:
@@ -316,7 +319,9 @@ class Asker:
 
 
 def is_paid(work: Work) -> bool:
-    """Whether a task needs a request to a server. Tasks that this process answers itself may be answered twice."""
+    """Whether a task needs a request to a server. A task that this process computes itself costs nothing, so computing
+    it twice does no harm.
+    """
     return work.problem is None and not is_local(work.task.judge)
 
 
@@ -326,10 +331,10 @@ def is_paid(work: Work) -> bool:
 async def judge_task(
     judge: Judge, work: Work, images: ImageCache, load: Load | None = None
 ) -> Judgement:
-    """Return the judgement of a task; a failure is a judgement too.
+    """Return the judgement for a task. A failure is a judgement too.
 
-    An unexpected exception is a failure of this edit alone. An error that ends a run (`EditjudgeError`) is raised.
-    Images come from `load`, or else from the cache.
+    An unexpected exception counts as a failure of this edit only. An error that ends the run (`EditjudgeError`) is
+    raised. Images come from `load` if it is given, otherwise from the cache.
     """
     if work.problem:
         return work.judgement(work.problem.status, reasons=(work.problem.remark,))
@@ -387,16 +392,16 @@ _NOT_OF_ONE_EDIT = frozenset(
 """Errors that affect all edits: a full or read-only disk, or too many open files."""
 
 _logged: set[tuple[object, ...]] = set()
-"""Origins of exceptions whose traceback has been logged. Ten thousand edits with the same exception need only one
-traceback.
+"""Places in the code whose exceptions have been logged with a traceback. Ten thousand edits with the same exception
+need only one traceback.
 """
 
 
 def unexpected(error: Exception, about: str, judge: Judge | None = None) -> Remark:
     """Log an unexpected exception, and return it as the reason for the status `error`.
 
-    Raise `WorldError` if the exception affects other edits too. Reason and log are redacted: they contain neither a
-    key that the `judge` knows nor text that looks like one.
+    Raise `WorldError` if the exception affects other edits too. The reason and the log are redacted: they contain
+    neither the judge's API keys nor text that looks like an API key.
     """
     if isinstance(error, OSError) and error.errno in _NOT_OF_ONE_EDIT:
         raise WorldError(f"{about}: {type(error).__name__}: {error}") from error

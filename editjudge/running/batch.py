@@ -1,9 +1,9 @@
-"""The batch engine, which submits thousands of questions to a provider at once. This process or a later one fetches
-the answers.
+"""The batch engine, which submits thousands of questions to a provider at once. The answers are fetched by this process
+or a later one.
 
-No conversation is kept in memory while a batch is processed, which may take a day. Replies are stored, and a judge
-continues by replaying them, which ends in a judgement or in the next question. A conversation, including its re-asks,
-is therefore the same as a live one, whichever process continues it.
+No conversation is kept in memory while a batch is processed, which may take a day. Instead, replies are stored. To
+continue a conversation, the judge replays the stored replies, and then returns a judgement or asks its next question. A
+conversation with its re-asks is therefore the same as a live one, whichever process continues it.
 """
 
 from __future__ import annotations
@@ -47,12 +47,10 @@ T = TypeVar("T")
 LOOK = (10.0, 300.0)
 """Seconds between checks of a batch, at first and later. Most batches take from minutes to a day."""
 OPEN = 8
-"""Maximum number of open batches of a judge: the tasks of open batches are in memory, and providers have limits
-too.
-"""
+"""Maximum number of a judge's open batches. The tasks of open batches are in memory, and providers have limits too."""
 TRIES = 3
-"""Number of batches that a question may be part of before it counts as unreachable. A question that
-expired once is likely to expire again.
+"""Number of batches in which a question may be submitted before it counts as unreachable. A question that expired once
+is likely to expire again.
 """
 RETRY = Retry()
 _TOGETHER = 64
@@ -91,7 +89,7 @@ class BatchEngine(Engine):
 
 
 class _BatchSubmitter:
-    """Submits the questions of one judge and fetches their answers."""
+    """Submits one judge's questions and fetches their answers."""
 
     def __init__(
         self, engine: BatchEngine, judge: ChatJudge, transport: HttpTransport
@@ -105,9 +103,9 @@ class _BatchSubmitter:
         self._client = wire.batch_client(judge.spec)
         self._calls = wire.BatchCalls(judge, transport)
         self._works: dict[str, Work] = {}
-        """Tasks that wait for an answer, by key."""
+        """Tasks that are waiting for an answer, keyed by task key."""
         self._holds: dict[str, dict[int, Reservation]] = {}
-        """Money reserved for questions that wait for an answer, by key and number of the question."""
+        """Money reserved for questions that are waiting for an answer, keyed by task key and question number."""
         self._unpaid: list[Work] = []
         """Tasks whose next question the budget did not cover."""
         self._open: dict[int, BatchRecord] = {}
@@ -129,8 +127,8 @@ class _BatchSubmitter:
     # --- works ------------------------------------------------------------------------------------------------
 
     async def take(self, works: Sequence[Work]) -> None:
-        """Add tasks without a judgement. Some already wait for an answer since an earlier run; the others are
-        advanced.
+        """Add tasks without a judgement. Some have been waiting for an answer since an earlier run. The others are
+        advanced to their next question.
         """
         keys = [work.task.key for work in works]
         waiting = await self._stored(stored_batches.awaited, keys)
@@ -167,8 +165,8 @@ class _BatchSubmitter:
                 await self._add(work, step)
 
     async def _pay_backlog(self) -> None:
-        """Ask questions that the budget did not cover, as soon as earlier questions turn out cheaper than their upper
-        bound.
+        """Submit questions that the budget did not cover before, if earlier questions turned out to be cheaper than
+        their upper bound.
         """
         while self._unpaid and self._control.stopping is None:
             works = self._unpaid
@@ -178,7 +176,7 @@ class _BatchSubmitter:
                 await self._wait_for_money()
 
     async def _keep(self, judgements: Sequence[Judgement]) -> None:
-        """Commit judgements, and then delete the provider's answers, which are no longer needed."""
+        """Commit judgements, and then delete the provider's answers to their questions, which are no longer needed."""
         for judgement in judgements:  # nothing more is asked
             for hold in self._holds.pop(judgement.key, {}).values():
                 hold.settle(0.0)
@@ -189,7 +187,7 @@ class _BatchSubmitter:
             self._engine.count(judgement)
 
     async def _wait_for_money(self) -> None:
-        """Wait for questions in progress, which may free money, before the budget counts as reached."""
+        """Wait for questions in progress before the budget counts as reached, since they may free money."""
         if self._handing:
             await self._submit()
         elif self._open:
@@ -202,8 +200,8 @@ class _BatchSubmitter:
     async def _step(
         self, work: Work, replies: list[Reply]
     ) -> Judgement | _UnansweredQuestion | None:
-        """Return the judgement that follows from the replies, or the next question, or None if the budget does not
-        cover it.
+        """Return the judgement that follows from the replies, or the next question. Return None if the budget does not
+        cover that question.
         """
         if replies:
             # Only the next question needs the images.
@@ -215,7 +213,7 @@ class _BatchSubmitter:
     async def _converse(
         self, work: Work, replies: list[Reply], load: Load | None = None
     ) -> Judgement | _UnansweredQuestion | None:
-        """Replay a task's conversation until the judge returns a judgement, or asks a question without a stored
+        """Replay a task's conversation until the judge returns a judgement, or asks a question that has no stored
         reply.
 
         Return the judgement or the question, or None if the budget does not cover the question.
@@ -292,8 +290,8 @@ class _BatchSubmitter:
             )
 
     async def _hand_in(self, batch: BatchRecord, part: wire.BatchPart) -> BatchRecord:
-        """Submit a batch. If an attempt was not confirmed, the batch may have arrived, so the provider's list is
-        searched before it is sent again.
+        """Submit a batch. If an attempt was not confirmed, the batch may still have arrived. The provider's list is
+        then searched before the batch is sent again.
         """
         for failures in itertools.count(1):
             try:
@@ -320,8 +318,8 @@ class _BatchSubmitter:
         raise AssertionError
 
     async def _find(self, batch: BatchRecord) -> str | None:
-        """Return the provider's id of a batch, an empty text if the provider does not have it, or None if that is not
-        known yet.
+        """Return the provider's id for a batch, an empty string if the provider does not have the batch, or None if
+        that is not known yet.
         """
         return await self._persist(
             lambda: self._client.find(
@@ -332,7 +330,7 @@ class _BatchSubmitter:
     # --- fetching ---------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Check all open batches, and pause if none has ended."""
+        """Check all open batches, and wait a while if none has ended."""
         answered = 0
         ended = False
         for batch in list(self._open.values()):
@@ -390,7 +388,7 @@ class _BatchSubmitter:
 
     async def _turned_down(self, batch: BatchRecord, reason: str) -> None:
         """Withdraw a batch that was rejected as a whole, and therefore not billed. If other batches are open, it is
-        sent again after they end; otherwise raise `JudgeError`.
+        sent again after they have ended. Otherwise raise `JudgeError`.
         """
         others = sum(other.provider_id is not None for other in self._open.values()) - 1
         await self._stored(stored_batches.withdraw, batch)
@@ -408,7 +406,7 @@ class _BatchSubmitter:
     async def _keep_answers(
         self, batch: BatchRecord, path: str, keys: Mapping[str, str]
     ) -> int:
-        """Store the answers in a result file, and return how many do not belong to any of our questions."""
+        """Store the answers from a result file, and return how many belong to none of our questions."""
         strangers = 0
         with tempfile.TemporaryFile() as file:
             await self._persist(
@@ -431,9 +429,7 @@ class _BatchSubmitter:
     async def _persist(
         self, send: Callable[[], Awaitable[T]], gone: T | None = None
     ) -> T:
-        """Send a read-only request with retries. If the resource no longer exists, return `gone`, if that is
-        given.
-        """
+        """Send a read-only request with retries. If the resource no longer exists and `gone` is given, return `gone`."""
         for failures in itertools.count(1):
             try:
                 return await send()
@@ -449,16 +445,17 @@ class _BatchSubmitter:
 
 
 class _UnansweredQuestion(NamedTuple):
-    """A question without an answer."""
+    """A question that has no answer yet."""
 
     headers: Mapping[str, str]
     body: tuple[bytes, ...]
 
 
 class _ReplayedTalk:
-    """Transport, pace and budget for one task, whose conversation is replayed from the start with each new answer.
+    """Transport, pace and budget for a single task. The task's conversation is replayed from the start for each new
+    answer.
 
-    Questions get the stored replies in order, and the cost of an answered question is settled when it is first
+    Questions receive the stored replies in order, and the cost of an answered question is settled when it is first
     replayed. The first question without a reply ends the conversation. Money for it is reserved until it is answered.
     """
 
@@ -535,7 +532,7 @@ class _ReplayedTalk:
 
 
 def _settled(tokens: int) -> Reservation:
-    """Return a reservation of no money."""
+    """Return a reservation that holds no money."""
     return Reservation(Budget(), 0.0, tokens)
 
 

@@ -1,6 +1,6 @@
 """The best of several outputs for one instruction, found by comparing every pair of them.
 
-This module asks no questions: a run, a reward service or a test asks about `all_pairs`, and passes the verdicts to
+This module does not call judges. A run, a reward service or a test obtains verdicts on `all_pairs` and passes them to
 `rank`.
 """
 
@@ -22,14 +22,14 @@ _POINTS = {"a": (1.0, 0.0), "b": (0.0, 1.0), "tie": (0.5, 0.5)}
 
 @dataclass(frozen=True)
 class RankedOutput:
-    """An output with its result."""
+    """An output with its points and rank."""
 
     id: str
     points: float
-    """Number of games won; a tie counts as half."""
+    """Number of comparisons won; a tie counts as half."""
     games: int
     failed: int
-    """Number of games without a verdict, which bring no points and do not count as lost."""
+    """Number of comparisons without a verdict. They give no points and do not count as lost."""
     rank: int
     """Rank, 1 for the best. Outputs with equal points share a rank."""
 
@@ -41,7 +41,9 @@ class GroupRanking:
     group: str
     candidates: tuple[RankedOutput, ...]
     best: str | None
-    """Id of the best output; None if two are equal, or if a failed game could change which is best."""
+    """Id of the best output. None if two are equal, or if a comparison without a verdict could change which one is
+    best.
+    """
     reason: str
 
     def as_json(self) -> dict[str, object]:
@@ -54,14 +56,14 @@ def all_pairs(groups: Mapping[str, Sequence[str]]) -> list[Pair]:
 
 
 def rank(groups: Mapping[str, Sequence[str]], verdicts: Verdicts) -> list[GroupRanking]:
-    """Return the ranking of each group from the verdicts on its pairs."""
+    """Rank the outputs of each group by the verdicts on its pairs."""
     return [_ranked(group, ids, verdicts) for group, ids in groups.items()]
 
 
 def play(
     groups: Mapping[str, Sequence[str]], ask: Callable[[Sequence[Pair]], Verdicts]
 ) -> list[GroupRanking]:
-    """Return the ranking of each group, after calling `ask` for the verdicts on all pairs."""
+    """Call `ask` for the verdicts on all pairs, and return the ranking of each group."""
     return rank(groups, ask(all_pairs(groups)))
 
 

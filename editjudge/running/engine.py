@@ -1,6 +1,4 @@
-"""The local engine, which passes tasks to judges as fast as they accept them, and counts answers once they are
-committed.
-"""
+"""The local engine. It passes tasks to judges as fast as they accept them, and counts answers once they are committed."""
 
 from __future__ import annotations
 
@@ -22,18 +20,18 @@ from editjudge.running.progress import RunTally
 from editjudge.store.sink import Sink, TaskClaims
 
 _LINGER = 0.1
-"""Waiting time before a commit, as a share of the time that an answer takes. 512 answers, 128 a second and each after
-500 ms, were stored in 46 commits instead of 231, with 0.22 ms of CPU each instead of 0.72.
+"""Waiting time before a commit, as a share of the time that an answer takes. For 512 answers, at 128 a second and 500
+ms each, there were 46 commits instead of 231, and each answer took 0.22 ms of CPU instead of 0.72.
 """
 _MOST_ELSEWHERE = 5_000
-"""Maximum number of tasks of other processes to remember before waiting for those processes."""
+"""Maximum number of other processes' tasks to remember before waiting for those processes."""
 
 Ending = Literal["finished", "interrupted", "budget", "failed"]
 
 
 @dataclass
 class RunControl:
-    """Stops a run. Requests in flight may finish."""
+    """Stops a run. Requests that are in flight may finish."""
 
     stopping: Ending | None = None
     error: BaseException | None = None
@@ -116,7 +114,7 @@ class Engine:
         return self.control.stopping or "finished"
 
     async def _drive(self, judge: Judge, edits: Callable[[], Iterable[Edit]]) -> None:
-        """Judge stage by stage: a rubric that uses earlier answers waits for all answers of the previous stage."""
+        """Judge stage by stage. A rubric that uses earlier answers waits for all answers of the previous stage."""
         for stage in range(len(self.planner.settings.stages)):
             if self.control.stopping is None:
                 await self._drive_stage(
@@ -137,13 +135,13 @@ class Engine:
     async def _wait_for_others(
         self, judge: Judge, group: asyncio.TaskGroup, window: Window, most: int
     ) -> None:
-        """Wait until other processes are asking at most `most` tasks, and ask the tasks that they release."""
+        """Wait until at most `most` tasks are in progress in other processes, and work on the tasks that they release."""
         while self.asker.elsewhere(judge) > most and not self.control.stopped:
             await self._begin(judge, await self.left_behind(judge), group, window)
 
     async def next_works(self, batches: Iterator[PlannedBatch]) -> list[Work] | None:
-        """Return the tasks of the next batch that must be asked, or None at the end. They are claimed while the
-        previous batch is being asked.
+        """Return the tasks of the next batch that must be passed to a judge, or None at the end. They are claimed while
+        the previous batch is in progress.
         """
         try:
             batch = await asyncio.to_thread(next, batches, None)
@@ -166,7 +164,7 @@ class Engine:
         return list(lookup.open)
 
     async def left_behind(self, judge: Judge) -> list[Work]:
-        """Return tasks that another process released, or left behind when it died. Pause if there are none."""
+        """Return tasks that another process released, or left unfinished when it died. Wait a while if there are none."""
         lookup = await self.asker.look_again(judge)
         self.tally.statuses.update(lookup.statuses.values())
         self.tally.cached += len(lookup.statuses)
@@ -196,8 +194,8 @@ class Engine:
             group.create_task(self._ask(judge, work)).add_done_callback(window.leave)
 
     async def _leave_to_batches(self, judge: Judge, works: Sequence[Work]) -> None:
-        """Stop the run before it asks a question that is in an open batch: the provider will answer and bill that in
-        any case.
+        """Stop the run before it asks a question that is in an open batch, since the provider will answer and bill that
+        question in any case.
         """
         if self._batches is None or not self._batches.has_batches():
             return
@@ -241,6 +239,6 @@ class Engine:
 
 
 def first_of(errors: BaseExceptionGroup[EditjudgeError]) -> EditjudgeError:
-    """Return the first error, unwrapped from the exception groups of task groups."""
+    """Return the first error in the exception groups that task groups raise."""
     error = errors.exceptions[0]
     return first_of(error) if isinstance(error, BaseExceptionGroup) else error

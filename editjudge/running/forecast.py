@@ -1,4 +1,4 @@
-"""Forecast of a run's questions, cost, time and storage, from all edits or, for a long manifest, from a sample."""
+"""Forecast of a run's questions, cost, time and storage. It is based on all edits or, for a long manifest, on a sample."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ from editjudge.running.where import EditFilter
 from editjudge.store.store import Store
 
 SAMPLE = 1_000
-"""Maximum number of edits whose images are looked at; a longer manifest is sampled."""
+"""Maximum number of edits whose images are examined; a longer manifest is sampled."""
 BYTES = 2_300
-"""Bytes of a judgement in a SQLite store, with its task, replies and indexes, for the replies of the stub server
-(checked by tests).
+"""Number of bytes that a judgement takes in a SQLite store, with its task, replies and indexes, for the stub server's
+replies (checked by tests).
 """
 BYTES_AN_EDIT = 5_500
-"""Bytes of an edit in a store, with the digests of its images and its figures in lists (checked by tests)."""
+"""Number of bytes that an edit takes in a store, with its images' digests and its figures in lists (checked by tests).
+"""
 _Z = 1.96
 
 
 @dataclass
 class Estimate:
-    """Expected questions to one judge, and their cost."""
+    """Expected number of questions to one judge, and their cost."""
 
     judge: str
     calls: int = 0
@@ -63,7 +64,7 @@ class Estimate:
 
     @classmethod
     def of(cls, judge: str, options: Options, works: Iterable[Work] = ()) -> Estimate:
-        """Return the estimate for these tasks, with one question each."""
+        """Return the estimate for these tasks, with one question for each."""
         listed = prices(options.prices)
         price = price_of(judge, options)
         batch_price = listed.of(judge, batch=True)
@@ -97,15 +98,15 @@ class Todo:
 
     edits: int = 0
     sampled: int | None = None
-    """Number of edits in the sample; None if all edits were looked at."""
+    """Number of edits in the sample; None if all edits were examined."""
     tasks: int = 0
     done: int = 0
     problems: Counter[str] = field(default_factory=Counter)
-    """Number of tasks that cannot be asked, by the status that they will have."""
+    """Number of tasks that no judge can be asked about, for each status that they will have."""
     not_applicable: int = 0
     """Number of questions that do not apply to their edit."""
     left_out: int = 0
-    """Number of edits that are missing in an earlier run which is part of a condition."""
+    """Number of edits left out because an earlier run, to which a condition refers, does not have them."""
     stored_bytes: int = 0
 
     def scale(self, factor: float) -> None:
@@ -125,7 +126,8 @@ def forecast(
 ) -> tuple[list[Estimate], Todo]:
     """Estimate the remaining tasks of each judge. The store is only read, and is not created if it does not exist.
 
-    No judge is asked, so API keys are not required, unless a caller that will ask afterwards sets `needs_keys`.
+    No judge is called, so API keys are not required. A caller that will call judges afterwards sets `needs_keys` to
+    require them.
     """
     return asyncio.run(_forecast(job, store_place, rates or RunOptions(), needs_keys))
 
@@ -170,8 +172,8 @@ def _by_edit(
     edits: Iterator[Edit],
     sampled: bool,
 ) -> Iterator[Estimate]:
-    """Yield an estimate for each edit. A question that several edits share is paid for once, so it is counted with
-    the first of them. In a sample it is counted with each, since the others may not be in the sample.
+    """Yield an estimate for each edit. A question that several edits share is paid for once, so it is counted only for
+    the first of them. In a sample it is counted for each, since the others may not be in the sample.
     """
     settings = job.question_settings(job.load_rubrics())
     answers = functools.partial(_answer, store)
@@ -203,7 +205,9 @@ def _by_edit(
 
 
 def _answer(store: Store | None, work: Work) -> Judgement:
-    """Return the answer that a later question refers to: the stored one, or a made-up one of the usual length."""
+    """Return the answer to which a later question refers: the stored one or, if there is none, a made-up one of typical
+    length.
+    """
     if store and (judgement := store.judgement(work.task.key)):
         return judgement
     keys = [factor.key for factor in work.rubric.factors]
@@ -237,7 +241,9 @@ def _sum(estimate: Estimate, by_edit: list[Estimate], total: int) -> Estimate:
 def _seconds(
     estimate: Estimate, rates: RunOptions, latency: float | None
 ) -> float | None:
-    """Return the duration in seconds at the rate that is the bottleneck, or None without a rate or a timed reply."""
+    """Return the duration in seconds at the rate that is the bottleneck. Return None if there is neither a rate nor a
+    timed reply.
+    """
     tokens = estimate.input_tokens + estimate.output_tokens
     bounds = []
     if rates.requests_per_minute:
@@ -250,8 +256,8 @@ def _seconds(
 
 
 def _draw(job: Job) -> tuple[list[Edit] | None, int | None]:
-    """Return a random sample of the edits of a long manifest and their total number, or (None, None) if all should be
-    read.
+    """Return a random sample of a long manifest's edits, and the total number of edits. Return (None, None) if all
+    edits should be read.
 
     Lines are counted and picked without being parsed. Formats other than JSONL are read completely.
     """

@@ -1,9 +1,9 @@
-"""Images of a run: regions of images that rubrics show, and the image files that a stored run may show.
+"""Images of a run: the image regions that rubrics show, and the image files that a stored run may show.
 
-A rubric shows `edited@box` (a box in a column of the edit), `edited@change` (the region that changed) or
-`edited@change_map` (the image with the measured change drawn over it). A box is four numbers (left, top, right and
-bottom) or an object with `x`, `y`, `width` and `height`. Numbers are pixels, or shares of the image's sides if all
-are from 0 to 1. The part of a box outside the image is cut off.
+A rubric can show `edited@box` (the region in a box that a column of the edit gives), `edited@change` (the region that
+changed) or `edited@change_map` (the image with the measured change drawn over it). A box is four numbers (left, top,
+right and bottom) or an object with `x`, `y`, `width` and `height`. Numbers are pixels, or shares of the image's sides
+if all are from 0 to 1. The part of a box outside the image is cut off.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ Box = tuple[int, int, int, int]
 MEASURED = ("change", "change_map")
 """Regions that are found by comparing the edited image with the input."""
 REGION_VERSION = 1
-"""Version of the method that finds the changed region. It is part of every key that depends on it."""
+"""Version of the method that finds the changed region. It is part of every task key that depends on the method."""
 _MARGIN = 0.1
-"""Margin around a region, as a share of its longer side, so that a judge sees the surroundings of a change."""
+"""Margin around a region, as a share of its longer side, so a judge sees the surroundings of a change."""
 _FIELDS = (("x", "y", "width", "height"), ("x", "y", "w", "h"))
 
 
 class RegionMissing(ImageError):
-    """Raised if an image does not have the requested region."""
+    """Raised when an image does not have the requested region."""
 
 
 @dataclass(frozen=True)
 class ImageRegion:
-    """A region of an image, as a rubric names it."""
+    """A region of an image that a rubric names."""
 
     role: str
     """Role of the image, such as `edited` or `references[1]`."""
@@ -87,7 +87,9 @@ class ImageRegion:
     def cut_out(
         self, edit: Edit, image: bytes, before: bytes | None, limits: ImageLimits
     ) -> EncodedImage:
-        """Return the region, prepared for a judge. `before` is the input, which is needed for measured regions."""
+        """Return the region as an image that is prepared for a judge. `before` is the input, which is needed for
+        measured regions.
+        """
         name = str(self)
         if self.name == "change_map":
             data = self._change_map(image, before)
@@ -132,7 +134,7 @@ class ImageRegion:
 
 
 def _corners(value: object) -> list[float] | None:
-    """Return left, top, right and bottom, or None if the value is not a box."""
+    """Return a box as left, top, right and bottom, or None if the value is not a box."""
     if isinstance(value, Mapping):
         fields = next((names for names in _FIELDS if set(names) == set(value)), ())
         sides = [value[name] for name in fields]
@@ -155,8 +157,8 @@ def _are_numbers(value: object) -> TypeGuard[list[float]]:
 
 
 def root_of(run: RunRecord) -> Path | None:
-    """Return the folder that must contain a run's images, or None if the run may read images anywhere. For an
-    imported run it is the folder of the import, since another person wrote its spec.
+    """Return the folder that must contain a run's images, or None if the run may read images anywhere. An imported run
+    may read only the folder of the import, since another person wrote its spec.
     """
     if run.imported_from is not None:
         return Path(run.imported_from)
@@ -167,7 +169,7 @@ def root_of(run: RunRecord) -> Path | None:
 
 
 def image_path(run: RunRecord, item: Item, role: str) -> Path:
-    """Return the file of an image. Raise `ImageError` if it is not in a folder that the run may read."""
+    """Return the path of an image file. Raise `ImageError` if it is not in a folder that the run may read."""
     source = item.images.get(role, {}).get("source")
     imported = run.imported_from is not None
     if source is None:

@@ -1,4 +1,4 @@
-"""A run from beginning to end: a job is turned into judges, a plan, an engine and a summary."""
+"""A run from beginning to end. A job determines the judges, the plan, the engine and the summary."""
 
 from __future__ import annotations
 
@@ -81,14 +81,16 @@ T = TypeVar("T")
 Order = Literal["both", "given"]
 
 _FIRST = 1_000
-"""Number of edits of a manifest that must have at least one existing image between them. Many may share a missing image."""
+"""Number of edits at the start of a manifest of which at least one must have an existing image. Many may share a
+missing image.
+"""
 _CACHED = 10_000
 """Maximum number of edits kept in memory, about 10 MB. A longer manifest is read again by each judge."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Edits, rubrics, judges and settings of a run: everything that can change an answer."""
+    """The edits, rubrics, judges and settings of a run: everything that can change an answer."""
 
     manifest: Path
     rubrics: tuple[str, ...]
@@ -108,13 +110,13 @@ class Job:
     allow_urls: bool = False
     options: Options = field(default_factory=Options)
     columns: Columns = ()
-    """Manifest columns of fields, if their names differ."""
+    """Manifest columns that contain the fields of an edit, if their names differ from the fields' names."""
     where: tuple[str, ...] = ()
     """Conditions such as `RUN:FACTOR>=VALUE`. Only edits that meet all of them are judged."""
     primary: tuple[str, ...] = ()
     """Scores that comparisons of this run are about, declared before anything is judged."""
     step: float | None = None
-    """Step of the training that made the edits, for `trend`."""
+    """Training step at which the edits were made, for `trend`."""
     step_from: str | None = None
     """Regular expression that reads the step from a model's name instead."""
     rows: Iterable[Mapping[str, object]] | None = field(
@@ -124,19 +126,19 @@ class Job:
     _cache: dict[object, list[Edit]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
-    """Edits of a manifest that was read completely, by its state. Long manifests and images in memory are not
-    cached.
+    """Edits of a manifest that was read completely, keyed by the manifest's state. Long manifests and images in memory
+    are not cached.
     """
     _ids: dict[object, array[int]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
-    """Hashes of the ids of all edits, including those that `models` leaves out, by the manifest's state. A hash takes
-    eight bytes; an id would take about a hundred.
+    """Hashes of the ids of all edits, including those that `models` leaves out, keyed by the manifest's state. A hash
+    takes eight bytes; an id would take about a hundred.
     """
     edits_by_model: Counter[str] = field(
         default_factory=Counter, init=False, compare=False, repr=False
     )
-    """Number of edits to judge by model, set by `check`."""
+    """Number of edits to judge for each model, set by `check`."""
 
     def __post_init__(self) -> None:
         if self.repeats < 1:
@@ -180,7 +182,7 @@ class Job:
         return [loaded for name in names if (loaded := load_set(name))]
 
     def sets(self) -> dict[str, Any]:
-        """Return the user's own rubric sets by name, as a run stores them."""
+        """Return the user's own rubric sets, keyed by name, in the form in which a run stores them."""
         return {each.name: each.spec() for each in self.loaded_sets()}
 
     def question_settings(self, rubrics: Sequence[Rubric]) -> QuestionSettings:
@@ -200,8 +202,8 @@ class Job:
 
     @property
     def is_stream(self) -> bool:
-        """Whether the edits come from a stream. Their number is unknown, and reading them again would cost network
-        traffic.
+        """Whether the edits come from a stream. If so, their number is unknown, and reading them again would cost
+        network traffic.
         """
         return self.rows is not None and not isinstance(self.rows, Sized)
 
@@ -245,20 +247,22 @@ class Job:
         return self.manifest if self.manifest.is_dir() else self.manifest.parent
 
     def reader(self) -> ImageReader:
-        """Return an image reader for the manifest's folder, and for other locations if they are allowed."""
+        """Return an image reader for the manifest's folder. It reads other locations only if they are allowed."""
         root = None if self.allow_outside else self._folder
         addresses = fetch if self.allow_urls else None
         return ImageReader(root=root, fetch=addresses, judges=len(self.judges))
 
     def chosen(self, store: Store | None) -> Selected:
-        """Return the edits of the run. Conditions need a store."""
+        """Return the edits that the run selects. The conditions in `where` refer to earlier runs, so they are applied
+        only if a store is given.
+        """
         conditions = EditFilter(self.where, store) if self.where and store else None
         return Selected(self.edits, conditions)
 
     def check(self, *, complete: bool = True) -> int | None:
-        """Read the manifest before anything is asked: every line must be valid, every named model must have edits,
-        and images must exist, since a wrong path would be blamed on the models. Return the number of judgements of
-        the run, or None if it is unknown.
+        """Check the manifest before any judge is called. Every line must be valid, every named model must have edits,
+        and images must exist, since a wrong path would be blamed on the models. Return the number of judgements that
+        the run will have, or None if it is unknown.
 
         Unless `complete`, only the first edits are read. A stream is never read twice, since that costs network
         traffic.
@@ -304,7 +308,7 @@ class Job:
         return min(chosen, self.limit or chosen) * questions * len(self.judges)
 
     def has_ids(self) -> Callable[[str], bool]:
-        """Return a function that tests whether the manifest has an edit with an id. The manifest is read again if
+        """Return a function that tests whether the manifest has an edit with a given id. The manifest is read again if
         `check` did not read all of it.
         """
         ids = self._ids.get(self._state())
@@ -312,14 +316,14 @@ class Job:
         return lambda item: hash(item) in present
 
     def _state(self) -> object:
-        """Return a value that changes with the manifest file, or None for folders and rows."""
+        """Return a value that changes when the manifest file changes. Return None for folders and rows."""
         if self.rows is not None or not self.manifest.is_file():
             return None
         status = self.manifest.stat()
         return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     def outline_mark(self, settings: QuestionSettings) -> str | None:
-        """Return a value that changes with the questions of the run, or None if its edits must be checked again."""
+        """Return a value that changes when the run's questions change. Return None if its edits must be checked again."""
         state = self._state()
         if state is None or self.where:
             return None
@@ -368,7 +372,7 @@ class Job:
                 )
 
     def spec(self, rubrics: Sequence[Rubric]) -> dict[str, object]:
-        """Return the spec to store with the run: enough to repeat it, without secrets."""
+        """Return the spec to store with the run. It is enough to repeat the run, and contains no secrets."""
         where = sorted(set(self.where))
         optional = {
             # One condition is stored as text and several as a list, so that older runs keep their hash.
@@ -399,7 +403,7 @@ class Job:
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> Job:
-        """Return the job of a stored run."""
+        """Recreate the job from the spec of a stored run."""
         options = dict(spec["options"])
         parameters = options.pop("parameters")
         if hidden := hidden_names(parameters["extra"]):
@@ -426,7 +430,9 @@ class Job:
 
 
 def step_pattern(text: str) -> re.Pattern[str]:
-    """Return a compiled pattern that reads a step from a name. Raise `UsageError` if it is not a regular expression."""
+    """Return a compiled pattern that extracts a step from a name. Raise `UsageError` if the text is not a regular
+    expression.
+    """
     try:
         return re.compile(text)
     except re.error as error:
@@ -450,7 +456,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Part:
-    """One of several parts of a manifest. Each edit belongs to one part, by its id."""
+    """One of several parts of a manifest. An edit's id determines to which part it belongs."""
 
     index: int
     """Number of the part, from 1."""
@@ -484,7 +490,7 @@ class RunOptions:
     budget: float | None = None
     rehash: bool = False
     batch: bool = False
-    """Whether to use the providers' batch APIs, at half the price and within a day."""
+    """Whether to use the providers' batch APIs, which cost half as much and take up to a day."""
     part: Part | None = None
     """Part of the edits that this process judges; None for all edits."""
     cluster: Cluster | None = None
@@ -492,7 +498,7 @@ class RunOptions:
     say: Callable[[str], None] = lambda _: None
     observe: Callable[[RunTally], None] = lambda _: None
     control: Callable[[RunControl], None] = lambda _: None
-    """Function that receives the control for stopping the run before the run starts."""
+    """Function that is called before the run starts, with the control by which the run can be stopped."""
 
 
 @dataclass(frozen=True)
@@ -517,7 +523,7 @@ def is_new(store: str | os.PathLike[str]) -> bool:
 
 
 class OpenRun:
-    """A job and its run in a store."""
+    """A job, and the run in a store that belongs to it."""
 
     def __init__(self, job: Job, store: Store, options: RunOptions) -> None:
         self.job = job
@@ -535,7 +541,7 @@ class OpenRun:
 
     def _drop_removed(self) -> int:
         """Remove edits from a resumed run that are no longer in the manifest, and return their number. Edits that
-        `limit` or `models` leave out stay.
+        `limit` or `models` leaves out are kept.
         """
         stored = self.store.item_ids(self.record)
         if not stored:
@@ -546,7 +552,7 @@ class OpenRun:
         return len(removed)
 
     def keep_outline(self) -> int:
-        """Store all edits and tasks of the run, unless the store has them, and return the number of tasks."""
+        """Store all edits and tasks of the run, unless they are already stored, and return the number of tasks."""
         mark = self.job.outline_mark(self.settings)
         stored = self.store.outline_of(self.record)
         if stored and mark and stored[0] == mark:
@@ -562,7 +568,7 @@ class OpenRun:
         return expected
 
     def interrupt(self) -> bool:
-        """Mark the run as interrupted, or remove it if it has no answers. Return whether it remains."""
+        """Mark the run as interrupted, or remove it if it has no answers. Return whether the run still exists."""
         counts = self.store.counts(self.record)
         has_answers = any(status != PENDING for *_, status in counts)
         if has_answers:
@@ -611,8 +617,8 @@ class OpenRun:
         )
 
     def _stored_summary(self, tally: RunTally) -> Summary | None:
-        """Return the stored summary if all tasks were already done and nothing was judged since, or None. The store
-        deletes the summary of a run whose edits or tasks change.
+        """Return the stored summary if all tasks were already done and nothing has been judged since. Otherwise return
+        None. The store deletes a run's summary when its edits or tasks change.
         """
         stored = self.store.run_of(self.record.id)
         if stored is None or stored.imported_from or not stored.summary:
@@ -625,9 +631,9 @@ class OpenRun:
 async def execute(
     job: Job, store: Store | Callable[[], Store], options: RunOptions
 ) -> Outcome:
-    """Run a job to its end, or as far as budget, judges and user allow, and return the outcome.
+    """Run a job and return the outcome. The run may end early because of the budget, the judges or the user.
 
-    A function in place of a store is called after all checks, so that a job that cannot run leaves no file behind.
+    If `store` is a function, it is called after all checks, so a job that cannot run leaves no file behind.
     """
     if cluster := options.cluster:
         name = cluster.engine
@@ -716,8 +722,8 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end. If this thread already has an event loop, as in a notebook, it runs in another
     thread.
 
-    Ctrl-C cancels the coroutine in both cases. `KeyboardInterrupt` is raised after it has stopped, so that the store
-    is consistent.
+    Ctrl-C cancels the coroutine in both cases. `KeyboardInterrupt` is raised only after the coroutine has stopped, so
+    the store is consistent.
     """
     try:
         asyncio.get_running_loop()
@@ -781,14 +787,14 @@ class EditJudge:
     async def open(
         cls, spec: str, options: Options, resources: AsyncExitStack
     ) -> EditJudge:
-        """Open the judge of a spec. Its resources are closed with `resources`."""
+        """Open the judge that a spec names. It is closed together with `resources`."""
         pace = Pace(spec, retry=Retry(tries=5), circuit=_interactive_circuit(spec))
         judge = await open_judge(spec, options, lambda _: pace, resources)
         return cls(judge, pace)
 
     async def judge(self, edit: Edit, rubrics: Sequence[Rubric]) -> list[Judgement]:
-        """Return the judgements of an edit in the order of the rubrics. Raise `JudgeError` if the judge cannot be
-        reached; the next call tries again.
+        """Return the judgements of an edit, in the order of the rubrics. Raise `JudgeError` if the judge cannot be
+        reached. The next call tries again.
         """
         judge = self._judge
         if judge.limits is not None:
@@ -828,7 +834,7 @@ class EditJudge:
 
 
 def _interactive_circuit(spec: str) -> Circuit:
-    """Return a circuit that never opens by itself. A user is waiting for this edit, so a judge that is down is
-    reported after seconds, not minutes.
+    """Return a circuit breaker that never opens by itself. A user is waiting for this edit, so a judge that is down is
+    reported within seconds instead of minutes.
     """
     return Circuit(spec, threshold=sys.maxsize, absence=math.inf)

@@ -1,5 +1,5 @@
-"""The pace of requests to a judge: adaptive concurrency, a retry policy, and a circuit breaker for a judge that is
-down.
+"""The pace of requests to a judge: adaptive concurrency, a retry policy, and a circuit breaker that opens when the
+judge is down.
 
 `running.throttle` learns from 429 responses how many requests a judge admits. A 5xx response or a timeout means that
 the server has a problem, which fewer requests may or may not solve, so concurrency only stops growing.
@@ -34,14 +34,14 @@ _NOTHING_LOST = "Nothing is lost: run the same command again to resume."
 
 @dataclass(frozen=True)
 class Retry:
-    """The only retry policy of the program: no other code repeats an unanswered request."""
+    """The program's only retry policy. No other code repeats an unanswered request."""
 
     tries: int = 10
     """Maximum number of attempts for one question. If 32 % of requests fail, as in the fault tests, one question in
     90,000 stays unanswered.
     """
     billable: int = 2
-    """Maximum number of retries after failures that may be billed: timeouts and truncated answers."""
+    """Maximum number of retries after failures that may be billed, such as timeouts and truncated answers."""
     first: float = 0.5
     longest: float = 30.0
     patience: float = 300.0
@@ -50,8 +50,8 @@ class Retry:
     def pause(
         self, problem: CallFailed, failures: int, chance: random.Random = _CHANCE
     ) -> float:
-        """Return the seconds to wait: at least as long as the server asks, with jitter so that retries do not
-        coincide.
+        """Return the number of seconds to wait before a retry. It is at least what the server asks for, with jitter so
+        that retries do not coincide.
         """
         jitter = chance.uniform(0.5, 1.0)
         # Each such retry may cost as much as an answer.
@@ -68,28 +68,30 @@ _DECLINED = ("refusal", "schema", "image", "grammar")
 
 
 class JudgeDown(JudgeError):
-    """Raised if a judge does not answer. The run stops, and its remaining tasks stay pending."""
+    """Raised when a judge does not answer. The run stops, and its remaining tasks stay pending."""
 
 
 @dataclass
 class Circuit:
-    """Circuit breaker: opens after many consecutive failures, and then admits one request at a time as a probe."""
+    """Circuit breaker. It opens after many consecutive failures, and then admits only one request at a time, as a
+    probe.
+    """
 
     judge: str
     threshold: int = 9
-    """Number of consecutive failures that open the circuit. It is one less than the attempts of a question, so that
-    not even a single question fails before. If 32 % of requests fail, this happens by chance once in 28,000 requests,
-    and only costs a message.
+    """Number of consecutive failures that open the circuit. It is one less than the number of attempts for a question,
+    so the circuit opens before even a single question has failed. If 32 % of requests fail, this happens by chance once
+    in 28,000 requests, and only costs a message.
     """
     patience: float = 120.0
     """Seconds that a judge may stay down before the run gives up."""
     absence: float = 15.0
-    """The same for a judge that was never reached: it is not running, or has another address."""
+    """The same number for a judge that was never reached, because it is not running or has another address."""
     say: Callable[[str], None] = field(default=lambda _: None)
     over: bool = False
     """Whether no more requests are sent."""
     stopped: bool = False
-    """Whether waiting tasks end. Requests in flight may still be answered, and retried after an invalid reply."""
+    """Whether waiting tasks are ended. Requests in flight may still be answered, and retried after an invalid reply."""
     _failures: int = 0
     _connected: bool = False
     _absent: float | None = None
@@ -113,8 +115,8 @@ class Circuit:
             self.say(f"{self.judge} answers again")
 
     def failed(self, problem: CallFailed, in_flight: int = 1) -> None:
-        """Count a failure. Raise a `JudgeError` if it ends the run. When a limit is reached, all `in_flight` requests
-        fail together, which alone does not mean that the judge is down.
+        """Count a failure. Raise a `JudgeError` if it ends the run. When a rate limit is reached, all `in_flight`
+        requests fail together, which alone does not mean that the judge is down.
         """
         now = time.monotonic()
         self._failures += 1
@@ -144,7 +146,9 @@ class Circuit:
             )
 
     def end(self, reason: str, error: type[JudgeError] = JudgeDown) -> JudgeError:
-        """Stop sending requests. Requests in flight are paid for and may still be answered."""
+        """Stop sending requests, and return the error to raise. Requests in flight have been paid for and may still be
+        answered.
+        """
         if not self._reason:
             self._reason = reason
             self._error = error
@@ -153,13 +157,15 @@ class Circuit:
         return self._error(self._reason)
 
     def stop(self) -> None:
-        """End all waits, since the run is being stopped. Their questions stay pending."""
+        """End all waits, because the run is being stopped. The waiting questions stay pending."""
         self._reason = self._reason or "the run was stopped"
         self.stopped = True
         self._woken.set()
 
     async def rest(self, seconds: float) -> None:
-        """Sleep for this many seconds, or until the circuit ends or a judge that was never reached is given up."""
+        """Sleep for this many seconds. Return earlier if the circuit ends, or if a judge that was never reached is
+        given up.
+        """
         if self._absent is not None and not self._connected:
             seconds = min(seconds, self._absent + self.absence - time.monotonic())
         if seconds > 0:
@@ -170,7 +176,7 @@ class Circuit:
 
     @asynccontextmanager
     async def wait_until_allowed(self) -> AsyncIterator[None]:
-        """Let requests pass while the judge answers, and one at a time while it does not."""
+        """Let all requests through as long as the judge responds, but only one at a time when it does not."""
         if self.open:
             async with self._probing:
                 if self.open:  # else it answers since a moment ago, and all that waited go together
@@ -181,13 +187,13 @@ class Circuit:
         yield
 
     def check(self) -> None:
-        """Raise a `JudgeError` if no more requests are sent."""
+        """Raise a `JudgeError` if no more requests may be sent."""
         if self.over or (self.stopped and self.open):
             raise self._error(self._reason)
 
 
 class Pace:
-    """Slots for requests to one judge, whose number and rate adapt to what the judge admits."""
+    """Slots for requests to one judge. Their number and rate adapt to what the judge admits."""
 
     def __init__(
         self,
@@ -208,7 +214,7 @@ class Pace:
         self.in_flight = 0
         """Number of slots in use."""
         self.pausing = 0
-        """Number of questions that wait for a retry. They do not use a slot meanwhile."""
+        """Number of questions that are waiting for a retry. They do not use a slot in the meantime."""
         self._has_answered = False
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._meters = [_Meter(requests_per_minute), _Meter(tokens_per_minute)]
@@ -216,13 +222,13 @@ class Pace:
 
     @property
     def window(self) -> int:
-        """Maximum number of questions in flight, including those that wait for a retry."""
+        """Maximum number of questions in flight, including those that are waiting for a retry."""
         return int(self.throttle.limit) + min(self.pausing, int(self.throttle.limit))
 
     async def send_with_retries(
         self, send: Callable[[], Awaitable[T]], tokens: int = 0
     ) -> tuple[T, int]:
-        """Return the reply and the number of failed attempts before it."""
+        """Send a request, and retry it if it fails. Return the reply and the number of failed attempts before it."""
         failures = spent = billable = 0
         streaks: Counter[str] = Counter()
         while True:
@@ -252,8 +258,8 @@ class Pace:
     async def _send_once(
         self, send: Callable[[], Awaitable[T]], tokens: int
     ) -> tuple[T | CallFailed, bool]:
-        """Send a request as soon as limits, circuit and rate allow. Return the reply or the failure, and whether the
-        judge now counts as down.
+        """Send a request as soon as the limits, the circuit and the rate allow it. Return the reply or the failure, and
+        whether the judge now counts as down.
         """
         for meter, amount in zip(self._meters, (1, tokens), strict=True):
             await self.circuit.rest(meter.wait(amount))
@@ -280,7 +286,7 @@ class Pace:
             return result, self.circuit.open or self.throttle.blocked
 
     async def _rest(self, seconds: float) -> None:
-        """Sleep without a slot. Then get a slot before new questions do."""
+        """Sleep without using a slot. Then take the next free slot, before any new question."""
         self._leave()
         self.pausing += 1
         try:
@@ -297,8 +303,8 @@ class Pace:
 
     @asynccontextmanager
     async def slot(self, *, has_reply: bool = False) -> AsyncIterator[None]:
-        """Wait for a slot, in order of arrival. While the run is stopping, only a question with a reply gets a slot,
-        since the reply is paid for.
+        """Wait for a slot, in order of arrival. While the run is being stopped, only a question that has a reply gets a
+        slot, since the reply has been paid for.
         """
         await self._enter(first=has_reply)
         try:
@@ -326,7 +332,7 @@ class Pace:
         self._wake()
 
     def _wake(self) -> None:
-        """Assign free slots to waiting questions, so that no other question takes them."""
+        """Assign free slots to waiting questions, so no other question takes them."""
         while self._waiting and (
             self._waiting[0].done() or self.in_flight < int(self.throttle.limit)
         ):
@@ -351,8 +357,8 @@ class Pace:
             self.circuit.failed(problem, self.in_flight)
 
     def _only_stragglers_left(self) -> bool:
-        """Whether a judge that has answered before has only a few questions left. They may fail for their own
-        reasons, such as their images, which does not mean that the judge is down.
+        """Whether only a few questions are left for a judge that has answered before. They may fail for reasons of
+        their own, such as their images, which does not mean that the judge is down.
         """
         return (
             self._has_answered
@@ -362,16 +368,14 @@ class Pace:
 
 
 class _Meter:
-    """Spaces requests evenly to keep a limit per minute, since providers penalise a burst at the start of each
-    minute.
-    """
+    """Spaces requests evenly to keep within a limit per minute. Providers penalise a burst at the start of each minute."""
 
     def __init__(self, per_minute: float | None) -> None:
         self._spacing = 60.0 / per_minute if per_minute else 0.0
         self._next = 0.0
 
     def wait(self, amount: float) -> float:
-        """Return the seconds to wait, and reserve the time after that."""
+        """Return the number of seconds to wait, and reserve the time that `amount` takes after that."""
         if not self._spacing:
             return 0.0
         now = time.monotonic()

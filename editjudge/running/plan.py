@@ -1,5 +1,5 @@
-"""Planning of a run's tasks: edits x rubrics x judges x repeats, each with a key of everything that affects its
-answer.
+"""Planning of a run's tasks: edits x rubrics x judges x repeats. Each task has a key, made from everything that affects
+its answer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 BATCH = 200
 """Number of edits planned at a time, large enough for bulk lookups of keys."""
 _FIRST_BATCH = 16
-"""Number of edits in the first batch, which is small so that the first requests are sent early."""
+"""Number of edits in the first batch. It is small, so the first requests are sent early."""
 _AHEAD = 8
 """Number of edits whose images are read in advance, since the disk may be slow."""
 _REMEMBERED = 10_000
@@ -56,18 +56,17 @@ _REMEMBERED = 10_000
 inputs.
 """
 MAX_ELEMENTS = 100
-"""Maximum number of elements that a rubric asks about for one edit. A list of thousands is a mistake that would be
-costly.
+"""Maximum number of list elements that a rubric asks about for one edit. A list of thousands would be a costly mistake.
 """
 
 KEY_VERSION = 1
 
 ImageLookup = Callable[[Edit, str], KnownImage | None]
-"""Function that returns the digest and size of an edit's image by role, or None if the edit has no such image. It
-raises `ImageError`, or `ImageMissing` if a named file does not exist.
+"""Function that returns the digest and size of the edit's image with a given role, or None if the edit has no such
+image. It raises `ImageError`, or `ImageMissing` if a named file does not exist.
 """
 FindJudgement = Callable[[Work], Judgement | None]
-"""Function that returns the stored judgement of a task, or None if it is not answered yet."""
+"""Function that returns the stored judgement for a task, or None if it has not been answered yet."""
 
 
 def _problem(status: Status, message: str, key_text: str = "") -> QuestionProblem:
@@ -75,7 +74,7 @@ def _problem(status: Status, message: str, key_text: str = "") -> QuestionProble
 
 
 class ImageMissing(ImageError):
-    """Raised if an image file that a manifest names does not exist."""
+    """Raised when an image file that a manifest names does not exist."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +102,11 @@ class QuestionSettings:
 
     @functools.cached_property
     def stages(self) -> list[list[Rubric]]:
-        """Rubrics by stage. A rubric that uses another rubric's answer is asked in a later stage."""
+        """Rubrics, grouped by stage. A rubric that uses another rubric's answer is asked in a later stage."""
         return stages(self.rubrics)
 
     def in_stage(self, stage: int | None) -> Sequence[Rubric]:
-        """Return the rubrics of one stage, or all rubrics for None."""
+        """Return the rubrics of one stage, or all rubrics if `stage` is None."""
         return self.rubrics if stage is None else self.stages[stage]
 
     def named(self, name: str | None) -> Rubric:
@@ -141,7 +140,7 @@ def nothing_to_ask(about: str) -> ManifestError:
 
 
 class _EditVariant(NamedTuple):
-    """An edit as one question shows it: with its outputs in one order, or with one element of its list."""
+    """An edit as it is shown in one question: with its outputs in one order, or with one element of its list."""
 
     name: str
     edit: Edit
@@ -151,8 +150,8 @@ class _EditVariant(NamedTuple):
 def _variants(
     rubric: Rubric, edit: Edit, settings: QuestionSettings
 ) -> list[_EditVariant]:
-    """Return the variants of an edit that a rubric asks about. Empty if the rubric does not apply to the edit, or the
-    rubric in its `after` does not.
+    """Return the variants of an edit that a rubric asks about. The list is empty if the rubric, or the one that its
+    `after` names, does not apply to the edit.
     """
     if rubric.when and not applies(rubric.when, edit):
         return []
@@ -184,7 +183,7 @@ def _with_metadata(edit: Edit, name: str, value: object) -> Edit:
 
 
 _STAGE = 1 << 40
-"""Number of task positions in one stage. Tasks of later stages come after them, however many there are."""
+"""Number of task positions reserved for one stage. Tasks of later stages come after them, however many there are."""
 
 
 class PlacedEdit(NamedTuple):
@@ -193,7 +192,7 @@ class PlacedEdit(NamedTuple):
     position: int
     edit: Edit
     tasks: Mapping[tuple[str, int, str], int]
-    """Position of each task of all stages, by rubric, repeat and variant."""
+    """Position of each task in all stages, keyed by rubric, repeat and variant."""
 
 
 def placed(
@@ -201,8 +200,8 @@ def placed(
     settings: QuestionSettings,
     part: Callable[[Edit], bool] = lambda _: True,
 ) -> Iterator[PlacedEdit]:
-    """Yield the edits in `part` with their positions in the whole run, so that several processes store the same
-    positions as a single one.
+    """Yield the edits in `part` with their positions in the whole run. Several processes thus store the same positions
+    as a single one.
     """
     following = [stage * _STAGE for stage in range(len(settings.stages))]
     for position, edit in enumerate(edits):
@@ -225,16 +224,16 @@ def works(
     answers: FindJudgement = lambda _: None,
     stage: int | None = None,
 ) -> Iterator[Work]:
-    """Yield all work for one judge, edit by edit, so that tasks that share images stay together.
+    """Yield all work for one judge, edit by edit. Tasks that share images thus stay together.
 
-    `answers` finds the answers of earlier stages; `stage` limits the work to one stage.
+    `answers` finds the answers from earlier stages. `stage` limits the work to one stage.
     """
     for edit in edits:
         yield from EditQuestions(edit, settings, judge, look, answers).works(stage)
 
 
 class EditQuestions:
-    """Questions to one judge about one edit."""
+    """The questions to one judge about one edit."""
 
     def __init__(
         self,
@@ -253,9 +252,9 @@ class EditQuestions:
             for rubric in settings.rubrics
         }
         self._images: dict[tuple[tuple[str, ...], int, str], _QuestionImages] = {}
-        """Images by roles, number of roles that the rubric shows, and variant (if it changes them)."""
+        """Images, keyed by roles, the number of roles that the rubric shows, and the variant (if it changes them)."""
         self._earlier: dict[str, list[Work]] = {}
-        """Work of rubrics that other rubrics are asked after, by name."""
+        """Work of rubrics after which other rubrics are asked, keyed by rubric name."""
 
     def works(self, stage: int | None = None) -> list[Work]:
         rubrics = self._settings.in_stage(stage)
@@ -352,10 +351,10 @@ class EditQuestions:
     def _with_earlier_answers(
         self, rubric: Rubric, variant: _EditVariant, repeat: int
     ) -> _EditVariant | None:
-        """Return the variant with the answers to the earlier question, or None if they are not available yet.
+        """Return the variant with the answers to the earlier question added. Return None if they are not available yet.
 
-        A question gets the answer from its own repeat of the run. If its rubric has more samples than the earlier
-        one, the earlier samples are used in turn.
+        A question uses the answer from the same repeat of the run. If its rubric has more samples than the earlier one,
+        the earlier samples are used in turn.
         """
         earlier = self._settings.named(rubric.after)
         if earlier.name not in self._earlier:
@@ -393,8 +392,9 @@ def key_of_question(
     texts: Mapping[str, str],
     images: Mapping[str, tuple[str | None, str | None]],
 ) -> dict[str, object]:
-    """Return the part of a task's key that describes its question. Answers are stored by the hash of this JSON, so no
-    byte of it may change. `images` maps each role to digest and recipe, or to None and None if the image is missing.
+    """Return the part of a task's key that describes its question. Answers are stored under the hash of this JSON, so
+    no byte of it may change. `images` maps each role to its digest and recipe, or to None and None if the image is
+    missing.
     """
     return {
         "version": KEY_VERSION,
@@ -432,8 +432,8 @@ def _missing_text(edit: Edit, rubric: Rubric) -> QuestionProblem | None:
 
 
 class _QuestionImages:
-    """Images of an edit that several questions share, by role. The rubric shows the first `needed` roles; the judge
-    also uses the others.
+    """Images of an edit that several questions share, keyed by role. The rubric shows the first `needed` roles, and the
+    judge also uses the others.
     """
 
     def __init__(
@@ -471,7 +471,7 @@ class _QuestionImages:
             self.sizes[role] = info.display_size
 
     def _find(self, roles: Iterable[str]) -> dict[str, KnownImage]:
-        """Look up images, and record the first problem or a missing output."""
+        """Look up images. Record the first problem, or a missing output."""
         images: dict[str, KnownImage] = {}
         for role in roles:
             missing = ""
@@ -535,7 +535,7 @@ class _QuestionImages:
                     )
 
     def _cut(self, role: str, info: ImageInfo) -> tuple[ImageInfo, str]:
-        """Return the header of the region that is shown instead of an image, and a description of the region."""
+        """Return the header of the region that is shown in place of an image, and a description of the region."""
         region = ImageRegion.of(role)
         if region.name in MEASURED:
             before = self._find(["input"]).get("input")
@@ -557,8 +557,8 @@ def _is_output(role: str) -> bool:
 
 
 def look_at(digests: DigestCache, edit: Edit, role: str) -> KnownImage | None:
-    """Return the digest and size of an edit's image, or None if the edit has no such image. Raise `ImageMissing`,
-    with the file's name in the manifest, if the file does not exist.
+    """Return the digest and size of an edit's image, or None if the edit has no such image. Raise `ImageMissing` if the
+    file does not exist. The error names the file as the manifest does.
     """
     source = edit.image(role)
     image = None if source is None else digests.look_up(source)
@@ -570,7 +570,7 @@ def look_at(digests: DigestCache, edit: Edit, role: str) -> KnownImage | None:
 
 
 def _memoised_lookup(digests: DigestCache) -> ImageLookup:
-    """Return a `look_at` that looks up each file once, even if several edits share it."""
+    """Return a version of `look_at` that looks up each file once, even if several edits share it."""
     seen: dict[str, KnownImage] = {}
 
     def look(edit: Edit, role: str) -> KnownImage | None:
@@ -590,7 +590,7 @@ def readable_images(
     edit: Edit, digests: DigestCache, skip: Iterable[str] = ()
 ) -> dict[str, KnownImage]:
     """Return all readable images, including those that no rubric shows, since ratings and other runs identify an edit
-    by its images. URLs are left out, since they are fetched only for a judge.
+    by its images. Images at URLs are left out, since they are fetched only for a judge.
     """
     images: dict[str, KnownImage] = {}
     for role, source in edit.all_images().items():
@@ -605,14 +605,14 @@ def readable_images(
 def digests_of(
     edit: Edit, digests: DigestCache, looked_up: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the digests of an edit's images, by role. `looked_up` has digests that are already known."""
+    """Return the digests of an edit's images, keyed by role. `looked_up` contains digests that are already known."""
     by_role = dict(looked_up or {})
     further = readable_images(edit, digests, [*by_role])
     return by_role | {role: image.digest for role, image in further.items()}
 
 
 def contents_of_manifest(path: Path, columns: manifest.Columns = ()) -> dict[str, str]:
-    """Return the content keys of a manifest's edits, by edit id."""
+    """Return the content keys of a manifest's edits, keyed by edit id."""
     digests = DigestCache()
     named = manifest.NamedInputs(columns=columns)
     edits = manifest.read(
@@ -634,10 +634,11 @@ def item_of(
     name: str | None = None,
     places: Mapping[str, str] | None = None,
 ) -> Item:
-    """Return an edit as a store keeps it, under `name` or, by default, its id.
+    """Return an edit in the form that a store keeps. Its name is `name` or, by default, its id.
 
     `places` maps each role to the location where its image is kept, if that differs from its source. Edits with the
-    same input form a group; an unread input is identified by its path. Passwords and signatures in URLs are removed.
+    same input form a group. If the input has not been read, it is identified by its path. Passwords and signatures in
+    URLs are removed.
     """
     name = name or edit.id
     group = redacted_text(edit.group or "") or digests.get("input")
@@ -661,7 +662,7 @@ def item_of(
 
 
 def place_of(source: ImageSource) -> str:
-    """Return the location of an image for the store. Paths become absolute, since the store may be read from another
+    """Return the location of an image for the store. Paths are made absolute, since the store may be read from another
     folder.
     """
     return name_of(source.absolute() if isinstance(source, Path) else source)
@@ -679,11 +680,11 @@ def add_outline(
     *,
     resumed: bool,
 ) -> int:
-    """Store all edits and tasks of a run before any of them is planned, so that tasks without a judgement count as
-    pending whenever the run is stopped. Return the number of tasks.
+    """Store all edits and tasks of a run before any of them is planned, and return the number of tasks. If the run is
+    stopped at any time, tasks without a judgement then count as pending.
 
-    No image file is read, so each task gets a provisional key without an answer, which planning replaces. If the run
-    is resumed, tasks of these edits that are no longer needed are removed from the run.
+    No image file is read, so each task gets a provisional key, which has no answer. Planning replaces it. If the run is
+    resumed, tasks of these edits that are no longer needed are removed from the run.
     """
     expected = 0
     edits = iter(edits)
@@ -704,7 +705,7 @@ def add_outline(
 
 
 def _outlined(edit: Edit) -> Item:
-    """Return an edit as a store keeps it before its files are read. Inline images have no path, so they are
+    """Return an edit in the form that a store keeps before its files are read. Inline images have no path, so they are
     identified by their content.
     """
     digests: dict[str, str] = {}
@@ -717,7 +718,7 @@ def _outlined(edit: Edit) -> Item:
 
 
 class PlannedBatch(NamedTuple):
-    """Work on several edits, and the statuses of tasks that are known to be done, by key."""
+    """Work on several edits, and the statuses of tasks that are known to be done, keyed by task key."""
 
     works: list[Work]
     done: Mapping[str, str]
@@ -737,13 +738,13 @@ class Planner:
         outlining: bool = False,
         part: Callable[[Edit], bool] = lambda _: True,
     ) -> None:
-        """Create a planner. `outlining`: the edits are a stream, and each batch is outlined as it is read. `part`:
-        whether this process plans an edit.
+        """Create a planner. `outlining` means that the edits are a stream, and that each batch is outlined when it is
+        read. `part` says whether this process plans an edit.
         """
         self.reader = reader or ImageReader()
         self.settings = settings
         self.planned = 0
-        """Number of planned tasks of all judges."""
+        """Number of tasks planned so far, for all judges."""
         self.not_applicable = 0
         """Number of questions that do not apply to their edit."""
         self._store = store
@@ -757,9 +758,9 @@ class Planner:
     ) -> Iterator[PlannedBatch]:
         """Yield the work for a judge in one stage, in batches of edits whose items and tasks are already stored.
 
-        A batch ends early when its images fill three eighths of the reader's memory, so that they are still in memory
-        when they are encoded: two batches exist at a time, and each may exceed its limit by one edit. Call this in a
-        thread, since reading and hashing images must not delay answers.
+        A batch ends early when its images fill three eighths of the reader's memory, so they are still in memory when
+        they are encoded. Two batches exist at a time, and each may exceed its limit by one edit. Call this in a thread,
+        since reading and hashing images must not delay answers.
         """
         digests = DigestCache(self.reader, rehash=self._rehash)
         sizes = itertools.chain((_FIRST_BATCH,), itertools.repeat(BATCH))
@@ -814,8 +815,8 @@ class Planner:
         digests: DigestCache,
         stage: int,
     ) -> tuple[int, list[Work]]:
-        """Plan edits until their images fill the memory of a batch. Return the number of planned edits and the work
-        on them.
+        """Plan edits until their images fill a batch's share of the memory. Return the number of planned edits and the
+        work on them.
         """
         look = _memoised_lookup(digests)
         planned: list[Work] = []

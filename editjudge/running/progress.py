@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LINES = 10.0
-"""Seconds between lines, so that the log of an hour stays readable."""
+"""Seconds between lines, so a log of an hour stays readable."""
 _DRAWINGS = 0.1
 """Seconds between updates of a bar. A terminal does not show more, and each update costs a millisecond."""
 
@@ -29,28 +29,28 @@ NOT_ASKED = ("missing_output", "missing_input", "bad_image")
 
 @dataclass
 class RunTally:
-    """Counts of a run so far."""
+    """Counts of a run, as far as it has progressed."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     cached: int = 0
     """Number of judgements that already existed."""
     asked: int = 0
-    """Number of tasks that were passed to a judge. Tasks with missing images are not."""
+    """Number of tasks that were passed to a judge. Tasks with missing images are not counted."""
     replies: int = 0
     """Number of replies that were paid for."""
     cost: float = 0.0
     estimated: float = 0.0
-    """Part of the cost for unanswered requests that may be billed."""
+    """Part of the cost that is for unanswered requests that may be billed."""
     unpriced: int = 0
     """Number of judgements whose cost is unknown."""
     left_out: int = 0
-    """Number of edits that are missing in an earlier run which is part of a condition."""
+    """Number of edits left out because an earlier run, to which a condition refers, does not have them."""
     not_applicable: int = 0
     """Number of questions that do not apply to their edit: `when` is false, or the list is empty."""
     removed: int = 0
     """Number of edits that are no longer in the manifest."""
     expected: int | None = None
-    """Number of judgements of the run; None if it is not known in advance."""
+    """Number of judgements that the run will have; None if it is not known in advance."""
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -73,7 +73,7 @@ class RunTally:
             self.unpriced += 1
 
     def merge(self, other: RunTally, *, paid_only: bool = False) -> None:
-        """Add the counts of another part of the run, or only its requests and costs."""
+        """Add the counts of another part of the run. With `paid_only`, add only its requests and costs."""
         if not paid_only:
             self.statuses.update(other.statuses)
             self.cached += other.cached
@@ -109,7 +109,7 @@ def _state(tally: RunTally) -> str:
 
 
 class ProgressLines:
-    """Progress as lines on standard error."""
+    """Shows progress as lines on standard error."""
 
     def __init__(self, every: float = LINES, *, at_once: bool = False) -> None:
         self._every = every
@@ -131,7 +131,7 @@ class ProgressLines:
 
 
 class TerminalBar(ProgressLines):
-    """A Rich progress bar on standard error."""
+    """Shows progress as a Rich progress bar on standard error."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -163,7 +163,7 @@ class TerminalBar(ProgressLines):
 
 
 class NotebookBar(ProgressLines):
-    """A bar below the notebook cell, which updates in place. Its last state stays."""
+    """Shows progress as a bar below the notebook cell, which is updated in place. Its last state remains."""
 
     def __init__(self, display: Any) -> None:
         super().__init__(2 * _DRAWINGS, at_once=True)
@@ -191,8 +191,8 @@ class NotebookBar(ProgressLines):
 
 
 def bar_console() -> Console | None:
-    """Return the console for a bar, or None if NO_COLOR or TERM=dumb exclude the escape sequences that a bar
-    needs.
+    """Return the console for a progress bar. Return None if standard error is not a terminal, or if NO_COLOR or
+    TERM=dumb rules out the escape sequences that a bar needs.
     """
     # Checked before Rich is imported, which takes longer than planning a hundred edits.
     if not (sys.stderr.isatty() or os.environ.get("FORCE_COLOR")):
@@ -212,8 +212,8 @@ def progress_on_terminal(*, quiet: bool) -> ProgressLines:
 
 
 def progress_for(wanted: bool | None) -> ProgressLines | None:
-    """Return the progress display of a run that is called from Python. None if `wanted` is False, or if it is None
-    outside a notebook and a terminal.
+    """Return the progress display for a run that is started from Python. Return None if `wanted` is False. If `wanted`
+    is None, there is a display only in a notebook or on a terminal.
     """
     if wanted is False:
         return None
@@ -223,7 +223,7 @@ def progress_for(wanted: bool | None) -> ProgressLines | None:
 
 
 def _notebook_display() -> Any:
-    """Return IPython's `display` inside a notebook kernel, or None. IPython is not imported for this."""
+    """Return IPython's `display` if this is a notebook kernel, else None. IPython is not imported to find out."""
     with suppress(Exception):  # whatever a half-installed IPython raises
         ipython = sys.modules["IPython"]
         if "IPKernelApp" in ipython.get_ipython().config:

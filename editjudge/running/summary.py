@@ -1,4 +1,4 @@
-"""Summary of a run: means with their coverage, and failures with their reasons."""
+"""Summary of a run: means and their coverage, and failures and their reasons."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from editjudge.judgement import FAILED
 
 _LONGEST = 200
-"""Maximum number of characters of a reason, since some are messages of a server."""
+"""Maximum number of characters in a reason, since some reasons are messages from a server."""
 _REASONS = 1_000
-"""Maximum number of different reasons of a status that are counted, since each may name another file."""
+"""Maximum number of different reasons that are counted for a status, since each may name another file."""
 
 
 @dataclass
@@ -23,7 +23,7 @@ class SummaryCell:
     ok: int = 0
     n: int = 0
     ci: ClassVar[None] = None
-    """No interval: a summary has sums only."""
+    """Always None, since a summary has only sums and therefore no confidence interval."""
 
     @property
     def mean(self) -> float | None:
@@ -38,7 +38,7 @@ class SummaryCell:
 
 @dataclass
 class FailureReason:
-    """The most common reason of a status."""
+    """The most common reason for a status."""
 
     status: str
     message: str
@@ -54,9 +54,9 @@ class Summary:
 
     statuses: Counter[str] = field(default_factory=Counter)
     cells: dict[tuple[str, str, str, str], SummaryCell] = field(default_factory=dict)
-    """Figures by judge, model, rubric and factor."""
+    """Figures, keyed by judge, model, rubric and factor."""
     reasons: list[FailureReason] = field(default_factory=list)
-    """Most common reason of each failure status."""
+    """Most common reason for each failure status."""
 
     @property
     def total(self) -> int:
@@ -67,7 +67,7 @@ class Summary:
         return sum(n for status, n in self.statuses.items() if status in FAILED)
 
     def pooled(self, by: str) -> dict[tuple[str, str], SummaryCell]:
-        """Return the figures by `judge`, `model` or `rubric`, and by factor."""
+        """Return the figures, pooled and keyed by factor and by one of `judge`, `model` or `rubric`."""
         position = ("judge", "model", "rubric").index(by)
         cells: defaultdict[tuple[str, str], SummaryCell] = defaultdict(SummaryCell)
         for key, cell in self.cells.items():
@@ -90,7 +90,7 @@ class Summary:
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> Summary:
-        """Return the summary from the result of `as_json`, for a run without failures."""
+        """Recreate a summary from the result of `as_json`, for a run without failures."""
         cells = {}
         for entry in stored["factors"]:
             ok = entry["ok"]
@@ -108,8 +108,8 @@ def summary_of(
     sums: Iterable[Sequence[Any]],
     factors: Mapping[str, Sequence[str]],
 ) -> Summary:
-    """Return the summary from the results of `Store.score_sums`. Coverage is over all tasks: a failure counts in `n`,
-    but not in the mean.
+    """Return the summary computed from the results of `Store.score_sums`. Coverage is over all tasks: a failure counts
+    in `n`, but not in the mean.
     """
     summary = Summary()
     for judge, model, rubric, status, count in counts:
@@ -125,7 +125,7 @@ def summary_of(
 
 
 def commonest(rows: Iterable[Mapping[str, Any]]) -> list[FailureReason]:
-    """Return the most common reason of each status. If two are equally common, the earlier one counts."""
+    """Return the most common reason for each status. If two are equally common, return the one that occurs first."""
     reasons: dict[str, dict[str, FailureReason]] = {}
     for row in rows:
         text = row["reasons"][0]["message"] if row["reasons"] else ""

@@ -1,4 +1,4 @@
-"""Means of a run: over the factors of a rubric, and over all factors of the same scale."""
+"""Means of a run, either over a rubric's factors or over all factors with the same scale."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNGROUPED = (*SETS, "reference")
 
 @dataclass(frozen=True)
 class RubricFactor:
-    """A factor as one rubric asks for it."""
+    """A factor as it is defined in one rubric."""
 
     rubric: str
     hash: str
@@ -38,7 +38,7 @@ class RubricFactor:
         return self.scale.words if self.scale else "on an unknown scale"
 
     def is_on_scale_of(self, other: RubricFactor) -> bool:
-        """Whether two factors have the same scale, so that equal numbers are comparable."""
+        """Whether two factors have the same scale, so their scores are comparable."""
         if self.scale is None or other.scale is None:
             return self.hash == other.hash
         return _comparable(self.scale) == _comparable(other.scale)
@@ -49,13 +49,13 @@ class RunFactors:
     """Factors of a run, from the rubrics that are stored with it."""
 
     rubrics: Mapping[str, tuple[str, ...]]
-    """Factors with numeric scores, by rubric."""
+    """Factors with numeric scores, keyed by rubric."""
     scales: Mapping[str, Scale]
-    """Scales by factor. A factor to which two rubrics give different scales is left out."""
+    """Scales, keyed by factor. A factor that has different scales in two rubrics is left out."""
     computed: frozenset[str]
-    """Factors that a program computes. They are figures of different kinds, which have no common mean."""
+    """Factors that a program computes. They are different kinds of figures, so they have no common mean."""
     questions: Mapping[str, Mapping[str, RubricFactor]] = field(default_factory=dict)
-    """Questions about each factor, by factor and rubric."""
+    """Questions about each factor, keyed by factor and rubric."""
 
     @classmethod
     def of(cls, store: Store, run: RunRecord) -> RunFactors:
@@ -77,7 +77,9 @@ class RunFactors:
 
     @property
     def legal(self) -> dict[str, tuple[float, ...]]:
-        """All scores of each factor if they are countable, or both ends of its scale if it has two."""
+        """For each factor, all its legal scores if they are countable, or else the two ends of its scale. Scales with
+        an open end are left out.
+        """
         legal: dict[str, tuple[float, ...]] = {}
         for factor, scale in self.scales.items():
             if scale.steps:
@@ -94,8 +96,8 @@ class RunFactors:
 
 
 def _comparable(scale: Scale) -> tuple[object, ...]:
-    """Return the properties that make two scales equal for statistics. Labels and the order of values are left
-    out.
+    """Return the properties that make two scales equal for statistics. Labels and the order of values are not among
+    them.
     """
     return scale.steps, scale.range, scale.direction, scale.choices
 
@@ -105,9 +107,9 @@ class Sums:
     """Groups of factors that have a mean."""
 
     groups: Mapping[str, tuple[str, ...]]
-    """The published groups and the run's own rubrics, by name."""
+    """The published groups and the run's own rubrics, keyed by name."""
     alike: tuple[str, ...]
-    """All factors of the most common scale with higher values better. `overall` is their mean."""
+    """All factors that have the most common scale and for which higher is better. `overall` is their mean."""
     scale: tuple[float, ...] | None
 
 
@@ -117,7 +119,7 @@ def sums_of(
     scales: Mapping[str, tuple[float, ...]],
     falling: Container[str],
 ) -> Sums:
-    """Return the groups of these factors that have a mean."""
+    """Return the groups among these factors that have a mean."""
     present = list(factors)
     candidates = {
         name: tuple(factor.key for factor in load_rubric(name).factors)
@@ -136,7 +138,7 @@ def sums_of(
 
 
 def run_sums(store: Store, run: RunRecord) -> dict[str, tuple[str, ...]]:
-    """Return the means that a filter may use, each with its factors."""
+    """Return the means that a filter may refer to, each with its factors."""
     run_factors = RunFactors.of(store, run)
     left_out = set(run_factors.computed)
     if run.spec.get("sets"):

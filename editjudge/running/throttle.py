@@ -1,7 +1,8 @@
-"""Number and rate of requests that a judge admits, learnt from the requests that it refuses with 429.
+"""The number and rate of requests that a judge admits. Both are learnt from the requests that it refuses with status
+429.
 
-Requests are evaluated in the order in which they were sent, so that quick refusals do not outrun slow answers. A limit
-shows in one of two ways:
+Requests are evaluated in the order in which they were sent, so quick refusals do not outrun slow answers. A limit shows
+in one of two ways:
 
 - All requests are refused (`_block`). Single requests probe for the end of the block, and the number of requests
   admitted in one such cycle is what the server admits in that time.
@@ -9,7 +10,8 @@ shows in one of two ways:
   limit no longer refuses, while random refusals are as frequent as before (`_Trial`). Random refusals are then ignored.
 
 Reducing concurrency after each refusal and increasing it slowly otherwise (AIMD) is not enough: with a fifth of all
-requests refused at random it took 7 to 25 times as long, and it used only a quarter of a token bucket without burst.
+requests refused at random it took 7 to 25 times as long, and with a token bucket that allows no bursts it used only a
+quarter of the rate.
 """
 
 from __future__ import annotations
@@ -21,19 +23,19 @@ from dataclasses import dataclass
 from editjudge.judges.failures import CallFailed
 
 CEILING = 256
-"""Maximum of automatic concurrency. 256 answers of 0.5 s exceed the 380 a second that a process can handle at 2.6 ms
-of CPU each (bench/throughput.py).
+"""Maximum concurrency that is chosen automatically. 256 answers of 0.5 s exceed the 380 a second that a process can
+handle at 2.6 ms of CPU each (bench/throughput.py).
 """
 START = 8
-"""Initial automatic concurrency. It doubles every round trip, as long as that increases speed."""
+"""Initial concurrency, if it is chosen automatically. It doubles every round trip, as long as that increases speed."""
 _BLOCK_AFTER = 16
-"""Number of consecutive refusals that cannot be chance: if a server refuses half at random, one request in 65,000
-begins such a row.
+"""Number of consecutive refusals that cannot be due to chance. If a server refuses half of all requests at random, one
+request in 65,000 begins such a series.
 """
 _MIN_SAMPLE = 20
-"""Minimum number of requests to estimate a share or a rate from."""
+"""Minimum number of requests for estimating a share or a rate."""
 _SPAN = 100
-"""Number of requests to estimate a share from, unless it is decided earlier."""
+"""Number of requests for estimating a share, unless the outcome is clear earlier."""
 _MAX_HISTORY = 1000
 """Maximum number of earlier requests with which a share is compared."""
 _SAFETY = 0.99
@@ -74,13 +76,13 @@ _MAX_SLOWDOWN = 1.75
 
 @dataclass(slots=True, eq=False)
 class Permit:
-    """One request: the time it was sent, the number in flight at that time, and its outcome."""
+    """A request, with the time it was sent, the number of requests in flight at that time, and its outcome."""
 
     started: float
     in_flight: int = 1
     problem: CallFailed | None = None
     seconds: float | None = None
-    """Seconds until it was answered or refused; None before."""
+    """Seconds until it was answered or refused; None until then."""
     counted: bool = False
 
     @property
@@ -90,7 +92,7 @@ class Permit:
 
 @dataclass(slots=True)
 class _Span:
-    """Statistics of the requests sent from one time on, under the same conditions."""
+    """Statistics of the requests that were sent since a certain time, under the same conditions."""
 
     start: float
     first: float | None = None
@@ -170,14 +172,14 @@ def _rate(count: float, seconds: float) -> float:
 def _rises(
     usual: float, known_from: float, count: float, of: float, least: int
 ) -> bool:
-    """Whether a count exceeds its expectation from the usual share by two standard deviations."""
+    """Whether a count is more than two standard deviations above what the usual share predicts."""
     variance = usual * (1 - usual) * of * (1 + of / max(known_from, 1.0))
     return count >= least and count > usual * of + 2 * math.sqrt(variance)
 
 
 @dataclass(slots=True)
 class _Trial:
-    """Test of whether refusals depend on the rate. At a lower rate, Wald's sequential test compares the hypotheses
+    """A test of whether refusals depend on the rate. At a lower rate, Wald's sequential test compares the hypotheses
     "as many refusals as before" and "an eighth of that".
     """
 
@@ -253,7 +255,7 @@ class Throttle:
     # --- sending ----------------------------------------------------------------------------------------------
 
     def wait(self, now: float) -> float:
-        """Return the seconds until the next request may be sent, or until this should be called again."""
+        """Return the number of seconds until the next request may be sent, or until this method should be called again."""
         self._evaluate(now)
         evaluated = math.inf
         if self._unevaluated:
@@ -297,7 +299,7 @@ class Throttle:
         self._evaluate(now)
 
     def drop(self, permit: Permit) -> None:
-        """Forget a request that was never sent, or was cancelled."""
+        """Forget a request that was never sent or was cancelled."""
         self.in_flight -= 1
         if not permit.counted:
             self._unevaluated.remove(permit)
@@ -368,8 +370,8 @@ class Throttle:
         self._span = _Span(now)
 
     def _lower(self, admitted_rate: float, before: float) -> float:
-        """Lower the rate to just below `admitted_rate`, and aim between it and `before`, where the limit must be.
-        Return the new rate.
+        """Lower the rate to just below `admitted_rate`. Then aim between it and `before`, since the limit must be
+        between the two. Return the new rate.
         """
         self.rate = min(before, _SAFETY * admitted_rate)
         self._aim(math.sqrt(self.rate * min(before, _MAX_RATIO * self.rate)))
@@ -380,7 +382,7 @@ class Throttle:
         return _rate(self._admitted, now - (self._cycle or 0.0))
 
     def _cap(self, span: _Span) -> None:
-        """Lower the concurrency if refusals occurred when more requests were in flight than usual."""
+        """Lower the concurrency if refusals occurred while more requests than usual were in flight."""
         if not span.admitted:
             return
         deviation = math.sqrt(
@@ -468,7 +470,7 @@ class Throttle:
         self._span = _Span(now)
 
     def _aim(self, rate: float) -> None:
-        """Grow towards this rate."""
+        """Let the rate grow towards this value."""
         self._target_rate = rate
         self._answers = 0
         self._answers_to_target = (
@@ -498,7 +500,7 @@ class Throttle:
         return 1 + _GROWTH * ((self._answers - self._answers_to_target) / _PLATEAU) ** 3
 
     def _end_span(self, span: _Span, rate: float) -> None:
-        """End a span without signs of a limit. The next span may be faster."""
+        """End a span that shows no signs of a limit. The next span may be faster."""
         if self._ramp:
             self._double(span)
         if span.refuses_more_than(self._usual) and self._usual.sent:

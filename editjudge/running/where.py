@@ -1,4 +1,4 @@
-"""Filters of edits by their scores in earlier runs."""
+"""Filters that select edits by their scores in earlier runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from editjudge.store.store import Store
 
 Scores = Mapping[str, Sequence[float]]
-"""Scores of one edit by name, from all repeats and judges."""
+"""Scores of one edit from all repeats and judges, keyed by name."""
 
 _COMPARISON = re.compile(r"\s*([^:<>=]+?)\s*(>=|<=|==|=|>|<)\s*(-?\d+(?:\.\d+)?)\s*")
 """Comparison of a name, which need not be an identifier, with a number."""
@@ -41,9 +41,9 @@ class Condition:
     """A condition such as `RUN:NAME>=VALUE`, or an expression such as `RUN:min(alignment, completeness) >= 4`.
 
     A name is a factor, a rubric (the mean of its factors), `overall`, or a set score. The figure is the mean over
-    repeats and judges. A mean of factors is computed for each repeat of each judge that scored all of them, so an
-    edit with an unscored factor has none. The caller decides about an edit without the figure: a later run judges it,
-    since nothing excludes it; an export leaves it out, since it did not pass.
+    repeats and judges. A mean of factors is computed for each repeat of each judge that scored all of them, so an edit
+    with an unscored factor has none. If an edit has no such figure, the caller decides. A later run judges the edit,
+    since nothing excludes it. An export leaves it out, since it did not pass.
     """
 
     run: str
@@ -52,7 +52,7 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str, run: str | None = None) -> Condition:
-        """Parse a condition. If `run` is given, the text does not name the run."""
+        """Parse a condition. If `run` is given, the text contains no run name."""
         form = "NAME>=VALUE"
         condition = text
         try:
@@ -80,7 +80,9 @@ class Condition:
         return parse(self.expression, [figures], where="--where")
 
     def run_in(self, store: Store) -> RunRecord:
-        """Return the run of the condition. Raise `UsageError` if it lacks a figure of these names."""
+        """Return the run to which the condition refers. Raise `UsageError` if that run does not have all the figures
+        that the condition names.
+        """
         run = store.find_run(self.run)
         sets = run.spec.get("sets", {}).values()
         factors = store.questions_of(run).factors.values()
@@ -102,7 +104,7 @@ class Condition:
         return run
 
     def holds(self, scores: Scores) -> bool | None:
-        """Return whether the condition is true for an edit with these scores, or None if a needed score is
+        """Return whether the condition is true for an edit with these scores, or None if a score that it needs is
         missing.
         """
         figures = {
@@ -115,7 +117,7 @@ class Condition:
 
 
 class EditFilter:
-    """Conditions on the runs of one store, all of which must be true."""
+    """Conditions on runs of one store. All of them must be true."""
 
     def __init__(self, texts: Iterable[str], store: Store) -> None:
         self._store = store
@@ -125,7 +127,7 @@ class EditFilter:
         ]
 
     def through(self, edits: list[Edit]) -> tuple[list[Edit], int]:
-        """Return the edits that no condition excludes, and the number of edits that are missing in an earlier run."""
+        """Return the edits that no condition excludes, and the number of edits that an earlier run does not have."""
         absent = 0
         for condition, run in self._conditions:
             present = self._present(run, edits)
@@ -136,8 +138,8 @@ class EditFilter:
         return edits, absent
 
     def _present(self, run: RunRecord, edits: list[Edit]) -> list[Edit]:
-        """Return the edits that are also in the earlier run. Another manifest may use the same ids for other
-        edits.
+        """Return the edits that the earlier run also has. Ids are not enough, since another manifest may use the same
+        ids for other edits.
         """
         digests = DigestCache()
         images = (image for edit in edits for image in (edit.input, edit.edited))
@@ -149,8 +151,8 @@ class EditFilter:
 
 
 def _is(edit: Edit, item: Item, digests: DigestCache) -> bool:
-    """Whether an edit has the same instruction and images as a stored item. If one side never read an image, its path
-    decides.
+    """Whether an edit has the same instruction and images as a stored item. If an image was never read on one side, its
+    path is compared instead.
     """
     if edit.instruction != item.instruction:
         return False
@@ -177,8 +179,8 @@ def _digest(source: ImageSource, digests: DigestCache) -> str | None:
 def scores_of(
     store: Store, run: RunRecord, items: Sequence[str]
 ) -> dict[str, dict[str, list[float]]]:
-    """Return the scores of all repeats and judges, by edit and name: a factor, a mean of factors or a set score.
-    Edits that the run does not have are left out.
+    """Return the scores of all repeats and judges, keyed by edit id and then by name. A name is that of a factor, a
+    mean of factors or a set score. Edits that are not in the run are left out.
     """
     scores: dict[str, dict[str, list[float]]] = {}
     verdicts: dict[tuple[str, str, int], dict[str, list[float]]] = {}
@@ -214,7 +216,7 @@ def scores_of(
 
 
 class Selected:
-    """Edits of a run. Each judge iterates over them separately."""
+    """The edits that a run selects. Each judge iterates over them separately."""
 
     def __init__(
         self, edits: Callable[[], Iterator[Edit]], conditions: EditFilter | None
@@ -222,7 +224,9 @@ class Selected:
         self._edits = edits
         self._conditions = conditions
         self.absent = 0
-        """Number of edits left out because an earlier run does not have them, in the most advanced iteration."""
+        """Number of edits left out because an earlier run does not have them, as counted by the iteration that is
+        furthest along.
+        """
 
     def __call__(self) -> Iterator[Edit]:
         edits = self._edits()

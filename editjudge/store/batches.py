@@ -74,7 +74,8 @@ def answered(
     store: Store, batch: BatchRecord, replies: Iterable[tuple[str, Reply]]
 ) -> None:
     """Store answers, each given with its question's key. If a question has several answers, the first is kept. Answers
-    to unknown questions are ignored."""
+    to unknown questions are ignored.
+    """
     line = batch_lines.c
     statement = (
         sa.update(batch_lines)

@@ -63,7 +63,8 @@ def is_on_this_machine(owner: str) -> bool:
 
 def _machine(here: str) -> str:
     """Return an identifier of a machine's current boot, which all its containers share. If there is none, return the
-    host name."""
+    host name.
+    """
     name, *marks = here.split("/", 2)
     return marks[0] if marks else name
 
@@ -110,7 +111,8 @@ class Claims:
         self._clock = clock
         self._odd: dict[str, tuple[float, float]] = {}
         """Claims that end later than any lease allows, keyed by question key. Each value is the claim's end and the
-        time when it was first seen."""
+        time when it was first seen.
+        """
         self._ended = threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None

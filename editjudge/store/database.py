@@ -1,5 +1,6 @@
 """Connection to a store. It opens or migrates the store, reads and writes in transactions, and retries after temporary
-failures."""
+failures.
+"""
 
 from __future__ import annotations
 

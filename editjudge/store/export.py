@@ -141,7 +141,8 @@ def _items(
 
 def taken(folder: Path, run: RunRecord) -> list[str]:
     """Return the files that an export would replace or remove. Return an empty list if they come from an earlier export
-    of the same run."""
+    of the same run.
+    """
     names = ["run.json", "judgements.csv", *TABLES, *(f"{name}.jsonl" for name in TABLES)]  # fmt: skip
     with suppress(OSError, ValueError, RecursionError, LookupError, TypeError):
         about = read_json((folder / "run.json").read_bytes())

@@ -261,7 +261,8 @@ class RunFile(_StrictModel):
 
     def parse_rubrics(self) -> dict[str, Rubric]:
         """Return the rubrics, keyed by hash. Raise `ValueError` if a rubric cannot be parsed or does not match its
-        hash."""
+        hash.
+        """
         parsed = {}
         for key, row in self.rubrics.items():
             try:
@@ -394,7 +395,8 @@ def check_run(folder: Path, store: Store | None = None) -> RunFile:
 
 def _check_names(folder: Path, names: Collection[str]) -> None:
     """Raise `ManifestError` if files of the export are missing, or if the folder has files that the export did not
-    write."""
+    write.
+    """
     for name in names:
         if not (folder / name).is_file():
             raise ManifestError(
@@ -416,7 +418,8 @@ def _check_counts(
     folder: Path, about: RunFile, counts: Counter[tuple[str, str, str]]
 ) -> None:
     """Raise `ManifestError` if the number of judgements for any judge, rubric and status differs from the number in
-    run.json."""
+    run.json.
+    """
     if about.counts is None:
         return
     expected = Counter(

@@ -194,7 +194,8 @@ class JudgementStore(Database):
         exchanges: Sequence[Values],
     ) -> None:
         """Store rows of `judgements` and of `replies`. `values` has the per-factor values, keyed by judgement key and
-        field."""
+        field.
+        """
         keys = [row["key"] for row in rows]
         try:
             new_scores = [
@@ -249,7 +250,8 @@ class JudgementStore(Database):
 
     def scores(self, keys: Iterable[str]) -> dict[str, dict[str, float]]:
         """Return the scores of these judgements, keyed by judgement key and factor. Judgements without scores are left
-        out."""
+        out.
+        """
         values = self.factor_values(keys)
         return {
             key: fields["scores"]
@@ -259,7 +261,8 @@ class JudgementStore(Database):
 
     def factor_values(self, keys: Iterable[str]) -> dict[str, FactorValues]:
         """Return the per-factor values of these judgements, keyed by judgement key, field (such as `scores`) and
-        factor."""
+        factor.
+        """
         columns = (scores.c[column] for column in PER_FACTOR.values())
         query = sa.select(scores.c.key, scores.c.factor, *columns)
         query = query.order_by(scores.c.key, scores.c.position)
@@ -349,7 +352,8 @@ class JudgementStore(Database):
 
     def mean_latency(self, judge: str) -> float | None:
         """Return the mean number of seconds that a judge took to reply, or None if the store has no live replies from
-        it."""
+        it.
+        """
         query = sa.select(sa.func.avg(replies.c.latency)).join(
             judgements, judgements.c.key == replies.c.key
         )

@@ -55,7 +55,8 @@ _QUICK = 0.5
 """Number of seconds. A list that is filled faster than this is filled again after every new judgement."""
 _SHARE = 20
 """A slower list is filled again only after this many times its filling time, so the database is not filling lists all
-the time."""
+the time.
+"""
 _EQUAL = 1e-9
 """Tolerance for equal means: the mean of three times 0.7 is 0.7."""
 
@@ -122,7 +123,8 @@ class EditSummary:
 
     def spread(self, columns: Iterable[FactorColumn]) -> float:
         """Return the largest disagreement on any factor among judges, repeats and people, as a share of the factor's
-        scale."""
+        scale.
+        """
         widest = 0.0
         for column in columns:
             values = [*self.scores.get(column.id, ())]
@@ -237,7 +239,8 @@ def tasks_by_position(
     store: Store, run: RunRecord, model: str = ""
 ) -> list[tuple[int, str, str]]:
     """Return the position, task (input and instruction) and model of each of a run's edits, in order. With `model`,
-    return only that model's edits."""
+    return only that model's edits.
+    """
     query = sa.select(items.c.position, items.c.task, items.c.model)
     query = query.where(items.c.run_id == run.id).order_by(items.c.position)
     if model:

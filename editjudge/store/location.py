@@ -1,5 +1,6 @@
 """The location of a store, which is a file or a server. This module connects to it, and describes failures and their
-remedies."""
+remedies.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def _sqlstate(error: BaseException | None) -> str | None:
 
 def code_of(error: BaseException | None) -> str:
     """Return the driver's code for a failure, such as `sqlite_full` or `42501`. Return `no_answer` if the server did
-    not send a code."""
+    not send a code.
+    """
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorname", "sqlite").lower()
     if state := _sqlstate(error):
@@ -266,7 +268,8 @@ def looking_engine(path: Path, timeout: float) -> sa.Engine:
 
 def copy_file(source: Any, path: str | os.PathLike[str]) -> None:
     """Copy the current content of a connection's file, including its log. If copying fails, the incomplete copy is
-    removed."""
+    removed.
+    """
     with closing(sqlite3.connect(path)) as target:
         try:
             source.backup(target)
@@ -325,7 +328,8 @@ class HeldFile:
 
     def save_copy(self) -> Path:
         """Copy everything that was committed to a file beside the store. If that fails, copy it to the temporary
-        folder."""
+        folder.
+        """
         try:
             return self._save_in(self._path.parent)
         except (OSError, sqlite3.Error, StoreError):

@@ -238,7 +238,8 @@ def ratings_of(
     store: Store, run: RunRecord, ids: Collection[str] | None = None
 ) -> list[StoredRating]:
     """Return the ratings of a run's edits, with the ids that the edits have in this run. With `ids`, return only the
-    ratings of those edits."""
+    ratings of those edits.
+    """
     query = (
         sa.select(items.c.item.label("id"), *_COLUMNS[1:])
         .join_from(items, ratings, ratings.c.content == items.c.content)

@@ -23,7 +23,8 @@ PENDING = "pending"
 
 class RunSpec(TypedDict, total=False):
     """Settings of a run, in the form in which they are stored. Runs over HTTP have no manifest, and other programs may
-    add fields."""
+    add fields.
+    """
 
     manifest: str
     rubrics: dict[str, str]

@@ -38,12 +38,14 @@ Column: TypeAlias = sa.ColumnElement[Any]
 
 _ESCAPED = "\x01"
 """Prefix of a string that is stored in escaped form. It is a character that PostgreSQL can store and people do not
-type."""
+type.
+"""
 
 
 def escaped(text: str) -> str:
     """Return a string in a form that every database can store. PostgreSQL rejects NUL, and an unpaired surrogate is not
-    valid UTF-8."""
+    valid UTF-8.
+    """
     if "\0" not in text and not text.startswith(_ESCAPED):
         if text.isascii():
             return text
@@ -137,7 +139,8 @@ class EscapedText(sa.types.TypeDecorator[str]):
 
 class JsonText(sa.types.TypeDecorator[object]):
     """Column type for JSON, stored as plain text because the databases' JSON types reject NUL and reorder keys. None is
-    NULL."""
+    NULL.
+    """
 
     impl = sa.Text
     cache_ok = True

@@ -67,7 +67,8 @@ class PairAnswers:
 
     def decision(self, factor: str) -> Decision:
         """Return the decision on a factor. If the pair was shown in one order, it is the answer; otherwise it is
-        derived from both orders."""
+        derived from both orders.
+        """
         answers = self.answers[factor]
         if len(self.orders) == 1:
             return Decision(answers[self.orders[0]])
@@ -457,7 +458,8 @@ def run_set_scores(
     store: Store, run: RunRecord, items: Collection[str] | None = None
 ) -> SetScores | None:
     """Return the set scores of all edits, or only of those in `items`. Return None if the run's rubric sets define no
-    score."""
+    score.
+    """
     scorer = scorer_of(run.spec, store.questions_of(run).rubrics)
     if scorer is None:
         return None

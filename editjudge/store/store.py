@@ -98,7 +98,8 @@ class Store(JudgementStore):
 
     def _grown(self, name: str, spec: Mapping[str, object]) -> Mapping[str, object]:
         """Return the spec with the higher of two limits: its own and the stored run's. The stored run is updated if its
-        limit grows."""
+        limit grows.
+        """
 
         def work(connection: sa.Connection) -> Mapping[str, object]:
             query = sa.select(runs).where(runs.c.name == name)
@@ -380,7 +381,8 @@ class Store(JudgementStore):
 
     def outline_of(self, run: RunRecord | int) -> tuple[str, int] | None:
         """Return the mark of a run's stored outline and its number of tasks, or None if the run has no complete
-        outline."""
+        outline.
+        """
         query = sa.select(meta.c.value).where(meta.c.name == _outline_name(run))
         for (value,) in self._read(query):
             mark, _, expected = value.rpartition(" ")

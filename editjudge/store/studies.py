@@ -358,7 +358,8 @@ def filled_in(
     store: Store, study: Study, rater: str | None = None
 ) -> dict[tuple[str, int, str], FilledForm]:
     """Return a study's answers, keyed by rater, the number of the rater's assignment, and factor. With `rater`, return
-    only that rater's answers."""
+    only that rater's answers.
+    """
     names = ("rater", "number", "factor", "score", "reason", "choice")
     query = sa.select(*(answers.c[name] for name in names))
     query = query.where(answers.c.study_id == study.id)

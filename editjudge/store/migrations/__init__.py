@@ -136,7 +136,8 @@ def _give_items_contents_and_ratings_a_scope(connection: sa.Connection) -> None:
 
 def _unbound(item: str) -> str:
     """Return the content key for a rating that does not belong to a run. Both parts are escaped, as they are in the
-    store."""
+    store.
+    """
     return escaped(LEGACY + unescaped(item))
 
 
@@ -254,7 +255,8 @@ def _stored_version(connection: sa.Connection, tables: Collection[str]) -> int |
 
 def bring_up_to_date(connection: sa.Connection, store_name: str) -> None:
     """Create the tables, or migrate them. Everything happens in one transaction, so a migration that is killed changes
-    nothing."""
+    nothing.
+    """
     if connection.dialect.name == "postgresql":
         # Processes that open the store at the same time take turns; the number is arbitrary.
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x65646974)))
