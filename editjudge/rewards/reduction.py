@@ -202,9 +202,10 @@ def read_score(
         members = [member(rubric) for rubric in rubrics]
         term = parse(score, members, terms, "score", _rubric_means(rubrics))
     except RubricError as error:
-        formulas = ", ".join(FORMULAS)
+        ended = "" if str(error).endswith((".", "?")) else "."
         raise UsageError(
-            f"{error}. Named formulas: {formulas}", code="invalid_formula"
+            f"{error}{ended} Named formulas: {', '.join(FORMULAS)}",
+            code="invalid_formula",
         ) from None
     if term.ends is None or not _is_width(term.ends[1] - term.ends[0]):
         raise UsageError(
