@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 PATIENCE = 60.0
-"""Maximum seconds for a judge to answer the edits of one check."""
+"""Maximum number of seconds that a judge may take to answer about the edits of one check."""
 SLACK = 5.0
-"""Seconds by which an answer may miss its deadline. The protocol allows one second; the rest is for busy machines."""
+"""Seconds by which a response may miss its deadline. The protocol allows one second; the rest allows for busy machines."""
 HURRY = 0.05
 """Deadline in seconds that almost no judge can meet."""
 LEAST_SPREAD = 1e-3
-"""Minimum difference between the best and the worst reward of several edits. A judge with a smaller one does not
-discriminate."""
+"""Minimum difference between the best and the worst reward of several edits. If it is smaller, the judge does not
+discriminate between edits."""
 LEAST_NUMBERS = 4
 """Minimum number of rewards for this comparison."""
 REFUSALS = (400, 413, 422)
-"""HTTP statuses of a request that is invalid or too large."""
+"""HTTP statuses of responses to a request that is invalid or too large."""
 
 Json = dict[str, Any]
 
@@ -117,7 +117,7 @@ class Server:
         return self.post({"edits": edits, "deadline": PATIENCE} | options)
 
     def checked(self, answer: ServerAnswer, count: int = 1) -> list[Json]:
-        """Return the rewards of an answer. Raise `Failed` unless there are `count` of them."""
+        """Return the rewards in a response. Raise `Failed` unless there are `count` of them."""
         expect_status(answer, 200)
         rewards: list[Json] = self.valid(answer.json(), "Rewards")["rewards"]
         expect(len(rewards) == count, f"{len(rewards)} rewards for {count} edits")
@@ -142,7 +142,8 @@ class Server:
         self.valid(answer.json(), "Refusal")
 
     def is_refused(self, answer: ServerAnswer) -> bool:
-        """Whether a request was refused. Raise `Failed` if a refusal does not have the form of the protocol."""
+        """Whether a request was refused. Raise `Failed` if a refusal does not have the form that the protocol
+        prescribes."""
         if answer.status not in REFUSALS:
             return False
         self.expect_refusal(answer, *REFUSALS)
@@ -182,7 +183,7 @@ def unanswered(reward: Json) -> NoReturn:
 
 @functools.cache
 def scene(shift: int = 0, side: int = 160) -> bytes:
-    """Return an image of simple shapes; `shift` changes the colour of the house."""
+    """Return an image of simple shapes. `shift` changes the colour of the house."""
     from PIL import Image, ImageDraw
 
     image = Image.linear_gradient("L").resize((side, side)).convert("RGB")
@@ -517,7 +518,7 @@ def msgpack_means_the_same(server: Server) -> None:
 
 
 def _expect_same(server: Server, answer: ServerAnswer) -> None:
-    """Raise `Failed` unless the reward equals that of edit 0 sent as JSON."""
+    """Raise `Failed` unless the reward equals that of edit 0 when sent as JSON."""
     (reward,) = server.checked(answer)
     (plain,) = server.numbers(edit(0))
     expect(

@@ -1,9 +1,10 @@
 """Dialects: the reward protocols of trainers, so that their own clients can be used unchanged.
 
-A dialect converts its request body into a request of `/v1/reward` and the rewards into its own answer. Each is served
-at `/d/NAME/...` and at the path that the trainer's client calls. Most are data (`dialects.yaml`, or a YAML file of the
-operator). Only UniRL's protocol can express a missing reward. The others return None, which stops their trainers,
-instead of a 0 that they would learn from. An invalid edit fails alone, and the others are judged.
+A dialect converts a trainer's request into a request to `/v1/reward`, and the rewards into the trainer's response
+format. Each is served at `/d/NAME/...` and at the path that the trainer's client calls. Most are defined by data
+(`dialects.yaml`, or the operator's YAML file). Only UniRL's protocol can express a missing reward. The others return
+None, which stops their trainers, instead of a 0 that they would learn from. An invalid edit fails alone, and the others
+are judged.
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ _OURS = frozenset((*_PAGES, "v1", "d", "t", "healthz", "metrics", "openapi.json"
 """First path segments that are reserved for the server."""
 
 Factors = Mapping[str, Scale]
-"""Scales of the factors, by their names in the answer."""
+"""Scales of the factors, keyed by their names in the response."""
 Place = Annotated[
     str, Field(pattern=r"^[A-Za-z_][\w-]*(\.(\*|[A-Za-z_][\w-]*))*$", max_length=200)
 ]
-"""Path of a list with one entry for each edit: names of nested objects, separated by dots. `*` matches each entry."""
+"""Path to a list with one entry for each edit. It consists of the names of nested objects, separated by dots. `*`
+matches each entry."""
 Places = Annotated[list[Place], Field(min_length=1)]
 Url = Annotated[str, Field(pattern=r"^/([\w.{}-]+(/[\w.{}-]+)*)?$", max_length=200)]
 Part = Literal[
@@ -58,24 +60,24 @@ Part = Literal[
 _OF_MANY = ("rewards", "errors", "reasons")
 _OF_ONE = ("reward", "reason")
 _ABSENT = object()
-"""Marks a missing value; null means that there is no image."""
+"""Marks a value as missing. Null, in contrast, means that there is no image."""
 
 
 class Sent(NamedTuple):
     """The parsed request of a trainer."""
 
     edits: list[JsonObject]
-    """Edits in the form of `/v1/reward`."""
+    """Edits in the form that `/v1/reward` accepts."""
     values: list[object]
-    """Values of each edit that are needed to write the answer."""
+    """Values of each edit that are needed to write the response."""
     bad: dict[int, RewardedEdit]
-    """Rewards of the edits that are not judged, by index."""
+    """Rewards of the edits that are not judged, keyed by index."""
     options: ModeOptions = MappingProxyType({})
-    """Fields of the request other than its edits, in the form of `/v1/reward`."""
+    """Fields of the request other than its edits, in the form that `/v1/reward` accepts."""
 
 
 class Dialect(BaseModel):
-    """A trainer's reward protocol: its paths, its request body and its answer."""
+    """A trainer's reward protocol: its paths, its request body and its response."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False
@@ -89,7 +91,7 @@ class Dialect(BaseModel):
     body: Literal["json", "pickle"] = "json"
 
     def modes(self) -> Mapping[str, ModeOptions]:
-        """Return the options of each mode that a request may choose, by name."""
+        """Return the options of each mode that a request may choose, keyed by the mode's name."""
         return {}
 
     def understood(self, values: JsonObject, factors: Factors) -> Sent:
@@ -99,7 +101,7 @@ class Dialect(BaseModel):
     def write(
         self, sent: Sent, rewards: Sequence[RewardedEdit], factors: Factors
     ) -> object:
-        """Return the answer in the form of the dialect."""
+        """Return the response body in this dialect's format."""
         raise NotImplementedError
 
     @property
@@ -132,7 +134,7 @@ def _refuse(where: str, what: str) -> Refused:
 
 
 def _metadata(value: object) -> dict[str, str]:
-    """Return the metadata that can be stored with the edit: short texts and numbers."""
+    """Return the metadata that can be stored with the edit: short strings and numbers."""
     plain = {
         str(k)[:200]: str(v)[:1000]
         for k, v in _described(value).items()
@@ -152,7 +154,7 @@ def _described(value: object) -> JsonObject:
 
 
 def _failure(reward: RewardedEdit) -> str:
-    """Return status and reasons of a missing reward in one line."""
+    """Return the status of a missing reward and its reasons, in one line."""
     return ": ".join(filter(None, (reward.status, reward.explanation())))
 
 
@@ -160,7 +162,7 @@ def _failure(reward: RewardedEdit) -> str:
 
 
 class RequestModes(BaseModel):
-    """Modes that a request selects by the value of a field."""
+    """Modes that a request selects with the value of a field."""
 
     model_config = Dialect.model_config
 
@@ -168,7 +170,7 @@ class RequestModes(BaseModel):
     default: str | None = None
     """Mode of a request without the field. If there is no default, such a request is refused."""
     choices: Annotated[dict[str, dict[Option, object]], Field(min_length=1)]
-    """ModeOptions of each mode, as in a request to `/v1/reward`."""
+    """Options of each mode, as in a request to `/v1/reward`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -202,24 +204,24 @@ class DialectFile(Dialect):
     single: bool = False
     """Whether a request has a single edit. Its paths then lead to values instead of lists."""
     edited: Places
-    """Paths of the outputs. Each edit uses the first of them that it has. Null means that there is no output. If an
-    entry is a list, its first image is used."""
+    """Paths to the outputs. Each edit uses the first path at which it has a value. Null means that there is no output.
+    If the value is a list, its first image is used."""
     input: Places
     instruction: Places
     metadata: Place | None = None
-    """Path of the metadata that is stored with each edit."""
+    """Path to the metadata that is stored with each edit."""
     mode: RequestModes | None = None
     refuse: dict[str, str] = {}
-    """Fields that must be empty, with the reason."""
+    """Fields that must be empty, each with the reason."""
     without_input: str = ""
     """Advice for a request without a source image."""
     scale: Annotated[list[float], Field(min_length=2, max_length=2)] = [0, 1]
-    """Numbers that the worst and the best reward are mapped to."""
+    """Numbers to which the worst and the best reward are mapped."""
     answer: Annotated[dict[str, Part], Field(min_length=1)]
-    """Fields of the answer and their contents. `rewards`: the numbers, with null for a failure. `errors`: one error or
-    null for each edit. `error`: one error for all (left out if nothing failed). `reasons`: the error or the scores.
-    `metadata`: the metadata of the request. `nothing`: an empty object. A single edit has a `reward`, an `error` and
-    a `reason`."""
+    """Fields of the response and their contents. `rewards`: the numbers, with null for a failure. `errors`: an error or
+    null for each edit. `error`: one error for all edits (left out if nothing failed). `reasons`: the error or the
+    scores of each edit. `metadata`: the metadata from the request. `nothing`: an empty object. For a single edit, they
+    are `reward`, `error` and `reason`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -281,7 +283,7 @@ class DialectFile(Dialect):
     def _fault(
         self, prompt: object, source: object, output: object, no_source: str
     ) -> tuple[str, str] | None:
-        """Return status and message if an edit cannot be judged; else None."""
+        """Return a status and message if an edit cannot be judged, else None."""
         if source is None:
             return "missing_input", no_source
         if not isinstance(prompt, str):
@@ -305,7 +307,7 @@ class DialectFile(Dialect):
     def _entries(
         self, values: object, paths: Iterable[str], count: int | None
     ) -> list[object] | None:
-        """Return the entry of each edit, from the first path at which it has a value; None if the body has none of the
+        """Return each edit's entry from the first path at which it has a value. Return None if the body has none of the
         paths."""
         entries: list[object] | None = None
         for path in paths:
@@ -323,7 +325,7 @@ class DialectFile(Dialect):
         return entries and [None if entry is _ABSENT else entry for entry in entries]
 
     def _column(self, values: object, path: str) -> list[object] | None:
-        """Return the entry of each edit at a path; None if the body lacks the path."""
+        """Return each edit's entry at a path, or None if the body lacks the path."""
         column = _at(values, path.split("."))
         column = [column] if self.single else column
         if not _is_list(column):
@@ -372,7 +374,7 @@ class DialectFile(Dialect):
 
 
 def _at(values: object, path: Sequence[str]) -> object:
-    """Return the value at a path, or `_ABSENT`. After `*` it is a list with the value of each entry."""
+    """Return the value at a path, or `_ABSENT`. After `*`, the value is a list with the values of all entries."""
     for depth, name in enumerate(path):
         if name == "*":
             if not _is_list(values):
@@ -447,7 +449,7 @@ def _list(values: Mapping[str, object], name: str) -> list[object]:
 
 
 def _unirl_edit(request: Mapping[str, object]) -> JsonObject | tuple[str, str]:
-    """Return an edit in the form of `/v1/reward`, or status and message if it cannot be judged."""
+    """Return an edit in the form that `/v1/reward` accepts, or a status and message if it cannot be judged."""
     history = request.get("history")
     listed = history if _is_list(history) else ()
     turns = [turn for turn in listed if isinstance(turn, dict)]
@@ -480,7 +482,8 @@ def builtin() -> dict[str, Dialect]:
 
 
 def load_dialect(name: str) -> Dialect:
-    """Return a built-in dialect by name, or load one from a YAML file. Raise `UsageError` if there is neither."""
+    """Return the built-in dialect with this name, or load a dialect from this YAML file. Raise `UsageError` if there is
+    neither."""
     if not name.endswith((".yaml", ".yml")):
         if name not in builtin():
             raise UsageError(
@@ -516,7 +519,8 @@ def load_dialect(name: str) -> Dialect:
 
 
 def chosen(options: Sequence[str]) -> list[tuple[Dialect, bool]]:
-    """Return the dialects that the options name, and whether each is also served at its native path.
+    """Return the dialects named in the options, and whether each is also served at the path that its trainer's client
+    calls.
 
     An option is `NAME`, or `/d/NAME` to serve the dialect only at `/d/NAME/...`. A YAML file may replace the name.
     Raise `UsageError` for an unknown dialect, and for two dialects with the same path.
@@ -541,7 +545,8 @@ def chosen(options: Sequence[str]) -> list[tuple[Dialect, bool]]:
 def native_path(
     dialects: Iterable[tuple[Dialect, bool]], method: str, path: str
 ) -> str | None:
-    """Return the path `/d/NAME/...` of a native path; None if no dialect has it."""
+    """Return the path `/d/NAME/...` that corresponds to the path that a trainer's client calls, or None if no dialect
+    has it."""
     for dialect, is_native in dialects:
         if method == "POST":
             answers = compile_path(dialect.post)[0].match(path) is not None

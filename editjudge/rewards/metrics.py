@@ -1,5 +1,5 @@
-"""Metrics of the rewards since the server started, in the text format of Prometheus: failures, drift of the mean
-reward, and durations of requests."""
+"""Metrics on the rewards since the server started, in Prometheus's text format: failures, drift of the mean reward, and
+durations of requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from editjudge.rewards.protocol import RewardedEdit
 _KEPT = 2000
 """Number of latest rewards, and of latest requests per protocol, that the metrics cover."""
 _RECENT = 200
-"""Number of latest rewards whose mean is compared with that of earlier ones."""
+"""Number of latest rewards whose mean is compared with the mean of earlier rewards."""
 _LEAST = 30
 """Minimum number of rewards on each side of this comparison."""
 
@@ -23,12 +23,12 @@ _LEAST = 30
 class RewardFigures:
     latest: deque[float | None] = field(default_factory=lambda: deque(maxlen=_KEPT))
     statuses: Counter[tuple[str, str | int]] = field(default_factory=Counter)
-    """Counts of all rewards, by protocol and status."""
+    """Counts of all rewards, keyed by protocol and status."""
     refused: Counter[tuple[str, str | int]] = field(default_factory=Counter)
     low_variance: int = 0
     """Number of groups whose rewards hardly differ."""
     seconds: dict[str, deque[float]] = field(default_factory=dict)
-    """Durations of the latest requests, by protocol."""
+    """Durations of the latest requests, keyed by protocol."""
     requests: Counter[str] = field(default_factory=Counter)
     total_seconds: defaultdict[str, float] = field(
         default_factory=lambda: defaultdict(float)
@@ -44,7 +44,7 @@ class RewardFigures:
         self.latest.extend(reward.reward for reward in rewards)
 
     def note_request(self, protocol: str, seconds: float, at_judges: float) -> None:
-        """Record the duration of a request, and how much of it a judge was working."""
+        """Record the duration of a request, and for how much of that time a judge was working."""
         self.seconds.setdefault(protocol, deque(maxlen=_KEPT)).append(seconds)
         self.requests[protocol] += 1
         self.total_seconds[protocol] += seconds
@@ -55,8 +55,8 @@ class RewardFigures:
         return [reward for reward in self.latest if reward is not None]
 
     def drift(self) -> float | None:
-        """Return the mean of the recent rewards minus that of earlier ones, in standard errors; None if there are too
-        few rewards. The standard error assumes independent edits."""
+        """Return the mean of the recent rewards minus the mean of earlier ones, in standard errors. Return None if
+        there are too few rewards. The standard error assumes independent edits."""
         before = self.numbers[:-_RECENT]
         recent = self.numbers[-_RECENT:]
         if min(len(before), len(recent)) < _LEAST:
@@ -142,7 +142,7 @@ class RewardFigures:
 
 
 def at_work(spans: Iterable[tuple[float, float]], begun: float, ended: float) -> float:
-    """Return the seconds between `begun` and `ended` that at least one span covers."""
+    """Return how many of the seconds between `begun` and `ended` are covered by at least one span."""
     total = 0.0
     reached = begun
     for start, stop in sorted(spans):
@@ -159,7 +159,8 @@ def _ratio(part: float, total: float) -> float | None:
 
 
 def _family(name: str, kind: str, meaning: str, samples: Mapping[str, float]) -> str:
-    """Return the text of a metric with its samples, which are keyed by suffix and labels; empty without samples."""
+    """Return the text for a metric with its samples, which are keyed by suffix and labels. It is empty if there are no
+    samples."""
     if not samples:
         return ""
     name = f"editjudge_{name}"

@@ -1,4 +1,5 @@
-"""The offer of a reward server: its rubrics, the scores that requests may be rewarded by, and the judges of each rubric."""
+"""The offer of a reward server: its rubrics, the scores that requests may use as reward, and the judges for each
+rubric."""
 
 from __future__ import annotations
 
@@ -23,17 +24,17 @@ from editjudge.rubrics.sets import Formula, check_unconditional
 T = TypeVar("T")
 
 _ABOUT_LOOKS = frozenset({"preservation", "quality"})
-"""Built-in rubrics that an output equal to its input meets in full."""
+"""Built-in rubrics that an output fully meets if it equals its input."""
 
 
 @dataclass(frozen=True)
 class JudgePanel:
-    """The judges of a request: several that each judge every rubric, or one for each rubric."""
+    """The judges for a request. Either several judges each judge every rubric, or each rubric has one judge."""
 
     weights: Mapping[str, float]
-    """Weights of judges that each judge every rubric; the reward is the weighted mean of theirs."""
+    """Weights of judges that each judge every rubric. The reward is the weighted mean of their rewards."""
     by_rubric: Mapping[str, str] = field(default_factory=dict)
-    """Judges of single rubrics; the first judge of `weights` judges the others."""
+    """Judges for single rubrics, keyed by rubric. The first judge in `weights` judges the other rubrics."""
 
     def questions(self, rubrics: Sequence[Rubric]) -> dict[str, list[Rubric]]:
         """Return the rubrics that each judge is asked about."""
@@ -45,11 +46,12 @@ class JudgePanel:
         return by_judge
 
     def judge_of(self, rubric: str) -> str:
-        """Return the judge of a rubric that has one judge."""
+        """Return the judge for a rubric that has one judge."""
         return self.by_rubric.get(rubric) or next(iter(self.weights))
 
     def members(self, by_judge: Mapping[str, T]) -> dict[str, list[T]]:
-        """Return values of single judges, grouped by those that have a reward together, since each judges a part."""
+        """Return the values of single judges, grouped by reward. If each judge has its own rubrics, all of them share
+        one reward."""
         if self.by_rubric:
             return {"": list(by_judge.values())}
         return {spec: [value] for spec, value in by_judge.items()}
@@ -69,14 +71,14 @@ class Offer:
     rubrics: Sequence[Rubric]
     """All rubrics that a request may name."""
     sets: Mapping[str, Sequence[str]]
-    """Rubrics of each name that the operator passed; requests name the rubric of a file by its own name."""
+    """Rubrics for each name that the operator passed. Requests name the rubric in a file by the rubric's own name."""
     set_scores: Mapping[str, Formula]
     names: Mapping[str, Ref]
-    """Factors by name."""
+    """Factors keyed by name."""
 
     @classmethod
     def of(cls, terms: Terms) -> Offer:
-        """Return the offer of these terms. Raise `UsageError` if they contradict each other."""
+        """Return the offer that results from these terms. Raise `UsageError` if they contradict each other."""
         passed = list(dict.fromkeys((*terms.rubrics, *terms.more_rubrics)))
         rubrics = resolve(passed)
         sets = {name: [rubric.name for rubric in resolve([name])] for name in passed}
@@ -105,7 +107,7 @@ class Offer:
             check_answers([spec], rubrics)
 
     def check_rubrics(self) -> None:
-        """Raise `UsageError` for a rubric that a server cannot ask."""
+        """Raise `UsageError` for a rubric that a server cannot ask about."""
         check_unconditional(
             self.rubrics, "a server asks every rubric once about every edit"
         )
@@ -134,8 +136,8 @@ class Offer:
     def panel(
         self, judge: str | None = None, judge_for: Mapping[str, str] | None = None
     ) -> JudgePanel:
-        """Return the default judges, except those that a request names. A request's `judge` judges every rubric for which
-        the request names no other."""
+        """Return the default judges, replaced by those that a request names. A request's `judge` judges every rubric
+        for which the request names no other judge."""
         defaults = {} if judge else self.terms.judge_for
         by_rubric = {
             rubric: spec
@@ -145,7 +147,7 @@ class Offer:
         return JudgePanel({judge or self.terms.judge: 1.0}, by_rubric)
 
     def panel_of(self, options: RewardRequest) -> JudgePanel:
-        """Return the judges of a request. Raise `Refused` for a mixture that also has judges of single rubrics."""
+        """Return the judges for a request. Raise `Refused` if it has both a mixture and judges for single rubrics."""
         if options.judges:
             if options.judge_for:
                 what = "judges is a mixture that is asked about every rubric: send only one of judges and judge_for"
@@ -158,8 +160,7 @@ class Offer:
     # --- scores -----------------------------------------------------------------------------------------------
 
     def score_of(self, options: RewardRequest) -> tuple[Reduction, list[Rubric]]:
-        """Return the reduction of a request and the rubrics that it needs. Raise `Refused` if the score cannot be
-        computed."""
+        """Return a request's reduction and the rubrics that it needs. Raise `Refused` if the score cannot be computed."""
         terms = self.terms
         score = options.score or options.formula
         weights = options.weights
@@ -186,7 +187,8 @@ class Offer:
         weights: Mapping[str, float],
         names_of_rubrics: Sequence[str] = (),
     ) -> tuple[Reduction, list[Rubric]]:
-        """Return the reduction of a score, and its rubrics: those named, and those of the factors in the score."""
+        """Return the reduction for a score, and its rubrics: those that are named, and those of the factors in the
+        score."""
         factor = [score] if score in self.names else []
         by_factor = reduction.checked_weights(weights, self.names)
         rubrics = self.rubrics_of(names_of_rubrics, [*weights, *factor])
@@ -201,7 +203,8 @@ class Offer:
     def rubrics_of(
         self, rubrics: Sequence[str], factors: Sequence[str] = ()
     ) -> list[Rubric]:
-        """Return the named rubrics and those of the named factors, else the default ones, in the server's order."""
+        """Return the named rubrics and those of the named factors, in the server's order. If nothing is named, return
+        the default rubrics."""
         wanted = {self.names[name][0] for name in factors}
         for name in rubrics or (() if wanted else self.terms.rubrics):
             wanted.update(self.sets.get(name, [name]))
@@ -210,8 +213,8 @@ class Offer:
     # --- limits of the default reward -------------------------------------------------------------------------
 
     def blind_judge(self) -> str | None:
-        """Return the judge that is asked whether the instruction was followed but compares only pixels, so that edits
-        have no default reward; None if there is none."""
+        """Return the judge that is asked whether the instruction was followed but compares only pixels, or None if
+        there is none. With such a judge, edits have no default reward."""
         reduced, rubrics = self.read_score(self.terms.formula, self.terms.weights)
         if INSTRUCTION not in reduced.rubrics:
             return None
@@ -226,7 +229,7 @@ class Offer:
         return next(asked_about, None)
 
     def ignores_instruction(self) -> bool:
-        """Whether the default score is only about preservation and quality, so that an edit that does less than the
+        """Whether the default score is only about preservation and quality. If so, an edit that does less than the
         instruction asks may have a higher reward."""
         reduced, _ = self.read_score(self.terms.formula, self.terms.weights)
         return bool(reduced.rubrics) and reduced.rubrics <= _ABOUT_LOOKS

@@ -1,7 +1,7 @@
 """Safe reading of pickled request bodies, for trainers whose clients send only pickles.
 
 This is the only module that reads pickles. A body is first checked opcode by opcode. Opcodes that name, call or build
-an object are refused, so that the unpickler can only make bytes, text, numbers, bool, None, lists, tuples and dicts.
+an object are refused, so the unpickler can only make bytes, text, numbers, bool, None, lists, tuples and dicts.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PLAIN = frozenset(
 )
 """Opcodes that make plain values."""
 _TUPLES = 1000
-"""Maximum number of tuples in a body, since a sender can choose their hashes: a dict with 8,000 colliding keys blocked
-the interpreter for a second."""
+"""Maximum number of tuples in a body. It is limited because a sender can choose their hashes: a dict with 8,000
+colliding keys blocked the interpreter for a second."""
 
 
 class NotPlain(ValueError):
@@ -36,8 +36,8 @@ class _Unpickler(pickle.Unpickler):
 
 
 def loads(data: bytes, max_values: int) -> object:
-    """Return the value of a pickle. Raise `NotPlain` if it contains objects, or more than `max_values` opcodes or
-    values."""
+    """Return the value of a pickle. Raise `NotPlain` if it contains objects, or if it has more than `max_values`
+    opcodes or values."""
     try:
         _check_opcodes(data, max_values)
         value = _Unpickler(io.BytesIO(data)).load()
@@ -89,8 +89,8 @@ def _check_opcodes(data: bytes, most: int) -> None:
 
 
 def _check_value(value: object, most: int) -> None:
-    """Raise `NotPlain` if a value contains more than `most` values. With the memo, a few bytes can make any number of
-    them, or a value that contains itself."""
+    """Raise `NotPlain` if a value contains more than `most` values. With the pickle's memo, a few bytes can make any
+    number of values, or a value that contains itself."""
     left = [(value, 0)]
     count = 0
     while left:

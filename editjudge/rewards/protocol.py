@@ -1,7 +1,7 @@
-"""The reward protocol: requests and answers of `/v1/judge` and `/v1/reward`, and the documents that describe them.
+"""The reward protocol: requests to and responses from `/v1/judge` and `/v1/reward`, and the documents that describe
+them.
 
-A request cannot name a path or a URL. It contains its images, and the judges and rubrics it names are from a fixed
-list.
+A request cannot name a path or a URL. It contains its images, and can name only judges and rubrics from a fixed list.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from editjudge.rewards.reduction import (
 from editjudge.store.import_run import ImportedJudgement
 
 JsonSchema = dict[str, Any]
-"""A JSON Schema or an OpenAPI document, whose parts are of all kinds."""
+"""A JSON Schema or an OpenAPI document, whose parts have many types."""
 PROTOCOL = 1
 """Version of the reward protocol (docs/reward-protocol.md), which increases with every incompatible change."""
 BASE64 = r"^(data:image/[a-z0-9.+-]{1,40};base64,)?([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-"""Pattern of an image in JSON, for the OpenAPI document only. The decoder below is as strict and much faster."""
+"""Pattern for an image in JSON, used only in the OpenAPI document. The decoder below is as strict and much faster."""
 _PREFIX = re.compile(r"data:image/[a-z0-9.+-]{1,40};base64,")
 _MAX_TURN = 10**6
 
@@ -60,7 +60,7 @@ class Terms:
     judge: str = "measured"
     """Default judge."""
     judge_for: Mapping[str, str] = field(default_factory=dict)
-    """Judges of single rubrics in the place of the default judge, by the name of the rubric or of a set."""
+    """Judges that replace the default judge for single rubrics, keyed by the name of the rubric or of a set."""
     options: Options = field(default_factory=Options)
     """Options of the judges."""
     judges: tuple[str, ...] = ()
@@ -75,11 +75,11 @@ class Terms:
     use: Use = "scores"
     """Default scores that a reward is computed from."""
     mixture: Mapping[str, float] = field(default_factory=dict)
-    """Default mixture of judges, with the weights for averaging their rewards; if empty, `judge` alone."""
+    """Default mixture of judges, with the weights for averaging their rewards. If it is empty, `judge` alone is used."""
     degenerate: Literal["null", "worst"] = "null"
-    """Reward of a degenerate output, which is not sent to a judge: null, or 0 with `worst`."""
+    """Reward of a degenerate output, which is not sent to a judge. It is null by default, and 0 with `worst`."""
     fresh: bool = False
-    """Whether to ask again even if the store has the answer. The earlier answer is kept too."""
+    """Whether to ask again even if the store has the answer. The earlier answer is kept as well."""
     budget: float | None = None
     """Maximum US dollars that this server may spend on judges."""
     max_samples: int = 16
@@ -92,21 +92,21 @@ class Terms:
     max_waiting: int = 512
     """Maximum number of accepted edits that are not judged yet. Further batches are refused until there is room."""
     max_held: int = 512 * 2**20
-    """Maximum total bytes of their request bodies, which bounds memory."""
+    """Maximum total size of their request bodies in bytes, which bounds memory."""
     deadline: float = 300.0
-    """Longest deadline of a request in seconds, and the default."""
+    """Longest deadline of a request in seconds. It is also the default."""
     drain: float = 30.0
-    """Seconds to finish accepted edits when the server stops."""
+    """Seconds in which accepted edits may be finished when the server stops."""
     concurrency: int | None = None
-    """Maximum number of requests in flight to a judge; None adapts it to the judge."""
+    """Maximum number of requests in flight to a judge. None adapts the number to the judge."""
     images: Path | None = None
-    """Folder that stores the images of requests by digest, so that the review pages can show them."""
+    """Folder in which the images of requests are stored by digest, so that the review pages can show them."""
     max_images: int = 10 * 2**30
-    """Maximum bytes of that folder. Further images are judged but not stored."""
+    """Maximum size of that folder in bytes. Further images are judged but not stored."""
 
     def options_of(self, spec: str) -> Options:
-        """Return the options of a judge. Beside other judges, one that computes is not asked for token probabilities,
-        which it does not have."""
+        """Return the options for a judge. If there are other judges, a judge that only computes is not asked for token
+        probabilities, which it does not have."""
         if is_local(spec) and (self.judge_for or spec != self.judge):
             return replace(self.options, read="text")
         return self.options
@@ -121,7 +121,8 @@ class Terms:
 
 
 def decoded(value: object) -> object:
-    """Return the bytes of strict base64, with or without the prefix of a `data:` URL; other types unchanged."""
+    """Return the bytes of strict base64, with or without the prefix of a `data:` URL. Values of other types are
+    returned unchanged."""
     if not isinstance(value, str):
         return value
     head = _PREFIX.match(value)
@@ -389,7 +390,7 @@ class RewardReason(BaseModel, frozen=True):
 
 
 class _SparsePart(BaseModel, frozen=True):
-    """An answer in which a field with a default is present only if it was set."""
+    """Part of a response in which a field with a default is present only if it was set."""
 
     @model_serializer(mode="wrap")
     def _without_defaults(
@@ -449,7 +450,7 @@ class RewardGroup(_SparsePart, frozen=True):
 
 
 def _describe_reward(schema: JsonSchema) -> None:
-    """Add to the JSON Schema that every field is required, and the rules of `_check_failure`."""
+    """Mark every field as required in the JSON Schema, and add the rules of `_check_failure`."""
     schema["required"] = list(schema["properties"])
     schema["if"] = {"properties": {"reward": {"type": "null"}}}
     failure = {"scores": {"type": "null"}, "status": {"not": {"const": "ok"}}}
@@ -477,14 +478,14 @@ class RewardedEdit(BaseModel, frozen=True):
 
     @classmethod
     def not_taken(cls, edit: str, status: str, message: str) -> Self:
-        """Return the reward of an edit that is invalid as sent, and therefore neither judged nor stored."""
+        """Return the result for an edit that is invalid as sent, and is therefore neither judged nor stored."""
         reason = RewardReason(
             rubric="-", code="not_taken", factor=None, message=message
         )
         return cls(id=edit, status=status, reasons=[reason])
 
     def explanation(self) -> str:
-        """Return the reasons in one line; empty if there are none."""
+        """Return the reasons in one line, or an empty string if there are none."""
         messages = [reason.message for reason in self.reasons]
         messages += [f"{factor}: {text}" for factor, text in self.abstained.items()]
         return "; ".join(list(dict.fromkeys(messages))[:3])
@@ -504,7 +505,7 @@ class RewardedEdit(BaseModel, frozen=True):
 
     @model_validator(mode="after")
     def _check_failure(self) -> Self:
-        """Raise `ValueError` if a failure has a number, or a number has no scores."""
+        """Raise `ValueError` if a failed edit has a reward or scores, or if a rewarded edit has no scores."""
         has_number = self.reward is not None
         if (self.scores is not None, self.status == "ok") != (has_number, has_number):
             raise ValueError(f"{self.id}: {self.status} with reward {self.reward}")
@@ -512,7 +513,7 @@ class RewardedEdit(BaseModel, frozen=True):
 
 
 def _describe_rewards(schema: JsonSchema) -> None:
-    """Add to the JSON Schema that every field is required except `judged_by`."""
+    """Mark every field except `judged_by` as required in the JSON Schema."""
     schema["required"] = [name for name in schema["properties"] if name != "judged_by"]
 
 
@@ -555,11 +556,11 @@ _MULTIPART = {
     "Batch": "BatchWords",
     "RewardBatch": "RewardBatchWords",
 }
-"""Names of requests without images, for multipart bodies, in which images are separate parts."""
+"""Names of the requests without images. They are for multipart bodies, in which images are separate parts."""
 
 
 def _schemas(models: Sequence[type[BaseModel]], at: str) -> JsonSchema:
-    """Return the JSON schemas of models and of their nested models, by name; `at` is the prefix of references."""
+    """Return the JSON schemas of models and of their nested models, keyed by name. `at` is the prefix of references."""
     _, made = models_json_schema(
         [(model, "validation") for model in models], ref_template=f"{at}{{model}}"
     )
@@ -582,7 +583,7 @@ def _without_images(schema: JsonSchema) -> JsonSchema:
 
 
 def schema() -> JsonSchema:
-    """Return the JSON Schema of the protocol for any server, without the judges, rubrics and limits of this one."""
+    """Return the protocol's JSON Schema for any server. It does not contain the judges, rubrics and limits of this one."""
     kinds = _schemas((RewardRequest, Rewards, Refusal), "#/$defs/")
     roots = ("Request", "Rewards", "Refusal")
     return {
@@ -597,7 +598,7 @@ def schema() -> JsonSchema:
 
 
 def openapi(models: RequestModels, *, secured: bool) -> JsonSchema:
-    """Return the OpenAPI 3.1 document of a server: `openapi.yaml` with the models of requests and answers."""
+    """Return a server's OpenAPI 3.1 document: `openapi.yaml` with the models of requests and responses."""
     document: JsonSchema = yaml.safe_load(
         Path(__file__).with_name("openapi.yaml").read_bytes()
     )

@@ -56,12 +56,13 @@ from editjudge.store.store import Store
 T = TypeVar("T")
 
 _PLANNING = 0.5
-"""Seconds beyond the deadline that a request waits for its keys and its run, by which its answers can be found later."""
+"""Seconds beyond the deadline that a request waits for its keys and its run. With these, its answers can be found
+later."""
 _SPANS = 8192
-"""Number of judgements whose times are remembered; no request has as many."""
+"""Number of judgements whose times are remembered. No request has as many."""
 _TRIES = 6
-"""Number of tries before a judge counts as unreachable, about ten seconds because a client is waiting. A run tries for
-minutes."""
+"""Number of tries before a judge counts as unreachable. They take about ten seconds, because a client is waiting; a run
+tries for minutes."""
 _PENDING = Remark(
     "deadline",
     "not judged by the deadline; judging continues, and a later request finds the answer",
@@ -72,7 +73,7 @@ _PENDING = Remark(
 
 
 class Finding(NamedTuple):
-    """A fault of an edit that is found before a judge is asked, such as a degenerate output."""
+    """A fault in an edit that is found before a judge is asked, such as a degenerate output."""
 
     status: str
     """Status of the reward if the edit is not judged."""
@@ -83,8 +84,8 @@ class Finding(NamedTuple):
 
 
 def screen(edit: Edit) -> Finding | None:
-    """Return the first fault that the installed screens find; None if there is none. Without screens, only an output
-    that is the same file as its input is found.
+    """Return the first fault that the installed screens find, or None if there is none. If no screens are installed,
+    only an output that is the same file as its input is found.
 
     An unexpected exception makes this edit fail, since its output may be degenerate.
     """
@@ -121,22 +122,23 @@ class QueuedReply(NamedTuple):
 
 @dataclass
 class QueuedEdit:
-    """An edit in the queue of one judge, with its tasks in the order of the rubrics and the answers so far."""
+    """An edit in the queue of one judge, with its tasks in the order of the rubrics, and the answers so far."""
 
     edit: Edit
     works: Sequence[Work]
     item: Item | None = None
-    """The edit in the store; None until it is stored. Its name is its id and a digest of its content, since clients
-    reuse ids."""
+    """The edit in the store, or None until it is stored. Its name consists of its id and a digest of its content, since
+    clients reuse ids."""
     answers: dict[str, Judgement] = field(default_factory=dict)
-    """Judgements by task key."""
+    """Judgements keyed by task key."""
 
     @property
     def stored_as(self) -> str | None:
         return self.item.item if self.item else None
 
     def failure(self) -> str | None:
-        """Return the status of the first failure, or `pending` if a question has no answer yet; else None."""
+        """Return the status of the first failure. Otherwise return `pending` if a question has no answer yet, else
+        None."""
         for work in self.works:
             judgement = self.answers.get(work.task.key)
             status = judgement.status if judgement else "pending"
@@ -145,7 +147,7 @@ class QueuedEdit:
         return None
 
     def replies(self, since: float) -> list[QueuedReply]:
-        """Return the reply to each question; answers from before `since` count as cached."""
+        """Return the reply to each question. Answers from before `since` count as cached."""
         replies = []
         for work in self.works:
             judgement = self.answers.get(work.task.key)
@@ -175,7 +177,7 @@ class RequestBatch:
 
     edits: Sequence[Edit]
     questions: Mapping[str, Sequence[Rubric]]
-    """Rubrics that each judge is asked about."""
+    """Rubrics about which each judge is asked."""
     screened: bool = False
     """Whether edits with degenerate outputs are not sent to a judge."""
     samples: int = 1
@@ -191,7 +193,7 @@ class RequestBatch:
     def __post_init__(self) -> None:
         self.findings: list[Finding | None] = [None] * len(self.edits)
         self.queued = {spec: self._unplanned(spec) for spec in self.questions}
-        """Queued edits, by judge."""
+        """Queued edits, keyed by judge."""
 
     def _unplanned(self, spec: str) -> list[QueuedEdit]:
         return [
@@ -206,7 +208,7 @@ class RequestBatch:
         ]
 
     def queued_for(self, number: int) -> list[QueuedEdit]:
-        """Return the edit with this number in the queue of each judge."""
+        """Return the edit with this number from the queue of each judge."""
         return [edits[number] for edits in self.queued.values()]
 
     @property
@@ -243,7 +245,8 @@ class RequestBatch:
         _ = task.cancelled() or task.exception()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until all edits are judged, at most `seconds`, or a little longer if the keys are not known yet."""
+        """Wait until all edits are judged, but at most `seconds`. If the keys are not known by then, wait a little
+        longer for them."""
         # If the server is stopping, the current state is the answer.
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({self.task}, timeout=max(0.0, seconds))
@@ -266,9 +269,9 @@ class JudgeLane:
     pace: Pace
     window: Window
     runs: dict[bool, RunRecord] = field(default_factory=dict)
-    """Run of single edits (False), and run of pairs (True), which is reported as win rates."""
+    """Runs of this judge: one for single edits (False), and one for pairs (True), which is reported as win rates."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Lock held by the next question, so that questions are asked in order of arrival."""
+    """Lock held by the next question, so that questions are asked in the order of arrival."""
     is_down: bool = False
 
     def try_again(self) -> None:
@@ -279,7 +282,8 @@ class JudgeLane:
 
 
 class JudgingQueue:
-    """The queue of a server: accepts batches, asks the judges and stores the answers. Created by `open_queue`."""
+    """The queue of a server, which accepts batches, asks the judges and stores the answers. It is created by
+    `open_queue`."""
 
     def __init__(
         self,
@@ -296,7 +300,7 @@ class JudgingQueue:
         self.closing = False
         self.budget = Budget(terms.budget)
         self.spans: dict[str, tuple[float, float]] = {}
-        """Start and end times of the latest judgements, by key."""
+        """Start and end times of the latest judgements, keyed by task key."""
         # Separate pools, so that reading a request does not wait for the screening of images or for the store.
         self._readers = ThreadPoolExecutor(2, "editjudge-requests")
         self._screens = ThreadPoolExecutor(2, "editjudge-images")
@@ -319,15 +323,15 @@ class JudgingQueue:
     # --- accepting ------------------------------------------------------------------------------------------
 
     def read(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a function that reads a request in a thread."""
+        """Run in a thread a function that reads a request."""
         return asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     def _look(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a function that hashes or screens images in a thread."""
+        """Run in a thread a function that hashes or screens images."""
         return asyncio.get_running_loop().run_in_executor(self._screens, work)
 
     async def inspect(self, edits: Sequence[Edit]) -> list[Finding | None]:
-        """Return the faults of edits that are to be compared, including missing and unreadable images."""
+        """Return the faults in edits that are to be compared, including missing and unreadable images."""
         looks = (self._look(partial(self._inspect, edit)) for edit in edits)
         return await asyncio.gather(*looks)
 
@@ -343,8 +347,8 @@ class JudgingQueue:
 
     @contextlib.contextmanager
     def admitted(self, announced: int) -> Iterator[_Hold]:
-        """Reserve room for a body while it is read and judged. If there is no room for the announced size, raise
-        `Refused` before the body is read."""
+        """Reserve room for a body while it is read and judged. Raise `Refused` before the body is read if there is no
+        room for its announced size."""
         if self.closing:
             raise Refused(503, "the server is shutting down: try again later")
         hold = _Hold(self)
@@ -361,7 +365,7 @@ class JudgingQueue:
         return Refused(429, message, wait=min(60, max(1, seconds)))
 
     def take(self, batch: RequestBatch, hold: _Hold) -> None:
-        """Start judging a batch; `RequestBatch.wait` waits for it."""
+        """Start judging a batch. `RequestBatch.wait` waits until it is judged."""
         if self.closing:
             raise Refused(503, "the server is shutting down: try again later")
         count = len(batch.edits)
@@ -413,7 +417,7 @@ class JudgingQueue:
     def _plans(
         self, judge: Judge, spec: str, batch: RequestBatch
     ) -> list[tuple[list[Work], Item]]:
-        """Return the tasks of each edit, and the edit in the form that is stored. This hashes the images."""
+        """Return the tasks for each edit, and the edit in the form in which it is stored. This hashes the images."""
         digests = _RequestDigests(self._reader)
         plans = []
         rubrics = batch.questions[spec]
@@ -439,7 +443,8 @@ class JudgingQueue:
         batch: RequestBatch,
         look: Callable[[Edit, str], KnownImage | None],
     ) -> list[Work]:
-        """Return the questions about an edit. With `fresh`, they are repeats that have no answer in the store yet."""
+        """Return the questions about an edit. With `fresh`, they are further repeats, which have no answer in the store
+        yet."""
         repeats = batch.samples
         while True:
             settings = QuestionSettings(rubrics, repeats)
@@ -486,7 +491,7 @@ class JudgingQueue:
         items: Sequence[Item],
         tasks: Sequence[Task],
     ) -> RunRecord:
-        """Store these edits and tasks in the run of a judge, and return the run."""
+        """Store these edits and tasks in a judge's run, and return the run."""
         run = lane.runs.get(batch.pairwise)
         # `runs rm` may have removed the run since it was last written to.
         if run is None or self._store.run_of(run.id) is None:
@@ -498,8 +503,7 @@ class JudgingQueue:
         return run
 
     def _run(self, spec: str, rubrics: Sequence[Rubric]) -> RunRecord:
-        """Return the run of a judge. A server that is restarted with the same options and rubrics continues the same
-        run."""
+        """Return a judge's run. A server that is restarted with the same options and rubrics continues the same run."""
         frozen = {
             "service": "v1",
             "judges": [spec],
@@ -594,7 +598,7 @@ class JudgingQueue:
     # --- closing --------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Stop accepting requests, and finish the accepted edits within the time that the terms allow."""
+        """Stop accepting requests, and finish the accepted edits within the time set in the terms."""
         self.closing = True
         if self._batches:
             await asyncio.wait(self._batches, timeout=self.terms.drain)
@@ -640,13 +644,13 @@ class _Hold:
 
 
 class _RequestDigests(DigestCache):
-    """Cache of the image digests of one request. The 16 edits of a group are in 120 pairs, but each image is hashed
-    once."""
+    """Cache for the image digests in one request. The 16 edits of a group are in 120 pairs, but each image is hashed
+    only once."""
 
     def __init__(self, reader: ImageReader) -> None:
         super().__init__(reader)
         self._images: dict[int, tuple[ImageSource, KnownImage | None]] = {}
-        """Images by `id()`. The reference keeps the object alive, so that its id is not reused."""
+        """Images keyed by `id()`. The reference keeps the object alive, so its id is not reused."""
 
     def look_up(self, source: ImageSource) -> KnownImage | None:
         if id(source) not in self._images:
@@ -655,15 +659,15 @@ class _RequestDigests(DigestCache):
 
 
 async def _all(works: Iterable[Awaitable[object]]) -> None:
-    """Wait until all awaitables have ended; then raise the first error."""
+    """Wait until all awaitables have ended, then raise the first error."""
     for result in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
 
 
 def _circuit(spec: str) -> Circuit:
-    """Return a circuit breaker that never opens, since each question gets an answer or counts as unreachable after its
-    tries."""
+    """Return a circuit breaker that never opens. None is needed, since each question is answered or counts as
+    unreachable after a few tries."""
     return Circuit(spec, threshold=sys.maxsize, absence=math.inf)
 
 
@@ -671,7 +675,7 @@ def _circuit(spec: str) -> Circuit:
 async def open_queue(
     store: Store, terms: Terms, rubrics: Sequence[Rubric]
 ) -> AsyncIterator[JudgingQueue]:
-    """Open the queue of a server. Requests may name these rubrics."""
+    """Open the queue of a server whose requests may name these rubrics."""
     async with AsyncExitStack() as resources:
         queue = JudgingQueue(store, terms, rubrics, resources)
         try:

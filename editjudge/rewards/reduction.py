@@ -1,4 +1,4 @@
-"""Reduction of an edit's scores to a reward from 0 to 1, by the score expression of a request."""
+"""Reduction of an edit's scores to a reward from 0 to 1, using the request's score expression."""
 
 from __future__ import annotations
 
@@ -41,25 +41,26 @@ MOST_WEIGHT = 1e3
 INSTRUCTION = "fidelity"
 """Rubric that asks whether the instruction was followed."""
 NOT_JUDGED = "instruction_not_judged"
-"""Status of a reward whose score includes that rubric, if no factor of it has a score."""
+"""Status of a reward whose score includes that rubric although none of the rubric's factors has a score."""
 INSTRUCTION_NOT_JUDGED = Remark(
     NOT_JUDGED,
     "whether the instruction was followed was not judged, so that doing less would pay: ask a judge that understands "
     "images, or name the rubrics that the reward is about",
 )
 Use = Literal["scores", "expected"]
-"""Written scores, or expected scores if the judge gave them: by token probabilities, or before rounding."""
+"""Which scores to use: written scores, or expected scores if the judge gave them (from token probabilities, or before
+rounding)."""
 
 
 class Reduced(NamedTuple):
-    """The reward of an edit's scores, or the reason why there is none."""
+    """The reward that results from an edit's scores, or the reason why there is none."""
 
     reward: float | None
     status: str = "ok"
     reason: Remark | None = None
-    """None for an abstention, whose reasons the judge gave."""
+    """None if the judge abstained; its reasons are then in the judgement."""
     rubric: str = "-"
-    """Rubric that the reason is about."""
+    """Rubric to which the reason applies."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,10 @@ class Reduction:
     """A formula that computes a reward from scores."""
 
     formula: str
-    """Description of the formula in every answer."""
+    """Description of the formula, included in every response."""
     term: Term
     worst: float = 0.0
-    """Value of the term for which the reward is 0."""
+    """Value of the term at which the reward is 0."""
     best: float = 1.0
     extrapolates: bool = False
     """Whether the formula accepts scores beyond the ends of their scales, as a mean does."""
@@ -82,18 +83,19 @@ class Reduction:
 
     @property
     def rubrics(self) -> set[str]:
-        """Rubrics of the formula, each of which must be judged."""
+        """Rubrics in the formula, each of which must be judged."""
         return {rubric for rubric, _ in self.refs}
 
     def of(self, scores: Mapping[Ref, float]) -> float | None:
-        """Return the value of the formula, from 0 to 1 unless it extrapolates; None if a required score is missing."""
+        """Return the value of the formula, or None if a required score is missing. It is from 0 to 1 unless the formula
+        extrapolates."""
         value = value_for_edit(self.term, scores)
         if value is None:
             return None
         return (value - self.worst) / (self.best - self.worst)
 
     def reduced(self, scores: Mapping[Ref, float]) -> Reduced:
-        """Return the reward of these scores. It is defined only if every rubric of the formula was judged."""
+        """Return the reward for these scores. It is defined only if every rubric in the formula was judged."""
         missing = self.rubrics - {rubric for rubric, _ in self.refs & scores.keys()}
         if INSTRUCTION in missing:
             return Reduced(None, NOT_JUDGED, INSTRUCTION_NOT_JUDGED, INSTRUCTION)
@@ -113,8 +115,8 @@ class Reduction:
 
 
 def scores_of(judgements: Iterable[Judgement], use: Use = "scores") -> dict[Ref, float]:
-    """Return all scores of these judgements, by rubric and factor. With `expected`, a factor has its expected score, and
-    its written one if its judge gives no expected scores."""
+    """Return all scores in these judgements, keyed by rubric and factor. With `expected`, a factor has its expected
+    score, or its written score if the judge gives no expected scores."""
     scores: dict[Ref, float] = {}
     for judgement in judgements:
         written = judgement.scores or {}
@@ -136,7 +138,8 @@ def scales(rubrics: Sequence[Rubric]) -> dict[Ref, Scale]:
 
 
 def names(rubrics: Sequence[Rubric]) -> dict[str, Ref]:
-    """Return the factors keyed by name: `key` and `rubric.key`. A key that several rubrics have belongs to the first."""
+    """Return the factors keyed by name (`key` and `rubric.key`). If several rubrics have a factor with the same key,
+    the key refers to the first."""
     by_name: dict[str, Ref] = {}
     for rubric, key in scales(rubrics):
         by_name.setdefault(key, (rubric, key))
@@ -145,7 +148,8 @@ def names(rubrics: Sequence[Rubric]) -> dict[str, Ref]:
 
 
 def labels(rubrics: Sequence[Rubric]) -> dict[Ref, str]:
-    """Return the name of each factor in an answer: its key, or `rubric.key` if several rubrics have the key."""
+    """Return the name of each factor in a response. It is the factor's key, or `rubric.key` if several rubrics have the
+    key."""
     refs = list(scales(rubrics))
     count = Counter(key for _, key in refs)
     return {
@@ -157,8 +161,8 @@ def labels(rubrics: Sequence[Rubric]) -> dict[Ref, str]:
 def checked_weights(
     weights: Mapping[str, float], factors: Mapping[str, Ref]
 ) -> dict[Ref, float]:
-    """Return the weights keyed by factor. Raise `UsageError` for an unknown factor, for two weights of one factor, and
-    for a weight out of range."""
+    """Return the weights keyed by factor. Raise `UsageError` if a factor is unknown or has two weights, or if a weight
+    is out of range."""
     first_names: dict[Ref, str] = {}
     for name, weight in weights.items():
         if name not in factors:
@@ -185,8 +189,8 @@ def read_score(
     weights: Mapping[Ref, float] | None = None,
     set_scores: Mapping[str, SetScore] = MappingProxyType({}),
 ) -> Reduction:
-    """Return the reduction of a score, which is a named formula with or without weights, a factor, a score of a rubric
-    set, or an expression. Raise `UsageError` if it cannot be a reward."""
+    """Return the reduction for a score. The score is a named formula with or without weights, a factor, a score of a
+    rubric set, or an expression. Raise `UsageError` if it cannot be a reward."""
     if score in EXPRESSIONS:
         return _named(score, rubrics, weights or {})
     if weights:
@@ -230,8 +234,9 @@ def _is_width(number: float) -> bool:
 
 
 def _rubric_means(rubrics: Sequence[Rubric]) -> dict[str, Term]:
-    """Return the value of each rubric's name: the mean of the shares of its factors that were scored. Factors have
-    scales of their own, and shares of 0 to 1 can be multiplied, so that the worst of one rubric makes a product 0."""
+    """Return the value that each rubric's name has in an expression. It is the mean over the rubric's scored factors,
+    each as a share of its scale. Shares from 0 to 1 can be multiplied: if one rubric has the worst value, the product
+    is 0."""
     return {
         rubric.name: _over_all("mean", [rubric])
         for rubric in rubrics
@@ -289,7 +294,7 @@ def _weighted(
 
 
 def _is_closed(scale: Scale) -> bool:
-    """Whether scores can be mapped to 0..1, which requires two ends. PSNR, for example, has no upper end."""
+    """Whether scores can be mapped to 0..1, which requires a scale with two ends. PSNR, for example, has no upper end."""
     return scale.share(0) is not None
 
 

@@ -1,4 +1,4 @@
-"""Reading and validation of request bodies of `/v1/judge` and `/v1/reward`: JSON, multipart and msgpack."""
+"""Reading and validation of request bodies for `/v1/judge` and `/v1/reward`: JSON, multipart and msgpack."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ TYPES = ("application/json", _MULTIPART, *_MSGPACK)
 _PART = re.compile(
     rf"(?:edits\.(\d{{1,4}})\.)?(?:({'|'.join(IMAGE_ROLES)})|references\.(\d{{1,2}}))"
 )
-"""Name of a multipart part: the edit's number, and the field or the number of a reference."""
+"""Name of a multipart part. It consists of the edit's number, and the field or the number of a reference image."""
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
 """A JSON string, or a character that begins or separates values."""
 _TOKENS = 1000
-"""Maximum number of tokens of a request apart from its edits, such as names of rubrics and weights."""
+"""Maximum number of tokens in a request apart from its edits, such as names of rubrics and weights."""
 _TOKENS_PER_EDIT = 500
-"""Maximum number of tokens of each edit. An edit with 13 fields and 32 entries of metadata has 140."""
+"""Maximum number of tokens in each edit. An edit with 13 fields and 32 entries of metadata has 140."""
 _LENGTHS = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
-"""Size in bytes of the length field of msgpack's bytes and strings. Extension types are refused during parsing."""
+"""Size in bytes of the length field for msgpack's bytes and strings. Extension types are refused during parsing."""
 _FIXED = {
     0xCA: 4,
     0xCB: 8,
@@ -65,7 +65,7 @@ _FIXED = {
     0xDE: 2,
     0xDF: 4,
 }
-"""Number of bytes that follow the type byte of a msgpack value of fixed size."""
+"""Number of bytes after the type byte, for msgpack values of fixed size."""
 _INVALID = "the request is invalid"
 
 M = TypeVar("M", bound=BaseModel)
@@ -113,7 +113,7 @@ class Refused(Exception):
 
     @classmethod
     def at(cls, where: str, what: str) -> Self:
-        """Return the refusal of one field of a request."""
+        """Return the refusal for one field of a request."""
         return cls(422, what, [(where, what)])
 
     @property
@@ -131,14 +131,14 @@ class RequestReader:
         """Maximum number of values and separators in one request."""
 
     def judging(self, body: Body) -> JudgeRequest | OneEditRequest:
-        """Parse a body of `/v1/judge`. Slow: call it in a thread."""
+        """Parse a body for `/v1/judge`. This is slow, so call it in a thread."""
         values = self._values(body)
         if isinstance(values, dict) and values.get("edits") is not None:
             return self._validated(self._models.batch, values)
         return self._validated(self._models.one, values)
 
     def rewarding(self, body: Body) -> RewardRequest:
-        """Parse a body of `/v1/reward`. Slow: call it in a thread."""
+        """Parse a body for `/v1/reward`. This is slow, so call it in a thread."""
         return self._validated(self._models.reward, self._values(body))
 
     def valid_options(self, options: ModeOptions) -> RewardRequest:
@@ -240,7 +240,7 @@ class RequestReader:
             raise Refused(422, "the body is not msgpack", [("", problem)]) from None
 
     def _gathered(self, parts: Sequence[tuple[str, bytes]]) -> JsonObject:
-        """Return the values of a multipart body. The part `request` is JSON; every other part is an image named after
+        """Return the values in a multipart body. The part `request` is JSON; every other part is an image, named after
         its field."""
         images = dict(parts)
         request = self.parse(images.pop("request", b""))
@@ -312,7 +312,7 @@ def msgpack_values(data: bytes, most: int) -> int:
 
 
 def _edits(request: JsonObject) -> list[JsonObject]:
-    """Return the edits of a request that are objects. A request without a list of edits is itself the edit."""
+    """Return those edits in a request that are objects. A request without a list of edits is itself the edit."""
     edits = request.get("edits", [request])
     return [e for e in edits if isinstance(e, dict)] if isinstance(edits, list) else []
 
@@ -337,7 +337,7 @@ async def body(
 ) -> Body:
     """Read the body of a request. Raise `Refused` if it is too large or its type is not accepted.
 
-    `hold` is called with the size of each chunk, and raises if there is no room.
+    `hold` is called with the size of each chunk, and raises an error if there is no room.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     size = 0
@@ -365,7 +365,7 @@ async def body(
 
 class _PartsParser(MultiPartParser):
     def close(self) -> None:
-        """Close all files, including those of truncated parts and refused bodies, which are not in any form."""
+        """Close all files, including those of truncated parts and refused bodies, which no form contains."""
         for file in self._files_to_close_on_error:
             file.close()
 
@@ -397,7 +397,7 @@ async def _parts(
 
 
 def _raw(text: str) -> bytes:
-    """Return the bytes of a part without a file name, which the parser has decoded as UTF-8 or Latin-1."""
+    """Return the bytes of a part without a file name. The parser has decoded them as UTF-8 or Latin-1."""
     try:
         data = text.encode("latin-1")
         data.decode("utf-8")
@@ -409,7 +409,7 @@ def _raw(text: str) -> bytes:
 
 
 class UploadFolder:
-    """A folder of the images that clients sent, named by digest, so that the review pages can show them.
+    """A folder with the images that clients sent, which the review pages can show. Images are named by digest.
 
     It grows to at most `most` bytes. Images are never removed.
     """
@@ -425,8 +425,8 @@ class UploadFolder:
         self._is_failing = False
 
     def keep(self, data: bytes, image: KnownImage) -> str | None:
-        """Store an image and return its path. Return None if it is not an image, the folder is full, or writing fails;
-        the edit is judged anyway."""
+        """Store an image and return its path. Return None if it is not an image, if the folder is full, or if writing
+        fails. The edit is judged in any case."""
         if image.info is None:
             return None
         path = self.folder / f"{image.digest}.{image.info.format}"

@@ -1,4 +1,5 @@
-"""Rewards from judgements: a number for each edit, or the reason why there is none, and its rank in its group."""
+"""Rewards computed from judgements. Each edit gets a number, or the reason why there is none, and its rank in its
+group."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ from editjudge.rubrics.verdict import Remark
 
 LOW_VARIANCE = 0.01
 """Standard deviation of a group's rewards below which the group is flagged, because a normalised advantage would be
-noise. One step of one factor of `online` changes a reward by more than this."""
+noise. A change of one step in one factor of `online` changes a reward by more than this."""
 
 _MISSING = Remark("missing_output", "the editing model produced no image")
 
@@ -51,7 +52,7 @@ def reason(rubric: str, remark: Remark) -> RewardReason:
 
 
 def flags(finding: Finding | None, rubrics: Iterable[str]) -> list[RewardReason]:
-    """Return an edit's fault as a reason for each rubric; empty if there is no fault."""
+    """Return an edit's fault as a reason for each rubric. The list is empty if there is no fault."""
     if finding is None:
         return []
     remark = Remark(finding.code, finding.message)
@@ -61,8 +62,9 @@ def flags(finding: Finding | None, rubrics: Iterable[str]) -> list[RewardReason]
 def unchanged(
     judgements: Iterable[Judgement], reduction: Reduction, finding: Finding | None
 ) -> Remark | None:
-    """Return the remark that the output changed next to nothing, if a screen or the evidence of a judge says so and the
-    score does not ask whether the instruction was followed: such an output would have the highest reward."""
+    """Return a remark if a screen or a judge's evidence says that the output changed next to nothing. This matters only
+    if the score does not include whether the instruction was followed, since such an output would then have the highest
+    reward."""
     if INSTRUCTION in reduction.rubrics:
         return None
     if finding and finding.code == "unchanged":
@@ -75,18 +77,18 @@ def unchanged(
 
 
 class _MemberReward(NamedTuple):
-    """The reward of an edit by one judge, or by several that each judge a part of the rubrics."""
+    """The reward that an edit gets from one judge, or from several judges with different rubrics."""
 
     replies: Sequence[QueuedReply]
     failure: str | None
     """Status if there is no reward."""
     reasons: Sequence[RewardReason]
     rewards: Sequence[float]
-    """Reward of each sample. Empty if any is missing, since a mean of the others would not be comparable."""
+    """Reward of each sample. It is empty if any is missing, since a mean of the others would not be comparable."""
     scores: Mapping[Ref, float]
     """Mean scores over the samples."""
     probable: tuple[float, float] | None
-    """Mean and standard deviation of the reward under the judge's probabilities of the scores."""
+    """Mean and standard deviation of the reward under the judge's probabilities for the scores."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class RewardRules:
 
     reduction: Reduction
     labels: Mapping[Ref, str]
-    """Names of the factors in the answer."""
+    """Names of the factors in the response."""
     scales: Mapping[Ref, Scale]
     panel: JudgePanel
     use: Use = "scores"
@@ -117,7 +119,7 @@ class RewardRules:
         return reward
 
     def reward(self, number: int, batch: RequestBatch) -> RewardedEdit:
-        """Return the reward of the edit with this number in the request: the weighted mean over the judges."""
+        """Return the reward of the edit with this number in the request. It is the weighted mean over the judges."""
         first = batch.queued_for(number)[0]
         finding = batch.findings[number]
         rubrics = [rubric.name for rubric in batch.rubrics]
@@ -210,8 +212,8 @@ class RewardRules:
         """Return the reward of the expected scores, and its standard deviation under the judge's probabilities. Return
         None unless there are probabilities for every factor of the formula.
 
-        The deviation is computed by moving one factor at a time by its own standard deviation in both directions. This
-        is exact for a mean of independent factors, and a first-order approximation for other formulas.
+        To compute the deviation, each factor in turn is moved by its own standard deviation in both directions. This is
+        exact for a mean of independent factors, and a first-order approximation for other formulas.
         """
         expected: dict[Ref, float] = {}
         spreads: dict[Ref, float] = {}
@@ -234,7 +236,7 @@ class RewardRules:
         return mean, math.sqrt(math.fsum(width**2 / 4 for width in widths))
 
     def _moved(self, scores: Mapping[Ref, float], ref: Ref, change: float) -> float:
-        """Return the reward after changing one score. The score is clipped to its scale unless the formula
+        """Return the reward after one score is changed. The score is clipped to its scale unless the formula
         extrapolates."""
         score = scores[ref] + change
         low = self.scales[ref].low
@@ -249,7 +251,7 @@ def _dot(a: Iterable[float], b: Iterable[float]) -> float:
 
 
 def _suffixes(judges: Iterable[str]) -> dict[str, str]:
-    """Return the suffix that distinguishes the names of each judge's scores; empty if there is one judge."""
+    """Return the suffix that distinguishes the names of each judge's scores. It is empty if there is only one judge."""
     specs = list(judges)
     return {spec: f"@{spec}" if len(specs) > 1 else "" for spec in specs}
 
@@ -261,7 +263,7 @@ def _without_number(
     flagged: Sequence[RewardReason],
     replies: Mapping[str, QueuedReply],
 ) -> RewardedEdit:
-    """Return the result of an edit that has no reward. `replies` are its answers by name."""
+    """Return the result for an edit without a reward. `replies` holds its answers keyed by name."""
     judgements = {name: reply.judgement for name, reply in replies.items()}
     reasons = [
         reason(j.rubric, remark) for j in judgements.values() for remark in j.reasons
@@ -288,7 +290,8 @@ def _means(samples: Sequence[Mapping[Ref, float]]) -> Mapping[Ref, float]:
 
 
 def _by_name(replies: Iterable[QueuedReply], suffix: str) -> dict[str, QueuedReply]:
-    """Return replies keyed by name: the rubric, the number of any further sample, and the suffix of the judge."""
+    """Return replies keyed by name. A name consists of the rubric, the number of the sample unless it is the first, and
+    the judge's suffix."""
     by_name: dict[str, QueuedReply] = {}
     for reply in replies:
         name = f"{reply.judgement.rubric}{suffix}"
@@ -301,8 +304,8 @@ def _by_name(replies: Iterable[QueuedReply], suffix: str) -> dict[str, QueuedRep
 def _uncertainty(
     shares: Sequence[float], answers: Sequence[_MemberReward]
 ) -> Uncertainty | None:
-    """Return the standard error of the reward, from repeated samples or else from the judge's probabilities of the
-    scores. Return None if there are neither."""
+    """Return the standard error of the reward, from repeated samples or, without them, from the judge's probabilities
+    for the scores. Return None if there are neither."""
     samples = min(len(answer.rewards) for answer in answers)
     squares = [share**2 for share in shares]
     if samples >= 2:
@@ -327,7 +330,7 @@ def _uncertainty(
 def grouped(
     groups: Sequence[str | None], rewards: Sequence[RewardedEdit], *, ranked: bool
 ) -> list[RewardedEdit]:
-    """Return the rewards with their ranks in their groups. With `ranked`, the reward is the rank, from 0 to 1."""
+    """Return the rewards with their ranks in their groups. With `ranked`, the rank, from 0 to 1, becomes the reward."""
     members: dict[str | None, list[float | None]] = {}
     for name, reward in zip(groups, rewards, strict=True):
         members.setdefault(name, []).append(reward.reward)
@@ -386,13 +389,13 @@ PREFERENCE = load("preference")
 FACTOR = "overall"
 FORMULA = "share of the comparisons within the group that were won, a tie counting half (preference.overall, both orders)"
 MAX_MEMBERS = 16
-"""Maximum number of edits in a group: 16 edits make 120 pairs, which are 240 questions."""
+"""Maximum number of edits in a group. 16 edits make 120 pairs, which are 240 questions."""
 
 
 def check_groups(
     edits: Sequence[Edit], groups: Sequence[str | None], most: int
 ) -> None:
-    """Raise `Refused` unless the edits of each group can be compared, in at most `most` pairs."""
+    """Raise `Refused` unless the edits in each group can be compared in at most `most` pairs."""
     members: dict[str | None, list[int]] = {}
     for number, name in enumerate(groups):
         members.setdefault(name, []).append(number)
@@ -425,15 +428,15 @@ class _Game(NamedTuple):
     pair: QueuedEdit
     decision: Decision
     won: float
-    """Points: 1 for a win, 0.5 for a tie, else 0."""
+    """Points: 1 for a win, 0.5 for a tie, 0 otherwise."""
 
 
 class Contest:
     """Pairwise comparisons of the edits in each group (`ranking: pairs`).
 
-    The judge compares every pair of edits of a group, in both orders, with the rubric `preference`. The reward of an
-    edit is the share of its comparisons that it won by `overall`, a tie counting half. If a comparison fails, its two
-    edits have no reward, while the others of the group keep theirs.
+    The judge compares every pair of edits in a group, in both orders, with the rubric `preference`. An edit's reward is
+    the share of its comparisons that it won on the factor `overall`; a tie counts as half a win. If a comparison fails,
+    its two edits have no reward, while the others in the group keep theirs.
     """
 
     def __init__(
@@ -450,18 +453,18 @@ class Contest:
             if finding is None or not finding.set_aside:
                 members.setdefault(name, []).append(number)
         self._games: list[tuple[int, int]] = []
-        """Numbers of the two edits of each comparison."""
+        """Numbers of the two edits in each comparison."""
         for numbers in members.values():
             self._games += combinations(numbers, 2)
 
     def pairs(self) -> list[Edit]:
-        """Return, for each comparison, an edit with both outputs, like those of `editjudge pairs`."""
+        """Return an edit with both outputs for each comparison, in the same form as `editjudge pairs`."""
         return [_pair(self._edits[a], self._edits[b]) for a, b in self._games]
 
     def rewards(
         self, batch: RequestBatch | None, rules: RewardRules
     ) -> list[RewardedEdit]:
-        """Return the rewards in the order of the edits; `batch` is None if there were no pairs to ask about."""
+        """Return the rewards in the order of the edits. `batch` is None if there were no pairs to ask about."""
         games = [self._comparisons(n, batch) for n in range(len(self._edits))]
         rewards = [self._reward(n, games[n], batch, rules) for n in range(len(games))]
         placed = grouped(self._groups, rewards, ranked=False)
@@ -565,8 +568,8 @@ def _decision(pair: QueuedEdit) -> Decision:
 
 
 def _failure(game: _Game) -> str | None:
-    """Return why a comparison has no verdict; None if it has one. A judge that does not compare how far the instruction
-    was followed would prefer the edit that did less."""
+    """Return the reason why a comparison has no verdict, or None if it has one. It has none if the judge abstained from
+    comparing how far the instruction was followed, since it would then prefer the edit that did less."""
     judgements = game.pair.answers.values()
     if failure := game.pair.failure():
         return failure

@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 Handler = Callable[[Request], Awaitable[Response]]
 
 _MAX_BODY = 512 * 2**20
-"""Maximum bytes of a request body, whatever the terms allow."""
+"""Maximum size of a request body in bytes, whatever the terms allow."""
 
 
 def extension(site: Site) -> Extension:
@@ -93,12 +93,12 @@ class _Inquiry:
     rubrics: Sequence[Rubric]
     panel: JudgePanel
     batch: RequestBatch | None = field(default=None, init=False)
-    """Questions of the request; None if there are none, because no two edits of a group can be compared."""
+    """Questions in the request; None if there are none, because no two edits in a group can be compared."""
 
     def __post_init__(self) -> None:
         self.edits = [sent.edit(n) for n, sent in enumerate(self.options.edits)]
         self.by_judge = self.panel.questions(self.rubrics)
-        """Rubrics that each judge is asked about."""
+        """Rubrics about which each judge is asked."""
 
     async def questions(self, queue: JudgingQueue) -> RequestBatch | None:
         return RequestBatch(self.edits, self.by_judge, fresh=self.options.fresh)
@@ -172,7 +172,7 @@ class _Service:
         _, rubrics = self.offer.read_score(terms.formula, terms.weights)
         called = labels(rubrics)
         self.factors = {called[ref]: scale for ref, scale in scales(rubrics).items()}
-        """Scales of the default factors, by their names in the answer."""
+        """Scales of the default factors, keyed by their names in the response."""
         judges = dict.fromkeys((*self.offer.judges(), *terms.judges))
         # Raises if the costs of a judge are unknown, because a budget could not be enforced.
         check_budget(terms.budget, list(judges), terms.options)
@@ -280,7 +280,7 @@ class _Service:
         understand: Callable[[Body], Q],
         accepted: Sequence[str] = TYPES,
     ) -> Q:
-        """Return the request with the answers that arrived by its deadline.
+        """Return the request with the answers that arrived before its deadline.
 
         `understand` parses the request in a thread, since it decodes images.
         """
@@ -428,11 +428,11 @@ class _DialectService:
 
 
 class _NothingTaken(Exception):
-    """Raised if no edit of a trainer's request can be judged."""
+    """Raised if none of the edits in a trainer's request can be judged."""
 
 
 def _groups(options: RewardRequest) -> list[str | None]:
-    """Return the group of each edit. With `ranking`, edits without a group are grouped by input and instruction."""
+    """Return each edit's group. With `ranking`, edits without a group are grouped by input and instruction."""
     if options.ranking == "none":
         return [edit.group for edit in options.edits]
     groups: list[str | None] = []

@@ -1,4 +1,4 @@
-"""Rewards for trainers, in this process or from a server: the extension point for further trainers.
+"""Rewards for trainers, computed in this process or by a server. This is the extension point for further trainers.
 
 A trainer's module converts the trainer's arguments into `RewardEdit`s, calls a `Rewarder`, and returns the result of
 `settled`. A complete example, for a trainer that calls `reward(samples)` and skips samples whose reward is None:
@@ -16,12 +16,12 @@ A trainer's module converts the trainer's arguments into `RewardEdit`s, calls a 
 
 Users call `edit_reward(judge, rubric, score, server, on_failure)`, with the arguments of `Rewarder` and the keyword
 arguments of the function. Images may be of any type that `editjudge.media.source` accepts. Inside an event loop, use
-`await rewarder.arewards(edits)`. `masks=False` is for a trainer that cannot leave a sample out: a failure then raises,
-unless the user passed `on_failure="group_mean"`, which marks each imputed number (`imputed`).
+`await rewarder.arewards(edits)`. `masks=False` is for a trainer that cannot leave a sample out. A failure then raises
+an error, unless the user passed `on_failure="group_mean"`, which marks each imputed number (`imputed`).
 
-A rewarder opens its judge, or its connections to a server, with the first edit and keeps them open. Each process has
-its own: a copy in a worker opens them again. They are closed by `close()`, at the end of `with Rewarder(...)`, or with
-the rewarder itself.
+A rewarder opens its judge, or its connections to a server, at the first edit and keeps them open. A copy of the
+rewarder in a worker process opens its own. They are closed by `close()`, at the end of `with Rewarder(...)`, or when
+the rewarder is garbage-collected.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Use = Literal["scores", "expected"]
 Ranking = Literal["none", "scores", "pairs"]
 """Method by which a server ranks the edits of a group (docs/reward-protocol.md)."""
 Score = str | Mapping[str, float] | None
-"""A formula (`mean`, `min`, `product`, `geometric_mean`), a factor, a rubric, an expression of them, factors with
+"""A formula (`mean`, `min`, `product`, `geometric_mean`), a factor, a rubric, an expression made of these, factors with
 weights, or None for the default."""
 
 _BATCH = 32
@@ -84,7 +84,7 @@ class NoReward(JudgeError):
 @dataclass(frozen=True)
 class Reward:
     value: float | None
-    """Reward from 0 to 1; None if there is none."""
+    """Reward from 0 to 1, or None if there is none."""
     status: str
     message: str = ""
     """Reason why there is no reward."""
@@ -128,8 +128,8 @@ class Rewarder:
         judge_for: Mapping[str, str] | None = None,
         use: Use | None = None,
     ) -> None:
-        """`judge_for` names judges of single rubrics, by rubric; `judge` judges the others. `use="expected"` takes the
-        expected scores of judges that give them."""
+        """Set up a rewarder. `judge_for` names judges for single rubrics, keyed by rubric; `judge` judges the others.
+        With `use="expected"`, the expected scores are used for judges that give them."""
         for name, value, kind in (
             ("ranking", ranking, Ranking),
             ("on_failure", on_failure, OnFailure),
@@ -214,7 +214,8 @@ class Rewarder:
     ) -> list[Reward]:
         """Return a reward for each edit. An unreadable image makes only its own edit fail.
 
-        If every edit has an unreadable image, raise the first error: the caller probably does not pass images.
+        If every edit has an unreadable image, the first error is raised, since the caller probably does not pass
+        images.
         """
         encoded = await _each(
             range(len(edits)),
@@ -234,8 +235,8 @@ class Rewarder:
         return [rewards[number] for number in range(len(edits))]
 
     def _encoded(self, number: int, edit: RewardEdit) -> RewardEdit | ImageError:
-        """Return the edit with encoded images (for a server, with the bytes of files), or an error if an image cannot
-        be read."""
+        """Return the edit with encoded images, or an error if an image cannot be read. For a server, files are replaced
+        by their bytes."""
         images: dict[str, Any] = {}
         for role, image in (("input", edit.input), ("edited", edit.edited)):
             where = f"edit {number}, {role}"
@@ -259,8 +260,8 @@ class Rewarder:
     ) -> list[Reward]:
         """Apply `on_failure` and return the rewards for the trainer.
 
-        `masks` means that the trainer leaves out samples whose reward is None, so that None may stay. `earlier` has
-        rewards by group that also count for `group_mean`.
+        `masks` means that the trainer leaves out samples whose reward is None, so None may stay. `earlier` holds
+        earlier rewards keyed by group, which also count for `group_mean`.
         """
         failed = [
             (n, reward) for n, reward in enumerate(rewards) if reward.value is None
@@ -311,7 +312,7 @@ def _with_group_means(
 
 
 def trainer(make: Callable[..., T]) -> Callable[..., T]:
-    """Return a factory with the arguments of `Rewarder` and the keyword arguments of `make`."""
+    """Return a factory that takes the arguments of `Rewarder` and the keyword arguments of `make`."""
     parameters = inspect.signature(make).parameters.values()
     keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
 
@@ -362,7 +363,7 @@ async def _each(keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> list[T]:
 
 
 class _JudgesHere:
-    """Judges of this process."""
+    """Judges that run in this process."""
 
     is_remote = False
 
@@ -375,7 +376,8 @@ class _JudgesHere:
         use: Use,
         options: Options | None,
     ) -> None:
-        """Raise early for an unknown rubric or factor, or a judge that cannot answer."""
+        """Choose the judges and rubrics without opening a judge. Raise an error for an unknown rubric or factor, or a
+        judge that cannot answer."""
         from editjudge.judges.judge import Options
         from editjudge.plugins import default_judge
         from editjudge.rewards.offer import Offer
@@ -479,7 +481,7 @@ class _RewardServer:
     token: str | None
     deadline: float
     options: Mapping[str, object]
-    """Fields of each request beside its edits; empty ones are left out."""
+    """Fields of each request other than its edits. Empty fields are left out."""
     is_remote = True
 
     async def open(self, resources: AsyncExitStack) -> ClientSession:
@@ -498,7 +500,7 @@ class _RewardServer:
     async def _post(self, session: ClientSession, batch: Batch) -> dict[int, Reward]:
         """Return the rewards of a request, retrying while the server is full or cannot be reached.
 
-        Retrying is safe: the server does not ask its judge about the same edit twice.
+        Retrying is safe, because the server does not ask its judge about the same edit twice.
         """
         import aiohttp
 
@@ -536,7 +538,8 @@ class _RewardServer:
         raise JudgeError(f"{self.url} {problem}", code="unreachable_server")
 
     def _body(self, batch: Batch) -> tuple[bytes, str]:
-        """Return the request body and its content type: msgpack with images as bytes if it is installed, else JSON."""
+        """Return the request body and its content type. It is msgpack, with images as bytes, if msgpack is installed;
+        otherwise JSON."""
         from editjudge.rewards.reduction import FORMULAS
 
         fields = dict(self.options)
@@ -581,7 +584,7 @@ def _batches(edits: Batch, *, whole_groups: bool) -> list[Batch]:
 
 
 def _read(batch: Batch, answer: bytes) -> dict[int, Reward]:
-    """Return the rewards of an answer. Raise `ValueError` if it violates the protocol, for example with a number for
+    """Return the rewards in a response. Raise `ValueError` if it violates the protocol, for example with a number for
     another edit or for a failure."""
     from pydantic import TypeAdapter
 
@@ -645,7 +648,8 @@ class _Session:
             thread.close()
 
     def _leave_parent(self) -> None:
-        """Reset the state after a fork: the parent's thread does not exist here, and its lock may be held forever."""
+        """Reset the state after a fork. The parent's thread does not exist in this process, and its lock may be held
+        forever."""
         if self._pid != os.getpid():
             self._lock = threading.Lock()
             self._thread = None
@@ -668,7 +672,7 @@ class _LoopThread(threading.Thread):
     async def opened(
         self, opener: Callable[[AsyncExitStack], Coroutine[None, None, T]]
     ) -> T:
-        """Return the resource that `opener` opens. All calls share it. Must be called in the loop."""
+        """Return the resource that `opener` opens. All calls share it. It must be called in the loop."""
         opening = self._opening or asyncio.create_task(opener(self._resources))
         self._opening = opening
         try:
@@ -681,8 +685,8 @@ class _LoopThread(threading.Thread):
         return result
 
     def close(self) -> None:
-        """Stop the thread and wait for it, unless it is the calling thread, which may have dropped the last reference
-        to a rewarder."""
+        """Stop the thread and wait for it. It does not wait if the calling thread is this thread, which may have
+        dropped the last reference to a rewarder."""
         asyncio.run_coroutine_threadsafe(self._end(), self.loop)
         if threading.current_thread() is not self:
             self.join(_CLOSING)
