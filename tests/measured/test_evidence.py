@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import cv2
@@ -12,6 +13,7 @@ from editjudge.report.gallery import BESIDE
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.scale import Scale
 from editjudge.vision.contradictions import contradictions
+from editjudge.vision.measured import illumination, relighting
 from editjudge.vision.measured.assess import Subject, assess
 from editjudge.vision.measured.calibration import load
 from editjudge.vision.measured.change import find_change
@@ -97,6 +99,49 @@ def test_a_spotlight_is_allowed_also_where_an_arrow_asked_for_it(
     marked = before.copy()
     cv2.arrowedLine(marked, (84, 68), (189, 136), colour, 7, cv2.LINE_AA, tipLength=0.3)
     assert _marks(marked, lit) == {"allowed", "ignored"}
+
+
+def _shade(shape: tuple[int, ...]) -> Picture:
+    """Soft patches of shade, as under a tree."""
+    noise = np.random.default_rng(0).normal(size=shape[:2]).astype(np.float32)
+    patches = cv2.GaussianBlur(noise, (0, 0), 9.0)
+    return 0.5 + 0.5 * np.tanh(patches / patches.std() / 0.4)[..., None]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_dappled_shade_and_a_glow_are_light_and_another_photograph_is_not(
+    number: int,
+) -> None:
+    before = photograph(number)
+    shape = before.shape
+    dappled = (before * (1 - 0.45 * _shade(shape))).astype(np.uint8)
+    ys, xs = np.mgrid[: shape[0], : shape[1]]
+    glow = np.exp(-(((xs - 300) / 90) ** 2) - ((ys - 80) / 90) ** 2)[..., None]
+    sunny = np.clip(before + 120 * glow * (1.0, 0.85, 0.5), 0, 255).astype(np.uint8)
+    assert _lighting(before, dappled) == 1
+    assert _lighting(before, sunny) == 1
+    other = np.roll(photograph(number + 1), (60, 90), (0, 1))
+    assert _lighting(before, mix(dappled, other, region(shape))) == 0
+
+
+def _lighting(before: Picture, after: Picture) -> float | None:
+    (rubric,) = resolve(["lighting"])
+    found = assess(rubric, Subject({"input": before, "edited": after}), load())
+    return found.scores.get(LIGHTING)
+
+
+def test_a_part_that_light_may_explain_is_abstained_from_with_its_position(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = photograph()
+    ramp = np.linspace(0.6, 1.3, before.shape[1])[None, :, None]
+    lit = np.clip(before * ramp, 0, 255).astype(np.uint8)
+    doubtful = replace(illumination.load(), allowed=0.0, changed=1.0)
+    monkeypatch.setattr(relighting, "load", lambda: doubtful)
+    (rubric,) = resolve(["lighting"])
+    found = assess(rubric, Subject({"input": before, "edited": lit}), load())
+    assert not found.scores
+    assert "whole picture" in found.abstained[LIGHTING]
 
 
 @pytest.mark.parametrize(
