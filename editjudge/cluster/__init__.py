@@ -1,1 +1,1 @@
-"""Runs on a Ray cluster: each worker runs the ordinary engine on its part of the manifest."""
+"""Runs on a Ray cluster. Each worker runs the ordinary engine on its part of the manifest."""

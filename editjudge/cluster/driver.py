@@ -1,7 +1,8 @@
-"""Driver of a run on a cluster: starts a worker for each part of the manifest and stores their judgements.
+"""The driver of a run on a cluster. It starts a worker for each part of the manifest, and stores the workers'
+judgements.
 
-Only this process writes judgements to the store. A worker that dies is replaced, and the new worker resumes the part
-by key: only questions that were in flight are asked again.
+Only this process writes judgements to the store. A worker that dies is replaced, and the new worker resumes the same
+part. Only questions that were in flight are asked again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from editjudge.store.claims import Claims, new_owner
 from editjudge.store.store import Store
 
 MAX_DEATHS = 100
-"""Maximum number of workers that may die in a run. Beyond it, the cause is the work itself and not the nodes."""
+"""Maximum number of workers that may die in a run. If more die, the cause is the work itself and not the nodes."""
 _CHECK_NODES_S = 5.0
 """Seconds between checks of the cluster's nodes. Ray takes up to half a minute to notice a dead node."""
 
@@ -48,7 +49,7 @@ async def execute(
     store: Store | Callable[[], Store],
     options: RunOptions,
 ) -> Outcome:
-    """Run a job on a cluster. Arguments and result are those of `editjudge.running.job.execute`."""
+    """Run a job on a cluster. The arguments and the result are the same as for `editjudge.running.job.execute`."""
     if options.batch or options.part:
         raise UsageError(
             "--engine ray takes neither --batch nor --part: leave --engine ray out"
@@ -91,7 +92,9 @@ async def execute(
 
 
 async def _identities(job: Job, options: RunOptions) -> dict[str, str]:
-    """Return the hash of each judge's identity. An unusable judge raises here, before the run is created."""
+    """Return the hash of each judge's identity. A judge that cannot be used raises an error here, before the run is
+    created.
+    """
     rubrics = job.load_rubrics()
     async with AsyncExitStack() as resources:
         judges = [
@@ -104,7 +107,7 @@ async def _identities(job: Job, options: RunOptions) -> dict[str, str]:
 
 
 def _share(settings: WorkerSettings, part: Part) -> WorkerSettings:
-    """Return the worker settings of one part, with its share of every limit."""
+    """Return the worker settings for one part, with the part's share of every limit."""
     options = settings.options
     concurrency = options.concurrency
     if concurrency is not None:
@@ -127,19 +130,19 @@ def _share(settings: WorkerSettings, part: Part) -> WorkerSettings:
 
 @dataclass
 class _PartProgress:
-    """Progress of one part, summed over its current worker and workers that died."""
+    """Progress of one part, summed over its current worker and those that died."""
 
     tally: RunTally = field(default_factory=RunTally)
-    """Counts of the current worker. Judgements of its predecessors count as cached."""
+    """Counts of the current worker. Judgements made by its predecessors count as cached."""
     written: RunTally = field(default_factory=RunTally)
-    """Judgements by the current worker."""
+    """Counts of the judgements made by the current worker."""
     earlier: RunTally = field(default_factory=RunTally)
-    """Judgements by workers that died."""
+    """Counts of the judgements made by workers that died."""
     committed: float = 0.0
     """US dollars that the current worker has spent or reserved."""
 
     def replace_worker(self) -> None:
-        """Move the counts of a worker that died to `earlier`."""
+        """Add the counts of a worker that died to `earlier`."""
         self.earlier.merge(self.written)
         self.written = RunTally()
         self.tally = RunTally()
@@ -164,7 +167,7 @@ class _Driver:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="editjudge-store")
 
     async def run(self, parts: Sequence[WorkerSettings]) -> None:
-        """Judge all parts, until they are done, the run is stopped, or the cluster is lost."""
+        """Judge all parts until they are done, the run is stopped, or the cluster is lost."""
         self._options.control(self.control)
         try:
             async with asyncio.TaskGroup() as group:
@@ -185,7 +188,7 @@ class _Driver:
             self._thread.shutdown()
 
     async def _watch_nodes(self) -> None:
-        """Raise `RaySystemError` when no node of the cluster is alive, since calls to its workers would wait
+        """Raise `RaySystemError` when no node of the cluster is alive. Otherwise calls to its workers would wait
         forever.
         """
         while True:
@@ -197,7 +200,7 @@ class _Driver:
     def tally(self) -> RunTally:
         """Return the counts of all parts.
 
-        A worker that replaces a dead one counts its predecessor's judgements as cached; this is corrected here.
+        A worker that replaces a dead one counts its predecessor's judgements as cached. This is corrected here.
         """
         total = RunTally(expected=self._expected, started=self._started)
         for part in self._parts:
@@ -210,7 +213,7 @@ class _Driver:
     async def _judge_part(
         self, settings: WorkerSettings, progress: _PartProgress
     ) -> None:
-        """Judge a part with a worker, which is replaced if it dies."""
+        """Judge a part with a worker. If the worker dies, it is replaced."""
         actor = self._ray.remote(Worker).options(
             num_cpus=1,
             scheduling_strategy="SPREAD",
@@ -291,8 +294,8 @@ class _Driver:
 
 @contextmanager
 def _joined(cluster: Cluster) -> Iterator[Any]:
-    """Yield Ray, connected to a cluster: the current connection, the given address, or a new cluster on this
-    machine.
+    """Yield Ray, connected to a cluster. This is the current connection, the cluster at the given address, or a new
+    cluster on this machine.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Important errors are raised as exceptions as well.

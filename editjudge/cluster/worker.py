@@ -1,4 +1,4 @@
-"""Worker of a cluster: runs the ordinary engine on one part of the manifest, with the driver's store.
+"""A worker in a cluster. It runs the ordinary engine on one part of the manifest, with the driver's store.
 
 The driver calls `exchange` repeatedly. Each call passes the results of earlier store calls to the worker, and returns
 the store calls made since then. Plans and judgements are sent in batches, never one question at a time.
@@ -33,14 +33,14 @@ from editjudge.store.sink import Sink, TaskClaims
 T = TypeVar("T")
 
 HEARTBEAT = 0.5
-"""Seconds after which `exchange` returns even if nothing happened, so that the driver can stop the worker."""
+"""Seconds after which `exchange` returns even if nothing has happened, so the driver can stop the worker."""
 _GATHER = 0.01
-"""Seconds that `exchange` waits for further calls after the first, to send them in one batch."""
+"""Seconds that `exchange` waits for further calls after the first one, to send them in one batch."""
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """Settings of a worker for one part of a run. They contain no secrets: each worker resolves its judges in its own
+    """Settings of a worker for one part of a run. They contain no secrets, since each worker finds API keys in its own
     environment.
     """
 
@@ -52,7 +52,9 @@ class WorkerSettings:
     driver: str
     """Id of the driver's process, in the form of `editjudge.store.claims`."""
     identities: Mapping[str, str]
-    """Hash of each judge's identity. A worker with another hash would create other keys, so it refuses to start."""
+    """Hash of each judge's identity. A worker with a different hash would create different keys, so it refuses to
+    start.
+    """
     chosen: frozenset[str] | None
     """Ids of the edits that meet the run's conditions; None if the run has no conditions."""
 
@@ -70,20 +72,20 @@ class WorkerReport(NamedTuple):
     messages: list[str]
     tally: RunTally
     committed: float
-    """US dollars that are spent or reserved."""
+    """US dollars that the worker has spent or reserved."""
     ending: Ending | None = None
     error: str = ""
     short: Shortfall | None = None
 
 
 def identity_hash(judge: Judge, rubrics: Sequence[Rubric]) -> str:
-    """Return the hash of a judge's identity for these rubrics. Edits are not part of it."""
+    """Return the hash of a judge's identity for these rubrics. It does not depend on the edits."""
     return json_hash(judge.identity(Edit(""), rubrics[0], 0))
 
 
 class RemoteStore:
-    """Proxy of the driver's store (`Sink`) and claims (`TaskClaims`). The planner and the writer call it from their
-    threads; a call blocks until its result arrives.
+    """Proxy for the driver's store (`Sink`) and claims (`TaskClaims`). The planner and the writer call it from their
+    own threads. A call blocks until its result arrives.
     """
 
     def __init__(self) -> None:
@@ -94,7 +96,7 @@ class RemoteStore:
         self._pending: dict[int, Future[Any]] = {}
 
     def unsent(self) -> list[StoreCall]:
-        """Return the calls that were not sent yet, and mark them as sent."""
+        """Return the calls that have not been sent yet, and mark them as sent."""
         self.called.clear()
         calls = self._unsent
         self._unsent = []
@@ -122,18 +124,18 @@ class RemoteStore:
         return future.result()
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        """Return a function that calls this method of the store or claims at the driver."""
+        """Return a function that calls this method of the store or claims in the driver's process."""
         return functools.partial(self._call, method)
 
     def close(self) -> None:
-        """Do nothing, since the driver releases the claims when the worker has ended."""
+        """Do nothing, since the driver releases the claims after the worker has ended."""
 
 
 class DriverPacing:
-    """Pacing of a judge that sends no request after the driver has died, since the answer could not be stored.
+    """Pacing for a judge. It sends no requests after the driver has died, since their answers could not be stored.
 
-    Ray takes a second to end the workers of a killed driver. On other machines than the driver's, its process cannot
-    be checked, so only Ray stops the worker.
+    Ray takes a second to end the workers of a killed driver. On other machines the driver's process cannot be checked,
+    so there only Ray stops the worker.
     """
 
     def __init__(self, pace: Pacing, driver: str) -> None:
@@ -171,8 +173,8 @@ class Worker:
     async def exchange(
         self, results: Sequence[StoreResult], stopping: Ending | None
     ) -> WorkerReport:
-        """Accept the results of store calls, stop if the run is stopping, and report everything that has happened
-        since.
+        """Accept the results of store calls, and report everything that has happened since the last call. If `stopping`
+        is set, stop the run.
         """
         # Created here and not in the constructor, since the event loop of the judges runs only here.
         self._store = self._store or RemoteStore()

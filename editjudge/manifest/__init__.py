@@ -1,4 +1,4 @@
-"""Reading the edits of manifests: JSONL, a JSON array, CSV, Parquet, a Hugging Face dataset, or a folder.
+"""Reading of edits from a manifest, which is JSONL, a JSON array, CSV, Parquet, a Hugging Face dataset, or a folder.
 
 A folder with this layout is a manifest. Images with the same name, ignoring the extension, belong together:
 
@@ -99,7 +99,9 @@ def from_rows(
     notify: Notify | None = None,
     named: NamedInputs | None = None,
 ) -> Iterator[Edit]:
-    """Yield the edits of rows in memory, a data frame or a Hugging Face dataset. Paths are relative to `root`."""
+    """Yield the edits in rows in memory, which may be a data frame or a Hugging Face dataset. Paths are relative to
+    `root`.
+    """
     reader = Reader(
         name,
         allow_outside=allow_outside,
@@ -147,7 +149,7 @@ def rows(path: str | Path, reader: Reader) -> Iterator[Row]:
 
 
 def _similar(path: Path, error: OSError) -> str:
-    """Return a hint that names a manifest with a similar name next to the missing file, or an empty text."""
+    """Return a hint that names a manifest with a similar name in the same folder, or an empty string if there is none."""
     if not isinstance(error, FileNotFoundError) or not os.access(path.parent, os.R_OK):
         return ""
     beside = (p.name for p in path.parent.iterdir() if p.suffix.lower() in _FORMATS)

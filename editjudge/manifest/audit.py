@@ -1,4 +1,4 @@
-"""Audit of a manifest before a run: checks every line and image, and finds edits that repeat or contradict each
+"""Audit of a manifest before a run. It checks every line and image, and finds edits that repeat or contradict each
 other.
 """
 
@@ -38,7 +38,7 @@ Screen: TypeAlias = Callable[[Edit], list[DegenerateImage]]
 """Plug-in function that finds degenerate images in an edit. It ignores images that cannot be read."""
 
 BROKEN = ("bad_line", "duplicate_id", "missing_file", "broken_file")
-"""Kinds of findings that must be corrected before a run. Others should be reviewed."""
+"""Kinds of findings that must be corrected before a run. All other findings should be reviewed."""
 
 MEANINGS: Mapping[str, tuple[str, str]] = {
     "bad_line": (
@@ -98,7 +98,7 @@ _DEGENERATE = ("Degenerate outputs", "look at them: the model may have failed")
 
 
 def meaning(kind: str) -> tuple[str, str]:
-    """Return the title and the remedy of a kind of finding."""
+    """Return the title and the remedy for a kind of finding."""
     return MEANINGS.get(kind, _DEGENERATE)
 
 
@@ -146,10 +146,10 @@ def audit(
 ) -> Audit:
     """Check every line and every image, and collect all findings instead of stopping at the first.
 
-    `pixels` decodes each image. This finds damage behind a valid header, edits that changed bytes but no pixel, and
-    degenerate outputs; for the last, a notice is added if the extra `measured` is not installed. At most `listed`
-    findings of each kind are listed, but all are counted. `progress` is called with the number of edits checked so
-    far.
+    With `pixels`, each image is decoded. This finds damage behind a valid header, edits that changed bytes but no
+    pixel, and degenerate outputs. If the extra `measured` is not installed, degenerate outputs are not found, and a
+    notice says so. At most `listed` findings of each kind are listed, but all are counted. `progress` is called with
+    the number of edits checked so far.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -200,14 +200,14 @@ class _Fact:
 
 
 _Facts: TypeAlias = Mapping[str, _Fact]
-"""Facts about the images of an edit, by role."""
+"""Facts about an edit's images, keyed by role."""
 _Examined: TypeAlias = tuple[_Facts, list[DegenerateImage]]
 _Finding: TypeAlias = tuple[str, str, str]
 """Kind, field and message of a finding."""
 
 
 class _Auditor:
-    """Examines the images of edits in several threads, and checks each edit on its own and against earlier ones."""
+    """Examines the images of edits in several threads, and checks each edit both on its own and against earlier ones."""
 
     def __init__(self, audit: Audit, listed: int, reader: Reader, pixels: bool) -> None:
         self._audit = audit
@@ -247,7 +247,7 @@ class _Auditor:
         return _Fact(digest, pixels, size)
 
     def edits(self, source: Iterator[Row]) -> Iterator[tuple[int, Edit]]:
-        """Yield the edits with their line numbers. Invalid lines become findings."""
+        """Yield the edits with their line numbers. Invalid lines are recorded as findings."""
         while True:
             try:
                 for line, row in source:
@@ -349,7 +349,7 @@ def _unreadable(role: str, source: ImageSource, fact: _Fact) -> Iterator[_Findin
 
 
 def _same_twice(edit: Edit, facts: _Facts) -> Iterator[_Finding]:
-    """Yield findings that make a choice between the outputs of a pair impossible."""
+    """Yield findings that make it impossible to choose between the outputs of a pair."""
     a, b = (facts.get(role, _Fact()).pixels for role in edit.outputs)
     if a and a == b:
         message = "shows the same image as edited_a: neither can be better"

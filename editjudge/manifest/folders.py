@@ -1,4 +1,4 @@
-"""Rows of folders: a folder for each model, or the result folders of other benchmarks.
+"""Rows that are read from folders: a folder for each model, or the result folders of other benchmarks.
 
 GEdit-Bench     TREE/MODEL/fullset/TASK/LANGUAGE/KEY.png, with the source next to it as KEY_SRCIMG.png
 ImgEdit-Bench   TREE/MODEL/KEY.png, with sources in another folder, named by the `id` in the benchmark's JSON
@@ -7,7 +7,7 @@ OmniContext     TREE/MODEL/fullset/TASK/KEY.png, with reference images as ORIGIN
 PICABench       TREE/INPUT_PATH and TREE/OUTPUT_PATH from its meta_info.json, which also has the questions
 
 The benchmark's data defines the rows and their instructions, so an image that a model did not produce still has a row.
-A tree is the folder of one model, or contains a folder for each model.
+A tree is either one model's folder or contains a folder for each model.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from editjudge.manifest.tables import typed_rows
 _SUFFIXES = ".png .jpg .jpeg .webp .gif .bmp .tif .tiff .heic .heif".split()
 _MANIFESTS = (".jsonl", ".ndjson", ".json", ".csv")
 _SHARED = ("input", "ground_truth", "mask")
-"""Folders that are not those of a model."""
+"""Folders that do not belong to a model."""
 
 
 def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
-    """Yield a row for each input and model, and an error for each image without an input."""
+    """Yield a row for each input and model, and an error for each image that has no input."""
     folders = {
         entry.name: _images_in(entry)
         for entry in sorted(root.iterdir())
@@ -82,7 +82,7 @@ def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
 
 
 def _manifest_in(root: Path) -> Path | None:
-    """Return a file that begins like a manifest, or None. Files of ratings or scores are ignored."""
+    """Return a file that begins like a manifest, or None if there is none. Files with ratings or scores are ignored."""
     for path in sorted(root.iterdir()):
         if path.suffix.lower() in _MANIFESTS and path.is_file():
             with path.open("rb") as file:
@@ -93,7 +93,7 @@ def _manifest_in(root: Path) -> Path | None:
 
 
 def _images_in(folder: Path) -> dict[str, str]:
-    """Return the image files of a folder, by name without extension."""
+    """Return the image files in a folder, keyed by name without extension."""
     files: dict[str, str] = {}
     for file in sorted(os.listdir(folder)):
         name, suffix = os.path.splitext(file)
@@ -110,7 +110,7 @@ def _images_in(folder: Path) -> dict[str, str]:
 def _instructions(
     root: Path, reader: Reader, inputs: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, object]], list[Row]]:
-    """Return the rows of a folder's instructions file by image name, and its errors."""
+    """Return the rows of a folder's instructions file, keyed by image name, and the errors in it."""
     names = ("instructions.csv", "instructions.jsonl")
     files = [root / name for name in names if (root / name).exists()]
     if not files:
@@ -171,7 +171,7 @@ Fact = Mapping[str, object]
 def gedit(
     tree: Path, facts: Iterable[Fact], originals: Path | None = None
 ) -> Iterator[ResultRow]:
-    """Yield a row for each model and edit, in the languages for which any model has images."""
+    """Yield a row for each model and edit, in every language for which any model has images."""
     models = _models(
         tree, lambda folder: (folder / "fullset").is_dir(), "a folder `fullset`"
     )
@@ -205,8 +205,8 @@ def gedit(
 
 
 def _row(model: str, key: str, fact: Fact, instruction: str, kind: str) -> ResultRow:
-    """Return the fields of every row except images. `instruction` and `kind` are the benchmark's names of these
-    fields.
+    """Return all fields of a row except images. `instruction` and `kind` are the names that the benchmark uses for
+    these fields.
     """
     return {
         "id": f"{model}/{key}",
@@ -255,7 +255,7 @@ _RISE_TEXTS = (
 def risebench(
     tree: Path, facts: Iterable[Fact], originals: Path | None = None
 ) -> Iterator[ResultRow]:
-    """Yield a row for each model and edit, with the reference answer as a text or an image."""
+    """Yield a row for each model and edit. The reference answer is a text or an image."""
     originals = _required(
         originals,
         "RISEBench has its sources in a separate folder: name it (`data`) with --originals",
@@ -279,7 +279,9 @@ def risebench(
 def omnicontext(
     tree: Path, facts: Iterable[Fact], originals: Path | None = None
 ) -> Iterator[ResultRow]:
-    """Yield a row for each model and edit. The first reference image is the input, by which edits are grouped."""
+    """Yield a row for each model and edit. The first reference image is the input, and edits with the same input form a
+    group.
+    """
     originals = _required(
         originals,
         "the reference images of OmniContext are in its data set: save them as ORIGINALS/KEY/1.png ...",
@@ -345,7 +347,7 @@ def _check(check: object, index: str) -> dict[str, object]:
 
 
 def _flattened(value: object) -> list[object]:
-    """Return a list unchanged, or the lists inside an object joined into one."""
+    """Return a list unchanged. If the value is an object, join the lists inside it into one."""
     if isinstance(value, dict):
         return list(chain.from_iterable(map(_flattened, value.values())))
     return value if isinstance(value, list) else []
@@ -363,7 +365,7 @@ LAYOUTS: Mapping[
 
 
 def _models(tree: Path, holds: Callable[[Path], bool], what: str) -> dict[str, Path]:
-    """Return the folder of each model by name: the tree itself, or its subfolders."""
+    """Return each model's folder, keyed by model name: the tree itself, or its subfolders."""
     if not tree.is_dir():
         raise ManifestError(f"{tree}: no such folder")
     if holds(tree):
@@ -384,7 +386,9 @@ def _required(originals: Path | None, message: str) -> Path:
 
 
 def _image(folder: Path, name: str) -> Path:
-    """Return the image of this name in any format, or the path of a PNG if there is none."""
+    """Return the path of the image with this name, in any format. If there is none, return the path that a PNG would
+    have.
+    """
     return min(folder.glob(f"{name}.*"), default=folder / f"{name}.png")
 
 
@@ -397,7 +401,7 @@ _FREE_TEXT = ("instruction", "prompt", "edit_instruction", "question", "answer")
 
 
 def _field(fact: Fact, name: str) -> str:
-    """Return a required field as text. Keys and kinds become parts of a path, so they must not lead out of the
+    """Return a required field as a string. Keys and kinds become parts of a path, so they must not lead out of the
     tree.
     """
     value = fact.get(name)
@@ -416,7 +420,7 @@ def _field(fact: Fact, name: str) -> str:
 
 
 def read_facts(path: Path) -> list[Fact]:
-    """Read a benchmark's list of edits: JSON (a list, or objects by key), JSONL, CSV or Parquet."""
+    """Read a benchmark's list of edits from JSON (a list, or an object that maps keys to edits), JSONL, CSV or Parquet."""
     facts: Any
     formats = {
         ".jsonl": jsonl,
@@ -452,7 +456,7 @@ def read_facts(path: Path) -> list[Fact]:
 
 
 def relative(row: ResultRow, folder: Path) -> tuple[ResultRow, bool]:
-    """Return the row with paths relative to a manifest in `folder`, and whether one of them leads out of it."""
+    """Return the row with paths relative to a manifest in `folder`, and whether any of them leads out of that folder."""
     folder = folder.resolve()
     outside = False
 

@@ -1,4 +1,4 @@
-"""Pairs of edits with the same input and instruction, chosen so that models and source images are balanced."""
+"""Pairs of edits with the same input and instruction. They are chosen so that models and source images are balanced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ModelPair: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class CandidatePair:
-    """Two edits of the same input and instruction."""
+    """Two edits with the same input and instruction."""
 
     source: str
     x: Edit
@@ -37,7 +37,7 @@ class CandidatePair:
 
 @dataclass
 class PairPool:
-    """All possible pairs, by the models that they compare."""
+    """All possible pairs, keyed by the models that they compare."""
 
     candidates: list[CandidatePair]
     same_model: int = 0
@@ -62,8 +62,8 @@ def pool(
     *,
     against: str | None = None,
 ) -> PairPool:
-    """Return all pairs of edits with the same instruction and the same input (by content). With `against`, only pairs
-    with that model.
+    """Return all pairs of edits with the same instruction and the same input. Inputs are compared by content. With
+    `against`, return only pairs that include that model.
 
     Edits of the same model are not paired, but edits without a model are.
     """
@@ -104,12 +104,12 @@ def content_marks() -> Callable[[ImageSource], str]:
 
 
 def identifiers(pair: CandidatePair) -> set[str]:
-    """Return both possible ids of a pair, since either edit may be a."""
+    """Return both ids that a pair can have, since either edit may be the output a."""
     return {f"{pair.x.id}|{pair.y.id}", f"{pair.y.id}|{pair.x.id}"}
 
 
 def sampled(candidates: PairPool, wanted: int, seed: int) -> list[CandidatePair]:
-    """Return `wanted` pairs, with all pairs of models and all source images about equally often."""
+    """Return `wanted` pairs. All pairs of models, and all source images, occur about equally often."""
     rng = random.Random(seed)  # noqa: S311  (a sample, not a secret)
     names = list(candidates.by_models)
     rng.shuffle(names)
@@ -125,8 +125,8 @@ def chosen(
     wanted: int,
     used: Mapping[str, int] | None = None,
 ) -> list[CandidatePair]:
-    """Return a pair for each game between two models, on the least used source image. Games of models without a
-    remaining pair are skipped. `used` counts earlier questions by source.
+    """Return a pair for each requested comparison of two models, on the least used source image. A comparison is
+    skipped if its models have no pair left. `used` counts earlier questions for each source image.
     """
     times = Counter(used or {})
     left = {
@@ -149,8 +149,8 @@ def chosen(
 
 
 def oriented(picked: Sequence[CandidatePair], seed: int) -> list[tuple[Edit, Edit]]:
-    """Choose which edit of each pair is a, so that each model is a and b about equally often, against every other
-    model and overall.
+    """Choose which edit of each pair is a. Each model is a and b about equally often, both overall and against every
+    other model.
     """
     rng = random.Random(f"{seed}:orientation")  # noqa: S311  (the same)
     against: Counter[ModelPair] = Counter()
@@ -207,7 +207,7 @@ def pair_row(a: Edit, b: Edit) -> dict[str, object]:
 
 
 def _as_text(source: ImageSource | None) -> ImageSource | None:
-    """Return an image in bytes as a `data:` URL; other sources are returned unchanged."""
+    """Return an image that is given as bytes as a `data:` URL. Other sources are returned unchanged."""
     if not isinstance(source, bytes):
         return source
     return f"data:application/octet-stream;base64,{base64.b64encode(source).decode()}"

@@ -1,4 +1,4 @@
-"""Manifest reader: parses text files into rows, and rows into edits. Errors name the line and the field.
+"""Reader for manifests. It parses text files into rows, and rows into edits. Errors name the line and the field.
 
 Images must be in the manifest's folder unless the caller allows others.
 """
@@ -46,10 +46,10 @@ Notify = Callable[[str], None]
 LABELS = ("model", "edit_type", "group")
 FIELDS = ("id", *IMAGE_ROLES, *TEXT_ROLES, *LABELS)
 PAIR_LABELS = ("model_a", "model_b")
-"""Fields for the models of a pair's outputs, which are stored as metadata."""
+"""Fields for the models that made the outputs of a pair. They are stored as metadata."""
 
 MAX_ID = 512
-"""Maximum number of characters of an id, which becomes part of URLs and file names."""
+"""Maximum number of characters in an id, which becomes part of URLs and file names."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 # Names of these fields in other projects. They are considered only if the field itself never occurs.
@@ -73,7 +73,7 @@ _MUST_NOT_BE_MISSPELT = ("input", "edited", "instruction")
 
 
 Columns = tuple[tuple[str, str], ...]
-"""Pairs of a field and its column, for manifests with other names."""
+"""Pairs of a field and its column, for manifests that use other names."""
 
 
 class NamedInputs(NamedTuple):
@@ -114,7 +114,7 @@ Row = tuple[int, dict[str, object] | LineError]
 
 
 class Reader:
-    """Converts rows to edits, and keeps state between lines, such as the ids so far."""
+    """Converts rows to edits. It keeps state between lines, such as the ids that have occurred."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Reader:
             yield self.edit(line, row)
 
     def edit(self, line: int, row: dict[str, object]) -> Edit:
-        """Return the edit of a row. The row is modified."""
+        """Return the edit that a row describes. The row is modified."""
         if self._columns:
             self._rename(line, row)
         shape = (*row, *self._left_out)
@@ -205,7 +205,9 @@ class Reader:
         return LineError(self.name, line, name, message, kind, options, code)
 
     def leave_out(self, column: str) -> None:
-        """Report once that an image column that no rubric shows is not read. Its name may still be a misspelling."""
+        """Report, only once, that an image column is not read because no rubric shows it. The name may still be a
+        misspelling.
+        """
         if column not in self._left_out:
             self._left_out += (column,)
             self.notify(
@@ -220,7 +222,7 @@ class Reader:
     # --- names of fields ------------------------------------------------------------------------------------------
 
     def _rename(self, line: int, row: dict[str, object]) -> None:
-        """Move each mapped column to its field."""
+        """Move the value of each mapped column to its field."""
         renamed = {
             field: row.pop(column)
             for field, column in self._columns.items()
@@ -240,8 +242,8 @@ class Reader:
         row |= renamed
 
     def _check_names(self, line: int, shape: tuple[str, ...]) -> None:
-        """Raise `LineError` for a misspelt field, since a misspelt `edited` would look like a model without any
-        output.
+        """Raise `LineError` if a field is misspelt. A misspelt `edited`, for example, would look like a model without
+        any output.
         """
         self._seen.update(shape)
         fields = {*FIELDS, *PAIR_LABELS, *self.image_columns, *self._texts}
@@ -311,7 +313,7 @@ class Reader:
         raise self.wrong(line, name, message, code="not_text")
 
     def _images(self, line: int, name: str, value: object) -> dict[str, ImageSource]:
-        """Return an image, or the images of a list, by name."""
+        """Return an image, or the images in a list, keyed by name."""
         # A CSV cell may contain a list as JSON.
         if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
             with suppress(ValueError, RecursionError):
@@ -421,8 +423,8 @@ class Reader:
     def _confined(self, folder: str, file: str) -> Path:
         """Return the path of a file. Raise `LeavesFolder` if it leads out of the manifest's folder.
 
-        A folder is resolved once for all its files; after that, only a file that is a link can lead elsewhere. A path
-        with `..` is resolved every time, since its meaning changes if a folder in it is created or replaced by a
+        A folder is resolved once for all its files. After that, only a file that is itself a link can lead elsewhere. A
+        path with `..` is resolved every time, since its meaning changes if a folder in it is created or replaced by a
         link.
         """
         if self._allow_outside:
@@ -444,7 +446,7 @@ class Reader:
 
 
 def _closest_alias(name: str, others: Iterable[str]) -> str | None:
-    """Return the column that was probably meant for this field, or None."""
+    """Return the column that was probably meant to be this field, or None if there is none."""
     for key in others:
         plain = key.strip().casefold().replace(" ", "_").replace("-", "_")
         if plain == name or plain in _ALIASES.get(name, "").split():
@@ -500,7 +502,9 @@ def jsonl(path: Path, reader: Reader) -> Iterator[Row]:
 
 
 def json_array(path: Path, reader: Reader) -> Iterator[Row]:
-    """Yield the objects of an array. It is read at once, so its size is limited. Rows are numbered by position."""
+    """Yield the objects in a JSON array. The array is read at once, so its size is limited. Rows are numbered by
+    position.
+    """
     reader.unit = "row"
     if (size := path.stat().st_size) > _MAX_ARRAY:
         raise reader.wrong(
@@ -553,7 +557,7 @@ def csv_rows(path: Path, reader: Reader) -> Iterator[Row]:
 
 
 def _lines(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, bytes]]:
-    """Yield lines as bytes, so that an error can name a line with invalid UTF-8. Their length is limited to save
+    """Yield lines as bytes, so an error can name a line with invalid UTF-8. The length of a line is limited to save
     memory.
     """
     read_line = functools.partial(file.readline, _MAX_LINE)
@@ -576,7 +580,7 @@ def _why_not_json(error: Exception) -> str:
 
 
 def _csv_records(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of each record with its first line number, since a quoted cell may span several lines."""
+    """Yield the cells of each record and the number of its first line. A quoted cell may span several lines."""
 
     def decoded() -> Iterator[str]:
         for line, raw in _lines(file, reader):

@@ -1,5 +1,5 @@
-"""Rows of typed columns: Parquet, and Hugging Face datasets on disk or in memory. Only a few images are in memory at
-a time.
+"""Rows with typed columns, from Parquet files and from Hugging Face datasets on disk or in memory. Only a few images
+are in memory at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from editjudge.media.source import is_decoded
 
 _WITH_IMAGES = 16
 _WITHOUT_IMAGES = 4096
-"""Number of rows read at a time, with and without images, which may have several megabytes each."""
+"""Number of rows that are read at a time, with and without images. An image may have several megabytes."""
 
 
 def is_dataset(folder: Path) -> bool:
@@ -128,8 +128,8 @@ def _needed(module: str, what: str, extra: str, manifest: str) -> Any:
 
 
 def records(rows: Any) -> Iterable[Mapping[str, object]]:
-    """Return the rows of a data frame (pandas, polars) or an Arrow table, or rows unchanged. Missing values of a
-    frame become None.
+    """Return the rows of a data frame (pandas, polars) or an Arrow table. Other rows are returned unchanged. A data
+    frame's missing values become None.
     """
     table: Iterable[Mapping[str, object]] = rows
     if hasattr(rows, "to_dicts"):  # polars
@@ -142,7 +142,7 @@ def records(rows: Any) -> Iterable[Mapping[str, object]]:
 
 
 def undecoded(rows: Any) -> Iterable[Mapping[str, object]]:
-    """Return a dataset with its images still encoded, since decoding and encoding them again would change them."""
+    """Return a dataset whose images are still encoded, since decoding and encoding them again would change them."""
     features = getattr(rows, "features", None) or {}
     for name, feature in features.items():
         inner = getattr(feature, "feature", feature)  # for a list of images
@@ -155,7 +155,9 @@ def undecoded(rows: Any) -> Iterable[Mapping[str, object]]:
 
 
 def plain_row(number: int, row: Mapping[str, object], reader: Reader) -> Row:
-    """Return a row with values that JSON can represent. Images stay in image columns, and are dropped elsewhere."""
+    """Return a row with values that JSON can represent. Images are kept in image columns, and removed from other
+    columns.
+    """
     values = {}
     try:
         for key, value in row.items():

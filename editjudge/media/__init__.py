@@ -1,3 +1,1 @@
-"""Images: their bytes, headers and pixels, and the caches of these. Other packages open images only through this
-one.
-"""
+"""Images: their bytes, headers and pixels, and caches for them. Other packages open images only through this one."""

@@ -1,4 +1,6 @@
-"""Image cache of a run: one read gives digest, header and encoded form, and a cached digest saves the read."""
+"""The image cache of a run. One read of a file gives its digest, header and encoded form. If the digest is cached, the
+file need not be read.
+"""
 
 from __future__ import annotations
 
@@ -40,18 +42,20 @@ from editjudge.media.source import (
 T = TypeVar("T")
 
 _READ_AT_ONCE = 16
-"""Number of files read at the same time. 16 hide a latency of 30 ms an image from a judge of 128 edits a second."""
+"""Number of files that are read at the same time. With 16, a latency of 30 ms for each image does not slow down a judge
+of 128 edits a second.
+"""
 _SLOW = 0.002
-"""Seconds of waiting for a file from which a disk counts as slow. Local disks take a tenth of it."""
+"""Seconds of waiting for a file above which a disk counts as slow. Local disks take a tenth of that."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownImage:
-    """Digest and header of an image. They are cached, so that a run without new questions reads no image."""
+    """Digest and header of an image. They are cached, so a run without new questions reads no image."""
 
     digest: str
     info: ImageInfo | None
-    """Header of the image; None if it cannot be read, with the reason in `problem`."""
+    """Header of the image. None if it cannot be read; `problem` then says why."""
     problem: str = ""
 
     def as_json(self) -> dict[str, object]:
@@ -61,7 +65,7 @@ class KnownImage:
 
 
 class FileState(NamedTuple):
-    """State of a file, which changes if the file is replaced. Fields that an older store lacks are None."""
+    """State of a file. It changes if the file is replaced. Fields that an older store does not have are None."""
 
     size: int | None
     mtime_ns: int | None
@@ -76,7 +80,7 @@ class FileState(NamedTuple):
 
 
 KnownFiles: TypeAlias = Mapping[str, tuple[FileState, KnownImage]]
-"""Image files, by path, each with its state when it was read."""
+"""Image files, keyed by path. Each has the state that it had when it was read."""
 
 
 class LoadedImage(NamedTuple):
@@ -95,7 +99,7 @@ class LoadedImage(NamedTuple):
 
 
 class _ByteCache(Generic[T]):
-    """Cache of at most `limit` bytes that evicts the least recently used values. Safe to use from several threads."""
+    """Cache of at most `limit` bytes. It evicts the least recently used values. Safe to use from several threads."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -115,7 +119,7 @@ class _ByteCache(Generic[T]):
             self._used -= self._values.pop(key, (None, 0))[1]
 
     def put(self, key: Hashable, value: T, size: int) -> None:
-        """Store a value. A value that is larger than the cache is not stored, and evicts nothing."""
+        """Store a value. A value that is larger than the whole cache is not stored, and nothing is evicted for it."""
         with self._lock:
             self._used -= self._values.pop(key, (None, 0))[1]
             if size > self._limit:
@@ -127,7 +131,7 @@ class _ByteCache(Generic[T]):
 
 
 class ImageReader:
-    """Reads images from the sources that a run allows, and keeps the latest images until they are encoded.
+    """Reads images from the sources that a run allows. The latest images are kept in memory until they are encoded.
 
     Safe to use from several threads.
     """
@@ -141,8 +145,8 @@ class ImageReader:
         budget: int = 32 * 2**20,
         judges: int = 1,
     ) -> None:
-        """Create a reader. `budget` is the maximum number of bytes of images to keep for each judge of a run, since
-        judges plan and encode the same images at different times.
+        """Create a reader. `budget` is the maximum size in bytes of the images kept for each judge of a run. Each judge
+        has its own, since judges plan and encode the same images at different times.
 
         A run of 1024 x 1024 JPEGs took 165 MB with this budget, 185 MB with twice as much and 145 MB with half. With
         less, batches of large images are so small that planning them costs a tenth more CPU.
@@ -157,7 +161,7 @@ class ImageReader:
         self._held = _ByteCache[LoadedImage](budget * judges)
         self._shared = judges > 1
         self.pending: dict[ImageSource, Future[LoadedImage | KnownImage]] = {}
-        """Reads that were started, which the judges of a run share."""
+        """Reads that have been started. The judges of a run share them."""
 
     @functools.cached_property
     def threads(self) -> ThreadPoolExecutor:
@@ -165,7 +169,7 @@ class ImageReader:
         return ThreadPoolExecutor(_READ_AT_ONCE, "editjudge-images")
 
     def look(self, source: ImageSource) -> LoadedImage | KnownImage:
-        """Read an image and keep it for `take`, or return the result of a read that was started already."""
+        """Read an image and keep it for `take`. If a read has already been started, return its result."""
         read = Future[LoadedImage | KnownImage]()
         pending = self.pending.setdefault(source, read)
         if pending is read:
@@ -184,8 +188,8 @@ class ImageReader:
         source: ImageSource,
         load: Callable[[ImageSource], LoadedImage | KnownImage],
     ) -> None:
-        """Read an image in another thread, unless that was started already. It is kept only when it is requested, so
-        that it does not evict images that wait to be encoded.
+        """Start to read an image in another thread, unless that was done already. The image is kept only once it is
+        requested, so it does not evict images that are waiting to be encoded.
         """
         read = Future[LoadedImage | KnownImage]()
         if self.pending.setdefault(source, read) is read:
@@ -203,7 +207,7 @@ class ImageReader:
             read.set_exception(error)
 
     def load(self, source: ImageSource) -> LoadedImage:
-        """Read an image, or return the kept one if its file has not changed."""
+        """Return the image that is kept in memory if its file has not changed. Otherwise read it."""
         if isinstance(source, Path):
             image = self._held.get(str(source))
             if image and image.file == FileState.of(os.stat(source)):
@@ -215,17 +219,17 @@ class ImageReader:
         self._held.put(key, image, len(image.data))
 
     def held(self, source: ImageSource, image_digest: str) -> LoadedImage | None:
-        """Return the image with this digest if it is kept, or None."""
+        """Return the image with this digest if it is kept in memory, else None."""
         image = self._held.get(_key(source, image_digest))
         return image if image and image.identity.digest == image_digest else None
 
     def release(self, source: ImageSource, image_digest: str) -> None:
-        """Stop holding an image that was encoded, unless another judge of the run has to encode it too."""
+        """Stop keeping an image that has been encoded, unless another judge of the run still has to encode it."""
         if not self._shared:
             self._held.drop(_key(source, image_digest))
 
     def take(self, source: ImageSource, image_digest: str | None = None) -> LoadedImage:
-        """Return the image with this digest if it is kept, or else read it."""
+        """Return the image with this digest if it is kept in memory. Otherwise read it."""
         return (
             self.held(source, image_digest) if image_digest else None
         ) or self._read(source)
@@ -248,15 +252,15 @@ class ImageReader:
 
 
 def _key(source: ImageSource, image_digest: str) -> str:
-    """Return the cache key: the digest for bytes, or the path for a file, whose content may change later."""
+    """Return the cache key of an image: the digest for bytes, or the path for a file, whose content may change later."""
     return image_digest if isinstance(source, bytes) else str(source)
 
 
 class DigestCache:
-    """Digests and headers of images, cached by path and state of the file.
+    """Digests and headers of images, cached for each path and state of the file.
 
-    Size and modification time alone do not change if an image is replaced by `cp -p`, `rsync -t` or by extracting an
-    archive again; the inode and the change time do.
+    The state includes the inode and the change time. Size and modification time may stay the same if an image is
+    replaced by `cp -p` or `rsync -t`, or by extracting an archive again.
     """
 
     # Recently written files are not cached: a file that is written twice within the clock's resolution looks
@@ -273,7 +277,7 @@ class DigestCache:
         self.bytes_asked = 0
         """Number of bytes of all images requested and read so far."""
         self._wait = 0.0
-        """Running mean of the seconds of waiting for a file."""
+        """Running mean of the number of seconds spent waiting for a file."""
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -284,12 +288,12 @@ class DigestCache:
         return paths - self._seen.keys()
 
     def load(self, remembered: KnownFiles) -> None:
-        """Load the result of an earlier `dump`, unless all files are to be hashed again."""
+        """Add the result of an earlier `dump`, unless all files are to be hashed again."""
         if not self._rehash:
             self._seen.update(remembered)
 
     def dump(self) -> KnownFiles:
-        """Return the entries that were added since the last call."""
+        """Return the entries that have been added since the last call."""
         entries = {path: self._seen[path] for path in self._learnt}
         self._learnt = set()
         return entries
@@ -300,7 +304,7 @@ class DigestCache:
         return identity.digest if identity else None
 
     def look_up(self, source: ImageSource) -> KnownImage | None:
-        """Return digest and header of an image, or None if the file does not exist. Raise `ImageError` if it cannot
+        """Return the digest and header of an image, or None if the file does not exist. Raise `ImageError` if it cannot
         be read.
         """
         try:
@@ -325,8 +329,8 @@ class DigestCache:
         return image.identity
 
     def look_ahead(self, sources: Iterable[ImageSource]) -> None:
-        """Start reading files in advance if the disk is slow. A network disk takes milliseconds for each file; a
-        local disk takes less than passing the file to another thread.
+        """Start to read files in advance if the disk is slow. A network disk takes milliseconds for each file. For a
+        local disk, passing the file to another thread would take longer than reading it.
         """
         if self._wait <= _SLOW:
             return
@@ -353,7 +357,7 @@ class DigestCache:
             self._wait += 0.1 * (waited - self._wait)
 
     def _remembered(self, path: str) -> KnownImage | None:
-        """Return the cached entry of a file, or None if the file has changed."""
+        """Return the cached entry for a file, or None if the file has changed."""
         remembered = self._seen.get(path)
         if remembered and remembered[0] == FileState.of(os.stat(path)):
             return remembered[1]
@@ -361,7 +365,7 @@ class DigestCache:
 
 
 class ImageCache:
-    """Images of one run. Each is read and encoded once, however many tasks request it."""
+    """The images of one run. Each is read and encoded once, however many tasks request it."""
 
     def __init__(
         self, reader: ImageReader | None = None, *, budget: int = 32 * 2**20
@@ -371,7 +375,9 @@ class ImageCache:
         self._encoding: dict[Hashable, asyncio.Task[EncodedImage]] = {}
 
     async def data(self, source: ImageSource, image_digest: str | None = None) -> bytes:
-        """Read an image in a thread, and return its encoded bytes. `image_digest` is its digest at planning time."""
+        """Read an image in a thread and return its encoded bytes. `image_digest` is the digest that it had when it was
+        planned.
+        """
         image = await asyncio.to_thread(self._reader.take, source, image_digest)
         image.info()
         return image.data
@@ -379,10 +385,10 @@ class ImageCache:
     async def encoded(
         self, source: ImageSource, limits: ImageLimits, image_digest: str | None = None
     ) -> EncodedImage:
-        """Return the image prepared for a judge. `image_digest` is its digest at planning time.
+        """Return the image prepared for a judge. `image_digest` is the digest that it had when it was planned.
 
-        An image that is in memory and sent unchanged does not use a thread: base64 would hold the interpreter's lock
-        there too, and passing it to a thread costs as much as the encoding.
+        No thread is used for an image that is in memory and sent unchanged. Base64 encoding would hold the
+        interpreter's lock there too, and passing the image to a thread costs as much as encoding it.
         """
         if image_digest is None and isinstance(source, bytes):
             image_digest = digest(source)

@@ -1,8 +1,8 @@
 """Reading image headers by content, without decoding pixels.
 
-Headers of JPEG, PNG and WebP are parsed by hand, although Pillow can read them: a run over 100,000 edits looks at
-300,000 images before the first question is asked. Pillow takes three times as long for a JPEG, decodes all of a PNG
-to find its orientation, and opens a truncated file without an error. Tests compare the two.
+Headers of JPEG, PNG and WebP are parsed by hand, although Pillow can read them, because a run over 100,000 edits
+examines 300,000 images before the first question is asked. Pillow takes three times as long for a JPEG, decodes all of
+a PNG to find its orientation, and opens a truncated file without an error. Tests compare the two.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class ImageInfo:
 
     format: Format
     width: int
-    """Width in pixels as stored; `display_size` is the size for display."""
+    """Width in pixels, as stored in the file. `display_size` is the size for display."""
     height: int
     size: int
     """Size of the file in bytes."""
     mode: Mode = "rgb"
     bits: int = 8
-    """Bits of one channel."""
+    """Number of bits in one channel."""
     has_alpha: bool = False
     orientation: int = 1
     """EXIF orientation: 1 is upright, 5 to 8 swap width and height."""
@@ -69,7 +69,7 @@ class Unreadable(ValueError):
 
 
 def format_of(data: bytes) -> Format:
-    """Return the format that the first bytes indicate, whatever the file's extension."""
+    """Return the format that the first bytes indicate, regardless of the file's extension."""
     for magic, kind in _MAGIC:
         if data.startswith(magic):
             return kind
@@ -83,8 +83,8 @@ def format_of(data: bytes) -> Format:
 
 
 def header(data: bytes, kind: Format) -> ImageInfo | None:
-    """Read the header of a JPEG, PNG or WebP; return None for other formats. Raise `Unreadable` for a truncated
-    file.
+    """Read the header of a JPEG, PNG or WebP. Return None for other formats. Raise `Unreadable` if the file is
+    truncated.
     """
     if kind not in _READERS:
         return None
@@ -333,7 +333,9 @@ def _webp_chunks(data: bytes, end: int) -> list[tuple[bytes, slice]]:
 
 
 def _webp_size(data: bytes, kind: bytes, at: int) -> tuple[int, int, int]:
-    """Return width, height and the flags of the extended header. Flag 16 means that there is alpha."""
+    """Return the width, the height and the flags of the extended header. Flag 16 means that the image has an alpha
+    channel.
+    """
     if kind == b"VP8X":
         size = int.from_bytes(data[at + 4 : at + 10], "little")
         return (size & 0xFFFFFF) + 1, (size >> 24) + 1, data[at]

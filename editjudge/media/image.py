@@ -1,7 +1,7 @@
-"""Images: identify them by header and digest, decode them, and prepare them for a provider in recorded steps.
+"""Identification of images by header and digest, decoding, and preparation for a provider in recorded steps.
 
-Only this module imports Pillow for decoding, and only inside functions: keys and plans are computed from headers
-alone.
+No other module imports Pillow for decoding. It is imported only inside functions, since keys and plans are computed
+from headers alone.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """Limits of a provider for images."""
+    """A provider's limits for images."""
 
     formats: frozenset[Format] = frozenset({"jpeg", "png", "webp", "gif"})
     max_side: int | None = None
     max_bytes: int | None = None
-    """Maximum size in bytes before base64, which adds a third."""
+    """Maximum size in bytes before base64 encoding, which adds a third."""
     base64: bool = True
     """Whether images are sent as base64 in a request. Judges in this process receive the bytes."""
 
@@ -63,15 +63,15 @@ class EncodedImage:
 
     media_type: str
     data: bytes
-    """Base64, as in the JSON of a request, or the image itself for judges in this process."""
+    """The image's bytes: as base64 for the JSON of a request, or unencoded for judges in this process."""
     digest: str = ""
-    """Digest of the source when it was read. It shows whether a file has changed since it was planned."""
+    """Digest of the source at the time it was read. It shows whether a file has changed since it was planned."""
     recipe: str = AS_IS
     width: int = 0
     height: int = 0
 
     def for_judge(self, digest: str, limits: ImageLimits) -> EncodedImage:
-        """Return a prepared image in the form that the judge accepts, with the digest of its source."""
+        """Return the prepared image in the form that the judge accepts, with the digest of its source."""
         data = base64_of(self.data) if limits.base64 else self.data
         return replace(self, data=data, digest=digest)
 
@@ -80,14 +80,14 @@ class EncodedImage:
 
 
 def digest(data: bytes) -> str:
-    """Return the SHA-256 in hexadecimal, which identifies an image in keys."""
+    """Return the SHA-256 of the data in hexadecimal. It identifies an image in keys."""
     return hashlib.sha256(data).hexdigest()
 
 
 def probe(
     data: bytes, *, name: str = "image", bounds: ImageBounds = BOUNDS
 ) -> ImageInfo:
-    """Return the header of an image. Raise `ImageError` for data that is not an image, is truncated, or would be too
+    """Return the header of an image. Raise `ImageError` if the data is not an image, is truncated, or would be too
     large when decoded.
     """
     bounds.check_bytes(len(data), name)
@@ -115,7 +115,7 @@ _PILLOW_MODES: dict[str, Mode] = {
 def _pillow_header(
     data: bytes, kind: Format, name: str, bounds: ImageBounds
 ) -> ImageInfo:
-    """Return the header of other formats as Pillow reads it, without decoding pixels."""
+    """Return the header of an image in another format, as read by Pillow without decoding pixels."""
     with _pillow(name, kind):
         image = _open(data, kind)
         tags = image.tag_v2 if kind == "tiff" else {}
@@ -141,7 +141,9 @@ def _pillow_header(
 
 
 def _check_complete(data: bytes, info: ImageInfo, name: str) -> None:
-    """Decode a GIF or BMP, which are rare, since Pillow notices only then that a file is truncated."""
+    """Decode a GIF or BMP to check that it is complete, since Pillow notices only then that a file is truncated. These
+    formats are rare.
+    """
     with _DECODING.room(info.width * info.height), _pillow(name):
         _open(data, info.format).load()
     if info.format == "gif" and not data.rstrip(b"\0").endswith(b";"):
@@ -149,7 +151,7 @@ def _check_complete(data: bytes, info: ImageInfo, name: str) -> None:
 
 
 def _has_second(image: Image) -> bool:
-    """Whether there is a second frame or page. Not all frames are counted."""
+    """Whether there is a second frame or page. The frames are not counted."""
     try:
         image.seek(1)
     except EOFError:
@@ -161,9 +163,7 @@ def _has_second(image: Image) -> bool:
 
 
 class Decoding:
-    """Limits the number of pixels that threads decode at the same time, since a file of 1 MB can take 400 MB when
-    decoded.
-    """
+    """Limits the number of pixels that threads decode at the same time. A file of 1 MB can take 400 MB when decoded."""
 
     def __init__(self, max_pixels: int) -> None:
         self._max_pixels = max_pixels
@@ -172,7 +172,7 @@ class Decoding:
 
     @contextmanager
     def room(self, pixels: int) -> Iterator[None]:
-        """Wait until this many pixels fit. An image beyond the limit is decoded alone."""
+        """Wait until there is room for this many pixels. An image that exceeds the limit is decoded alone."""
         with self._changed:
             self._changed.wait_for(
                 lambda: not self._pixels or self._pixels + pixels <= self._max_pixels
@@ -256,7 +256,7 @@ def _without_alpha(image: Image) -> tuple[Image, Image | None]:
 
 
 def is_srgb(data: bytes, info: ImageInfo, *, name: str = "image") -> bool:
-    """Whether the pixel values are sRGB: the image has no colour profile or an sRGB profile."""
+    """Whether the pixel values are sRGB, because the image has no colour profile or an sRGB profile."""
     if not info.has_icc:
         return True
     with _pillow(name, info.format):
@@ -264,7 +264,9 @@ def is_srgb(data: bytes, info: ImageInfo, *, name: str = "image") -> bool:
 
 
 def _profile(data: bytes | None) -> ImageCms.ImageCmsProfile | None:
-    """Return a colour profile that is not sRGB, or None. A damaged profile is ignored, as viewers do."""
+    """Return the colour profile, or None if it is sRGB or there is none. A damaged profile is ignored, as it is by
+    image viewers.
+    """
     from PIL import ImageCms
 
     if not data:
@@ -332,7 +334,7 @@ _FILTERING = threading.Lock()
 
 @contextmanager
 def _pillow(name: str, opening: Format | None = None) -> Iterator[None]:
-    """Raise `ImageError` with the name of the image for every error of Pillow, and for warnings while opening."""
+    """Turn every error of Pillow, and warnings while opening, into an `ImageError` that names the image."""
     try:
         if opening is None:
             yield
@@ -365,12 +367,13 @@ _CODECS = {"png": ("png",), "jpeg95": ("jpeg",), "png-else-jpeg95": ("png", "jpe
 
 
 def plan(info: ImageInfo, limits: ImageLimits) -> str:
-    """Return the recipe by which `prepare` changes an image, from its header alone. It is part of a task's key.
+    """Return the recipe by which `prepare` will change an image. It depends only on the image's header and the limits,
+    and is part of a task's key.
 
-    A recipe is `as-is`, or steps joined by `+`: `orient` (EXIF), `frame1` (of several), `8bit`, `srgb` (profile,
-    CMYK), `white` (behind alpha), `sideN` (longest side, Lanczos), then the codec: `png`, `jpeg95` (4:4:4) or
-    `png-else-jpeg95`. `maxN` follows if the result may exceed N bytes: then JPEG replaces PNG, and sides shrink by a
-    fifth until it fits.
+    A recipe is `as-is`, or steps joined by `+`: `orient` (EXIF), `frame1` (of several), `8bit`, `srgb` (profile, CMYK),
+    `white` (behind alpha), `sideN` (longest side, Lanczos), then the codec: `png`, `jpeg95` (4:4:4) or
+    `png-else-jpeg95`. `maxN` follows if the result may exceed N bytes. In that case JPEG replaces PNG, and the sides
+    shrink by a fifth until the image fits.
     """
     small = limits.max_side is None or max(info.width, info.height) <= limits.max_side
     light = limits.max_bytes is None or info.size <= limits.max_bytes
@@ -409,8 +412,8 @@ def _codec(info: ImageInfo, limits: ImageLimits, same_pixels: bool) -> list[str]
 def prepare(
     data: bytes, info: ImageInfo, limits: ImageLimits, *, name: str = "image"
 ) -> EncodedImage:
-    """Return an image that the provider accepts. It is unchanged if possible, since encoding it again is itself an
-    edit.
+    """Return an image that the provider accepts. The image is left unchanged if possible, since encoding it again is
+    itself an edit.
     """
     recipe = plan(info, limits)
     if recipe == AS_IS:

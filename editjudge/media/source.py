@@ -1,8 +1,8 @@
 """Reading an image from any source: a file, an address, a `data:` URL, or a Python object.
 
 Files may be confined to a folder. Resolving a path queries the file system about each part of it, which takes
-milliseconds over a network. So each folder is resolved once and kept open, and its files are opened relative to it:
-then only the file itself can still be a link.
+milliseconds over a network. Therefore each folder is resolved once and kept open, and its files are opened relative to
+it. Only the file itself can then still be a link.
 
 A Python object is a PIL image, or an array or tensor of one image with 1, 3 or 4 channels:
 
@@ -47,7 +47,7 @@ Pixels: TypeAlias = "numpy.ndarray[Any, Any]"
 """An array, height x width (x channels)."""
 
 Fetch = Callable[[str], bytes]
-"""Function that fetches an http(s) address. A caller that allows addresses supplies it."""
+"""Function that fetches an http(s) address. It is supplied by callers that allow addresses."""
 
 EXPECTED = (
     "expected a path, a data: URL or bytes, in Python also a PIL image or an array"
@@ -56,7 +56,7 @@ EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class ImageBounds:
-    """Limits of all images, whatever the provider. They are checked before a pixel is decoded."""
+    """Limits for all images, whatever the provider. They are checked before any pixel is decoded."""
 
     max_bytes: int = 64 * 2**20
     max_pixels: int = 100_000_000
@@ -90,11 +90,11 @@ BOUNDS = ImageBounds()
 
 BYTES = "picture given as bytes"
 DATA_URL = "data: URL"
-"""Names of images without a file. Stores have them in place of a path: they never change."""
+"""Names of images that are not files. Stores contain these names in place of a path, so they never change."""
 
 
 def name_of(source: ImageSource) -> str:
-    """Return the name of an image for messages and stores, on one line and without secrets."""
+    """Return the name of an image for messages and stores. It is on one line and contains no secrets."""
     if isinstance(source, bytes):
         return BYTES
     text = DATA_URL if _is_data_url(source) else str(source)
@@ -127,7 +127,9 @@ def read(
     fetch: Fetch | None = None,
     bounds: ImageBounds = BOUNDS,
 ) -> bytes:
-    """Return the encoded image. If `root` is set, raise `ImageError` for a file outside it, even through a link."""
+    """Return the encoded image. If `root` is set, raise `ImageError` for a file outside that folder, even if it is
+    reached through a link.
+    """
     if is_file(source):
         return read_file(source, root, bounds)[0]
     if isinstance(source, str) and _is_data_url(source):
@@ -154,13 +156,13 @@ def base64_of(data: bytes) -> bytes:
 
 
 def fetch(url: str, bounds: ImageBounds = BOUNDS) -> bytes:
-    """Return the content of an http(s) address, limited in size and time. Used by runs that allow addresses."""
+    """Return the content of an http(s) address, with limits on size and time. Runs that allow addresses use it."""
     import http.client
     import urllib.error
     import urllib.request
 
     class NoRedirect(urllib.request.HTTPRedirectHandler):
-        """Refuses redirects: the manifest decides where an image comes from, not a server."""
+        """Refuses redirects, since the manifest and not a server decides where an image comes from."""
 
         def redirect_request(self, *args: object, **kwargs: object) -> None:
             return None
@@ -183,7 +185,7 @@ def fetch(url: str, bounds: ImageBounds = BOUNDS) -> bytes:
 
 
 def _with_login(url: str) -> tuple[str, dict[str, str]]:
-    """Return the address without its user and password, and headers that contain them."""
+    """Return the address without its user name and password, and headers that contain them."""
     headers = {"User-Agent": "editjudge"}
     parts = urllib.parse.urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
@@ -194,7 +196,7 @@ def _with_login(url: str) -> tuple[str, dict[str, str]]:
 
 
 def from_data_url(text: str, *, bounds: ImageBounds = BOUNDS) -> bytes:
-    """Return the bytes of a `data:` URL. Base64 is decoded strictly, so that nothing is skipped silently."""
+    """Return the bytes of a `data:` URL. Base64 is decoded strictly, so nothing is skipped silently."""
     name = DATA_URL
     head, comma, body = text.partition(",")
     if not comma:
@@ -265,7 +267,7 @@ def read_file(
 
 
 def confine(path: Path | str, root: Path) -> None:
-    """Raise `ImageError` for a file outside a folder, even through a link."""
+    """Raise `ImageError` for a file outside a folder, even if it is reached through a link."""
     try:
         resolve_inside(path, root)
     except LeavesFolder:
@@ -291,8 +293,8 @@ def _check_regular(status: os.stat_result, name: str, bounds: ImageBounds) -> No
 
 
 class _OpenFolder:
-    """Descriptor of a folder. It is closed when nothing refers to it, since another thread may still open a file in
-    the folder.
+    """Descriptor of an open folder. It is closed when nothing refers to it any more, since another thread may still be
+    opening a file in the folder.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -354,8 +356,8 @@ class ConfinedFolder:
             return folder
 
         def _walk(self, real: str) -> _OpenFolder:
-            """Open a folder from the root downwards without following links, even if one appeared since it was
-            resolved.
+            """Open a folder from the root downwards without following links. A link that appeared after the folder was
+            resolved is not followed either.
             """
             home = os.path.realpath(self.root)
             folder = _OpenFolder(os.open(home, _FOLDER))
@@ -372,12 +374,12 @@ class ConfinedFolder:
 _CHANNELS = (1, 3, 4)
 _PNG_MODES = ("1", "L", "LA", "I;16", "P", "RGB", "RGBA")
 _ROUNDING = 1e-3
-"""Rounding error by which a decoder's floats may exceed 0 to 1: less than one step of 8 bits."""
+"""Rounding error by which a decoder's floats may be outside 0 to 1. It is less than one step of 8 bits."""
 
 
 def encode(image: object, where: str = "an image") -> bytes | Path | None:
-    """Return an image as encoded bytes or a path; None stays None. Raise `ImageError` with a message that begins with
-    `where`.
+    """Return an image as encoded bytes or a path. None is returned unchanged. Raise `ImageError`, with a message that
+    begins with `where`, if it is not a valid image.
     """
     if image is None or isinstance(image, bytes):
         return image
@@ -414,12 +416,12 @@ def is_decoded(value: object) -> bool:
 
 
 def split(images: Any) -> Sequence[Any]:
-    """Return the images of a list or of a batch (N x ...)."""
+    """Return the images in a list or in a batch (N x ...)."""
     return [images[n] for n in range(len(images))]
 
 
 def pixels(image: object, where: str = "an image") -> Pixels:
-    """Return a contiguous `uint8` array, height x width (x channels)."""
+    """Return an image as a contiguous `uint8` array, height x width (x channels)."""
     import numpy as np
 
     array = _numpy(image)
